@@ -52,6 +52,7 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
             boot=f"{line.path} sets {line.value or 'nothing'} at boot" if line else nobody,
             remedy=kept if keeps or line is None else _restore_command(key, line.value),
             keep="yes" if keeps else "no",
+            target=line.value if line else value,
             observed=value or "none",
             expected=(line.value or "none") if line else "a file that sets it",
         )

@@ -13,7 +13,7 @@ from typer._completion_shared import get_completion_script
 from doctor import __version__
 from doctor.cli.app import COMMANDS, application
 from doctor.cli.complete import VARIABLE
-from doctor.config.history_table import VARIABLE as HISTORY
+from doctor.config.file import HISTORY_VARIABLE as HISTORY
 from doctor.report.explain.topics import FOLDER, title, topics
 
 PAGE = FOLDER / "man" / "doctor.1"

@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from doctor.engine.areas import AREAS
+from doctor.engine.check_files import AREAS
 
 ROOT = Path(__file__).resolve().parents[1]
 WITHOUT_TEMPLATE = ("training", "loss", "site")

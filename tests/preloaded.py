@@ -205,7 +205,7 @@ def load() -> None:
         for fact in check.facts:
             if fact.probe.function is not None:
                 importlib.import_module("doctor.collect.collector_request").function_source(fact.probe.function)
-    importlib.import_module("doctor.engine.deferred_check").deferred_checks()
+    importlib.import_module("doctor.engine.catalog").deferred_checks()
     importlib.import_module("doctor.job.variable_names").intended_name("HCCL_TIMEOUT")
     importlib.import_module("doctor.remedy.catalog").load_playbooks()
     importlib.import_module("doctor.remedy.fixable").fixable_checks()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from doctor.engine.areas import AREAS
 from doctor.engine.catalog import bundled_folder, load_check, load_checks, select_checks
 from doctor.engine.check import BadCheck, Check
+from doctor.engine.check_files import AREAS
 from doctor.engine.result import IN_CONTAINER, fill_template
 from doctor.remedy.catalog import load_playbooks
 

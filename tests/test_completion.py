@@ -29,8 +29,8 @@ from doctor.cli.complete_hosts import (
     slurm_names,
     ssh_config_names,
 )
-from doctor.engine.areas import AREAS
 from doctor.engine.catalog import check_files
+from doctor.engine.check_files import AREAS
 from doctor.report.explain.topics import topics
 from tests.test_startup import HEAVY
 

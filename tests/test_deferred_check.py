@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.engine.catalog import load_checks
+from doctor.engine.catalog import DeferredCheck, deferred_checks, load_checks
 from doctor.engine.check import BadCheck
-from doctor.engine.deferred_check import DeferredCheck, deferred_checks
 from doctor.session.select_checks import choose_with_rounds
 
 

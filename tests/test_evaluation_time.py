@@ -11,8 +11,7 @@ import pytest
 from doctor import ERROR, Finding, check
 from doctor.engine.check import Check
 from doctor.engine.result import Status
-from doctor.session.evaluation_time import EvaluationLimit
-from doctor.session.replay import replay
+from doctor.session.replay import EvaluationLimit, replay
 from tests.preflight.runs import Gauge, gauge_high, gauge_low, ours, run
 
 RUN = run({"a": 5, "b": 3})

@@ -16,13 +16,13 @@ import msgspec
 import pytest
 
 from doctor.engine.catalog import load_checks
+from doctor.engine.check import once_per_fleet
 from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Output, PerHost, ProbeAnswer, Unreadable, Visit
-from doctor.engine.per_fleet import once_per_fleet
 from doctor.engine.record import load_run
 from doctor.facts.firewall.routes import Master, find_routes
 from doctor.facts.network import MAX_ADDRESSES, HostAddresses, InterfaceAddress
-from doctor.session.replay import job_intent, replay
+from doctor.session.replay import RunIntent, replay
 from tests.bench.large_fleet import multiplied, sickened
 from tests.checks import tables
 from tests.hosts.fleet import Fleet
@@ -83,7 +83,7 @@ def test_twice_the_hosts_are_twice_the_work(saved: dict[str, Any], intent: bool)
 def seconds_of_checks(run: dict[str, Any], names: Collection[str] = ()) -> dict[str, float]:
     """CPU seconds of each check, or of those of these names: the least of two evaluations of facts that are read."""
     loaded = load_run(msgspec.json.encode(run), "run")
-    intent = job_intent(loaded)
+    intent = RunIntent(loaded)
     checks = [check for check in load_checks() if check.name in names or not names]
     hosts, facts = tuple(loaded.hosts), FactCache(loaded.hosts)
     for check in checks:

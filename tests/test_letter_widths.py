@@ -17,10 +17,9 @@ from doctor.engine.display_cells import display_width
 from doctor.engine.output_encoding import PLAIN_SIGNS, encoded
 from doctor.net.heat_map import heat_map
 from doctor.net.matrix import Matrix, TestedPort
-from doctor.report.layout.columns import columns_line
 from doctor.report.layout.finding_table import cut
 from doctor.report.layout.formatting import wrapped
-from doctor.report.layout.terminal import Terminal
+from doctor.report.layout.terminal import Terminal, columns_line
 from tests.report import golden, recorded_fleets, rendering, reports
 
 AMBIGUOUS = "×→●─αЖⅠ①é°“”…—·█"

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from doctor.cli.fast_list import CheckListEntry, format_check_list, read_list_entry
-from doctor.engine.areas import AREAS
 from doctor.engine.catalog import check_files, load_checks
 from doctor.engine.check import BadCheck, Check
-from doctor.engine.declaration import DECLARATION
+from doctor.engine.check_files import AREAS, DECLARATION
 
 
 @pytest.mark.parametrize("check", load_checks(), ids=lambda check: check.name)

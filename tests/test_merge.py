@@ -26,8 +26,7 @@ from doctor.collect.merge.stale import MAX_AGE_DIFFERENCE, slurm_job_run
 from doctor.collect.node_lines import encode_lines
 from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output
-from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
-from doctor.engine.record import BadRun, HostRecord, Run, load_run
+from doctor.engine.record import BadRun, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable, load_run
 from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
@@ -204,7 +203,7 @@ class TestFilesThatCannotBeUsed:
             (line(GOOD)[:200], "not a saved run"),
             (b"[" * 100_000, "not a saved run"),
             (b'{"schema": 1}\n\n\n{}', "not a saved run"),
-            (changed(schema="doctor.run/9"), "schema 'doctor.run/9', expected 'doctor.run/2'"),
+            (changed(schema="doctor.run/9"), "schema 'doctor.run/9', expected 'doctor.run/3'"),
             (changed(version="0.0.1"), "written by version 0.0.1 of doctor; expected"),
             (changed(hosts={}), "contains 0 hosts"),
             (changed(hosts={**GOOD.hosts, "b": GOOD.hosts["a"]}), "contains 2 hosts"),

@@ -20,12 +20,20 @@ from doctor.engine.check import Check
 from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import exit_code
 from doctor.engine.fact import Output, Visit
-from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
-from doctor.engine.record import EARLIER_SCHEMA, SCHEMA, BadRun, HostRecord, Run, load_run
+from doctor.engine.record import (
+    EARLIER_SCHEMAS,
+    SCHEMA,
+    BadRun,
+    HostRecord,
+    LaunchOptions,
+    ProbeInputs,
+    Run,
+    SavedRankTable,
+    load_run,
+)
 from doctor.engine.watch_summary import WatchResult
 from doctor.report.formats.registry import FORMATS, RenderContext, render
-from doctor.session.replay import replay
-from doctor.session.saved_run import load
+from doctor.session.replay import load, replay
 from doctor.smoke.model import Failure
 from tests.checks import tables
 from tests.checks.smoke import ran
@@ -81,6 +89,7 @@ def valid_run() -> dict[str, Any]:
         "the job has 4 hosts or more",
         training={"jobs": [{"launch": {"nodes": {"option": "--nnodes", "value": 2}}}]},
         watch=msgspec.to_builtins(WatchResult(hosts={0: "w1", 1: "w2"}), str_keys=True),
+        after_reboot=False,
     )
     document: dict[str, Any] = json.loads(msgspec.json.encode(run))
     return document
@@ -154,7 +163,8 @@ Doctor = Callable[[bytes], tuple[int, str]]
 def test_a_run_with_every_field_is_evaluated(doctor: Doctor) -> None:
     code, error = doctor(json.dumps(VALID).encode())
     assert (code in EXITS, error) == (True, "")
-    assert all(VALID[path[0]] if len(path) == 1 else VALID[path[0]].get(path[1], "") is not None for path in FIELDS)
+    given = {**VALID, "after_reboot": True}
+    assert all(given[path[0]] if len(path) == 1 else VALID[path[0]].get(path[1], "") is not None for path in FIELDS)
 
 
 @pytest.mark.parametrize("path", OPTIONAL, ids=".".join)
@@ -331,6 +341,7 @@ FORM = {
         "temporary_folder",
     ),
     "Run": (
+        "after_reboot",
         "checks",
         "hosts",
         "hosts_unknown",
@@ -363,30 +374,31 @@ FORM = {
         "uid",
     ),
 }
-"""The fields of `doctor.run/2`."""
+"""The fields of `doctor.run/3`."""
 
 
 def test_a_changed_form_has_a_new_number() -> None:
     """Whoever changes a field raises the number, keeps the form before readable, and writes the new one here."""
     kinds = (HostRecord, LaunchOptions, Output, ProbeInputs, Run, SavedRankTable, Visit)
     now = {kind.__name__: tuple(sorted(kind.__struct_encode_fields__)) for kind in kinds}
-    assert (SCHEMA, now) == ("doctor.run/2", FORM)
+    assert (SCHEMA, now) == ("doctor.run/3", FORM)
 
 
-def test_a_run_of_the_form_before_is_read_and_a_note_names_what_is_missing() -> None:
+@pytest.mark.parametrize("schema", EARLIER_SCHEMAS)
+def test_a_run_of_an_earlier_form_is_read_and_a_note_names_what_is_missing(schema: str) -> None:
     saved = valid_run()
     full = load_run(json.dumps(saved).encode(), "now")
-    earlier = {**copy.deepcopy(saved), "schema": EARLIER_SCHEMA}
+    earlier = {**copy.deepcopy(saved), "schema": schema}
     assert load_run(json.dumps(earlier).encode(), "x") == full
     earlier["given"] = {"a": 1}
     earlier["launch"]["given"] = ["b"]
     earlier["hosts"]["w1"]["seen"] = 1
     run = load_run(json.dumps(earlier).encode(), "x")
-    note = "the run was saved in an earlier form, doctor.run/1: given, hosts.seen, launch.given cannot be read any more"
+    note = f"the run was saved in an earlier form, {schema}: given, hosts.seen, launch.given cannot be read any more"
     assert run == msgspec.structs.replace(full, notes=(*full.notes, note))
 
 
-@pytest.mark.parametrize("schema", [SCHEMA, "doctor.run/3", EARLIER_SCHEMA])
+@pytest.mark.parametrize("schema", [SCHEMA, "doctor.run/4", *EARLIER_SCHEMAS])
 def test_what_is_wrong_in_a_run_is_wrong_in_each_form(schema: str) -> None:
     saved = {**valid_run(), "schema": schema, "seconds": "long"}
     with pytest.raises(BadRun, match=r"seconds"):

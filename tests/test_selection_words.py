@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.cli.selection import _split_names
+from doctor.cli.shared_options import _split_names
 from tests.test_cli import doctor
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.engine.areas import AREAS
 from doctor.engine.catalog import load_checks
+from doctor.engine.check_files import AREAS
 from doctor.engine.display_cells import display_width
 from doctor.remedy.catalog import load_playbooks
 from doctor.report.explain.topics import FOLDER, render, title, topics

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.config.trusted import require_trusted_folder
+from doctor.config.file import require_trusted_folder
 from doctor.engine.errors import InputError
 
 ROOT = Path(__file__).parents[1]

@@ -48,17 +48,9 @@ def expected_values(table: Path) -> Iterator[str]:
     yield from (row["expected"] for row in loads(table.read_text("utf-8"))["value"] if "expected" in row)
 
 
-def boot_texts(playbooks: Path) -> Iterator[str]:
-    """Why a change is lost at a reboot: what the tests of playbooks print; a shell's variables are ``{0}``, ``{1}``."""
-    for path in sorted(playbooks.glob("*.toml")):
-        for _, text in _PRINTED.findall(loads(path.read_text("utf-8")).get("survives", "")):
-            for number, variable in enumerate(dict.fromkeys(_VARIABLE.findall(text))):
-                text = text.replace(variable, f"{{{number}}}")
-            yield text.replace("\\`", "`")
-
-
-_VARIABLE = re.compile(r"\$\w+(?:/\$\w+)*")
-_PRINTED = re.compile(r"""echo\s+(["'])((?:\\.|(?!\1).)*)\1\s*(?:;\s*|\n\s*)exit 1""")
+def fault_meanings(table: Path) -> Iterator[str]:
+    """What a message of the kernel means, of ``kernel_faults.toml``."""
+    yield from (row["meaning"] for row in loads(table.read_text("utf-8"))["fault"] if row["check"] and "meaning" in row)
 
 
 def _vocabulary(value: ast.expr) -> Iterator[str]:

@@ -20,19 +20,22 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
-from doctor.cli.output_options import NoHistoryOption, OutputOptions, history_options
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
-from doctor.cli.shared_options import expand_option_groups
+from doctor.cli.shared_options import (
+    ChecksOption,
+    IgnoreOption,
+    NoHistoryOption,
+    OutputOptions,
+    SelectOption,
+    expand_option_groups,
+    history_options,
+)
 from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.errors import InputError, UsageError, require_one_of
-from doctor.job.variables import communication
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
-from doctor.session.saved_run import has_network_test
 from doctor.session.select_checks import choose_with_rounds, load_catalog, made_rounds
-from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
-    from doctor.engine.job_input import LaunchOptions
+    from doctor.engine.record import LaunchOptions
     from doctor.environment.inventory import Inventory
 
 
@@ -56,6 +59,10 @@ def command(
         typer.Option(metavar="PATH", help="Also compare the content of this file or folder among hosts; repeatable."),
     ] = [],  # noqa: B006
     smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
+    after_reboot: Annotated[
+        bool,
+        typer.Option("--after-reboot", help="Judge the hosts as after a reboot, by what they load when they start."),
+    ] = False,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
@@ -87,13 +94,26 @@ def command(
     paths = _absolute(path)
     if smoke and no_hosts:
         raise UsageError("--smoke needs hosts to train on; expected it without --no-hosts")
+    if after_reboot and (smoke or net != "off" or compare or paths or no_hosts or connection.within):
+        raise UsageError(
+            "--after-reboot reads files of hosts; expected no --smoke, --net, --compare, --path or --within"
+        )
     catalog = load_catalog(checks)
     if output.from_file:
         run = load_saved_run(output.from_file)
+        if after_reboot and not run.after_reboot:
+            raise UsageError("--after-reboot: the saved run has not read what its hosts load when they start")
         requested = (*_requested(compare, paths), *(name for name in ON_REQUEST if name in run.checks))
-        rounds = made_rounds(smoke or bool(run.smoke), net != "off" or has_network_test(run), bool(run.watch))
+        rounds = made_rounds(smoke or bool(run.smoke), net != "off" or run.tried_network, bool(run.watch))
         selected = choose_with_rounds(catalog, select, ignore, rounds, requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
+    from doctor.job.variables import communication
+    from doctor.net.plan import NetOptions, tries_devices
+    from doctor.session.examine import ExamineOptions
+    from doctor.session.select_hosts import select_inventory
+    from doctor.session.training_files import training_of_line
+    from doctor.smoke.plan import SmokeOptions
+
     rounds = made_rounds(smoke, net != "off")
     selected = choose_with_rounds(catalog, select, ignore, rounds, _requested(compare, paths))
     job_environment = source.read()
@@ -102,11 +122,6 @@ def command(
         fleet = _empty_inventory(hosts)
     else:
         fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
-    from doctor.net.plan import NetOptions, tries_devices
-    from doctor.session.examine import ExamineOptions
-    from doctor.session.training_files import training_of_line
-    from doctor.smoke.plan import SmokeOptions
-
     launch = job_environment.complete(job.launch(product))
     network = NetOptions(mode="full" if net == "full" else "quick", devices=tries_devices(selected))
     options = ExamineOptions(
@@ -122,6 +137,7 @@ def command(
         net=network if net != "off" else None,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
         training=training_of_line(job_environment.line, source.job_script, _shortest(launch)),
+        after_reboot=after_reboot,
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
     history = history_options("check", output, no_history)

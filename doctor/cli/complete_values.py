@@ -57,7 +57,7 @@ def _formats(command: str, parameter: str) -> tuple[str, ...]:
 
 
 def _areas() -> Iterator[Candidate]:
-    from doctor.engine.areas import AREAS
+    from doctor.engine.check_files import AREAS
 
     for area in AREAS:
         yield Candidate(area, f"every check of the area {area}")

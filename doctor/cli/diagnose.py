@@ -19,9 +19,14 @@ from doctor.cli.host_options import (
     VisitOptions,
     validate_connection,
 )
-from doctor.cli.output_options import FORMATS_HELP, NoHistoryOption, OutputOptions, history_options
-from doctor.cli.shared_options import expand_option_groups
-from doctor.config.trusted import require_trusted_folder
+from doctor.cli.shared_options import (
+    FORMATS_HELP,
+    NoHistoryOption,
+    OutputOptions,
+    expand_option_groups,
+    history_options,
+)
+from doctor.config.file import require_trusted_folder
 from doctor.engine.errors import InputError
 
 if TYPE_CHECKING:

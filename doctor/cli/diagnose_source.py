@@ -197,7 +197,7 @@ class LogSource:
         if not diagnosis.causes:
             return diagnosis
         from doctor.diagnose.suspects import check_suspects
-        from doctor.engine.job_input import LaunchOptions
+        from doctor.engine.record import LaunchOptions
         from doctor.report.layout.progress_line import ProgressLine
         from doctor.session.examine import ExamineOptions
         from doctor.session.select_checks import load_catalog

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from doctor.cli.fast_explain import page_width, topic_width
-from doctor.cli.selection import ChecksOption, PlaybooksOption
-from doctor.engine.areas import AREAS
+from doctor.cli.shared_options import ChecksOption, PlaybooksOption
 from doctor.engine.catalog import check_files
+from doctor.engine.check_files import AREAS
 from doctor.engine.errors import CommandError, UsageError
 from doctor.engine.streams import write_stdout
 from doctor.report.explain.topics import localized_page, render, title, topics

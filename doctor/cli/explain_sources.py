@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from doctor.report.layout.columns import terminal_columns
+from doctor.report.layout.terminal import terminal_columns
 
 if TYPE_CHECKING:
     from doctor.remedy.playbook import Playbook

@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 import sys
 
-from doctor.engine.areas import by_area
-from doctor.engine.bundled import bundled_check_paths
-from doctor.engine.declaration import read_declaration
+from doctor.engine.check_files import bundled_check_paths, by_area, read_declaration
 from doctor.engine.language import localized
-from doctor.report.layout.columns import columns_line, terminal_columns
+from doctor.report.layout.terminal import columns_line, terminal_columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from doctor.cli.host_options import (
     validate_connection,
     validate_product,
 )
-from doctor.cli.selection import ChecksOption, PlaybooksOption
-from doctor.cli.shared_options import expand_option_groups
+from doctor.cli.shared_options import ChecksOption, PlaybooksOption, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.session.select_hosts import select_inventory
 

@@ -12,7 +12,7 @@ import typer
 
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.streams import write_stdout
-from doctor.report.layout.columns import terminal_columns
+from doctor.report.layout.terminal import terminal_columns
 
 if TYPE_CHECKING:
     from doctor.history.run_record import RunRecord
@@ -103,8 +103,9 @@ def _subject(name: str, records: Sequence[RunRecord]) -> tuple[tuple[str, ...], 
     if name in checks:
         return (), name
     from doctor.config.file import did_you_mean
+    from doctor.engine.sanitize import quote
     from doctor.history.run_record import recorded_names
-    from doctor.hosts.nodeset import InventoryError, expand_nodeset, quote
+    from doctor.hosts.nodeset import InventoryError, expand_nodeset
     from doctor.session.run_history import machine_name
 
     recorded = {host for record in records for host in record.names}

@@ -12,7 +12,7 @@ import typer
 from doctor.engine.errors import UsageError, require_one_of
 
 if TYPE_CHECKING:
-    from doctor.engine.job_input import LaunchOptions
+    from doctor.engine.record import LaunchOptions
     from doctor.environment.host_selection import HostSelection
     from doctor.transport.options import SshOptions as SshOptions
 
@@ -120,7 +120,7 @@ class JobOptions(NamedTuple):
 
     def launch(self, product: str = "") -> LaunchOptions:
         """The job's settings, with ``--product`` where the command has it."""
-        from doctor.engine.job_input import LaunchOptions
+        from doctor.engine.record import LaunchOptions
 
         return LaunchOptions(
             python=self.python,

@@ -12,7 +12,7 @@ from doctor.engine.errors import UsageError
 
 if TYPE_CHECKING:
     from doctor.cli.host_options import JobOptions
-    from doctor.engine.job_input import LaunchOptions
+    from doctor.engine.record import LaunchOptions
     from doctor.environment.host_selection import HostSelection
     from doctor.environment.job_environment import JobEnvironment
 

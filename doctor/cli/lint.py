@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from doctor.cli.host_options import ProductOption, validate_product
-from doctor.cli.output_options import OutputOptions
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
-from doctor.cli.shared_options import expand_option_groups
+from doctor.cli.shared_options import ChecksOption, IgnoreOption, OutputOptions, SelectOption, expand_option_groups
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled, phrase
 from doctor.engine.streams import print_stderr
@@ -66,7 +64,7 @@ def command(
     paths, launch_line = _split(files or [])
     if not paths and not launch_line:
         raise UsageError("nothing to check; expected files, or a launch line after --")
-    from doctor.engine.job_input import LaunchOptions
+    from doctor.engine.record import LaunchOptions
     from doctor.engine.result import NO_HOST
     from doctor.environment.inventory import Inventory
     from doctor.session.examine import ExamineOptions, examine

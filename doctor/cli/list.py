@@ -11,11 +11,11 @@ import typer
 
 from doctor.cli.fast_list import format_check_list, format_matches, read_list_entry, read_search_text
 from doctor.cli.search import SearchText, search
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
+from doctor.cli.shared_options import ChecksOption, IgnoreOption, SelectOption
 from doctor.engine.catalog import check_files
 from doctor.engine.errors import UsageError
 from doctor.engine.streams import write_stdout
-from doctor.report.layout.columns import terminal_columns
+from doctor.report.layout.terminal import terminal_columns
 from doctor.session.select_checks import (
     choose_checks,
     load_catalog,

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 HELP = os.path.join(os.path.dirname(__file__), "help.txt")
 """Saved output of ``doctor --help``; a test fails when it is stale."""
 
-GC_THRESHOLDS = 50_000, 20, 50
-"""Objects, and searches of the younger generation, between two searches for garbage."""
-
 
 def help_page(argv: list[str]) -> str:
     """The file that holds the help that these words ask for; empty where the parser makes it."""
@@ -69,14 +66,12 @@ def main() -> None:
         early_end.install(sys.argv[1:])
     else:
         interrupts.raise_on_stop()
-    import gc
-
-    # What a start makes stays: a search for garbage goes through all of it, and finds nothing.
-    gc.set_threshold(*GC_THRESHOLDS)
     try:
         run_guarded(_command)
     finally:
         interrupts.hold(sys.argv[1:])
+        import gc
+
         # A process that ends looks for garbage first, in all that it ever loaded, for as long as it took to begin.
         gc.freeze()
 
@@ -119,7 +114,6 @@ def run_guarded(run: Callable[[], None]) -> None:
     """Turns every exception into a documented exit code, without a traceback; none is 0 where the output was lost."""
     from doctor.engine.errors import CommandError
     from doctor.engine.streams import exit_code_of_output, note_full_output, print_stderr
-    from doctor.session.console import report_own_bug
 
     code: int | str | None = 0
     try:
@@ -131,6 +125,8 @@ def run_guarded(run: Callable[[], None]) -> None:
         code = stop.code
     except Exception as error:  # noqa: BLE001 - the rim: our own bug becomes one line, a file, and exit code 70
         if not note_full_output(error):
+            from doctor.session.console import report_own_bug
+
             code = report_own_bug(error)
     if code is None or isinstance(code, int):
         code = exit_code_of_output(code or 0)

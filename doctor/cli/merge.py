@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory, without_excluded
-from doctor.cli.output_options import OutputOptions
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
-from doctor.cli.shared_options import expand_option_groups
+from doctor.cli.shared_options import ChecksOption, IgnoreOption, OutputOptions, SelectOption, expand_option_groups
 from doctor.engine.errors import InputError, UsageError
 from doctor.session.finish import replay_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog

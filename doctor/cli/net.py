@@ -24,9 +24,15 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
-from doctor.cli.output_options import NoHistoryOption, OutputOptions, history_options
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
-from doctor.cli.shared_options import expand_option_groups
+from doctor.cli.shared_options import (
+    ChecksOption,
+    IgnoreOption,
+    NoHistoryOption,
+    OutputOptions,
+    SelectOption,
+    expand_option_groups,
+    history_options,
+)
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.sanitize import strip_control_chars
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output

@@ -25,9 +25,7 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions
-from doctor.cli.output_options import OutputOptions
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
-from doctor.cli.shared_options import expand_option_groups
+from doctor.cli.shared_options import ChecksOption, IgnoreOption, OutputOptions, SelectOption, expand_option_groups
 from doctor.engine.errors import CommandError, UsageError
 from doctor.job.variables import of_one_host
 from doctor.session.finish import save_and_report, validate_output

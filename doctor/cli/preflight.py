@@ -19,9 +19,7 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
-from doctor.cli.output_options import NoHistoryOption
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
-from doctor.cli.shared_options import expand_option_groups
+from doctor.cli.shared_options import ChecksOption, IgnoreOption, NoHistoryOption, SelectOption, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.preflight.early_end import BUDGET, parse_duration
 from doctor.preflight.exit_styles import ExitCodePolicy

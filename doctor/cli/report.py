@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.cli.output_options import OutputOptions
-from doctor.cli.selection import ChecksOption
-from doctor.cli.shared_options import expand_option_groups
-from doctor.engine.areas import ROUND_AREAS
+from doctor.cli.shared_options import ChecksOption, OutputOptions, expand_option_groups
+from doctor.engine.check_files import ROUND_AREAS
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.streams import write_stdout
 from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.policy import apply_policy
-from doctor.session.saved_run import has_network_test
 from doctor.session.select_checks import load_catalog
 
 if TYPE_CHECKING:
@@ -88,10 +85,10 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
     """Reads a saved run or a report. Current waivers apply only to a saved run. Raises: CommandError."""
     from doctor.diagnose.render.diagnosis_report import diagnosis_report, read_diagnosis
     from doctor.diagnose.render.document import SCHEMA as DIAGNOSIS_SCHEMA
-    from doctor.engine.record import EARLIER_SCHEMA, SCHEMA, BadRun
-    from doctor.hosts.nodeset import printable_excerpt
+    from doctor.engine.record import EARLIER_SCHEMAS, SCHEMA, BadRun
+    from doctor.engine.sanitize import printable_excerpt
     from doctor.report.diff.load import BadReport, parse_document, report_from_document
-    from doctor.session.saved_run import load
+    from doctor.session.replay import load
 
     name = printable_excerpt(str(path), 200)
     data = _bytes(path, name)
@@ -99,7 +96,7 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
         document = parse_document(data, name)
         if document.get("schema") == DIAGNOSIS_SCHEMA:
             return _LoadedReport(diagnosis_report(read_diagnosis(document, name)), command="diagnose")
-        if document.get("schema") not in (SCHEMA, EARLIER_SCHEMA):
+        if document.get("schema") not in (SCHEMA, *EARLIER_SCHEMAS):
             return _LoadedReport(report_from_document(document, name))
         run = load(data, name)
     except (BadReport, BadRun) as error:
@@ -154,7 +151,7 @@ def _was_requested(run: Run, check: Check) -> bool:
     if check.area == "smoke":
         return bool(run.smoke)
     if check.area == "network":
-        return has_network_test(run)
+        return run.tried_network
     answered = [record for record in run.hosts.values() if not record.visit.failure]
     names = {fact.__name__ for fact in _first_round(check.facts)}
     return not answered or all(any(name in record.outputs for record in answered) for name in names)

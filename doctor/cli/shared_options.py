@@ -1,18 +1,36 @@
-"""Options that several subcommands have: written once, as a named tuple, and spread over each one's command line."""
+"""Options that several subcommands have: written once, as a named tuple, and spread over each one's command line.
+
+`doctor.session.select_checks` follows those that choose checks and playbooks.
+"""
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, get_type_hints
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
+
+import typer
 
 from doctor.engine.errors import UsageError
+from doctor.report.formats.registry import FORMATS
+
+if TYPE_CHECKING:
+    from doctor.session.run_history import HistoryOptions
 
 
-def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` as typer is to see it: in the place of a parameter that is a named tuple stand its fields."""
+def expand_option_groups(
+    command: Callable[..., None] | None = None, *, hidden: Collection[str] = ()
+) -> Callable[..., Any]:
+    """``command`` as typer is to see it: in the place of a parameter that is a named tuple stand its fields.
+
+    ``hidden``: fields whose options the command refuses, and that its help does not show.
+    """
+    if command is None:
+        return functools.partial(expand_option_groups, hidden=hidden)
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if hasattr(hint, "_fields")}
 
@@ -24,20 +42,25 @@ def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     def parameters() -> Iterator[inspect.Parameter]:
         for name, parameter in inspect.signature(command).parameters.items():
             if name in groups:
-                yield from _fields(groups[name])
+                yield from _fields(groups[name], hidden)
             else:
                 yield parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
 
     signature = inspect.Signature(list(parameters()))
     wrapper.__signature__ = signature  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+    wrapper.__annotations__ = {item.name: item.annotation for item in signature.parameters.values()}
     return wrapper
 
 
-def _fields(group: Any) -> Iterator[inspect.Parameter]:
+def _fields(group: Any, hidden: Collection[str]) -> Iterator[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     for name in group._fields:
         default = group._field_defaults[name]
+        if name in hidden:
+            kind, option = get_args(hints[name])
+            option = copy.copy(option)
+            option.hidden = True
+            hints[name] = Annotated[kind, option]
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
 
 
@@ -53,3 +76,56 @@ def device_numbers(text: str) -> tuple[int, ...]:
     if len(set(numbers)) < len(numbers):
         raise UsageError(f"--devices {text!r}: duplicate number; expected each once")
     return tuple(numbers)
+
+
+def _split_names(texts: list[str]) -> list[str]:
+    """The names in words that may hold several, with commas between them."""
+    return [name for text in texts for name in (part.strip() for part in text.split(",")) if name]
+
+
+ChecksOption = Annotated[list[Path], typer.Option("--checks", metavar="DIR", help="A folder with additional checks.")]
+PlaybooksOption = Annotated[
+    list[Path], typer.Option("--playbooks", metavar="DIR", help="A folder with additional playbooks.")
+]
+SelectOption = Annotated[
+    list[str],
+    typer.Option("--select", "-s", metavar="NAME", help="Run only these checks or areas.", callback=_split_names),
+]
+IgnoreOption = Annotated[
+    list[str], typer.Option("--ignore", metavar="NAME", help="Skip these checks or areas.", callback=_split_names)
+]
+
+FORMATS_HELP = f"To stdout or FILE: {', '.join(FORMATS)}; repeatable."
+
+
+NoHistoryOption = Annotated[bool, typer.Option("--no-history", help="Do not keep this run in the history.")]
+
+
+def history_options(command: str, output: OutputOptions, no_history: bool) -> HistoryOptions | None:
+    """How a run of ``command`` is kept; None where it is not."""
+    if no_history:
+        return None
+    from doctor.session.run_history import HistoryOptions
+
+    return HistoryOptions(command, output.config)
+
+
+class OutputOptions(NamedTuple):
+    """What is put out, and what makes a run fail."""
+
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, as -f json.")] = False
+    formats: Annotated[list[str], typer.Option("--format", "-f", metavar="FORMAT[=FILE]", help=FORMATS_HELP)] = []
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write only the -f output to stdout.")] = False
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Replace hosts, addresses and users by pseudonyms, except in --save.")
+    ] = False
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the raw outputs, for --from.")] = None
+    from_file: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Evaluate a saved run again.")] = None
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = None
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 11 on warnings.")] = False
+    fail_on: Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")] = "error"
+    on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")] = "fail"
+    color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto"
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every check, host and reason.")] = False
+    brief: Annotated[bool, typer.Option("--brief", help="Show the findings in one line each.")] = False
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False

@@ -22,9 +22,16 @@ from doctor.cli.host_options import (
     validate_connection,
 )
 from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
-from doctor.cli.output_options import NoHistoryOption, OutputOptions, history_options
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
-from doctor.cli.shared_options import device_numbers, expand_option_groups
+from doctor.cli.shared_options import (
+    ChecksOption,
+    IgnoreOption,
+    NoHistoryOption,
+    OutputOptions,
+    SelectOption,
+    device_numbers,
+    expand_option_groups,
+    history_options,
+)
 from doctor.engine.errors import InputError, UsageError, require_one_of, require_utf_8
 from doctor.job.variables import communication
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output

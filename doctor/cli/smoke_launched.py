@@ -18,9 +18,15 @@ import typer
 from doctor.cli.host_options import JobOptions
 from doctor.cli.main import main as run_command
 from doctor.cli.main import run_guarded
-from doctor.cli.output_options import NoHistoryOption, OutputOptions, history_options
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
-from doctor.cli.shared_options import expand_option_groups
+from doctor.cli.shared_options import (
+    ChecksOption,
+    IgnoreOption,
+    NoHistoryOption,
+    OutputOptions,
+    SelectOption,
+    expand_option_groups,
+    history_options,
+)
 from doctor.cli.smoke import TrainingOptions, parse_smoke_options
 from doctor.engine import interrupts
 from doctor.engine.errors import InputError, UsageError
@@ -128,8 +134,7 @@ def _report(
     import msgspec
 
     from doctor import __version__
-    from doctor.engine.job_input import LaunchOptions
-    from doctor.engine.record import SCHEMA, Run
+    from doctor.engine.record import SCHEMA, LaunchOptions, Run
     from doctor.job.variables import relevant
     from doctor.session.replay import Examination, replay
     from doctor.smoke.run.mindspore_run import reason_not_run

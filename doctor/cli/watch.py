@@ -9,8 +9,7 @@ import typer
 
 from doctor.cli.host_options import ConnectionOptions, VisitOptions, require_finite, validate_connection
 from doctor.cli.launch_source import launch_line
-from doctor.cli.output_options import OutputOptions
-from doctor.cli.shared_options import expand_option_groups
+from doctor.cli.shared_options import OutputOptions, expand_option_groups
 from doctor.cli.watch_attach import AttachOptions
 from doctor.cli.watch_log import ChoiceOptions, LogOptions
 from doctor.engine.errors import UsageError, require_one_of
@@ -24,7 +23,7 @@ ON_HANG = ("report", "dump", "end")
 EXIT_ON = ("never", "fault")
 
 
-@expand_option_groups
+@expand_option_groups(hidden=("from_file",))
 def command(
     *,
     targets: Annotated[

@@ -13,7 +13,7 @@ from doctor.engine.errors import InputError, UsageError, require_one_of
 
 if TYPE_CHECKING:
     from doctor.cli.host_options import ConnectionOptions, VisitOptions
-    from doctor.cli.output_options import OutputOptions
+    from doctor.cli.shared_options import OutputOptions
     from doctor.cli.watch_log import ChoiceOptions
     from doctor.diagnose.fetch.saved_logs import LogRecord
     from doctor.engine.record import Run
@@ -79,7 +79,9 @@ class AttachOptions(NamedTuple):
         notes = [f"no process has pid {', '.join(absent)}"] if absent else []
         notes += unseen_notes(reports)
         seconds = time.monotonic() - began
-        run, checks = attached_run(find_odd(reports), failed, recorded, inventory.source, seconds, notes)
+        run, checks = attached_run(
+            find_odd(reports, partly=bool(self.pid)), failed, recorded, inventory.source, seconds, notes
+        )
         return _report(run, checks, choice, output)
 
     def _recorded(

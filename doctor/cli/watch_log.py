@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.cli.selection import IgnoreOption, SelectOption
+from doctor.cli.shared_options import IgnoreOption, SelectOption
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled
 from doctor.engine.streams import print_stderr
 
 if TYPE_CHECKING:
-    from doctor.cli.output_options import OutputOptions
+    from doctor.cli.shared_options import OutputOptions
     from doctor.engine.check import Check
     from doctor.engine.watch_summary import LossVerdict
     from doctor.watch.loss.followed_file import FollowedFile

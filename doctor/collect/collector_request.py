@@ -98,7 +98,7 @@ def _probe_fields(probe: Probe) -> dict[str, Any]:
 
 @cache
 def function_source(function: Callable[..., Any]) -> str:
-    """A function's source, as it is sent: behind the imports, constants and functions of its module that it names.
+    """A function's source, as it is sent: behind the imports, constants and functions of its package that it names.
 
     Without annotations and docstrings, whose names mean nothing on a host. A constant is named in capitals and is a
     plain value (`SENT_TYPES`); what a function imports of `doctor`, the collector has
@@ -125,8 +125,12 @@ def _collect_named(
             lines[name] = " ".join(("import", value.__name__, "as", name)) + "\n"
         elif name.isupper() and isinstance(value, SENT_TYPES):
             lines[name] = f"{name} = {value!r}\n"
-        elif isinstance(value, FunctionType) and value.__module__ == function.__module__:
+        elif isinstance(value, FunctionType) and _package(value) == _package(function):
             _collect_named(value, lines, functions)
+
+
+def _package(function: Callable[..., Any]) -> str:
+    return function.__module__.rpartition(".")[0]
 
 
 def _stripped_source(function: Callable[..., Any]) -> str:

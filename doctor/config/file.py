@@ -2,22 +2,29 @@
 
 Settings can hide findings. So a file that was not named explicitly must be owned by root or the user, and must not be
 writable by others: the rule of ssh for ``~/.ssh/config``. A file that is named explicitly is read as it is, as with
-``ssh -F``.
+``ssh -F``. Folders whose files are run have the same rule.
+
+    [history]
+    keep = true          # false: no run is kept
+    runs = 500           # at most so many,
+    days = 90            # none older,
+    mebibytes = 32       # and not more of them together
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from doctor.config.trusted import distrusted
 from doctor.engine.bounded_read import read_bounded
+from doctor.engine.errors import InputError
+from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import printable_excerpt, quote
 
 FILE_NAME = "doctor.toml"
 SYSTEM_FILE = Path("/etc/doctor") / FILE_NAME
@@ -88,6 +95,35 @@ def _read_text(path: Path, name: str, discovered: bool) -> str:
     return read_bounded(path, MAX_BYTES, check).decode("utf-8")
 
 
+def distrusted(status: os.stat_result, others: int = stat.S_IWGRP | stat.S_IWOTH) -> str:
+    """Why not to believe it: a stranger owns it, or ``others`` (bits of its mode) may write it. Empty: believe it."""
+    if status.st_uid not in (0, os.geteuid()):
+        return filled("is owned by user {0}; expected you or root", status.st_uid)
+    if status.st_mode & others:
+        bits = "go-w" if others & stat.S_IWGRP else "o-w"
+        return filled("others can write it (mode {0}); expected chmod {1}", f"{stat.S_IMODE(status.st_mode):04o}", bits)
+    return ""
+
+
+def require_trusted_folder(option: str, folder: Path, suffix: str) -> None:
+    """A folder whose files of this suffix are run, or become commands, is no stranger's and not writable by all.
+
+    Raises: InputError.
+    """
+    name = f"{option} {printable_excerpt(str(folder), 200)}"
+    if not folder.is_dir():
+        raise InputError(filled("{0}: not a folder", name))
+    try:
+        files = [folder, *(path for path in sorted(folder.iterdir()) if path.suffix == suffix)]
+        reasons = {path: distrusted(path.stat(), stat.S_IWOTH) for path in files if path.exists()}
+    except OSError as error:
+        raise InputError(filled("{0}: {1}; expected a folder that can be read", name, error.strerror)) from None
+    for path, reason in reasons.items():
+        if reason:
+            part = "" if path is folder else f"/{printable_excerpt(path.name, 100)}"
+            raise InputError(f"{name}{part}: {reason}")
+
+
 def _check_trusted(status: os.stat_result, name: str) -> None:
     if reason := distrusted(status):
         instead = filled("pass it with --config to use it anyway, or --config {0} to use none", os.devnull)
@@ -123,3 +159,49 @@ def did_you_mean(word: str, candidates: Collection[str]) -> str:
 
     near = difflib.get_close_matches(word[:100], candidates, 1)
     return filled("; did you mean {0}?", near[0]) if near else ""
+
+
+HISTORY_TABLE = "history"
+HISTORY_VARIABLE = "DOCTOR_HISTORY"
+OFF = ("off", "0", "no", "false")
+"""Values of the variable that keep no run."""
+LIMITS = {"runs": 100_000, "days": 36_500, "mebibytes": 65_536}
+"""The highest value of each number; the lowest is 1."""
+
+
+class HistorySettings(msgspec.Struct, frozen=True):
+    """How much of the history stays."""
+
+    keep: bool = True
+    runs: int = 500
+    days: int = 90
+    mebibytes: int = 32
+
+
+def parse_history(settings: ConfigFile, environ: Mapping[str, str] | None = None) -> HistorySettings:
+    """The settings of a file, which ``DOCTOR_HISTORY=off`` in ``environ`` goes before. Raises: ConfigError."""
+    table = read_tables(settings, TABLES).get(HISTORY_TABLE, {})
+    place = f"{printable_excerpt(settings.path, 200)}: [{HISTORY_TABLE}]"
+    if not isinstance(table, dict):
+        raise ConfigError(filled("{0}: expected one table", place))
+    for key in table:
+        if key not in HistorySettings.__struct_fields__:
+            raise ConfigError(
+                filled(
+                    "{0}: {1}: no such key{2}", place, quote(key), did_you_mean(key, HistorySettings.__struct_fields__)
+                )
+            )
+    parsed = HistorySettings(**{key: _value(key, value, place) for key, value in table.items()})
+    off = (environ or {}).get(HISTORY_VARIABLE, "").strip().lower() in OFF
+    return msgspec.structs.replace(parsed, keep=False) if off else parsed
+
+
+def _value(key: str, value: Any, place: str) -> Any:
+    if key == "keep":
+        if not isinstance(value, bool):
+            raise ConfigError(filled("{0}: keep: {1}; expected true or false", place, quote(str(value))))
+    elif type(value) is not int or not 1 <= value <= LIMITS[key]:
+        raise ConfigError(
+            filled("{0}: {1}: {2}; expected a number from 1 to {3}", place, key, quote(str(value)), LIMITS[key])
+        )
+    return value

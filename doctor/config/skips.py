@@ -9,8 +9,8 @@ import msgspec
 
 from doctor.config.file import ConfigError, did_you_mean
 from doctor.engine.result import Outcome, Report
+from doctor.engine.sanitize import quote
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import quote
 
 __all__ = ["ALL", "REASON", "VARIABLE", "ConfigError", "Skips", "apply_skips", "read_skips"]
 

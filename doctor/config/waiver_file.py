@@ -17,8 +17,9 @@ import msgspec
 
 from doctor.config.file import TABLES, ConfigError, ConfigFile, did_you_mean, read_tables
 from doctor.engine.result import Finding
+from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset, printable_excerpt, quote
+from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
 
 TABLE = "waive"
 KEYS = ("check", "checks", "hosts", "reason", "until")

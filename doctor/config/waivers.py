@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
-from pathlib import Path
 
 import msgspec
 
-from doctor.config.file import ConfigError, ConfigFile, find_config
-from doctor.config.history_table import parse_history
+from doctor.config.file import ConfigError, ConfigFile, parse_history
 from doctor.config.skips import Skips, apply_skips, read_skips
 from doctor.config.waiver_file import Waiver, Waivers, canonical_hosts, parse_waivers
 from doctor.engine.result import Finding, Outcome, Report, Waived
+from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import printable_excerpt
 
 __all__ = [
     "ConfigError",
@@ -35,30 +33,27 @@ __all__ = [
 
 
 def apply_skips_and_waivers(
-    report: Report, config: str | Path | None, environ: Mapping[str, str], known_checks: Collection[str], today: date
+    report: Report, settings: ConfigFile, environ: Mapping[str, str], known_checks: Collection[str], today: date
 ) -> Report:
     """``report`` less what DOCTOR_SKIP leaves out, with what ``doctor.toml`` waives set apart.
 
     Raises: BadSettings.
     """
-    skips, settings, waivers = _load_policy(config, environ, known_checks)
+    skips, waivers = _load_policy(settings, environ, known_checks)
     report = msgspec.structs.replace(report, notes=(*report.notes, *settings.notes))
     return apply_waivers(apply_skips(report, skips), waivers, today)
 
 
-def validate_skips_and_waivers(
-    config: str | Path | None, environ: Mapping[str, str], known_checks: Collection[str]
-) -> None:
+def validate_skips_and_waivers(settings: ConfigFile, environ: Mapping[str, str], known_checks: Collection[str]) -> None:
     """Raises: BadSettings for what `apply_skips_and_waivers` could not follow, before anything is done."""
-    _, settings, _ = _load_policy(config, environ, known_checks)
+    _load_policy(settings, environ, known_checks)
     parse_history(settings)
 
 
 def _load_policy(
-    config: str | Path | None, environ: Mapping[str, str], known_checks: Collection[str]
-) -> tuple[Skips, ConfigFile, Waivers]:
-    settings = find_config(config, environ)
-    return read_skips(environ, known_checks), settings, parse_waivers(settings.text, settings.path, known_checks)
+    settings: ConfigFile, environ: Mapping[str, str], known_checks: Collection[str]
+) -> tuple[Skips, Waivers]:
+    return read_skips(environ, known_checks), parse_waivers(settings.text, settings.path, known_checks)
 
 
 def today() -> date:

@@ -48,3 +48,13 @@ def means_own_host(target: str) -> bool:
     [True, True, True, False, False]
     """
     return plain_address(target).is_loopback if is_plain_address(target) else is_localhost(target)
+
+
+def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An IP address that a device or host may have, or None."""
+    try:
+        ip = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    bad = ip.is_unspecified or ip.is_loopback or ip.is_multicast or text == "255.255.255.255"
+    return None if bad else ip

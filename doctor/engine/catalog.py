@@ -7,15 +7,15 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from doctor.engine.bundled import bundled_check_paths, bundled_path
+from doctor.engine.check import BadCheck, Check, Need
+from doctor.engine.check_files import bundled_check_paths, bundled_path, read_declaration
 
 if TYPE_CHECKING:
-    from doctor.engine.areas import HasArea, HasAreaT
-    from doctor.engine.check import Check
+    from doctor.engine.check_files import HasArea, HasAreaT
 
 
 def bundled_folder(folder: str) -> Path:
@@ -38,8 +38,6 @@ def _load(path: Path, package: str) -> Check:
     """Raises: BadCheck when the file does not hold the check of its name."""
     stem = path.stem
     name = f"{package}.{stem}"
-    from doctor.engine.check import BadCheck, Check
-
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise BadCheck(f"{path}: cannot be loaded as Python")
@@ -78,8 +76,6 @@ def load_checks(extra: Sequence[Path] = ()) -> list[Check]:
 
 def iter_checks(extra: Sequence[Path] = ()) -> Iterator[Check]:
     """The same, each as it is loaded."""
-    from doctor.engine.check import BadCheck
-
     checks_by_name: dict[str, Check] = {}
     for path, package in check_files(extra):
         check = load_check(path, package)
@@ -87,6 +83,49 @@ def iter_checks(extra: Sequence[Path] = ()) -> Iterator[Check]:
             raise BadCheck(f"{path}: the check {check.name} is already defined in {checks_by_name[check.name].path}")
         checks_by_name[check.name] = check
         yield check
+
+
+_read_once = cache(read_declaration)
+
+
+class DeferredCheck(Check):
+    """A check with name and area; its file runs when anything else of it is read. Raises then: BadCheck."""
+
+    def __init__(self, path: Path, package: str, area: str) -> None:
+        self.path, self._package = str(path), package
+        self.name, self.area = path.stem.replace("_", "-"), area
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_") or "function" in self.__dict__:
+            raise AttributeError(attribute)
+        self.__dict__.update(self._loaded().__dict__)
+        return getattr(self, attribute)
+
+    def _loaded(self) -> Check:
+        return load_check(Path(self.path), self._package)
+
+    @cached_property
+    def doc(self) -> str:
+        return self._loaded().doc
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        return self._loaded().needs
+
+
+def deferred_checks(folders: Sequence[Path] = ()) -> list[Check]:
+    """All checks, as `doctor.engine.catalog.load_checks` lists them; the files of a site's own run at once.
+
+    Raises: BadCheck for a file that breaks the rules, or a name that is there twice.
+    """
+    checks: dict[str, Check] = {}
+    for path, package in check_files(folders):
+        declaration = _read_once(path, path.stem) if package == "doctor.checks" else None
+        check = DeferredCheck(path, package, declaration["area"]) if declaration else load_check(path, package)
+        if check.name in checks:
+            raise BadCheck(f"{path}: the check {check.name} is already defined in {checks[check.name].path}")
+        checks[check.name] = check
+    return list(checks.values())
 
 
 ON_REQUEST = ("host-snapshot-differs", "job-path-differs")

@@ -7,8 +7,8 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -24,6 +24,8 @@ first. In ``explained_by`` each with the values that the finding must have: ``("
 
 SingleHost = str | Callable[[Mapping[type, object]], str]
 """Why a check does not apply to one host; or a function of the job's settings, which is empty where it does."""
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Skip(Exception):
@@ -140,3 +142,27 @@ class Check:
         if not isinstance(hint, type) or typing.get_origin(hint):  # Python 3.10 takes list[X] for a type
             raise BadCheck(f"{self.path}: {self.function.__name__}({name}): expected a fact, PerHost[fact] or intent")
         return Need(name, hint, fleet, optional, name in self.advisory)
+
+
+def once_per_fleet(function: Callable[P, R]) -> Callable[P, R]:
+    """The function's last result, for as long as it is called with the very same objects.
+
+    A check that is called for each host would compute what is of the whole fleet for each again.
+    """
+    last: list[tuple[tuple[object, ...], R]] = []
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        arguments = (*args, *kwargs, *kwargs.values())
+        for previous, result in last:
+            if len(previous) == len(arguments) and all(map(_is_same, previous, arguments)):
+                return result
+        result = function(*args, **kwargs)
+        last[:] = [(arguments, result)]
+        return result
+
+    return wrapper
+
+
+def _is_same(first: object, second: object) -> bool:
+    return first is second

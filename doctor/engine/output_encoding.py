@@ -9,8 +9,10 @@ from __future__ import annotations
 import codecs
 from functools import lru_cache
 
+BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
+ELLIPSIS = "…"
 PLAIN_SIGNS = {
-    **dict(zip("▁▂▃▄▅▆▇█", "_.-=+*#@", strict=True)),
+    **dict(zip(BLOCKS, ASCII_BLOCKS, strict=True)),
     "…": "...",
     "“": '"',
     "”": '"',
@@ -31,6 +33,7 @@ PLAIN_SIGNS = {
     "≥": ">=",
 }
 """Signs of doctor's own texts, and what stands for them where they cannot be written."""
+_TO_ASCII = str.maketrans({sign: PLAIN_SIGNS[sign] for sign in (*BLOCKS, ELLIPSIS)})
 _HANDLER = "doctor.plain-signs"
 
 
@@ -63,3 +66,12 @@ def is_utf8(encoding: str) -> bool:
         return codecs.lookup(encoding).name == "utf-8"
     except LookupError:
         return False
+
+
+def without_signs(text: str) -> str:
+    """A report's text for a terminal that shows ASCII alone: its bars and ellipses replaced.
+
+    >>> without_signs("loss █▁…")
+    'loss @_...'
+    """
+    return text.translate(_TO_ASCII)

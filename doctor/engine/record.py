@@ -2,21 +2,113 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from doctor.engine.fact import Output, Visit
-from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
 
-SCHEMA = "doctor.run/2"
+SCHEMA = "doctor.run/3"
 """A change of `Run`, or of what is in it, gets a new number: `tests.test_saved_run` holds the form of this one."""
-EARLIER_SCHEMA = "doctor.run/1"
+EARLIER_SCHEMAS = ("doctor.run/2", "doctor.run/1")
 """Still read; fields that have gone since are dropped, and named in a note."""
 MAX_RUN_BYTES = 1 << 30
 """Bytes of a saved run. 10,000 hosts with eight NPUs each need about half of it."""
+
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+RankCount = Annotated[int, msgspec.Meta(ge=0, le=9_999_999)]
+
+
+class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The job's settings, as the command line and the environment give them. Whatever is empty is not given."""
+
+    environ: dict[str, str] = {}
+    """The environment variables that matter to the job."""
+    framework: str = ""
+    master_addr: str = ""
+    master_port: Port | None = None
+    world_size: RankCount | None = None
+    ranks_per_host: dict[str, RankCount] | RankCount | None = None
+    rank_table: str = ""
+    """Path of the rank table that the command line names."""
+    python: str = ""
+    """The job's Python interpreter on the hosts."""
+    product: str = ""
+    by_host: dict[str, dict[str, str]] = {}
+    """Each host's own environment variables, where `doctor merge` joins hosts' files."""
+    read_from: str = ""
+    """Where ``environ`` was read: ``the launch line``, ``process 4711``; empty: in the shell that runs doctor."""
+    launch_line: str = ""
+    launchers: tuple[str, ...] = ()
+    """Of the launch line, outer to inner."""
+    nodes: RankCount | None = None
+    """Hosts that the launch line is for; of an elastic launch the least."""
+    max_nodes: RankCount | None = None
+    outer_nodes: RankCount | None = None
+    """Hosts on which an outer launcher starts the one that numbers the ranks."""
+    node_rank: RankCount | None = None
+    """Number of the host that the launch line is for, where it says one."""
+    starts_here: bool = False
+    """The launcher was given no hosts, by the line or by a scheduler: all its ranks are on the host that calls it."""
+    store_by_name: bool = False
+    """torchrun's agents find out by the hosts' own names which of them opens the store: ``--rdzv-backend c10d``."""
+    announces_name: bool = False
+    """The agent of rank 0 tells the others its host's full name, at which the ranks meet; not with ``--local-addr``."""
+    refused: tuple[tuple[str, str, str, str], ...] = ()
+    """Options of the launch line that their launcher refuses: launcher, option, value, what was expected."""
+    unresolved: dict[str, str] = {}
+    """Variables that the job has with a value that only a shell can compute: the source text by name."""
+    time_limit_s: Seconds | None = None
+    """The time limit that the job script asks the scheduler for, or the launch line sets for its step."""
+    time_left_s: Seconds | None = None
+    """Until the scheduler ends the job that doctor runs in, where the training is to run in it, too."""
+
+    def of_one_host(self) -> LaunchOptions:
+        """The same where one host of the job is checked by itself: the job's number of hosts cannot be compared."""
+        return msgspec.structs.replace(
+            self, nodes=None, max_nodes=None, outer_nodes=None, node_rank=None, starts_here=False
+        )
+
+
+class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The values that probes on the hosts receive; an ``ask`` function gets them as a dict."""
+
+    hosts: tuple[str, ...] = ()
+    """The names of all hosts of the fleet."""
+    python: str = ""
+    master_addr: str = ""
+    announces_name: bool = False
+    """As in `LaunchOptions`: each host's full name is looked up, too."""
+    ports: tuple[Port, ...] = ()
+    """Ports that the job will listen on."""
+    rank_table: str = ""
+    """Absolute path of the rank table."""
+    folders: tuple[str, ...] = ()
+    """Folders that the job writes to, as its environment has them: TMPDIR, HOME, the working folder."""
+    temporary_folder: str = ""
+    """The job's TMPDIR, which is one of them: absolute; empty where none is set."""
+    paths: tuple[str, ...] = ()
+    """Files and folders to compare among hosts: absolute."""
+    job: str = ""
+    """The Slurm job, and its restart count, that `doctor node` ran in."""
+
+
+class SavedRankTable(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The rank table as a run keeps it: its ``text``, or the ``error`` for which it could not be read."""
+
+    path: str = ""
+    text: str = ""
+    error: str = ""
+    link_target: str = ""
+    """Where the path leads when it is a symbolic link."""
+
+    def __bool__(self) -> bool:
+        """False where the job has no rank table."""
+        return bool(self.path or self.text or self.error)
 
 
 class HostRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,7 +137,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: str = ""
     smoke: dict[str, Any] = {}
     """`doctor.smoke.model.SmokeRun` as builtins with keys of text, or the reason in ``not_started``; empty when no
-    smoke run was requested. `doctor.session.saved_run.load` checks it."""
+    smoke run was requested. `doctor.session.replay.load` checks it."""
     checks: tuple[str, ...] = ()
     """The checks that it was made for; empty if unknown."""
     hosts_unknown: str = ""
@@ -54,6 +146,13 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`doctor.job.training.TrainingLaunch` as builtins; empty when no launch line or configuration was given."""
     watch: dict[str, Any] = {}
     """`doctor.engine.watch_summary.WatchResult` as builtins with keys of text; empty when no program was watched."""
+    after_reboot: bool = False
+    """It is evaluated as after a reboot of its hosts: by what they load when they start."""
+
+    @property
+    def tried_network(self) -> bool:
+        """Whether the hosts tried their network: a record has `doctor.facts.network_test.NetworkAnswer`."""
+        return any("NetworkAnswer" in record.outputs for record in self.hosts.values())
 
 
 def redact_run(run: Run) -> Run:
@@ -78,7 +177,7 @@ class BadRun(Exception):
 
 
 def load_run(data: bytes, name: str) -> Run:
-    """A saved run of this form or the one before. Raises: BadRun."""
+    """A saved run of this form or the two before. Raises: BadRun."""
     try:
         try:
             run = msgspec.json.decode(data, type=Run)
@@ -86,18 +185,18 @@ def load_run(data: bytes, name: str) -> Run:
             run = _load_earlier(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise BadRun(f"{name}: not a saved run: {strip_control_chars(str(error), 300)}") from None
-    if run.schema not in (SCHEMA, EARLIER_SCHEMA):
+    if run.schema not in (SCHEMA, *EARLIER_SCHEMAS):
         raise BadRun(f"{name}: schema {strip_control_chars(run.schema, 60)!r}, expected {SCHEMA!r}")
     return msgspec.structs.replace(run, schema=SCHEMA)
 
 
 def _load_earlier(data: bytes) -> Run:
-    """A run of `EARLIER_SCHEMA` without the fields that are not known any more; a note names them.
+    """A run of `EARLIER_SCHEMAS` without the fields that are not known any more; a note names them.
 
     Raises: msgspec.ValidationError, also for what is wrong in a run of today's form.
     """
     saved = msgspec.json.decode(data)
-    if not isinstance(saved, dict) or saved.get("schema") != EARLIER_SCHEMA:
+    if not isinstance(saved, dict) or saved.get("schema") not in EARLIER_SCHEMAS:
         return msgspec.json.decode(data, type=Run)
     hosts = saved.get("hosts")
     parts: list[tuple[str, Any, type[msgspec.Struct]]] = [("", saved, Run)]
@@ -108,7 +207,7 @@ def _load_earlier(data: bytes) -> Run:
     if not dropped:
         return run
     names = strip_control_chars(", ".join(sorted(dropped)), 200)
-    note = f"the run was saved in an earlier form, {EARLIER_SCHEMA}: {names} cannot be read any more"
+    note = f"the run was saved in an earlier form, {saved['schema']}: {names} cannot be read any more"
     return msgspec.structs.replace(run, notes=(*run.notes, note))
 
 

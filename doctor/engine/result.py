@@ -5,16 +5,17 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from doctor.engine.finding_age import AgeKey, FindingAge
 from doctor.engine.language import without_loose_spaces
-from doctor.engine.net_summary import NetSummary
-from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.texts import enumerated
-from doctor.engine.watch_summary import LossCurve
+
+if TYPE_CHECKING:
+    from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary
+    from doctor.engine.smoke_summary import SmokeSummary
+    from doctor.engine.watch_summary import LossCurve
 
 CheckName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z", max_length=100)]
 """The name of a check, or of a signature, as a document may hold it: it is shown as it stands."""
@@ -259,6 +260,8 @@ class Report(msgspec.Struct, frozen=True):
     """Since when findings are there, by check and host, where earlier runs tell."""
     losses: tuple[LossCurve, ...] = ()
     """Of each rank of a watched program, where any was read."""
+    after_reboot: bool = False
+    """It says what will be after a reboot of the hosts, by what they load when they start."""
 
     @property
     def checks_for_root(self) -> tuple[str, ...]:

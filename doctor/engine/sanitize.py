@@ -37,6 +37,16 @@ def printable(text: str, limit: int = 200) -> str:
     return escaped + "…" if len(text) > limit else escaped
 
 
+def quote(text: str) -> str:
+    """An excerpt of the text, printable and in double quotes."""
+    return f'"{printable_excerpt(text)}"'
+
+
+def printable_excerpt(text: str, limit: int = 60) -> str:
+    """Foreign text for a message: printable and bounded."""
+    return printable(text, limit)
+
+
 def count_noun(number: int, noun: str, plural: str = "") -> str:
     """``1 check``, ``2 checks``; ``plural`` is that of a noun that takes more than an s."""
     text = f"{number} {noun if number == 1 else plural or noun + 's'}"

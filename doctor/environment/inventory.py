@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.engine.sanitize import printable_excerpt
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import read_host_lists
 from doctor.environment.host_selection import HostSelection
@@ -18,7 +19,6 @@ from doctor.hosts.nodeset import (
     canonical_host,
     expand_nodeset,
     expand_with_logins,
-    printable_excerpt,
     validate_host,
 )
 

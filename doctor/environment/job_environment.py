@@ -13,7 +13,7 @@ import msgspec
 from doctor.engine.addresses import means_own_host
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.errors import InputError
-from doctor.engine.job_input import LaunchOptions
+from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.environment.inventory import Inventory
 from doctor.environment.schedulers import batch_allocation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from doctor.engine.addresses import is_plain_address, plain_address
-from doctor.engine.per_fleet import once_per_fleet
+from doctor.engine.check import once_per_fleet
 from doctor.facts.hardware_addresses import HardwareAddresses, addresses_seen_elsewhere
 from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses

@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read, unusable_reason
-from doctor.engine.per_fleet import once_per_fleet
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig

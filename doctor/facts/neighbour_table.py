@@ -7,8 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Interface, collapse_addresses
 
+from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read
-from doctor.engine.per_fleet import once_per_fleet
 from doctor.facts.kernel import read_number, sysctl_path
 from doctor.facts.network import HostAddresses
 

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, ask
-from doctor.remote.runtime.reading import find_tool, matching_paths, run_tool
+from doctor.remote.runtime.processes import run_tool
+from doctor.remote.runtime.reading import find_tool, matching_paths
 
 LIST_PACKAGES = """
 import os, sys

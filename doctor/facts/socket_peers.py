@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Unreadable
-from doctor.engine.per_fleet import once_per_fleet
 from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.names import HostNames, normalize_host

@@ -17,7 +17,6 @@ from doctor.fix.dependence import held_reason
 from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.inspect_host import (
     HostExecutors,
-    boot_results,
     describe_failure,
     find_activity,
     inspect_host,
@@ -49,7 +48,8 @@ class HostResult(msgspec.Struct, frozen=True):
     """Descriptions of the completed steps."""
     reason: str = ""
     survives: dict[str, str] = {}
-    """For each playbook, why a reboot of this host takes its changes back; empty where it does not."""
+    """For each playbook, why a reboot of this host takes its changes back, or why that is not known; empty where it
+    does not. Judged after the steps."""
     completed: tuple[str, ...] = ()
     """The playbooks that were applied wholly."""
     failures: dict[str, str] = {}
@@ -64,6 +64,8 @@ class HostWork(msgspec.Struct, frozen=True):
     host_plan: HostPlan
     treatments: tuple[Treatment, ...]
     ready_steps: tuple[ReadyStep, ...]
+    planned_files: dict[str, bytes] = {}
+    """The files as the steps leave them."""
 
 
 class PlanApplier:
@@ -81,7 +83,7 @@ class PlanApplier:
             if refusal:
                 return refusal
             self._apply_steps(executors, host_work, progress)
-            return progress.result(boot_results(executors, host_work.ready_steps))
+            return progress.result()
         except ConnectionLost as error:
             return progress.stopped_result(hide_secrets(str(error)))
         except _HostStopped as error:
@@ -230,14 +232,13 @@ class _HostProgress:
             self.held_back[name] = why
         return name not in self.failures and name not in self.held_back
 
-    def result(self, survives: Mapping[str, str]) -> HostResult:
-        """When all steps are made or left out; ``survives`` as `boot_results` returns it, of all playbooks."""
+    def result(self) -> HostResult:
+        """When all steps are made or left out."""
         completed = sorted(self.plan.acting_playbooks - set(self.failures) - set(self.held_back))
         ended = HostResult(self.plan.host, "applied", tuple(self.applied))
         if self.failures:
             ended = self.stopped_result(next(iter(self.failures.values())))
-        survives = {name: why for name, why in survives.items() if name in completed}
-        return msgspec.structs.replace(ended, survives=survives, completed=tuple(completed))
+        return msgspec.structs.replace(ended, completed=tuple(completed))
 
     def stopped_result(self, reason: str) -> HostResult:
         """When nothing more can be done on the host."""

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 import msgspec
 
 from doctor import __version__
+from doctor.collect.collector_request import CollectOptions
 from doctor.collect.fanout import RecordCallback
 from doctor.engine.check import Check
 from doctor.engine.record import Run
@@ -15,10 +16,20 @@ from doctor.engine.result import Report
 from doctor.environment.inventory import Inventory
 from doctor.fix.apply import HostWork
 from doctor.fix.inspect_host import HostExecutors, find_activity, inspect_host
-from doctor.fix.plan import SCHEMA, FixPlan, HostInspection, HostPlan, PlanContext, PlaybookSummary, host_plan
+from doctor.fix.plan import (
+    SCHEMA,
+    FixPlan,
+    HostInspection,
+    HostPlan,
+    PlanContext,
+    PlaybookSummary,
+    host_plan,
+    planned_files,
+)
 from doctor.fix.remote_client import ConnectionLost
 from doctor.fix.select import PlaybookChoice, Treatment, choose_playbooks, ready_steps
 from doctor.fix.store import new_id
+from doctor.fix.survival import applied_playbooks, boot_run, surviving
 from doctor.remedy.playbook import Playbook
 from doctor.session.examine import ExamineOptions, examine
 from doctor.session.replay import Examination, replay
@@ -47,6 +58,7 @@ class FixContext(msgspec.Struct, frozen=True):
         hosts: Sequence[str] = (),
         checks: Sequence[Check] = (),
         progress: RecordCallback = lambda host, record: None,
+        after_reboot: bool = False,
     ) -> Examination:
         """Runs the checks on all hosts, or on some, with the names of all."""
         fleet = self.inventory
@@ -55,7 +67,7 @@ class FixContext(msgspec.Struct, frozen=True):
         return examine(
             fleet,
             checks or self.checks,
-            self.options,
+            msgspec.structs.replace(self.options, after_reboot=after_reboot),
             self.plan_context.environ,
             rank_table=self.plan_context.rank_table,
             progress=progress,
@@ -84,9 +96,36 @@ def make_plan(fix_context: FixContext, run: Run, transport: Transport, with_busy
         return _plan_host(host, choice.by_host[host], transport, with_busy)
 
     work_by_host = dict(parallel_map(hosts, work_of_host, MAX_PARALLEL_HOSTS))
+    work_by_host = _with_survival(fix_context, run, work_by_host, transport)
     return PlannedFix(
         _assemble_plan(fix_context, choice, {host: work_by_host[host] for host in hosts}, run), run, work_by_host
     )
+
+
+def _with_survival(
+    fix_context: FixContext, run: Run, work_by_host: Mapping[str, HostWork], transport: Transport
+) -> dict[str, HostWork]:
+    """Every plan says of each playbook whether it will survive a reboot of its host."""
+    acting_hosts = {host: work for host, work in work_by_host.items() if work.host_plan.has_actions}
+    treated = {treatment.check for work in acting_hosts.values() for treatment in work.treatments}
+    checks = [check for check in fix_context.checks if check.name in treated]
+    if not checks:
+        return dict(work_by_host)
+    options = fix_context.options
+    ask = CollectOptions((), msgspec.to_builtins(run.probe_inputs), options.sudo)
+    overlays = {
+        host: {path: content.decode("utf-8", "replace") for path, content in work.planned_files.items()}
+        for host, work in acting_hosts.items()
+    }
+    after = boot_run(run, transport, checks, ask, options.timeout, overlays)
+    report = fix_context.evaluate_run(after, checks)
+    results = dict(work_by_host)
+    for host, work in acting_hosts.items():
+        plan = work.host_plan
+        playbooks = applied_playbooks(work.treatments, work.ready_steps, plan, plan.acting_playbooks)
+        plan = msgspec.structs.replace(plan, survives=surviving(report, host, playbooks, planned=True))
+        results[host] = msgspec.structs.replace(work, host_plan=plan)
+    return results
 
 
 def _plan_host(host: str, treatments: Sequence[Treatment], transport: Transport, with_busy: bool) -> HostWork:
@@ -99,7 +138,8 @@ def _plan_host(host: str, treatments: Sequence[Treatment], transport: Transport,
         inspection = HostInspection(failure=str(why))
     finally:
         executors.close()
-    return HostWork(host_plan(host, treatments, steps, inspection), tuple(treatments), tuple(steps))
+    plan = host_plan(host, treatments, steps, inspection)
+    return HostWork(plan, tuple(treatments), tuple(steps), planned_files(steps, inspection, plan))
 
 
 def _assemble_plan(

@@ -86,31 +86,7 @@ def inspect_host(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> 
         else:
             probes.append(_probe_step(executors.for_step(ready_step), ready_step.filled_step, contents))
             failed.update([ready_step.playbook.name] if probes[-1].failure else [])
-    return HostInspection(tuple(probes), root, survives=boot_results(executors, ready_steps))
-
-
-def boot_results(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> dict[str, str]:
-    """For each playbook, why its changes are lost at a reboot of this host; empty where they are not.
-
-    Raises: ConnectionLost.
-    """
-    results: dict[str, str] = {}
-    for ready_step in ready_steps:
-        playbook = ready_step.playbook
-        if playbook.manual or playbook.name in results:
-            continue
-        if not playbook.survives:
-            results[playbook.name] = "nothing loads it"
-            continue
-        response = _run_read_only(executors.for_step(ready_step), playbook.survives, {})
-        first_line = strip_control_chars((response["out"].strip().splitlines() or [""])[0], MAX_REASON_CHARS)
-        if not response["code"] and not response.get("trouble"):
-            results[playbook.name] = ""
-        elif response["code"] == 1:
-            results[playbook.name] = first_line or "this host does not load it"
-        else:
-            results[playbook.name] = f"not known: the test {describe_failure(response)}"
-    return results
+    return HostInspection(tuple(probes), root)
 
 
 def _probe_step(remote: RemoteExecutor, step: PlaybookStep, contents: dict[str, bytes | None]) -> StepProbe:
@@ -277,7 +253,6 @@ def _jobs(remote: RemoteExecutor) -> list[str]:
 __all__ = [
     "ConnectionLost",
     "HostExecutors",
-    "boot_results",
     "describe_failure",
     "find_activity",
     "inspect_host",

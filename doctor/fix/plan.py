@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.job_input import LaunchOptions
+from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.secrets import hide_secrets
 from doctor.fix.dependence import find_conflicts, find_dependences, held_reason
@@ -23,6 +23,8 @@ from doctor.hosts.nodeset import Login
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_variables
 
 SCHEMA = "doctor.plan/1"
+ALREADY = "already in this state"
+"""Why a step that writes a file has nothing to do."""
 MAX_COMMAND_CHARS = 4000
 """Characters of a command that are shown."""
 
@@ -79,8 +81,6 @@ class HostInspection(msgspec.Struct, frozen=True):
     busy: tuple[str, ...] = ()
     """Who works on it."""
     failure: str = ""
-    survives: dict[str, str] = {}
-    """For each playbook, why a reboot of this host takes its changes back; empty where it does not."""
 
 
 class StepPreview(msgspec.Struct, frozen=True):
@@ -117,7 +117,8 @@ class HostPlan(msgspec.Struct, frozen=True):
     """Why nothing will be."""
     digest: str = ""
     survives: dict[str, str] = {}
-    """For each playbook, why a reboot of this host takes its changes back; empty where it does not."""
+    """For each playbook, why a reboot of this host takes its changes back, or why that is not known; empty where it
+    does not."""
     left_out: dict[str, str] = {}
     """The playbooks that cannot be applied to this host, or that depend on such a one, each with the reason."""
     depends_on: dict[str, dict[str, str]] = {}
@@ -249,10 +250,21 @@ def host_plan(
         inspection.root,
         inspection.busy,
         digest=digest,
-        survives=inspection.survives,
         left_out=left_out,
         depends_on=depends_on,
     )
+
+
+def planned_files(
+    ready_steps: Sequence[ReadyStep], inspection: HostInspection, host_plan: HostPlan
+) -> dict[str, bytes]:
+    """The files as the steps of the plan leave them, by the path that the steps name."""
+    files: dict[str, bytes | None] = {}
+    for ready_step, probe, preview in zip(ready_steps, inspection.probes, host_plan.steps, strict=False):
+        step = ready_step.filled_step
+        if step.file and probe.file and not step.keep and not preview.skip:
+            files[step.file] = edited_content(files.get(step.file, probe.file.content), step, probe.filtered)
+    return {path: content for path, content in files.items() if content is not None}
 
 
 def _filled_steps(
@@ -339,7 +351,7 @@ def _preview(
         files[real] = new
         notes = [f"a link: {printable(real)} is written"] if real != step.file else []
         notes += [f"the file says: “{probe.managed}”"] if probe.managed else []
-        skip = probe.skip or ("already in this state" if new == old else "")
+        skip = probe.skip or (ALREADY if new == old else "")
         diff = tuple(map(hide_secrets, file_diff(real, old, new)))
         return StepPreview(name, description, "file", diff=diff, note="; ".join(notes), skip=skip)
     kind = "run" if step.changes else "look"

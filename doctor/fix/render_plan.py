@@ -10,6 +10,7 @@ from doctor.engine.language import localized, localized_filled, phrase
 from doctor.fix.file_edits import NOT_THERE
 from doctor.fix.plan import FixPlan, HostPlan, PlaybookSummary, StepPreview
 from doctor.fix.select import Untreated
+from doctor.fix.survival import NOT_KNOWN
 from doctor.report.layout.advice import mark_personal_words
 from doctor.report.layout.formatting import bracketed, clean, count_noun
 from doctor.report.layout.host_names import Fleet
@@ -214,9 +215,17 @@ def _terms(playbook: PlaybookSummary, lost: str | None) -> str:
     risk = localized("no risk") if playbook.risk == "none" else phrase("risk: {risk}", risk=localized(playbook.risk))
     terms = [localized(playbook.who), risk, *(["root"] if playbook.root else [])]
     if lost is not None:
-        lasts = phrase("lost after a reboot: {reason}", reason=_text(lost)) if lost else localized("survives a reboot")
-        terms.append(lasts)
+        terms.append(_lasts(lost))
     return localized("; ").join(terms)
+
+
+def _lasts(lost: str) -> str:
+    if not lost:
+        return localized("survives a reboot")
+    reason = _text(lost.removeprefix(NOT_KNOWN))
+    if lost.startswith(NOT_KNOWN):
+        return phrase("whether it survives a reboot is not known: {reason}", reason=reason)
+    return phrase("lost after a reboot: {reason}", reason=reason)
 
 
 def _failure_texts(host_plan: HostPlan) -> Iterator[str]:

@@ -8,6 +8,7 @@ from doctor.engine.language import localized, localized_filled, phrase
 from doctor.fix.apply import HostResult
 from doctor.fix.plan import FixPlan
 from doctor.fix.rollout import RolloutResult
+from doctor.fix.survival import NOT_KNOWN, Survival
 from doctor.fix.undo import UndoResult
 from doctor.fix.verify import Verification
 from doctor.report.layout.formatting import bracketed, clean, count_noun
@@ -21,14 +22,6 @@ def host_result_text(host_result: HostResult) -> str:
     """One host's steps."""
     host = clean(host_result.host, 100)
     lines = [_line("applied", host, _text(step)) for step in host_result.applied]
-    if host_result.state in ("applied", "stopped"):
-        for name, why in host_result.survives.items():
-            text = (
-                phrase("{playbook} is lost at the next reboot: {reason}", playbook=clean(name), reason=_text(why))
-                if why
-                else phrase("{playbook} survives a reboot", playbook=clean(name))
-            )
-            lines.append(_line("reboot" if why else "ok", host, text))
     if host_result.state in ("refused", "busy"):
         text = phrase("{reason}; the host was not changed", reason=_text(host_result.reason))
         return _line("refused", host, text)
@@ -38,6 +31,21 @@ def host_result_text(host_result: HostResult) -> str:
         for name, why in host_result.held_back.items():
             text = phrase("{playbook} was not begun: {reason}", playbook=clean(name), reason=_text(why))
             lines.append(_line("held", host, text))
+    return "\n".join(lines)
+
+
+def survival_text(survival: Survival) -> str:
+    """What a reboot leaves of each playbook that was applied to a host."""
+    lines = []
+    for name, why in survival.survives.items():
+        values = {"playbook": clean(name), "reason": _text(why.removeprefix(NOT_KNOWN))}
+        if not why:
+            text = phrase("{playbook} survives a reboot", **values)
+        elif why.startswith(NOT_KNOWN):
+            text = phrase("whether {playbook} survives a reboot is not known: {reason}", **values)
+        else:
+            text = phrase("{playbook} is lost at the next reboot: {reason}", **values)
+        lines.append(_line("reboot" if why else "ok", clean(survival.host, 100), text))
     return "\n".join(lines)
 
 
@@ -69,8 +77,10 @@ def verification_text(verification: Verification) -> str:
     return _line(_STATE_LABELS[verification.state], clean(verification.host, 100), description)
 
 
-def progress_text(update: HostResult | Verification) -> str:
+def progress_text(update: HostResult | Verification | Survival) -> str:
     """A line or more, as it happens."""
+    if isinstance(update, Survival):
+        return survival_text(update)
     return host_result_text(update) if isinstance(update, HostResult) else verification_text(update)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from doctor.config.file import did_you_mean
-from doctor.engine.areas import ROUND_AREAS
 from doctor.engine.catalog import ON_REQUEST
+from doctor.engine.check_files import ROUND_AREAS
 from doctor.remedy.playbook import Playbook
 
 if TYPE_CHECKING:
-    from doctor.engine.areas import HasArea, HasAreaT
+    from doctor.engine.check_files import HasArea, HasAreaT
 
 
 class UnknownName(Exception):

@@ -8,11 +8,13 @@ import msgspec
 
 from doctor.engine.check import Check
 from doctor.engine.record import Run
+from doctor.facts.boot import compares_boot_facts
 from doctor.fix.apply import HostResult, PlanApplier
 from doctor.fix.build_plan import FixContext, PlannedFix
 from doctor.fix.journal import Journal
 from doctor.fix.plan import treated_checks
 from doctor.fix.signal_guard import SignalGuard
+from doctor.fix.survival import Survival, applied_playbooks, surviving
 from doctor.fix.verify import Verification, finding_keys, new_findings, verify
 from doctor.transport import Transport
 from doctor.transport.program import parallel_map
@@ -45,7 +47,7 @@ class RolloutResult(msgspec.Struct, frozen=True):
         return 10 if self.excluded_hosts or states & {"red", "new", "waits"} else 12 if "unknown" in states else 0
 
 
-Tell = Callable[[HostResult | Verification], None]
+Tell = Callable[[HostResult | Verification | Survival], None]
 
 
 def apply(
@@ -169,6 +171,22 @@ class _Rollout:
             # Checks that compare hosts wait until all are applied.
             alone = [check for check in self.fix_context.catalog if check.per_host and not _reaches(check)]
             self._find_new(list(names), alone, list(names))
+        if not self.signal_guard.code:
+            self._judge_survival(list(names), checks)
+
+    def _judge_survival(self, hosts: Sequence[str], checks: Sequence[Check]) -> None:
+        """The same checks once more, on what the hosts load when they start."""
+        examined = () if any(map(compares_boot_facts, checks)) else hosts
+        self._merge_run(self.fix_context.examine_hosts(examined, checks, after_reboot=True).run)
+        report = self.fix_context.evaluate_run(msgspec.structs.replace(self.run, after_reboot=True), checks)
+        for place, result in enumerate(self.host_results):
+            if result.host not in hosts or not result.completed:
+                continue
+            work = self.planned_fix.work_by_host[result.host]
+            playbooks = applied_playbooks(work.treatments, work.ready_steps, work.host_plan, result.completed)
+            survives = surviving(report, result.host, playbooks)
+            self.host_results[place] = msgspec.structs.replace(result, survives=survives)
+            self.report_progress(Survival(result.host, survives))
 
     def _record(self, verification: Verification) -> None:
         self.verifications[verification.host, verification.check] = verification

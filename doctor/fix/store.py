@@ -16,8 +16,8 @@ import msgspec
 from doctor.config.atomic_write import write_atomic
 from doctor.config.paths import state_folder
 from doctor.engine.bounded_read import read_bounded
+from doctor.engine.sanitize import printable_excerpt
 from doctor.fix.plan import SCHEMA, FixPlan
-from doctor.hosts.nodeset import printable_excerpt
 
 MAX_PLAN_BYTES = 1 << 30
 """A plan for thousands of hosts has the files of all of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from doctor.engine.finding_age import AgeKey, FindingAge
+from doctor.engine.report_parts import AgeKey, FindingAge
 from doctor.engine.result import Report
 from doctor.history.run_record import FLEET, LOCAL, RunView, recorded_names
 

@@ -15,10 +15,10 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from pathlib import Path
 
-from doctor.config.history_table import HistorySettings
+from doctor.config.file import HistorySettings
 from doctor.config.paths import state_folder
+from doctor.engine.sanitize import printable_excerpt
 from doctor.history.run_record import MAX_RECORD_BYTES, BadRecord, RunRecord, decode, encode
-from doctor.hosts.nodeset import printable_excerpt
 
 FOLDER = "history"
 SUFFIX = ".run"

@@ -12,17 +12,10 @@ import os
 import re
 from collections.abc import Iterator
 
+from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 from doctor.hosts.hostfile import HostLine
-from doctor.hosts.nodeset import (
-    MAX_HOSTS,
-    InventoryError,
-    Login,
-    canonical_host,
-    printable_excerpt,
-    quote,
-    validate_host,
-)
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, Login, canonical_host, validate_host
 
 _SECTION = re.compile(r"\[([A-Za-z0-9_.-]+)(?::[a-z]+)?\]")
 _USERS, _PORTS = ("ansible_user", "ansible_ssh_user"), ("ansible_port", "ansible_ssh_port")

@@ -15,17 +15,9 @@ from contextlib import suppress
 
 import msgspec
 
+from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import (
-    MAX_HOSTS,
-    InventoryError,
-    Login,
-    canonical_host,
-    printable_excerpt,
-    quote,
-    split_login,
-    validate_host,
-)
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, Login, canonical_host, split_login, validate_host
 
 MAX_SLOTS = 4096
 MAX_LINES = 1_000_000

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 
+from doctor.engine.sanitize import quote
 from doctor.engine.texts import filled
 from doctor.hosts.hostfile import HostLine, merge_repeated, parse_hostfile
-from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, expand_nodeset, quote, validate_host
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, expand_nodeset, validate_host
 
 MAX_WORDS = 1_000_000
 _LEADERS = ("chief", "master", "workerpool0")

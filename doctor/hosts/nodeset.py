@@ -12,7 +12,7 @@ from itertools import islice, product
 
 import msgspec
 
-from doctor.engine.sanitize import printable
+from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 
 MAX_HOSTS = 10_000
@@ -188,13 +188,3 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return "%" not in text
-
-
-def quote(text: str) -> str:
-    """An excerpt of the text, printable and in double quotes."""
-    return f'"{printable_excerpt(text)}"'
-
-
-def printable_excerpt(text: str, limit: int = 60) -> str:
-    """Foreign text for a message: printable and bounded."""
-    return printable(text, limit)

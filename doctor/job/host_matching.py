@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from doctor.engine.addresses import parse_address
 from doctor.engine.fact import Unreadable
 from doctor.job.launch_config import LaunchConfig
-from doctor.job.rank_table.model import RankTable, Server, limit_items, parse_address
+from doctor.job.rank_table.model import RankTable, Server, limit_items
 
 
 class HasFamily(Protocol):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
-from doctor.job.variable_values import EnvSetting, invalid_settings, port_ranges
+from doctor.job.job_size import StatedSize, stated_sizes
 from doctor.job.variables import (
     BY_HOST,
     MINDSPORE_PORT,
@@ -19,6 +18,10 @@ from doctor.job.variables import (
     WORLD_SIZE_VARIABLES,
     relevant,
 )
+
+if TYPE_CHECKING:
+    from doctor.engine.record import LaunchOptions
+    from doctor.job.variable_values import EnvSetting
 
 HCCL_BASE_PORT = 60000
 HCCL_PORTS = 32
@@ -96,10 +99,14 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         return host_environ.get("MASTER_ADDR") or host_environ.get("MS_SCHED_HOST") or self.master_addr
 
     @property
+    def stated_sizes(self) -> list[StatedSize]:
+        """What the variables in force state of the number of ranks and hosts."""
+        return stated_sizes(self.env, self.launchers)
+
+    @property
     def stated_ranks(self) -> dict[str, int]:
         """The number of the job's ranks as each variable in force states it, by variable."""
-        sizes = {name: _parse_number(self.env.get(name, ""), 1, 9_999_999) for name in WORLD_SIZE_VARIABLES}
-        return {name: number for name, number in sizes.items() if number}
+        return {size.source: size.number for size in self.stated_sizes if size.kind == "ranks"}
 
     @property
     def is_of_job_script(self) -> bool:
@@ -133,6 +140,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     def from_options(cls, options: LaunchOptions) -> LaunchConfig:
         """The settings that a run keeps.
 
+        >>> from doctor.engine.record import LaunchOptions
         >>> LaunchConfig.from_options(LaunchOptions(environ={"MASTER_ADDR": "a"}, master_port=29501)).master_port
         29501
         """
@@ -161,7 +169,10 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         env = relevant(environ)
         family, problems = _parse_product(product)
         kind = _detect_framework(framework, env)
-        problems += invalid_settings(env, family or "")
+        if env:
+            from doctor.job.variable_values import invalid_settings
+
+            problems += invalid_settings(env, family or "")
         port, range_ = env.get("HCCL_IF_BASE_PORT", ""), env.get("HCCL_HOST_SOCKET_PORT_RANGE")
         base = _parse_number(port, 1024, 65520) or HCCL_BASE_PORT
         variable = next((n for n in TABLE_VARIABLES if not rank_table and env.get(n)), "")
@@ -187,8 +198,11 @@ class LaunchConfig(msgspec.Struct, frozen=True):
 def _parse_product(word: str) -> tuple[Product | None, tuple[EnvSetting, ...]]:
     products: dict[str, Product] = {"A1": "A1", "A2": "A2", "A3": "A3"}
     family = products.get(word.upper())
-    wrong = word and family is None
-    return family, (EnvSetting("--product", printable(word, 40), "one of A1, A2, A3"),) if wrong else ()
+    if not word or family is not None:
+        return family, ()
+    from doctor.job.variable_values import EnvSetting
+
+    return None, (EnvSetting("--product", printable(word, 40), "one of A1, A2, A3"),)
 
 
 def _detect_framework(word: str, env: Mapping[str, str]) -> Literal["torch", "mindspore", ""]:
@@ -220,6 +234,8 @@ def _world_size(env: Mapping[str, str]) -> int | None:
 
 def _hccl_ports(base: int, range_: str | None) -> tuple[PortRange, ...]:
     if range_ is not None:
+        from doctor.job.variable_values import port_ranges
+
         try:
             return tuple(PortRange(first, last) for first, last in port_ranges(range_))
         except ValueError:

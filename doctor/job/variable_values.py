@@ -11,9 +11,9 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.addresses import parse_address
 from doctor.engine.sanitize import printable
 from doctor.engine.toml_compat import read_table
-from doctor.job.rank_table.model import parse_address
 
 Family = str
 """A1, A2 or A3; the empty string where it is not known, and then what any of them accepts is right."""

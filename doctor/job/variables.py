@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 from doctor.engine.sanitize import printable
-from doctor.job.variable_names import documented_variables, intended_name
+from doctor.job.job_size import OF_STEP
+from doctor.job.job_size import VARIABLES as SIZE_VARIABLES
 
 TORCH_PORT = 29500
 """PyTorch's MASTER_PORT where nothing sets it."""
@@ -102,7 +103,7 @@ EQUAL_EVERYWHERE = (
 BY_HOST = (*JOB_WIDE, *INTERFACE_VARIABLES, *VISIBLE_DEVICES, *EQUAL_EVERYWHERE)
 """What each host's own environment may have with another value."""
 
-_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE))
+_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE, *SIZE_VARIABLES, "SLURM_JOB_ID", OF_STEP))
 _FAMILIES = re.compile(
     r"(HCCL|NCCL|GLOO|TP|TORCH_HCCL|TORCH_NCCL|TORCH_GLOO|TORCH_FR|TORCH_DISTRIBUTED|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
 )
@@ -143,5 +144,8 @@ def communication(environ: Mapping[str, str]) -> dict[str, str]:
 def _describes_job(name: str) -> bool:
     if _SECRET.search(name):
         return False
-    is_listed = name in _NAMES or name in documented_variables(describing_job=True)
-    return bool(is_listed or _FAMILIES.fullmatch(name) or intended_name(name))
+    if name in _NAMES or _FAMILIES.fullmatch(name):
+        return True
+    from doctor.job.variable_names import documented_variables, intended_name
+
+    return name in documented_variables(describing_job=True) or bool(intended_name(name))

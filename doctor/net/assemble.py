@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 import msgspec
 
+from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import PerHost, Unreadable
-from doctor.engine.per_fleet import once_per_fleet
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.host_groups import MAX_GROUPS, HostGroup

@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.engine.check import Skip
+from doctor.engine.check import Skip, once_per_fleet
 from doctor.engine.fact import PerHost
-from doctor.engine.per_fleet import once_per_fleet
 from doctor.engine.result import Finding
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import assemble_matrix, groups_of

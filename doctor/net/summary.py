@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from doctor.engine.fact import PerHost, Unreadable
-from doctor.engine.net_summary import NetSummary
+from doctor.engine.report_parts import NetSummary
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import assemble_matrix
 from doctor.net.matrix import FAILING, Matrix, PathSpeed, TestedPort

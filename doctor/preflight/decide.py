@@ -166,8 +166,7 @@ def _select_spares(
     examination: Examination, report: Report, gathered: Gathered, options: PreflightOptions
 ) -> SpareSelection:
     from doctor.preflight.spares import select_hosts
-    from doctor.session.evaluation_time import EvaluationLimit
-    from doctor.session.replay import replay
+    from doctor.session.replay import EvaluationLimit, replay
 
     limit = EvaluationLimit(gathered.evaluation_end)
     evaluate: Callable[[Run], Report] = lambda run: _apply_policy(  # noqa: E731

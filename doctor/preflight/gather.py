@@ -17,7 +17,7 @@ from doctor.preflight.gathered import NotReady
 from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, tests_network
 
 if TYPE_CHECKING:
-    from doctor.engine.job_input import LaunchOptions
+    from doctor.engine.record import LaunchOptions
     from doctor.environment.inventory import Inventory
     from doctor.environment.job_context import JobContext
     from doctor.environment.scope import Scope
@@ -251,8 +251,8 @@ def _examine(
 
 def _examine_options(options: PreflightOptions, gathered: Gathered, budget: TimeBudget) -> ExamineOptions:
     """How hosts are visited, in the time that remains."""
-    from doctor.session.evaluation_time import EvaluationLimit
     from doctor.session.examine import ExamineOptions
+    from doctor.session.replay import EvaluationLimit
 
     seconds = budget.visit_seconds(len(gathered.hosts))
     return ExamineOptions(

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from doctor.engine.addresses import means_own_host
 from doctor.engine.evaluate import FactCache
 from doctor.engine.record import Run
+from doctor.engine.sanitize import printable_excerpt
 from doctor.facts.names import HostNames, is_address, normalize_host
 from doctor.facts.network import HostAddresses
-from doctor.hosts.nodeset import printable_excerpt
 from doctor.job import LaunchConfig
 
 

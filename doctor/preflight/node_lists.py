@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from doctor.hosts.nodeset import printable_excerpt
+from doctor.engine.sanitize import printable_excerpt
 
 if TYPE_CHECKING:
     from doctor.preflight.spares import SpareSelection

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.exit_code import FailOn, OnUnknown
-from doctor.engine.job_input import LaunchOptions
+from doctor.engine.record import LaunchOptions
 from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.tiers import Tier
 from doctor.transport.options import SshOptions as SshOptions

@@ -9,8 +9,7 @@ import msgspec
 
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact, Output
-from doctor.engine.job_input import LaunchOptions, SavedRankTable
-from doctor.engine.record import HostRecord, Run
+from doctor.engine.record import HostRecord, LaunchOptions, Run, SavedRankTable
 from doctor.facts.hccn import DeviceAddresses, SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.hccn.pings import DevicePings

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from doctor.config.file import did_you_mean
-from doctor.engine.areas import AREAS
 from doctor.engine.bounded_read import read_bounded
-from doctor.hosts.nodeset import printable_excerpt, quote
+from doctor.engine.check_files import AREAS
+from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.remedy.finding_values import read_finding_values
-from doctor.remedy.playbook import ALWAYS_SUPPLIED, RISKS, WHO, Playbook, PlaybookStep, free_variables
-from doctor.remedy.validate import changes_nothing, command_violations, needed_names, step_violations
+from doctor.remedy.playbook import ALWAYS_SUPPLIED, RISKS, WHO, Playbook, PlaybookStep
+from doctor.remedy.validate import changes_nothing, needed_names, step_violations
 
 MAX_BYTES = 1 << 20
 """Bytes. More than this is no playbook."""
 
 _TOP_KEYS = {
-    **dict.fromkeys(("title", "note", "who", "risk", "survives"), str),
+    **dict.fromkeys(("title", "note", "who", "risk"), str),
     **dict.fromkeys(("root", "explicit", "host_only"), bool),
 }
 _STEP_KEYS = {
@@ -152,10 +152,6 @@ class _PlaybookReader:
         """What only all of the playbook tells: its steps against its head, and against what its checks supply."""
         if not changes_nothing(playbook) and "root" not in document:
             self.refuse("root", 0, "is missing; expected true or false where a step changes something")
-        for why in command_violations(playbook.survives):
-            self.refuse("survives", 0, why)
-        if free_variables(playbook.survives):
-            self.refuse("survives", 0, f"${free_variables(playbook.survives)[0]}: expected no value of a finding in it")
         names_by_check: dict[str, frozenset[str]] = {}
         checks = [check for check in playbook.treats if check not in self.unread]
         for step in playbook.steps if checks else ():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -86,9 +87,6 @@ class Playbook(msgspec.Struct, frozen=True):
     who: str
     risk: str
     root: bool = False
-    survives: str = ""
-    """Read-only: exits 0 where the change outlives a reboot of this host, and 1 with the reason on stdout where it does
-    not. Empty: it never does."""
     explicit: bool = False
     """Used only when it is named."""
     host_only: bool = False
@@ -100,6 +98,22 @@ class Playbook(msgspec.Struct, frozen=True):
     def manual(self) -> bool:
         """There is nothing here that software can do."""
         return all(step.manual for step in self.steps)
+
+
+def commands_write_files(steps: Iterable[PlaybookStep]) -> bool:
+    """The commands themselves change files that a host may load when it starts: units, users, packages, rules."""
+    return any((step.keep and step.file) or _WRITES_FILES.search(step.run) for step in steps)
+
+
+def writes_files(steps: Iterable[PlaybookStep]) -> bool:
+    """Something that they do can survive a reboot."""
+    return any(step.file or commands_write_files([step]) for step in steps)
+
+
+_WRITES_FILES = re.compile(
+    r"\bsystemctl (?:enable|disable|mask|unmask)\b|\btimedatectl set-ntp\b|\busermod\b|\bgpasswd\b|\bpip install\b"
+    r"|\bufw\b|\bfirewall-cmd --permanent\b"
+)
 
 
 def free_variables(command: str) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from doctor.engine.sanitize import quote
 from doctor.engine.shell_quote import PLACEHOLDER, placeholder_names
-from doctor.hosts.nodeset import quote
 from doctor.remedy.playbook import COMMAND_KEYS, Playbook, PlaybookStep, free_variables, templates
 from doctor.remedy.template import BEFORE, fill_pattern
 

@@ -20,7 +20,12 @@ the host as they are, and an LXC or systemd-nspawn container is set up like a ma
 def needed_facts(checks: Sequence[Check]) -> list[type[Fact]]:
     """What must be read for these checks, and so that their findings can say that a host is a container."""
     facts = [fact for check in checks for fact in check.facts]
-    return [*facts, *(_view(check) for check in checks if check.section(IN_CONTAINER))]
+    return [*facts, *container_views(checks)]
+
+
+def container_views(checks: Sequence[Check]) -> list[type[Fact]]:
+    """What must be read so that findings of these checks can say that a host is a container."""
+    return [_view(check) for check in checks if check.section(IN_CONTAINER)]
 
 
 def with_containers(report: Report, checks: Sequence[Check], cache: FactCache) -> Report:

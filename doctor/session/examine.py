@@ -21,8 +21,7 @@ from doctor.collect.rounds import run_rounds
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.fact import Visit
-from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
-from doctor.engine.record import SCHEMA, HostRecord, Run
+from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
 from doctor.engine.sanitize import printable
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
@@ -30,8 +29,7 @@ from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
 from doctor.session.connection import ssh_to
 from doctor.session.contained import needed_facts
-from doctor.session.evaluation_time import EvaluationLimit
-from doctor.session.replay import Examination, replay
+from doctor.session.replay import EvaluationLimit, Examination, replay
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
@@ -87,6 +85,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Files and folders whose contents are compared among hosts: absolute."""
     training: TrainingLaunch | None = None
     """The job's launch and configuration, where a launch line or files were given."""
+    after_reboot: bool = False
+    """Read what the hosts load when they start, and evaluate the checks as after a reboot."""
 
 
 def examine(
@@ -116,7 +116,7 @@ def examine(
         transport = open_transport(
             inventory.local, options.transport, ssh_to(inventory, options.ssh, options.transport), hosts
         )
-        facts = unique_facts([*needed_facts(checks), *_net_facts(options)])
+        facts = unique_facts(_facts_to_read(checks, options))
         ask = CollectOptions(
             facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(shlex.split(options.within))
         )
@@ -136,8 +136,20 @@ def examine(
             closing = _close(transport, wait=not options.budget)
         warnings = [*transport.warnings, *net_notes]
     run = job.run(started, clock, smoke_round.records if smoke_round else records, warnings, smoke_round, stopped)
+    if options.after_reboot:
+        from doctor.session.after_reboot import AS_NOW
+
+        run = msgspec.structs.replace(run, after_reboot=True, notes=(AS_NOW, *run.notes))
     report = replay(run, checks, options.evaluation)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing)
+
+
+def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:
+    if not options.after_reboot:
+        return [*needed_facts(checks), *_net_facts(options)]
+    from doctor.session.after_reboot import facts_after_reboot
+
+    return facts_after_reboot(checks)
 
 
 def _close(transport: Transport, wait: bool) -> threading.Thread:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.interrupts import remove_old
 from doctor.engine.streams import write_stdout
-from doctor.session.named_files import require_writable
 from doctor.session.output_files import (
     EventStreams,
     combine_callbacks,
@@ -22,7 +21,6 @@ from doctor.session.output_files import (
     write_files,
 )
 from doctor.session.policy import apply_policy, validate_settings
-from doctor.session.run_history import HistoryOptions, remember
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from doctor.report.formats.registry import RenderContext
     from doctor.session.examine import ExamineOptions
     from doctor.session.replay import Examination
+    from doctor.session.run_history import HistoryOptions
 
 
 CLOSING_SECONDS = 5.0
@@ -39,7 +38,7 @@ CLOSING_SECONDS = 5.0
 
 
 class ReportOptions(Protocol):
-    """What is put out, and what makes a run fail: `doctor.cli.output_options.OutputOptions`."""
+    """What is put out, and what makes a run fail: `doctor.cli.shared_options.OutputOptions`."""
 
     @property
     def as_json(self) -> bool: ...
@@ -78,8 +77,10 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
     outputs = [("--save", str(output.save or "")), *((f"-f {target.name}", target.path) for target in targets)]
     if why := output_conflict(outputs):
         raise UsageError(why)
-    for option, path in outputs:
-        if path:
+    if files := [(option, path) for option, path in outputs if path]:
+        from doctor.session.named_files import require_writable
+
+        for option, path in files:
             require_writable(option, path)
     validate_settings(output.config, folders)
 
@@ -87,13 +88,11 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
 def load_saved_run(path: Path) -> Run:
     """The run that ``--from`` names. Raises: CommandError."""
     from doctor.engine.bounded_read import read_bounded
-    from doctor.engine.gc_pause import gc_paused
     from doctor.engine.record import MAX_RUN_BYTES, BadRun
-    from doctor.session.saved_run import load
+    from doctor.session.replay import load
 
     try:
-        with gc_paused():
-            return load(read_bounded(path, MAX_RUN_BYTES), str(path))
+        return load(read_bounded(path, MAX_RUN_BYTES), str(path))
     except OSError as error:
         raise InputError(f"--from {path}: {error.strerror}; expected a saved run") from None
     except BadRun as error:
@@ -169,6 +168,8 @@ def save_and_report(
     if stopped is not None:
         code = stopped.code if isinstance(stopped, SystemExit) and isinstance(stopped.code, int) else 130
     if history is not None:
+        from doctor.session.run_history import remember
+
         report = remember(report, catalog, history)
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
     if not saved and code == Exit.HEALTHY:

@@ -67,6 +67,8 @@ def write_output(path: str, data: bytes, mode: int = 0o600) -> None:
 
 def write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext) -> list[FormatTarget]:
     """Writes each format's file atomically. Returns those that could not be written: their reports go to stderr."""
+    if not any(target.path for target in targets):
+        return []
     from doctor.config.atomic_write import write_atomic
     from doctor.report.formats.registry import REPORT_FORMATS, render_bytes
 

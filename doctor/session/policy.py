@@ -9,11 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from doctor.engine.bundled import PACKAGE_FOLDER
+from doctor.config.file import ConfigError, ConfigFile, find_config
+from doctor.engine.catalog import check_files
+from doctor.engine.check_files import PACKAGE_FOLDER
 from doctor.engine.errors import InputError
 
 if TYPE_CHECKING:
-    from doctor.engine.areas import HasArea
+    from doctor.engine.check_files import HasArea
     from doctor.engine.result import Report
 
 
@@ -42,12 +44,13 @@ def _signature_names() -> frozenset[str]:
 
 def validate_settings(config: Path | None, folders: Sequence[Path] = ()) -> None:
     """Raises: CommandError for settings that cannot be followed, before anything is done."""
-    from doctor.config.waivers import ConfigError, validate_skips_and_waivers
-    from doctor.engine.catalog import check_files
-
-    names = [path.stem.replace("_", "-") for path, _ in check_files(folders)]
     try:
-        validate_skips_and_waivers(config, os.environ, KnownNames(names))
+        settings = find_config(config, os.environ)
+        if _hides_findings(settings, os.environ):
+            from doctor.config.waivers import validate_skips_and_waivers
+
+            names = [path.stem.replace("_", "-") for path, _ in check_files(folders)]
+            validate_skips_and_waivers(settings, os.environ, KnownNames(names))
     except ConfigError as error:
         raise InputError(str(error)) from None
 
@@ -56,12 +59,22 @@ def apply_policy(
     report: Report, config: Path | None, catalog: Sequence[HasArea], environ: Mapping[str, str] = os.environ
 ) -> Report:
     """``report`` with what is waived and left out set apart, and findings under their causes. Raises: CommandError."""
-    from doctor.analysis.causes import resolve_causes
-    from doctor.config.waivers import ConfigError, apply_skips_and_waivers, today
-
     try:
-        names = KnownNames(check.name for check in catalog)
-        report = apply_skips_and_waivers(report, config, environ, names, today())
+        settings = find_config(config, environ)
+        if settings.notes or _hides_findings(settings, environ):
+            from doctor.config.waivers import apply_skips_and_waivers, today
+
+            names = KnownNames(check.name for check in catalog)
+            report = apply_skips_and_waivers(report, settings, environ, names, today())
     except ConfigError as error:
         raise InputError(str(error)) from None
+    if not any(outcome.findings for outcome in report.outcomes):
+        return report
+    from doctor.analysis.causes import resolve_causes
+
     return resolve_causes(report, catalog)
+
+
+def _hides_findings(settings: ConfigFile, environ: Mapping[str, str]) -> bool:
+    """Whether a file or DOCTOR_SKIP may waive or skip something."""
+    return bool(settings.path or environ.get("DOCTOR_SKIP"))

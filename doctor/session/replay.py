@@ -1,25 +1,41 @@
-"""From the run of an examination, made now or saved before, to its report."""
+"""From the run of an examination, made now or saved before, to its report.
+
+The checks have a time limit: what a host printed may make one slow, and must not cost the verdict.
+"""
 
 from __future__ import annotations
 
+import queue
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from doctor import job
 from doctor.engine.check import Check
-from doctor.engine.evaluate import FactCache, Intent
+from doctor.engine.evaluate import FactCache, Intent, evaluate_check
 from doctor.engine.fact import Absent, Unreadable
-from doctor.engine.gc_pause import gc_paused
-from doctor.engine.record import Run
-from doctor.engine.result import Report
-from doctor.engine.watch_summary import WatchResult
-from doctor.facts.network_test import NetworkAnswer
-from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
-from doctor.session.contained import with_containers
-from doctor.session.evaluation_time import EvaluationLimit, evaluate_in_time
-from doctor.session.saved_run import has_network_test, watch_result
-from doctor.session.watched_checks import for_watched
+from doctor.engine.record import Run, load_run
+from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report
+
+CHECK_SECONDS = 60.0
+"""For one check where there is no time budget, and a part for each host beside it."""
+SECONDS_PER_HOST = 0.05
+CHECK_SHARE = 0.25
+"""Part of the remaining time that one check may take where there is a time budget."""
+
+
+class EvaluationLimit(msgspec.Struct, frozen=True):
+    """When an evaluation ends, by the monotonic clock."""
+
+    end: float = float("inf")
+
+    def check_seconds(self, host_count: int) -> float:
+        """How long the next check may take."""
+        remaining = self.end - time.monotonic()
+        return max(0.0, min(remaining * CHECK_SHARE, CHECK_SECONDS + SECONDS_PER_HOST * host_count))
 
 
 class Examination(msgspec.Struct, frozen=True):
@@ -34,54 +50,176 @@ class Examination(msgspec.Struct, frozen=True):
     """Ends the connections, where there is a time budget; the process should wait for it while it has the time."""
 
 
+def load(data: bytes, name: str) -> Run:
+    """A saved run, every field of it checked: nothing behind it meets a wrong type. Raises: BadRun, with the field."""
+    run = load_run(data, name)
+    if run.training or run.smoke or run.watch:
+        from doctor.session.saved_parts import require_parts
+
+        require_parts(run, name)
+    return run
+
+
 def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = EvaluationLimit()) -> Report:
     """Evaluates a run, made now or saved before, with the intent that it was made with."""
-    intent = job_intent(run)
-    with gc_paused():
-        report = evaluate_in_time(run, for_watched(checks) if run.watch else checks, intent, limit)
-    report = with_containers(report, checks, FactCache(run.hosts))
-    if has_network_test(run):
+    evaluated = checks
+    if run.watch:
+        from doctor.session.watched_checks import for_watched
+
+        evaluated = for_watched(checks)
+    report = evaluate_in_time(run, evaluated, RunIntent(run), limit)
+    if any(outcome.findings for outcome in report.outcomes):
+        from doctor.session.contained import with_containers
+
+        report = with_containers(report, checks, FactCache(run.hosts))
+    if run.tried_network:
+        from doctor.facts.network_test import NetworkAnswer
         from doctor.net.summary import summarise_test
 
         summary = summarise_test(FactCache(run.hosts).fleet(NetworkAnswer), report.hosts)
         report = msgspec.structs.replace(report, net=summary)
-    watched = intent[WatchResult]
-    if isinstance(watched, WatchResult) and watched.losses:
+    watched = _part(run, "watch") if run.watch else None
+    if watched is not None and not isinstance(watched, Absent) and watched.losses:
         report = msgspec.structs.replace(report, losses=watched.curves)
     return _with_smoke(report, run) if run.smoke else report
 
 
 def _with_smoke(report: Report, run: Run) -> Report:
-    from doctor.session.saved_parts import smoke_run
     from doctor.smoke.results.figures import summarise
 
-    smoke = smoke_run(run.smoke)
-    return (
-        report
-        if isinstance(smoke, Absent)
-        else msgspec.structs.replace(report, smoke=summarise(smoke, FactCache(run.hosts)))
+    smoke = _part(run, "smoke")
+    if isinstance(smoke, Absent):
+        return report
+    return msgspec.structs.replace(report, smoke=summarise(smoke, FactCache(run.hosts)))
+
+
+def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: EvaluationLimit) -> Report:
+    """All checks over one run, in the order given.
+
+    A check that takes longer than its share of the time is unknown on every host, and so is each one that was not
+    begun at the limit's end; the others keep their outcomes.
+    """
+    hosts, facts, outcomes = tuple(run.hosts), FactCache(run.hosts), list[Outcome]()
+    evaluate: Evaluate = evaluate_check
+    if run.after_reboot:
+        from doctor.session.after_reboot import evaluate_after_reboot as evaluate
+    while len(outcomes) < len(checks) and limit.check_seconds(len(hosts)) > 0:
+        outcomes += _Worker(checks[len(outcomes) :], hosts, facts, intent, evaluate).outcomes(limit)
+        if len(outcomes) < len(checks) and limit.check_seconds(len(hosts)) > 0:
+            slow = checks[len(outcomes)]
+            outcomes.append(_unknown(slow, hosts, Reason("its evaluation took too long, and was given up")))
+    outcomes += [_unknown(check, hosts, BUDGET_ENDED) for check in checks[len(outcomes) :]]
+    return Report(
+        run.source,
+        hosts,
+        tuple(outcomes),
+        run.started,
+        run.seconds,
+        run.notes,
+        hosts_unknown=run.hosts_unknown,
+        after_reboot=run.after_reboot,
     )
 
 
-def job_intent(run: Run) -> Intent:
-    """What the job should be, by type, its smoke run and training. A value that is Absent holds the reason."""
-    intent: dict[type, object] = {
-        LaunchConfig: LaunchConfig.from_options(run.launch),
-        WatchResult: watch_result(run.watch),
-    }
-    if run.smoke or run.training:
-        from doctor.session.saved_parts import smoke_and_training
+Evaluate = Callable[[Check, Sequence[str], FactCache, Intent], Outcome]
 
-        intent |= smoke_and_training(run)
+
+def _unknown(check: Check, hosts: Sequence[str], why: Reason) -> Outcome:
+    return Outcome(check.name, check.severity, check.area, check.claim, unknown=dict.fromkeys(hosts or ("",), why))
+
+
+class _Worker:
+    """A thread that evaluates checks one after another; one that hangs in a check is left behind."""
+
+    def __init__(
+        self, checks: Sequence[Check], hosts: Sequence[str], facts: FactCache, intent: Intent, evaluate: Evaluate
+    ) -> None:
+        self._checks, self._hosts, self._facts, self._intent, self._evaluate = checks, hosts, facts, intent, evaluate
+        self._finished: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+        self._abandoned = False
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def outcomes(self, limit: EvaluationLimit) -> Iterator[Outcome]:
+        """One for each check, until one takes too long."""
+        try:
+            for _ in self._checks:
+                try:
+                    outcome = self._finished.get(timeout=limit.check_seconds(len(self._hosts)))
+                except queue.Empty:
+                    return
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                yield outcome
+        finally:
+            self._abandoned = True
+
+    def _run(self) -> None:
+        for check in self._checks:
+            if self._abandoned:
+                return
+            try:
+                self._finished.put(self._evaluate(check, self._hosts, self._facts, self._intent))
+            except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that waits
+                self._finished.put(error)
+                return
+
+
+class RunIntent(Mapping[type, object]):
+    """What the job should be, by type, its smoke run and training: each read when a check wants it, with its type.
+
+    A value that is Absent holds the reason.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._values: dict[type, object] = {}
+
+    def __getitem__(self, kind: type) -> object:
+        if kind not in self._values:
+            self._values[kind] = _READERS[f"{kind.__module__}.{kind.__name__}"](self._run)
+        return self._values[kind]
+
+    def __iter__(self) -> Iterator[type]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def _launch_config(run: Run) -> object:
+    return job.LaunchConfig.from_options(run.launch)
+
+
+def _rank_table_file(run: Run) -> object:
     if not run.rank_table:
-        return {**intent, **dict.fromkeys((RankTableFile, RankTable), Absent("no rank table was given"))}
-    file = RankTableFile(**msgspec.structs.asdict(run.rank_table))
-    intent[RankTableFile] = file
-    if file.error:
-        intent[RankTable] = Unreadable(f"{file.path}: {file.error}", "rank-table-not-json")
-        return intent
+        return Absent("no rank table was given")
+    return job.RankTableFile(**msgspec.structs.asdict(run.rank_table))
+
+
+def _rank_table(run: Run) -> object:
+    if not run.rank_table:
+        return Absent("no rank table was given")
+    if run.rank_table.error:
+        return Unreadable(f"{run.rank_table.path}: {run.rank_table.error}", "rank-table-not-json")
     try:
-        intent[RankTable] = read_rank_table(file.path, file.text)
-    except NotARankTable as error:
-        intent[RankTable] = error.for_checks
-    return intent
+        return job.read_rank_table(run.rank_table.path, run.rank_table.text)
+    except job.NotARankTable as error:
+        return error.for_checks
+
+
+def _part(run: Run, name: str) -> Any:
+    """A part that has a type of its own, or `Absent`."""
+    from doctor.session import saved_parts
+
+    return saved_parts.READERS[name](getattr(run, name))
+
+
+_READERS: dict[str, Callable[[Run], object]] = {
+    "doctor.job.launch_config.LaunchConfig": _launch_config,
+    "doctor.job.rank_table.file.RankTableFile": _rank_table_file,
+    "doctor.job.rank_table.model.RankTable": _rank_table,
+    "doctor.job.training.model.TrainingLaunch": lambda run: _part(run, "training"),
+    "doctor.smoke.model.SmokeRun": lambda run: _part(run, "smoke"),
+    "doctor.engine.watch_summary.WatchResult": lambda run: _part(run, "watch"),
+}
+"""By the full name of the type, so that none is loaded which no check wants."""

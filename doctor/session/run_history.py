@@ -20,9 +20,9 @@ from doctor.session.output_files import print_warning
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from doctor.config.history_table import HistorySettings
+    from doctor.config.file import HistorySettings
     from doctor.engine.check import Check
-    from doctor.engine.finding_age import AgeKey, FindingAge
+    from doctor.engine.report_parts import AgeKey, FindingAge
     from doctor.engine.result import Report
     from doctor.history.run_store import HistoryFolder
 
@@ -144,8 +144,7 @@ def machine_name() -> str:
 
 def history_settings(config: Path | None, environ: Mapping[str, str]) -> HistorySettings:
     """The settings that hold. Raises: ConfigError."""
-    from doctor.config.file import find_config
-    from doctor.config.history_table import parse_history
+    from doctor.config.file import find_config, parse_history
 
     return parse_history(find_config(config, environ), environ)
 

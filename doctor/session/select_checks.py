@@ -7,14 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from doctor.config.trusted import require_trusted_folder
-from doctor.engine.areas import ROUND_AREAS
-from doctor.engine.catalog import select_checks, with_root_cause_checks
+from doctor.config.file import require_trusted_folder
+from doctor.engine.catalog import DeferredCheck, deferred_checks, select_checks, with_root_cause_checks
+from doctor.engine.check import BadCheck
+from doctor.engine.check_files import ROUND_AREAS
 from doctor.engine.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from doctor.engine.areas import HasAreaT
     from doctor.engine.check import Check
+    from doctor.engine.check_files import HasAreaT
     from doctor.remedy.playbook import Playbook
 
 
@@ -25,9 +26,7 @@ def load_errors_as_input_errors(folders: Sequence[Path]) -> Iterator[None]:
         require_trusted_folder("--checks", folder, ".py")
     try:
         yield
-    except Exception as error:
-        if type(error).__name__ != "BadCheck":  # its module is heavy, and loaded only if it was needed
-            raise
+    except BadCheck as error:
         raise InputError(str(error)) from error
 
 
@@ -45,8 +44,6 @@ def load_playbook_catalog(folders: Sequence[Path], checks: Sequence[Path]) -> li
 
 def load_catalog(folders: Sequence[Path]) -> list[Check]:
     """Every check; the files of bundled ones run when `choose_checks` chooses them. Raises: CommandError."""
-    from doctor.engine.deferred_check import DeferredCheck, deferred_checks
-
     with load_errors_as_input_errors(folders):
         checks = deferred_checks(folders)
         for check in checks:
@@ -77,7 +74,7 @@ def of_launch_alone(catalog: Sequence[Check], intents: Collection[type]) -> list
     return [
         check.name
         for check in catalog
-        if all(need.optional if need.is_fact else need.type in intents for need in check.needs)
+        if all(need.optional or need.type in intents for need in check.needs)
         and any(need.type in intents for need in check.needs)
     ]
 

@@ -9,7 +9,7 @@ from doctor.engine.record import Run
 from doctor.engine.result import Report
 from doctor.engine.watch_summary import WatchResult
 from doctor.session.replay import replay
-from doctor.session.saved_run import watch_result
+from doctor.session.saved_parts import watch_result
 from doctor.watch.data.data_report import DataReport
 from doctor.watch.data_folder import saved_report
 from doctor.watch.data_outcomes import with_data

@@ -25,7 +25,6 @@ treats = ["listen-queue-short"]
 who = "host admin"
 risk = "low"
 root = true
-survives = "true"
 
 [[step]]
 say = "Save the tool's file"

@@ -6,8 +6,7 @@ import shlex
 
 from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Output, Visit
-from doctor.engine.job_input import LaunchOptions
-from doctor.engine.record import HostRecord
+from doctor.engine.record import HostRecord, LaunchOptions
 from doctor.engine.result import Outcome
 from doctor.environment.job_environment import of_launch_line
 from doctor.job import LaunchConfig

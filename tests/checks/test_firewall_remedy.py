@@ -98,7 +98,7 @@ def test_without_root_it_is_not_known(fleet_cpu: Fleet) -> None:
     host = fleet_cpu.hosts[1]
     source = (
         "from doctor.collect.collector_request import function_source\n"
-        "from doctor.facts.firewall import list_rules\n"
+        "from doctor.facts.firewall.host_rules import list_rules\n"
         "print(function_source(list_rules))"
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=Path(__file__).parents[2])

@@ -3,8 +3,7 @@ import pytest
 
 from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Fact, Visit
-from doctor.engine.job_input import LaunchOptions
-from doctor.engine.record import HostRecord
+from doctor.engine.record import HostRecord, LaunchOptions
 from doctor.engine.result import Status
 from doctor.environment.job_environment import of_launch_line
 from doctor.job import LaunchConfig

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.engine.errors import InputError
-from doctor.engine.job_input import LaunchOptions
+from doctor.engine.record import LaunchOptions
 from doctor.environment.job_environment import (
     JobEnvironment,
     _starts_here,

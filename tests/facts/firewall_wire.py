@@ -169,7 +169,7 @@ def connect(listeners: list[socket.socket], wishes: list[Wish], patience: float)
 
 
 def rules(listeners: list[socket.socket]) -> Any:
-    from doctor.facts.firewall import list_rules
+    from doctor.facts.firewall.host_rules import list_rules
 
     return list_rules({})
 

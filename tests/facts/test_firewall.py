@@ -17,8 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
-from doctor.facts.firewall import FirewallRules, _tool_output, list_rules
+from doctor.facts.firewall import FirewallRules, _tool_output
+from doctor.facts.firewall.boot_rules import list_boot_rules
 from doctor.facts.firewall.gate import GateQuery, GateResult, evaluate_gate
+from doctor.facts.firewall.host_rules import list_rules
 from doctor.facts.firewall.packets import (
     AllOf,
     AnyOf,
@@ -230,6 +232,7 @@ def test_any_words_of_iptables_can_be_followed(arguments: list[str]) -> None:
 
 def test_the_source_that_is_sent() -> None:
     assert runs_on_python_3_6(list_rules)
+    assert runs_on_python_3_6(list_boot_rules)
 
 
 # ---- following: a choice of what the comparison with the kernel does not draw

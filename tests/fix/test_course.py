@@ -30,6 +30,7 @@ State = Literal["applied", "busy", "refused", "stopped"]
 class Check:
     name = "short"
     facts = frozenset[Any]()
+    needs = ()
 
 
 class SimulatedHosts:
@@ -63,8 +64,10 @@ class SimulatedHosts:
         completed = self.completed.get(host, ("mend",) if state == "applied" else ())
         return HostResult(host, state, reason="" if state == "applied" else "so it is", completed=completed)
 
-    def examine_hosts(self, hosts: Sequence[str] = (), checks: Sequence[Any] = ()) -> Examination:
-        self.turns.append(sorted(hosts))
+    def examine_hosts(
+        self, hosts: Sequence[str] = (), checks: Sequence[Any] = (), after_reboot: bool = False
+    ) -> Examination:
+        self.turns += [] if after_reboot else [sorted(hosts)]
         return Examination(self.run(hosts), Report("", HOSTS, ()))
 
     def run(self, hosts: Sequence[str]) -> Run:

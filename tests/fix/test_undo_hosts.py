@@ -17,7 +17,6 @@ treats = ["listen-queue-short"]
 who = "host admin"
 risk = "low"
 root = true
-survives = "true"
 """
 EVERY = (
     HEAD

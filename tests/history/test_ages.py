@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from doctor.engine.finding_age import FindingAge
+from doctor.engine.report_parts import FindingAge
 from doctor.engine.result import Finding, Report
 from doctor.history.ages import ages
 from doctor.history.run_record import RunRecord, RunView, make_record

@@ -17,9 +17,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from doctor.config.file import ConfigError, ConfigFile
-from doctor.config.history_table import HistorySettings, parse_history
-from doctor.engine.finding_age import FindingAge
+from doctor.config.file import ConfigError, ConfigFile, HistorySettings, parse_history
+from doctor.engine.report_parts import FindingAge
 from doctor.environment.job_context import JobContext
 from doctor.history import run_store
 from doctor.preflight.keep_run import RunKeeper

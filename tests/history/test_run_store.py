@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.config.history_table import HistorySettings
+from doctor.config.file import HistorySettings
 from doctor.history.run_record import MAX_DECODED_BYTES, BadRecord, RunView, decode, encode
 from doctor.history.run_store import HistoryFolder, NoHistory, open_history
 from tests.history.runs import LINK, record

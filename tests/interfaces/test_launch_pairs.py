@@ -15,8 +15,7 @@ import pytest
 from doctor.engine.catalog import bundled_folder, load_check
 from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Output, Visit
-from doctor.engine.job_input import LaunchOptions
-from doctor.engine.record import HostRecord
+from doctor.engine.record import HostRecord, LaunchOptions
 from doctor.environment.job_environment import of_launch_line
 from doctor.job import LaunchConfig
 from doctor.job.variables import of_one_host

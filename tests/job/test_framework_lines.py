@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.engine.job_input import LaunchOptions
+from doctor.engine.record import LaunchOptions
 from doctor.environment.job_environment import of_launch_line
 from doctor.job.job_script import read_job_script
 

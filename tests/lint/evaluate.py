@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from doctor.engine.catalog import load_checks
-from doctor.engine.job_input import LaunchOptions
+from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Outcome, Report
 from doctor.environment.inventory import Inventory
 from doctor.session.examine import ExamineOptions, examine

@@ -7,7 +7,7 @@ import json
 import jsonschema
 
 from doctor.engine.fact import PerHost
-from doctor.engine.net_summary import NetSummary
+from doctor.engine.report_parts import NetSummary
 from doctor.engine.result import Report
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.summary import summarise_test

@@ -33,6 +33,12 @@ def npu(number: int, script: str) -> str:
     return f"cd /run/npu/{number}; {script}"
 
 
+def enabled(service: str) -> str:
+    """A script after which systemd would start the service at boot."""
+    unit, wants = f"/etc/systemd/system/{service}.service", "/etc/systemd/system/multi-user.target.wants"
+    return f"mkdir -p {wants}; test -s {unit} || echo '[Service]' >{unit}; ln -sf {unit} {wants}/\n"
+
+
 # The service managers of a host are stand-ins: real ones would set the clock of the machine.
 CLOCK = f"""{AHEAD}
 cat >/usr/local/sbin/systemctl <<'END'
@@ -40,10 +46,14 @@ cat >/usr/local/sbin/systemctl <<'END'
 state=/etc/chrony.state
 case $1 in
 cat) ;;
-enable) echo enabled active >$state ;;
+enable)
+    echo enabled active >$state
+    mkdir -p /etc/systemd/system/multi-user.target.wants
+    ln -sf /etc/systemd/system/chronyd.service /etc/systemd/system/multi-user.target.wants/
+    ;;
 is-enabled) test -f $state && cut -d' ' -f1 $state || {{ echo disabled; exit 1; }} ;;
 is-active) test -f $state && cut -d' ' -f2 $state || {{ echo inactive; exit 3; }} ;;
-disable | stop) rm -f $state ;;
+disable | stop) rm -f $state /etc/systemd/system/multi-user.target.wants/chronyd.service ;;
 esac
 END
 cat >/usr/local/sbin/chronyc <<'END'
@@ -51,24 +61,25 @@ cat >/usr/local/sbin/chronyc <<'END'
 rm -f /usr/local/sbin/python3
 END
 chmod 755 /usr/local/sbin/systemctl /usr/local/sbin/chronyc
+echo '[Service]' >/etc/systemd/system/chronyd.service
 """
-RULES = """\
+RULES = f"""{enabled("nftables")}\
 cat >/etc/nftables.conf <<'END'
 #!/usr/sbin/nft -f
 flush ruleset
 
-table inet site {
-    chain incoming {
+table inet site {{
+    chain incoming {{
         type filter hook input priority 0
         tcp dport 22 accept
         tcp dport 29400-29600 drop
         tcp dport 40000-50000 drop
-    }
-}
+    }}
+}}
 END
 nft -f /etc/nftables.conf
 """
-SAVED = """\
+SAVED = f"""{enabled("netfilter-persistent")}\
 mkdir -p /etc/iptables
 cat >/etc/iptables/rules.v4 <<'END'
 *filter
@@ -80,9 +91,9 @@ cat >/etc/iptables/rules.v4 <<'END'
 -A INPUT -p tcp -m tcp --dport 2049 -j DROP
 COMMIT
 END
-iptables{kind}-restore </etc/iptables/rules.v4
+iptables{{kind}}-restore </etc/iptables/rules.v4
 """
-UFW = "ufw allow 22/tcp >/dev/null; ufw deny 111/tcp >/dev/null; ufw --force enable >/dev/null"
+UFW = enabled("ufw") + "ufw allow 22/tcp >/dev/null; ufw deny 111/tcp >/dev/null; ufw --force enable >/dev/null"
 SMALL_SHM = """\
 mount -o remount,size=64m /dev/shm
 echo 'tmpfs /dev/shm tmpfs rw,nosuid,nodev,size=64m 0 0' >>/etc/fstab

@@ -59,45 +59,6 @@ def test_a_size_is_only_raised_in_every_line_and_no_other_text_changes(
     assert "\n".join(lines) == FSTAB.format(one=first, two=second)
 
 
-BOOT = {
-    "echo x >/etc/hostname": {"raise-listen-queues": "", "write-host-names": "", "raise-conntrack-limit": ""},
-    "echo net.core.somaxconn=128 >/etc/sysctl.d/zz-site.conf": {
-        "raise-listen-queues": "zz-site.conf, which is read later"
-    },
-    "mkdir -p /usr/lib/sysctl.d; echo net/core/somaxconn = 128 >/usr/lib/sysctl.d/99-zzzz-vendor.conf": {
-        "raise-listen-queues": "99-zzzz-vendor.conf, which is read later",
-        "reserve-job-ports": "",
-    },
-    "echo net.core.somaxconn=1 >/etc/sysctl.d/zz.conf; echo >/run/sysctl.d/zz.conf": {"raise-listen-queues": "zz.conf"},
-    "rm -f /etc/sysctl.d/99-sysctl.conf; echo net.core.somaxconn = 128 >/etc/sysctl.conf": {
-        "raise-listen-queues": "`sysctl --system` reads /etc/sysctl.conf last",
-        "reserve-job-ports": "",
-    },
-    "mkdir -p /etc/cloud; echo 'manage_etc_hosts: True' >/etc/cloud/cloud.cfg": {
-        "write-host-names": "cloud-init writes /etc/hosts anew",
-        "name-own-address": "cloud-init writes /etc/hosts anew",
-    },
-    "sed -i /shm/d /etc/fstab || :; : >>/etc/fstab": {"enlarge-shm": "no line of /etc/fstab is for /dev/shm"},
-    "echo 'tmpfs /dev/shm tmpfs size=1g 0 0' >/etc/fstab": {"enlarge-shm": ""},
-}
-
-
-@pytest.mark.parametrize("setup", BOOT)
-def test_whether_a_change_survives_a_reboot_is_read_from_the_host(fleet_cpu: Fleet, setup: str) -> None:
-    host = fleet_cpu.hosts[1]
-    with fleet_cpu.broken(host, f"mkdir -p /run/sysctl.d; {setup}"):
-        for name, reason in BOOT[setup].items():
-            done = fleet_cpu.enter(host, BOOKS[name].survives, check=False)
-            assert (done.returncode, bool(done.stdout)) == ((1, True) if reason else (0, False)), done.stdout
-            assert reason in done.stdout
-
-
-def test_no_playbook_claims_it_by_a_constant() -> None:
-    """Only of what is a file that its reader opens each time."""
-    always = {name for name, book in BOOKS.items() if book.survives == "true"}
-    assert always == {"install-older-numpy", "let-user-open-npus", "set-clock"}
-
-
 def test_a_user_cannot_lead_root_to_another_file(fleet_cpu: Fleet) -> None:
     """Names in folders, links and what somebody holds stay; the object is opened once and removed by that."""
     host = fleet_cpu.hosts[1]

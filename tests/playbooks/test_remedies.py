@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from doctor.facts.boot import FORMS
 from doctor.remedy.catalog import load_playbooks
 from doctor.remedy.playbook import Playbook
 from tests.conftest import PREPARED
@@ -60,9 +61,12 @@ if test -s /etc/fstab && grep -q /dev/shm /etc/fstab; then
     mount -o remount,"$(awk '$2 == "/dev/shm" { print $4 }' /etc/fstab)" /dev/shm
 fi
 sysctl --system >/dev/null 2>&1 || true
-if grep -q ENABLED=yes /etc/ufw/ufw.conf; then ufw --force enable >/dev/null; fi
-if test -f /etc/iptables/rules.v4; then iptables{kind}-restore </etc/iptables/rules.v4; fi
-if test -f /etc/nftables.conf; then nft -f /etc/nftables.conf; fi
+nft flush ruleset
+if grep -q . /proc/net/ip_tables_names 2>/dev/null; then iptables-legacy -P INPUT ACCEPT; iptables-legacy -F; fi
+starts() { test -e /etc/systemd/system/multi-user.target.wants/$1.service; }
+if starts ufw && grep -q ENABLED=yes /etc/ufw/ufw.conf; then /lib/ufw/ufw-init start >/dev/null; fi
+if starts netfilter-persistent; then iptables{kind}-restore </etc/iptables/rules.v4; fi
+if starts nftables; then nft -f /etc/nftables.conf; fi
 if test -f /etc/chrony.state; then chronyc -a makestep; fi
 if test -f /etc/hccn.conf; then /usr/local/Ascend/driver/tools/hccn_tool -a -cfg recovery >/dev/null; fi
 """
@@ -80,6 +84,8 @@ class Course:
     mended: dict[str, Any] = field(default_factory=dict)
     remaining: dict[Case, list[str]] = field(default_factory=dict)
     after: dict[str, list[str]] = field(default_factory=dict)
+    computed: dict[str, Any] = field(default_factory=dict)
+    """What the mended fleet's files say of a restart."""
     restarted: dict[str, Any] = field(default_factory=dict)
 
     def values_of(self, report: dict[str, Any], check: str, host: str) -> list[dict[str, Any]]:
@@ -180,6 +186,7 @@ def taken(fleet: Fleet, kind: str, folder: Path) -> Course:
         course.remaining = {entry: driver.undo() for entry, driver in reversed(drivers.items())}
         course.after = host_states(fleet)
         mend(fleet, [entry for entry in cases if not entry.leaves], course)
+        course.computed = check(fleet, ENVIRON[kind], "--after-reboot")
         restart(fleet, cases, folder)
         course.restarted = check(fleet, ENVIRON[kind])
     return course
@@ -214,6 +221,19 @@ def test_all_of_them_together_leave_nothing_broken(courses: Callable[[str], Cour
 def test_a_fix_survives_a_restart(courses: Callable[[str], Course], kind: str) -> None:
     """All but what was ended or removed, which a restart does not bring back."""
     assert failures_in(courses(kind).restarted) == []
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.leaves], ids=lambda c: f"{c.fleet}-{c}")
+def test_what_is_computed_for_a_restart_is_what_a_restart_shows(courses: Callable[[str], Course], case: Case) -> None:
+    course = courses(case.fleet)
+    host = course.hosts[case.host]
+    for name in case.checks:
+        outcome = next(entry for entry in course.computed["outcomes"] if entry["check"] == name)
+        unknown = [entry for entry in outcome["unknown"] if host in entry["hosts"]]
+        looked_at = name in FORMS
+        assert (course.values_of(course.computed, name, host), unknown) == ([], [])
+        assert (host in outcome["evaluated_hosts"], outcome["status"] == "skipped") == (looked_at, not looked_at)
+        assert course.values_of(course.restarted, name, host) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

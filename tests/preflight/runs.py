@@ -13,8 +13,7 @@ from doctor.analysis.majority import differing
 from doctor.engine.catalog import bundled_folder, load_check
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable, Visit, read
-from doctor.engine.job_input import ProbeInputs
-from doctor.engine.record import SCHEMA, HostRecord, Run
+from doctor.engine.record import SCHEMA, HostRecord, ProbeInputs, Run
 from doctor.engine.result import Report
 from doctor.session.replay import replay
 

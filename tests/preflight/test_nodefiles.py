@@ -16,7 +16,7 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.job_input import LaunchOptions, SavedRankTable
+from doctor.engine.record import LaunchOptions, SavedRankTable
 from doctor.engine.result import Report
 from doctor.hosts import hostfile
 from doctor.hosts.nodeset import expand_nodeset

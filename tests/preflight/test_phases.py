@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.exit_code import Exit
-from doctor.engine.job_input import LaunchOptions
+from doctor.engine.record import LaunchOptions
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
 from doctor.preflight.deadline import TimeBudget

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from doctor.engine.check import Check
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.fact import Output, Visit
-from doctor.engine.job_input import LaunchOptions
-from doctor.engine.record import HostRecord, Run
+from doctor.engine.record import HostRecord, LaunchOptions, Run
 from doctor.engine.result import Report
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.preflight.bad_hosts import FailureRules

@@ -11,8 +11,7 @@ import pytest
 
 from doctor.engine.exit_code import Exit
 from doctor.engine.fact import Output
-from doctor.engine.job_input import LaunchOptions, SavedRankTable
-from doctor.engine.record import HostRecord, Run
+from doctor.engine.record import HostRecord, LaunchOptions, Run, SavedRankTable
 from doctor.engine.result import Outcome, Status
 from doctor.facts.hccn import SuperPodId
 from doctor.preflight.spares import SpareSelection, bad_hosts, select_hosts

@@ -16,7 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from doctor.remote.runtime.notation import to_json
-from doctor.remote.runtime.reading import find_tool, matches, matching_paths, run_tool
+from doctor.remote.runtime.processes import run_tool
+from doctor.remote.runtime.reading import find_tool, matches, matching_paths
 from tests.facts.garbage import JSON
 
 NAMES = st.text(alphabet="ab.-19", min_size=1, max_size=6).filter(lambda name: name not in (".", ".."))

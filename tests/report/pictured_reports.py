@@ -8,7 +8,7 @@ import random
 
 import msgspec
 
-from doctor.engine.net_summary import NetSummary
+from doctor.engine.report_parts import NetSummary
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Waived
 from doctor.engine.smoke_summary import Failure, LayoutResult, PairSpeed
 from tests.report import reports

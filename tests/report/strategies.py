@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Interface
 
 from hypothesis import strategies as st
 
-from doctor.engine.areas import AREAS
+from doctor.engine.check_files import AREAS
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Waived
 
 

@@ -10,8 +10,7 @@ import pytest
 from doctor.engine import language
 from doctor.engine.result import ERROR, Finding, Outcome, Reason, Report
 from doctor.report.formats.registry import RenderContext, render
-from doctor.report.layout.coverage import coverage
-from doctor.report.layout.tally import tally
+from doctor.report.layout.tally import coverage, tally
 from tests.report import reports
 
 

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from doctor.engine.finding_age import FindingAge
+from doctor.engine.report_parts import FindingAge
 from doctor.engine.result import Report
 from doctor.report.diff.load import decode
 from doctor.report.formats.json import document, encode

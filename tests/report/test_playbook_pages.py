@@ -15,7 +15,6 @@ QUEUES = Playbook(
     "host admin",
     "low",
     root=True,
-    survives="true",
     note="New sockets\nonly.\n\nA second paragraph.",
     steps=(
         PlaybookStep(

@@ -11,7 +11,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Report
 from doctor.report.formats.registry import RenderContext, render
-from doctor.session.saved_run import load
+from doctor.session.replay import load
 from doctor.session.select_checks import load_catalog
 from doctor.watch.attach.attached_run import MOST_RANKS, attached_run
 from doctor.watch.attach.odd_ranks import find_odd

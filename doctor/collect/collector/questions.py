@@ -6,8 +6,8 @@ import time
 from doctor.collect.collector.jobs import Job
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries
 from doctor.remote.runtime.notation import to_json
-from doctor.remote.runtime.processes import fork_child
-from doctor.remote.runtime.reading import find_tool, matching_paths, read_text, run_tool
+from doctor.remote.runtime.processes import fork_child, run_tool
+from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
 from doctor.remote.runtime.streams import write_all
 
 # Of questions, beside what they import.

@@ -18,8 +18,7 @@ from doctor.collect.merge.node_records import NodeFileRecord, NodeFiles, Unusabl
 from doctor.collect.merge.stale import one_by_name, split_stale
 from doctor.engine.evaluate import FactCache, read_fact
 from doctor.engine.fact import Fact, Output, Visit
-from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
-from doctor.engine.record import SCHEMA, HostRecord, Run
+from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
 from doctor.engine.sanitize import count_noun
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses

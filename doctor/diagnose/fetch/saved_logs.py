@@ -10,7 +10,6 @@ import msgspec
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
-from doctor.engine.gc_pause import gc_paused
 from doctor.engine.sanitize import printable
 from doctor.engine.secrets import hide_secrets
 
@@ -101,8 +100,7 @@ def load_logs(path: Path) -> LogRecord:
     """The record in a file. Raises: InputError (exit code 78) for what is none."""
     name = printable(str(path))
     try:
-        with gc_paused():
-            record = msgspec.json.decode(read_bounded(path, MAX_SAVED_BYTES), type=LogRecord)
+        record = msgspec.json.decode(read_bounded(path, MAX_SAVED_BYTES), type=LogRecord)
     except OSError as error:
         raise InputError(f"--from {name}: {error.strerror}; expected a file of --save") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from doctor.engine.addresses import plain_address
+from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Unreadable
-from doctor.engine.per_fleet import once_per_fleet
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, Obstacle, evaluate_gate

@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import PerHost, Unreadable
-from doctor.engine.per_fleet import once_per_fleet
 from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
 from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses, InterfaceAddress

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from typing import Literal
 
@@ -117,16 +116,6 @@ class RankTable(msgspec.Struct, frozen=True):
             )
         if not self.ranks:
             raise Unreadable("the table lists nothing that can be read", "rank-table-field-missing")
-
-
-def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An IP address that a device or host may have, or None."""
-    try:
-        ip = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    bad = ip.is_unspecified or ip.is_loopback or ip.is_multicast or text == "255.255.255.255"
-    return None if bad else ip
 
 
 def limit_items(items: Iterable[object], limit: int = 8) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from doctor.engine.addresses import parse_address
 from doctor.engine.sanitize import printable
-from doctor.job.rank_table.model import parse_address
 from doctor.job.rank_table.strict_json import JsonObject, NumberText
 
 OtherForm = Literal["2.0", "vLLM", "MindIE"]

@@ -2,6 +2,8 @@
 
 import _signal as signal  # type: ignore[import-not-found]  # `signal` without its slow enumerations
 import os
+import select
+import time
 
 from doctor.remote.runtime.signals import TERMINATION_SIGNALS, restore_default_signals
 
@@ -92,3 +94,35 @@ def signal_group(pid, number=signal.SIGKILL):
             return
         except OSError:
             pass
+
+
+def run_tool(argv, environ, seconds):
+    """Exit code, stdout and stderr of a program, in this process's group. Raises: OSError, also when it is late."""
+    pipes = [os.pipe(), os.pipe()]
+    ends = {1: pipes[0][1], 2: pipes[1][1]}
+    try:
+        pid = posix_spawn(argv, environ, ends, own_session=False)
+    except (NotImplementedError, OSError):
+        pid = fork_child(lambda: os.execve(argv[0], argv, environ), 0, ends[1], ends[2], own_session=False)
+    for end in ends.values():
+        os.close(end)
+    poll, outputs, deadline = select.poll(), {pipes[0][0]: [], pipes[1][0]: []}, time.monotonic() + seconds
+    reading = set(outputs)
+    for fd in outputs:
+        poll.register(fd, select.POLLIN)
+    while reading and time.monotonic() < deadline:
+        for fd, _ in poll.poll(max(1, int(1000 * (deadline - time.monotonic())))):
+            piece = os.read(fd, 65536)
+            outputs[fd].append(piece)
+            if not piece:
+                poll.unregister(fd)
+                reading.discard(fd)
+    for fd in outputs:
+        os.close(fd)
+    if reading:
+        os.kill(pid, 9)
+    code = exit_code(os.waitpid(pid, 0)[1])
+    if reading:
+        raise OSError(110, "no answer in %d s" % seconds)
+    out, err = (b"".join(pieces) for pieces in outputs.values())
+    return code, out, err

@@ -4,10 +4,6 @@
 """
 
 import os
-import select
-import time
-
-from doctor.remote.runtime.processes import exit_code, fork_child, posix_spawn
 
 
 def matching_paths(pattern):
@@ -73,35 +69,3 @@ def find_tool(name, path):
         if os.access(program, os.X_OK) and not os.path.isdir(program):
             return program
     return None
-
-
-def run_tool(argv, environ, seconds):
-    """Exit code, stdout and stderr of a program, in this process's group. Raises: OSError, also when it is late."""
-    pipes = [os.pipe(), os.pipe()]
-    ends = {1: pipes[0][1], 2: pipes[1][1]}
-    try:
-        pid = posix_spawn(argv, environ, ends, own_session=False)
-    except (NotImplementedError, OSError):
-        pid = fork_child(lambda: os.execve(argv[0], argv, environ), 0, ends[1], ends[2], own_session=False)
-    for end in ends.values():
-        os.close(end)
-    poll, outputs, deadline = select.poll(), {pipes[0][0]: [], pipes[1][0]: []}, time.monotonic() + seconds
-    reading = set(outputs)
-    for fd in outputs:
-        poll.register(fd, select.POLLIN)
-    while reading and time.monotonic() < deadline:
-        for fd, _ in poll.poll(max(1, int(1000 * (deadline - time.monotonic())))):
-            piece = os.read(fd, 65536)
-            outputs[fd].append(piece)
-            if not piece:
-                poll.unregister(fd)
-                reading.discard(fd)
-    for fd in outputs:
-        os.close(fd)
-    if reading:
-        os.kill(pid, 9)
-    code = exit_code(os.waitpid(pid, 0)[1])
-    if reading:
-        raise OSError(110, "no answer in %d s" % seconds)
-    out, err = (b"".join(pieces) for pieces in outputs.values())
-    return code, out, err

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from doctor.engine.finding_age import FindingAge
-from doctor.engine.net_summary import NetSummary
+from doctor.engine.report_parts import FindingAge, NetSummary
 from doctor.engine.result import CheckName, Finding, Outcome, Reason, Report, Severity, Status, Waived
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.watch_summary import LossCurve
@@ -113,6 +112,7 @@ class _Document(msgspec.Struct, frozen=True):
     hosts_unknown: str = ""
     net: _Net | None = None
     losses: tuple[LossCurve, ...] = ()
+    after_reboot: bool = False
 
     def to_report(self) -> Report:
         smoke = _smoke_summary(self.smoke) if self.smoke is not None else None
@@ -135,6 +135,7 @@ class _Document(msgspec.Struct, frozen=True):
                 for host in age.hosts or ("",)
             },
             self.losses,
+            self.after_reboot,
         )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 
-from doctor.engine.areas import by_area
 from doctor.engine.check import Check
+from doctor.engine.check_files import by_area
 from doctor.engine.fact import OWN_ROUND, Fact, Probe
 from doctor.engine.language import localized, phrase
 from doctor.engine.result import IN_CONTAINER

@@ -10,12 +10,12 @@ import msgspec
 from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized, phrase
 from doctor.engine.sanitize import printable, strip_control_chars
-from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_values
+from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_values, writes_files
 from doctor.remedy.template import TemplateError
 from doctor.report.explain.examples import EXAMPLES
 from doctor.report.layout.advice import mark_personal_words
-from doctor.report.layout.columns import columns_line
 from doctor.report.layout.formatting import bracketed, wrapped
+from doctor.report.layout.terminal import columns_line
 
 WIDTH = 100
 """Columns where there is no terminal."""
@@ -63,7 +63,9 @@ def _terms(playbook: Playbook) -> str:
         return phrase("{who}; manual steps; risk: {risk}", who=who, risk=risk)
     terms = [localized(playbook.who), localized("as root" if playbook.root else "as any user")]
     terms.append(phrase("risk: {risk}", risk=localized(playbook.risk)))
-    terms.append(localized("a plan says whether it survives a reboot" if playbook.survives else "lost after a reboot"))
+    terms.append(
+        localized("a plan says whether it survives a reboot" if writes_files(playbook.steps) else "lost after a reboot")
+    )
     return localized("; ").join([*terms, localized("only when named")] if playbook.explicit else terms)
 
 
@@ -173,7 +175,7 @@ def playbook_list_json(playbooks: Iterable[Playbook]) -> str:
             "who": playbook.who,
             "risk": playbook.risk,
             "root": playbook.root,
-            "persistent": bool(playbook.survives),
+            "persistent": writes_files(playbook.steps),
             "explicit": playbook.explicit,
             "hands": playbook.manual,
             "steps": len(playbook.steps),

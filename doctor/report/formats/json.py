@@ -17,17 +17,15 @@ import msgspec
 
 from doctor import __version__
 from doctor.engine.exit_code import verdict
-from doctor.engine.finding_age import AgeKey, FindingAge
-from doctor.engine.net_summary import NetSummary
+from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary
 from doctor.engine.report_secrets import without_secrets
 from doctor.engine.result import Finding, Outcome, Report, fill_template
 from doctor.engine.smoke_summary import SmokeSummary, SoakFigures
-from doctor.report.layout.coverage import coverage
 from doctor.report.layout.failures import filled_fix, fix_template, why_text
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean, unwrap_lines
 from doctor.report.layout.host_names import Fleet
-from doctor.report.layout.tally import tally
+from doctor.report.layout.tally import coverage, tally
 from doctor.smoke.model import Failure
 
 if TYPE_CHECKING:
@@ -89,6 +87,7 @@ def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dic
         ],
         "notes": [_text(note) for note in report.notes],
         "hosts_unknown": _text(report.hosts_unknown),
+        "after_reboot": report.after_reboot,
         "smoke": _smoke(report.smoke) if report.smoke else None,
         "net": _net(report.net, report.hosts) if report.net else None,
         "losses": _structs(report.losses),

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from doctor.engine.language import localized, phrase
+from doctor.engine.output_encoding import without_signs
 from doctor.report.layout.formatting import STYLES
 from doctor.report.layout.page import build_page
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry
-from doctor.report.layout.sparkline import without_signs
 from doctor.report.layout.summary_lines import SummaryLines
 from doctor.report.layout.terminal import Terminal
 

@@ -6,13 +6,13 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from doctor.engine.areas import AREAS
+from doctor.engine.check_files import AREAS
 from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized, phrase
+from doctor.engine.output_encoding import ELLIPSIS, without_signs
 from doctor.report.layout.failures import OBSERVED_EXPECTED
 from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.finding_table import cut, table_lines
@@ -26,7 +26,6 @@ from doctor.report.layout.page_model import (
     ReportSection,
     map_texts,
 )
-from doctor.report.layout.sparkline import ELLIPSIS, without_signs
 from doctor.report.layout.summary_lines import SummaryLines
 from doctor.report.layout.terminal import Terminal
 
@@ -55,7 +54,7 @@ FULL_LEVEL = DetailLevel(10_000, 10_000, lists_every_check=True, names_checks=Tr
 def render(report: Report, context: RenderContext) -> str:
     """The report for a terminal; ``brief``: the table of findings and the last lines, without the details."""
     terminal = context.terminal or Terminal(tty=True, width=100)
-    terminal = terminal if terminal.width else msgspec.structs.replace(terminal, width=80)
+    terminal = terminal if terminal.width else terminal._replace(width=80)
     level = FULL_LEVEL if context.verbose else SHORT_LEVEL
     page = build_page(report, context.checks_by_name, level, context.code, context.fixable_checks)
     if not terminal.unicode:  # before lines are measured: three dots are wider than an ellipsis

@@ -27,7 +27,7 @@ from doctor.report.layout.fold import CheckFailure, FollowingFailure
 from doctor.report.layout.formatting import clean, count_noun, sentences, unwrap_lines
 from doctor.report.layout.group_findings import FindingGroup, alike, without_host_name
 from doctor.report.layout.host_names import Fleet
-from doctor.report.layout.page_model import DetailLevel, ReportEntry, ReportPart, label_lines
+from doctor.report.layout.page_model import MAX_MESSAGE_CHARS, DetailLevel, ReportEntry, ReportPart, label_lines
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -37,7 +37,6 @@ OF_THE_CAUSE = "{remedy}"
 OBSERVED_EXPECTED = ("observed", "expected")
 PROOF = ("means", "codes", "confidence", "evidence", "now")
 """Values that say what a finding means, how sure that is, what proves it, and what the checks of the cause find now."""
-MAX_MESSAGE_CHARS = 2000
 MAX_COMMAND_CHARS = 4000
 MAX_WHY_WIDTH = 140
 """Columns of a short why, two rows of 80: the first sentence whatever its length, and more of them up to here."""

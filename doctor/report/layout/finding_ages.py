@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from doctor.engine.finding_age import AgeKey, FindingAge
 from doctor.engine.language import localized, phrase
+from doctor.engine.report_parts import AgeKey, FindingAge
 from doctor.report.layout.formatting import clean, format_time
 from doctor.report.layout.host_names import Fleet
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import is_english
+from doctor.engine.output_encoding import ELLIPSIS, without_signs
 from doctor.report.layout.formatting import count_noun
 from doctor.report.layout.page_model import ReportEntry
-from doctor.report.layout.sparkline import ELLIPSIS, without_signs
 
 MAX_CHECK_CELLS = 32
 MAX_HOSTS_CELLS = 24

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from doctor.engine.areas import AREAS
+from doctor.engine.check_files import AREAS
 from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.report.layout.group_findings import FindingGroup, grouped
 from doctor.report.layout.host_names import Fleet

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.language import localized, phrase
+from doctor.engine.output_encoding import ASCII_BLOCKS, BLOCKS
 from doctor.engine.result import Outcome
 from doctor.engine.watch_summary import LossCurve
 from doctor.report.layout.formatting import count_noun
 from doctor.report.layout.page_model import Details
-from doctor.report.layout.sparkline import sparkline
 
 MAX_CURVES = 4
 """Curves that are shown, unless all is; those of ranks with a finding first."""
@@ -53,3 +55,34 @@ def _named_ranks(outcomes: Sequence[Outcome]) -> frozenset[object]:
     ]
     lists = [entry.get("ranks") for entry in values]
     return frozenset(rank for ranks in lists if isinstance(ranks, (list, tuple)) for rank in ranks[:64])
+
+
+def sparkline(values: Sequence[float | None], width: int = 60, *, unicode: bool = True) -> str:
+    """The values as bars from the lowest to the highest; ``x`` stands for one that is not finite, or None.
+
+    >>> sparkline([3.0, 2.0, 1.0, 1.0], unicode=False)
+    '@=__'
+    """
+    marks = BLOCKS if unicode else ASCII_BLOCKS
+    columns = _columns([math.nan if value is None else value for value in values], width)
+    finite = [value for value in columns if math.isfinite(value)]
+    if not finite:
+        return "x" * len(columns)
+    low, high = min(finite), max(finite)
+    span = high - low
+
+    def mark(value: float) -> str:
+        if not math.isfinite(value):
+            return "x"
+        return marks[min(len(marks) - 1, int((value - low) / span * len(marks)))] if span > 0 else marks[0]
+
+    return "".join(map(mark, columns))
+
+
+def _columns(values: Sequence[float], width: int) -> list[float]:
+    """At most ``width`` values, each the mean of its part; not finite where one of them is not."""
+    if len(values) <= width:
+        return list(values)
+    bounds = [len(values) * column // width for column in range(width + 1)]
+    parts = (values[start:end] for start, end in itertools.pairwise(bounds))
+    return [sum(part) / len(part) for part in parts]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from doctor.engine.language import localized, localized_filled, phrase, without_loose_spaces
 from doctor.engine.result import Outcome, Report
-from doctor.report.layout.failures import MAX_MESSAGE_CHARS, failure_entry
-from doctor.report.layout.finding_ages import age_line
-from doctor.report.layout.fold import Area, CheckFailure, FoldedReport, Gap, WaivedGroup, fold
+from doctor.report.layout.fold import Area, FoldedReport, Gap, WaivedGroup, fold
 from doctor.report.layout.formatting import bracketed, clean, count_noun
-from doctor.report.layout.loss_section import loss_lines
-from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection, label_lines
-from doctor.report.layout.smoke_section import smoke_lines
+from doctor.report.layout.page_model import (
+    MAX_MESSAGE_CHARS,
+    DetailLevel,
+    Details,
+    ReportEntry,
+    ReportPart,
+    ReportSection,
+    label_lines,
+)
 from doctor.report.layout.summary_lines import SummaryLines, summary_lines
 
 if TYPE_CHECKING:
@@ -66,14 +70,22 @@ def build_page(
         ReportSection("waived", tuple(map(builder.waived, folded.waived))),
         ReportSection("not checked", builder.skipped(folded, report.outcomes)),
     ]
-    smoke = smoke_lines(report.smoke, scope.lists_every_check) if report.smoke else ()
     return ReportPage(
         tuple(section for section in sections if section.entries),
         summary_lines(report, folded, code, fixable, unfilled),
-        smoke + (loss_lines(report.losses, report.outcomes, scope.lists_every_check) if report.losses else ()),
+        _training_lines(report, scope.lists_every_check) if report.smoke or report.losses else (),
         _net_map(report),
         bool(report.losses) or (report.smoke is not None and report.smoke.watched),
     )
+
+
+def _training_lines(report: Report, full: bool) -> Details:
+    """The smoke run, and the losses of a watched program."""
+    from doctor.report.layout.loss_section import loss_lines
+    from doctor.report.layout.smoke_section import smoke_lines
+
+    smoke = smoke_lines(report.smoke, full) if report.smoke else ()
+    return smoke + (loss_lines(report.losses, report.outcomes, full) if report.losses else ())
 
 
 def _net_map(report: Report) -> tuple[str, ...]:
@@ -95,19 +107,20 @@ class _PageBuilder:
 
     def findings(self) -> tuple[ReportEntry, ...]:
         """What failed, what stops the job first; then the checks that crashed."""
-        entries = [
-            failure_entry(failure, self.checks.get(failure.outcome.check), self.scope, self.fleet, self.when(failure))
-            for failure in self.folded.failures
-        ]
         return (
-            *entries,
+            *(self.failures() if self.folded.failures else ()),
             *(entry for area in self.folded.areas for outcome in area.crashed for entry in self.crash(outcome)),
         )
 
-    def when(self, failure: CheckFailure) -> str:
-        """Since when a check's findings are there; empty where no earlier run tells."""
-        hosts = [host for group in failure.groups for host in group.hosts]
-        return age_line(failure.outcome.check, hosts, self.ages, self.fleet, self.started) if self.ages else ""
+    def failures(self) -> Iterator[ReportEntry]:
+        """What failed, and since when, where an earlier run tells."""
+        from doctor.report.layout.failures import failure_entry
+        from doctor.report.layout.finding_ages import age_line
+
+        for failure in self.folded.failures:
+            name, hosts = failure.outcome.check, [host for group in failure.groups for host in group.hosts]
+            when = age_line(name, hosts, self.ages, self.fleet, self.started) if self.ages else ""
+            yield failure_entry(failure, self.checks.get(name), self.scope, self.fleet, when)
 
     def healthy_sections(self, areas: Sequence[Area]) -> list[ReportSection]:
         """One section an area; one line for all where there is more to read."""

@@ -12,6 +12,8 @@ from doctor.engine.language import localized
 Details = tuple[tuple[str, str], ...]
 """Labels and texts; an empty label continues the one before."""
 
+MAX_MESSAGE_CHARS = 2000
+
 
 class ReportPart(msgspec.Struct, frozen=True):
     """One message of an entry."""

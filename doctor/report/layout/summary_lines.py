@@ -10,10 +10,9 @@ import msgspec
 from doctor.engine.exit_code import Verdict, verdict
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CONTAINER, NO_HOST, Report
-from doctor.report.layout.coverage import coverage, left_out
 from doctor.report.layout.fold import CheckFailure, FoldedReport
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
-from doctor.report.layout.tally import Counts
+from doctor.report.layout.tally import Counts, coverage, left_out
 
 MAX_NAMED_CHECKS = 5
 """Most checks named in the fix command; with more it names none and applies to all findings."""
@@ -59,6 +58,7 @@ def summary_lines(
     word = verdict(report, code)
     when = [format_time(report.started)] if report.started else []
     origin = clean(localized_filled(report.source)) or localized("hosts of unknown origin")
+    origin = phrase("as after a reboot of {hosts}", hosts=origin) if report.after_reboot else origin
     source = localized(", ").join([origin, *when, duration(report.seconds)])
     notes = tuple(clean(localized_filled(note), 1000) for note in report.notes)
     return SummaryLines(
@@ -68,7 +68,7 @@ def summary_lines(
         fix_command(report, folded, fixable),
         tuple(dict.fromkeys(unfilled)),
         _STATUS_WORDS[word],
-        f"{localized(word.name)}{localized(': ')}{_verdict_text(word, folded, report)}",
+        f"{localized(word.name)}{localized(': ')}{_when(report)}{_verdict_text(word, folded, report)}",
     )
 
 
@@ -117,6 +117,10 @@ def _is_cut(report: Report) -> bool:
     return report.smoke is not None and report.smoke.ended != "complete"
 
 
+def _when(report: Report) -> str:
+    return localized("as after a reboot; ") if report.after_reboot else ""
+
+
 def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     counts = folded.counts
     if word is Verdict.NOTHING and report.lacks_hosts:
@@ -146,7 +150,9 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     if word is Verdict.UNKNOWN and counts.hidden:
         checks = count_noun(counts.hidden, "check")
         parts.append(phrase("{checks} unknown as a consequence of findings", checks=checks))
-    parts += [localized("the smoke run did not finish")] if word is Verdict.UNKNOWN and _is_cut(report) else []
+    if word is Verdict.UNKNOWN and _is_cut(report):
+        watched = report.smoke is not None and report.smoke.watched
+        parts.append(localized("the watched job did not finish" if watched else "the smoke run did not finish"))
     crashed = sum(len(area.crashed) for area in folded.areas)
     parts += [phrase("{checks} crashed", checks=count_noun(crashed, "check"))] if crashed else []
     if parts == [_passed(counts)] and covered.text:

@@ -1,4 +1,6 @@
-"""Counts how the checks of a run ended, with consequences separated from what is unknown for its own reason. Pure."""
+"""Counts how the checks of a run ended, with consequences separated from what is unknown for its own reason;
+how much of the catalogue applied, and what kept the rest from applying. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from doctor.engine.check_files import AREAS
+from doctor.engine.language import localized, phrase
 from doctor.engine.result import Outcome, Reason, Report, Severity
 
 
@@ -108,3 +112,120 @@ def counted(report: Report, standings: Mapping[str, str]) -> Counts:
         blamed=len(blamed & set(report.hosts)),
         **Counter(standings.values()),
     )
+
+
+_DEVICE_CHECKS = ("npu-missing", "gpu-driver-not-loaded")
+"""They apply to every host that has a device of their kind, and to no other."""
+_UNREACHABLE = "host-unreachable"
+_NO_ANSWER = "no host answered"
+
+
+class AreaCoverage(msgspec.Struct, frozen=True):
+    """The checks of one area."""
+
+    area: str
+    applied: int
+    checks: int
+    unknown: int = 0
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """What a run covered."""
+
+    applied: int
+    """Checks that came to a result on at least one host, or for the job itself."""
+    checks: int
+    limits: tuple[str, ...]
+    """What kept many of the others from applying, in words: one host, no accelerator, no host answered."""
+    areas: tuple[AreaCoverage, ...]
+    unknown: int = 0
+    """Checks that came to a result nowhere, because every host is unknown or the check crashed."""
+    unsettled: int = 0
+    """Checks that do not apply to the hosts that answered, and are unknown on others."""
+
+    @property
+    def text(self) -> str:
+        """``18 of 124 checks apply: one host, no accelerator``, or empty where all apply."""
+        return self.share + self.reason if self.applied < self.checks else ""
+
+    @property
+    def share(self) -> str:
+        """``18 of 124 checks apply``, or ``known to apply``, or ``4 of 124 checks judged, 80 could not be``."""
+        if self.unknown:
+            return phrase(
+                "{count} of {total} checks judged, {unknown} could not be",
+                count=self.applied,
+                total=self.checks,
+                unknown=self.unknown,
+            )
+        if self.unsettled:
+            return phrase("{count} of {total} checks known to apply", count=self.applied, total=self.checks)
+        return phrase(
+            "{count} of {total} checks applies" if self.applied == 1 else "{count} of {total} checks apply",
+            count=self.applied,
+            total=self.checks,
+        )
+
+    @property
+    def reason(self) -> str:
+        """``: one host, no accelerator``, or empty. Why checks do not apply does not tell why others are unknown."""
+        limits = [limit for limit in self.limits if not self.unknown or limit == _NO_ANSWER]
+        return localized(": ") + localized(", ").join(map(localized, limits)) if limits else ""
+
+
+def coverage(report: Report, counts: Counts) -> Coverage:
+    """What the run covered; ``counts`` are those of the report."""
+    areas = [area for area in AREAS if any(outcome.area == area for outcome in report.outcomes)]
+    return Coverage(
+        sum(map(_applied, report.outcomes)),
+        counts.checks,
+        tuple(_limits(report)),
+        tuple(_area_coverage(area, [outcome for outcome in report.outcomes if outcome.area == area]) for area in areas),
+        sum(map(_is_unknown, report.outcomes)),
+        sum(map(_is_unsettled, report.outcomes)),
+    )
+
+
+MIN_LEFT_OUT = 5
+"""Checks of other hosts that a host must lack to be named: some depend on a device that one host alone has."""
+
+
+def left_out(report: Report) -> list[tuple[int, tuple[str, ...]]]:
+    """Hosts on which many checks do not apply that came to a result on most others, with how many; most first."""
+    lacking: Counter[str] = Counter()
+    for outcome in report.outcomes:
+        judged = {*outcome.evaluated_hosts, *outcome.unknown}
+        if len(outcome.evaluated_hosts) * 2 > len(report.hosts) > len(judged):
+            lacking.update(host for host in report.hosts if host not in judged)
+    counts = sorted({count for count in lacking.values() if count >= MIN_LEFT_OUT}, reverse=True)
+    return [(count, tuple(host for host in report.hosts if lacking[host] == count)) for count in counts]
+
+
+def _area_coverage(area: str, outcomes: list[Outcome]) -> AreaCoverage:
+    return AreaCoverage(area, sum(map(_applied, outcomes)), len(outcomes), sum(map(_is_unknown, outcomes)))
+
+
+def _applied(outcome: Outcome) -> bool:
+    return bool(outcome.findings or outcome.waived or outcome.complete)
+
+
+def _is_unknown(outcome: Outcome) -> bool:
+    return bool(outcome.crashed or (outcome.unknown and not outcome.skipped)) and not _applied(outcome)
+
+
+def _is_unsettled(outcome: Outcome) -> bool:
+    return bool(outcome.unknown and outcome.skipped and not outcome.crashed) and not _applied(outcome)
+
+
+def _limits(report: Report) -> Iterator[str]:
+    by_name = {outcome.check: outcome for outcome in report.outcomes}
+    unreachable = by_name.get(_UNREACHABLE)
+    dead = {host for finding in unreachable.findings for host in finding.hosts} if unreachable else set()
+    if report.hosts and dead.issuperset(report.hosts):
+        yield _NO_ANSWER
+        return
+    if len(report.hosts) == 1:
+        yield "one host"
+    devices = [by_name.get(name) for name in _DEVICE_CHECKS]
+    if report.hosts and all(outcome and not _applied(outcome) and not outcome.unknown for outcome in devices):
+        yield "no accelerator"

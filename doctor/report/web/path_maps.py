@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from doctor.engine.language import localized, phrase
-from doctor.engine.net_summary import NetSummary
+from doctor.engine.report_parts import NetSummary
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.net.matrix import FAILING, OUTCOMES
 from doctor.report.layout.formatting import clean

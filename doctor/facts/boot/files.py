@@ -1,0 +1,150 @@
+"""The files that a host reads when it starts, as far as checks need them."""
+
+from __future__ import annotations
+
+import re
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read, unusable_reason
+from doctor.facts.kernel import sysctl_path
+
+UNIT_FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+CLOCK_SERVICES = (
+    *("chronyd", "chrony", "systemd-timesyncd", "ntpd", "ntp", "ntpsec", "openntpd"),
+    *("phc2sys", "ptp4l", "timemaster"),
+)
+SERVICES = ("nvidia-fabricmanager", "nvidia-persistenced", *CLOCK_SERVICES)
+MODULE_FILES = (
+    *("/etc/modules", "/etc/modules-load.d/*.conf", "/run/modules-load.d/*.conf"),
+    *("/usr/lib/modules-load.d/*.conf", "/lib/modules-load.d/*.conf"),
+)
+TEMPORARY_FILES = ("/etc/tmpfiles.d/*.conf", "/run/tmpfiles.d/*.conf", "/usr/lib/tmpfiles.d/*.conf")
+CLOUD_FILES = ("/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg")
+LIMIT_FILES = ("/etc/security/limits.conf", "/etc/security/limits.d/*.conf")
+LOGIN_FILES = ("/etc/pam.d/*",)
+SERVICE_LIMIT_FILES = (
+    *("/etc/systemd/system.conf", "/etc/systemd/system.conf.d/*.conf"),
+    *("/etc/systemd/system/ssh.service.d/*.conf", "/etc/systemd/system/sshd.service.d/*.conf"),
+)
+"""What systemd gives to sshd, and so to logins; what comes later wins."""
+
+
+def unit_paths(service: str) -> tuple[str, ...]:
+    """Files that exist where a service is started at boot, under systemd, System V and OpenRC; and its masks."""
+    links = (f"{folder}/*.{kind}/{service}.service" for folder in UNIT_FOLDERS for kind in ("wants", "requires"))
+    unit_files = (f"{folder}/{service}.service" for folder in UNIT_FOLDERS)
+    return (*links, *unit_files, f"/etc/rc[0-9].d/S*{service}", f"/etc/runlevels/*/{service}")
+
+
+class BootFiles(Fact, frozen=True):
+    """The text of the files that are read when the host starts, by path.
+
+    Raw output, from ``/etc/modules-load.d/gpu.conf``::
+
+        nvidia-peermem
+
+    Raw output, from ``/etc/security/limits.conf``::
+
+        * - memlock unlimited
+    """
+
+    probe = read(
+        *MODULE_FILES,
+        *TEMPORARY_FILES,
+        *CLOUD_FILES,
+        *LIMIT_FILES,
+        *LOGIN_FILES,
+        *SERVICE_LIMIT_FILES,
+        "/etc/modprobe.d/*.conf",
+        "/etc/fstab",
+        "/etc/systemd/system/dev-shm.mount",
+        "/etc/systemd/system/dev-shm.mount.d/*.conf",
+        "/etc/hostname",
+        "/etc/hosts",
+        "/proc/1/comm",
+        "/proc/modules",
+        "/proc/cmdline",
+        sysctl_path("kernel.osrelease"),
+        sysctl_path("kernel.threads-max"),
+        *(path for service in ("systemd-sysctl", *SERVICES) for path in unit_paths(service)),
+        root=True,
+        limit=1 << 17,
+    )
+
+    files: dict[str, str]
+    closed: dict[str, str]
+    """Files that are there and could not be read, and why."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> BootFiles:
+        if "" in answer:
+            answer.text()  # sudo did not get as far as the files
+        read_files, closed = dict[str, str](), dict[str, str]()
+        for path, output in answer.items():
+            why = "" if output.ended == "absent" else unusable_reason(output)
+            if why:
+                closed[path] = why
+            elif output.ended != "absent":
+                read_files[path] = output.out
+        if not read_files:
+            raise Absent("none of the files that a host reads when it starts is there")
+        return cls(files=read_files, closed=closed)
+
+    def text(self, path: str) -> str:
+        """A file's text; empty where it does not exist. Raises: Unreadable."""
+        if path in self.closed:
+            raise Unreadable(f"{path}: {self.closed[path]}; it can be read as root, with --sudo")
+        return self.files.get(path, "")
+
+    def folder(self, *folders: str) -> dict[str, str]:
+        """The files of folders as they are used: by name, whatever their folder; one hides those of later folders.
+
+        Raises: Unreadable.
+        """
+        by_name: dict[str, str] = {}
+        for folder in folders:
+            for path in sorted({*self.files, *self.closed}):
+                if path.rpartition("/")[0] == folder:
+                    by_name.setdefault(path.rpartition("/")[2], path)
+        return {path: self.text(path) for _, path in sorted(by_name.items())}
+
+    @property
+    def init(self) -> str:
+        """The name of the first process: ``systemd``."""
+        return self.files.get("/proc/1/comm", "").strip()
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        """Of the running kernel, which a reboot is taken to start again. Raises: Unreadable."""
+        parts = self.text(sysctl_path("kernel.osrelease")).replace("-", ".").split(".")
+        if len(parts) < 2 or not (parts[0] + parts[1]).isdecimal():
+            raise Unreadable("the kernel's release is not known")
+        return int(parts[0]), int(parts[1])
+
+    def is_masked(self, service: str) -> bool:
+        """Its unit is a link to /dev/null, or empty: it is never started."""
+        unit_files = [path for folder in UNIT_FOLDERS if (path := f"{folder}/{service}.service") in self.files]
+        return bool(unit_files) and not self.files[unit_files[0]].strip()
+
+    def starts(self, service: str) -> bool:
+        """The service is started when the host starts."""
+        if self.is_masked(service):
+            return False
+        for path in self.files:
+            folder, _, name = path.rpartition("/")
+            if name == f"{service}.service" and folder.endswith((".wants", ".requires")):
+                return True
+            if re.fullmatch(rf"/etc/rc[2-5]\.d/S[0-9]*{re.escape(service)}", path):
+                return True
+            if path.startswith("/etc/runlevels/") and name == service:
+                return True
+        return False
+
+    def modules(self) -> set[str]:
+        """The kernel modules that files load, with ``_`` for ``-``. Raises: Unreadable."""
+        texts = list(self.folder(*(path.rpartition("/")[0] for path in MODULE_FILES[1:])).values())
+        return {
+            line.split()[0].replace("-", "_")
+            for text in (self.text("/etc/modules"), *texts)
+            for line in text.splitlines()
+            if line.split() and line.split()[0][0] not in "#;"
+        }

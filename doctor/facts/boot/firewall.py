@@ -1,0 +1,68 @@
+"""The packet filter after a reboot: what enabled services load from files, and firewalld where it keeps what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from doctor.engine.fact import Fact, ProbeAnswer, ask
+from doctor.facts.firewall import FirewallDump, FirewallRules
+from doctor.facts.firewall.boot_rules import list_boot_rules
+from doctor.facts.firewall.rules import RuleTable
+
+NOT_LOADED = "it is in force now, and no file or service that was found loads it at boot"
+_BLOCKS = ('"drop"', '"reject"', " DROP", " REJECT", "-j DROP", "-j REJECT")
+
+
+class BootFirewall(Fact, frozen=True):
+    r"""The rules that a host loads at boot, as nft and iptables print them when they are loaded beside the host's own.
+
+    Raw output, as JSON::
+
+        {"outputs": {}, "tables": [], "legacy": {"ip": [], "ip6": []}, "bridges": [], "error": "", "refused": false,
+         "local": ["127.0.0.1"], "failed": [], "unclear": ["/etc/rc.local loads rules at boot, and cannot be followed"],
+         "firewalld": ""}
+    """
+
+    probe = ask(list_boot_rules, root=True, timeout=60)
+
+    rules: FirewallRules
+    firewalld: str
+    """``lasts``: its rules of now return; else why they may not; empty where it is not started."""
+    idle: tuple[str, ...] = ()
+    """Services that have a file of rules, and are not started at boot."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> BootFirewall:
+        dump = msgspec.convert(answer.json(), FirewallDump)
+        rules = FirewallRules.from_dump(dump)
+        unread = dict.fromkeys(dump.unclear, "its rules are not known")
+        unread |= dict.fromkeys(dump.failed, "it cannot be loaded beside the host's rules")
+        rules = msgspec.structs.replace(rules, unread={**rules.unread, **unread})
+        return cls(rules=rules, firewalld=dump.firewalld, idle=tuple(dump.idle))
+
+
+def firewall_rules(boot: BootFirewall, now: FirewallRules) -> FirewallRules:
+    """The rules after a reboot; ``unread`` names tables that block something now and whose loader was not found."""
+    tables, unread = list(boot.rules.tables), dict(boot.rules.unread)
+    firewalld = [table for table in now.tables if table.name == "firewalld"]
+    if boot.firewalld == "lasts" and firewalld:
+        tables += firewalld
+    elif boot.firewalld:
+        why = "it does not use nftables" if boot.firewalld == "lasts" else boot.firewalld
+        unread["firewalld"] = f"its rules after a reboot are not known: {why}"
+    loaded = {(table.family, table.name) for table in tables}
+    idle = f" ({', '.join(boot.idle)}: not enabled)" if boot.idle else ""
+    for table in _blocking(now):
+        if (table.family, table.name) not in loaded and table.name != "firewalld":
+            unread[f"table {table.family} {table.name}"] = NOT_LOADED + idle
+    return msgspec.structs.replace(boot.rules, tables=tuple(tables), unread=unread)
+
+
+def _blocking(rules: FirewallRules) -> Iterator[RuleTable]:
+    """The tables that may stop a packet."""
+    for table in rules.tables:
+        policies = any(chain.policy == "drop" for chain in table.chains)
+        if policies or any(word in rule.source for chain in table.chains for rule in chain.rules for word in _BLOCKS):
+            yield table

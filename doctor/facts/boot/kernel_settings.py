@@ -1,0 +1,159 @@
+"""Kernel settings and modules as a host has them when it has started: what files set, else what the kernel begins with.
+
+Where neither tells, the value is unknown: what was set by hand is lost.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from doctor.engine.fact import Unreadable
+from doctor.facts.boot.files import BootFiles
+from doctor.facts.gpu import GpuCards
+from doctor.facts.host_settings import HostSettings
+from doctor.facts.kernel import (
+    PORT_RANGE,
+    RESERVED_PORTS,
+    SOMAXCONN,
+    SYN_BACKLOG,
+    SYNCOOKIES,
+    Conntrack,
+    ListenQueues,
+    SysctlFiles,
+)
+from doctor.facts.memory import GIB, HostMemory, MemoryCommitment
+from doctor.facts.ports import ReservedPorts, parse_ports
+from doctor.job import PortRange
+
+CONNTRACK_MAX = "net.netfilter.nf_conntrack_max"
+BALANCING = "kernel.numa_balancing"
+OVERCOMMIT = "vm.overcommit_memory"
+SYSCTL_SERVICE = "systemd-sysctl"
+
+
+def set_at_boot(key: str, settings: SysctlFiles, files: BootFiles) -> str | None:
+    """The value that a file sets, or None."""
+    if files.init == "systemd" and files.is_masked(SYSCTL_SERVICE):
+        return None
+    line = settings.boot_setting(key)
+    return line.value if line else None
+
+
+def _number(key: str, settings: SysctlFiles, files: BootFiles, default: int | None) -> int:
+    """Raises: Unreadable."""
+    value = set_at_boot(key, settings, files)
+    if value is None and default is not None:
+        return default
+    if value is None:
+        raise Unreadable(f"no file sets {key}, and what this kernel starts with is not known")
+    if not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII):
+        raise Unreadable(f"a file sets {key} to {value[:40]!r}, expected a number")
+    return int(value)
+
+
+def default_syn_backlog(memory: HostMemory) -> int | None:
+    """What the kernel begins with: a 128th of the slots of the table of connections, of which each 128 KiB give one.
+
+    Rounded up to a power of two, at most 512 * 1024 slots, and never below 128 (Linux, tcp_init and tcp_sk_init). The
+    kernel counts some memory more than it shows; None where that could make the next power of two.
+    """
+    queues = {max(128, _slots(round(memory.total * share)) // 128) for share in (1.0, 1.08)}
+    return queues.pop() if len(queues) == 1 else None
+
+
+def _slots(total: int) -> int:
+    count = max(1, total >> 17)
+    return int(min(512 * 1024, 1 << (count - 1).bit_length()))
+
+
+def listen_queues(settings: SysctlFiles, files: BootFiles, memory: HostMemory) -> ListenQueues:
+    """For somaxconn 4096 since Linux 5.4, 128 before; for syncookies 1. Raises: Unreadable."""
+    return ListenQueues(
+        somaxconn=_number(SOMAXCONN, settings, files, 4096 if files.kernel >= (5, 4) else 128),
+        syn_backlog=_number(SYN_BACKLOG, settings, files, default_syn_backlog(memory)),
+        syncookies=_number(SYNCOOKIES, settings, files, 1),
+    )
+
+
+def reserved_ports(settings: SysctlFiles, files: BootFiles) -> ReservedPorts:
+    """No port is reserved, and local ports are 32768 to 60999, where no file sets them. Raises: Unreadable."""
+    reserved = set_at_boot(RESERVED_PORTS, settings, files) or ""
+    ends = (set_at_boot(PORT_RANGE, settings, files) or "32768 60999").split()
+    try:
+        (ephemeral,) = parse_ports("-".join(ends)) if len(ends) == 2 else (PortRange(1, 0),)
+        if ephemeral.first > ephemeral.last:
+            raise ValueError(f"{PORT_RANGE} of {' '.join(ends)[:40]!r}")
+        return ReservedPorts(reserved=parse_ports(reserved), ephemeral=ephemeral)
+    except ValueError as error:
+        raise Unreadable(f"a file sets ports that the kernel refuses: {error}") from None
+
+
+def memory_commitment(settings: SysctlFiles, files: BootFiles, now: MemoryCommitment) -> MemoryCommitment:
+    """Mode 0 where no file sets it; the limit is that of now. Raises: Unreadable."""
+    return msgspec.structs.replace(now, mode=_number(OVERCOMMIT, settings, files, 0))
+
+
+def numa_balancing(settings: SysctlFiles, files: BootFiles, now: HostSettings) -> HostSettings:
+    """Off on one node; on several the kernel's own configuration decides where no file does. Raises: Unreadable."""
+    if now.numa_balancing is None:
+        return now
+    options = files.text("/proc/cmdline").split()
+    default = 0 if now.numa_nodes <= 1 or "numa_balancing=disable" in options else None
+    default = 1 if "numa_balancing=enable" in options else default
+    return msgspec.structs.replace(now, numa_balancing=_number(BALANCING, settings, files, default))
+
+
+def connection_table(settings: SysctlFiles, files: BootFiles, memory: HostMemory, now: Conntrack) -> Conntrack:
+    """The table's size; its entries are those of now.
+
+    A file of sysctl counts only where the module is loaded before, by a file. Else it is the kernel's: 262144 entries
+    above 4 GiB of memory, eight times ``hashsize`` where modprobe.d gives one (Linux, nf_conntrack_init_start).
+    Raises: Unreadable.
+    """
+    hash_sizes = [
+        int(match[1])
+        for text in files.folder("/etc/modprobe.d").values()
+        for match in re.finditer(r"^\s*options\s+nf_conntrack\s[^\n]*?\bhashsize=([0-9]{1,9})\b", text, re.M | re.A)
+    ]
+    default = 8 * hash_sizes[-1] if hash_sizes else 262144 if memory.total > 4.5 * GIB else None
+    is_module = re.search(r"^nf_conntrack ", files.text("/proc/modules"), re.M)
+    if is_module and "nf_conntrack" not in files.modules():
+        if set_at_boot(CONNTRACK_MAX, settings, files) is not None:
+            raise Unreadable(f"a file sets {CONNTRACK_MAX}, and none loads nf_conntrack before it is read")
+        if default is None:
+            raise Unreadable(f"no file sets {CONNTRACK_MAX}, and what this kernel starts with is not known")
+        return msgspec.structs.replace(now, maximum=default)
+    return msgspec.structs.replace(now, maximum=_number(CONNTRACK_MAX, settings, files, default))
+
+
+_WRITES = re.compile(r"[wW][+!=~^$-]*\s+(\S+)\s+\S+\s+\S+\s+\S+\s+\S+\s+(\S+)\s*", re.ASCII)
+"""A line of tmpfiles.d that writes a file: type, path, mode, user, group, age, argument."""
+
+
+def frequency_governors(files: BootFiles, now: HostSettings) -> HostSettings:
+    """The governors that a file of tmpfiles.d or the kernel's command line sets. Raises: Unreadable."""
+    if not now.governors:
+        return now
+    chosen = next(
+        (word.partition("=")[2] for word in files.text("/proc/cmdline").split() if word.startswith("cpufreq.default_")),
+        "",
+    )
+    if files.init == "systemd" or files.starts("systemd-tmpfiles-setup"):
+        for text in files.folder("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d").values():
+            for line in text.splitlines():
+                written = _WRITES.fullmatch(line.strip())
+                if written and fnmatchcase("/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", written[1]):
+                    chosen = written[2]
+    if not chosen:
+        raise Unreadable("no file sets the governor, and what this kernel starts with is not known")
+    return msgspec.structs.replace(now, governors=(chosen,))
+
+
+def peer_memory(files: BootFiles, now: GpuCards) -> GpuCards:
+    """nvidia-peermem is loaded where a file says so. Raises: Unreadable."""
+    if now.peermem is None:
+        return now
+    return msgspec.structs.replace(now, peermem=bool({"nvidia_peermem", "nv_peer_mem"} & files.modules()))

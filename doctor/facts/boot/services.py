@@ -1,0 +1,97 @@
+"""What services do at every start of a host: clock, NVLink fabric, persistence mode; and its names and /dev/shm."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from doctor.engine.fact import Unreadable
+from doctor.facts.boot.files import CLOCK_SERVICES, UNIT_FOLDERS, BootFiles
+from doctor.facts.gpu import GpuInventory
+from doctor.facts.memory import GIB, KIB, MIB, HostMemory, SharedMemory
+from doctor.facts.names import HostNames
+from doctor.facts.nvlink import FabricManager
+from doctor.facts.visit import ClockOffset
+
+_FABRIC, _PERSISTENCE = "nvidia-fabricmanager", "nvidia-persistenced"
+
+
+def clock(files: BootFiles, now: ClockOffset) -> ClockOffset:
+    """That of now where a service keeps it. Raises: Unreadable."""
+    if not any(files.starts(service) for service in CLOCK_SERVICES):
+        raise Unreadable("no service that sets the clock is started at boot")
+    return now
+
+
+def fabric_manager(files: BootFiles, now: FabricManager) -> FabricManager:
+    """It runs where its service is started at boot."""
+    starts = files.starts(_FABRIC)
+    return msgspec.structs.replace(now, is_running=starts, state="active" if starts else "inactive")
+
+
+def fabric_states(files: BootFiles, now: GpuInventory) -> GpuInventory:
+    """Without the fabric manager no GPU registers with the fabric."""
+    if files.starts(_FABRIC):
+        return now
+    gpus = tuple(
+        msgspec.structs.replace(gpu, fabric_state="Not Started") if gpu.fabric_state == "Completed" else gpu
+        for gpu in now.gpus
+    )
+    return msgspec.structs.replace(now, gpus=gpus)
+
+
+def persistence(files: BootFiles, now: GpuInventory) -> GpuInventory:
+    """On where nvidia-persistenced is started, unless its unit says ``--no-persistence-mode``."""
+    units = [files.files.get(f"{folder}/{_PERSISTENCE}.service", "") for folder in UNIT_FOLDERS]
+    command = re.findall(r"^ExecStart=(.*)$", next(filter(None, units), ""), re.M)
+    is_on = files.starts(_PERSISTENCE) and not any("--no-persistence-mode" in line for line in command)
+    gpus = tuple(
+        gpu if gpu.persistence is None else msgspec.structs.replace(gpu, persistence=is_on) for gpu in now.gpus
+    )
+    return msgspec.structs.replace(now, gpus=gpus)
+
+
+def host_names(files: BootFiles, now: HostNames) -> HostNames:
+    """Those of now, as files and name servers give them. Raises: Unreadable where /etc/hosts or the name change."""
+    for text in files.folder("/etc/cloud", "/etc/cloud/cloud.cfg.d").values():
+        if re.search(r"^\s*manage_etc_hosts\s*:\s*[^\sfF]", text, re.M):
+            raise Unreadable("cloud-init writes /etc/hosts anew at each boot (manage_etc_hosts)")
+    if re.search(r"^#.*manage_etc_hosts.*true", files.text("/etc/hosts"), re.M | re.I):
+        raise Unreadable("cloud-init writes /etc/hosts anew at each boot (manage_etc_hosts)")
+    names = [line.strip() for line in files.text("/etc/hostname").splitlines() if line.strip() and line[0] != "#"]
+    if names and names[0].partition(".")[0].lower() != now.own.partition(".")[0].lower():
+        raise Unreadable(f"the host calls itself {now.own} now, and {names[0][:100]} after a reboot (/etc/hostname)")
+    return now
+
+
+_UNITS = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": GIB << 10}
+
+
+def _tmpfs_size(options: str, memory: HostMemory) -> int:
+    """The last size of a tmpfs's options, in bytes; half of the memory without one. Raises: Unreadable."""
+    size = memory.total // 2
+    for option in options.split(","):
+        name, _, value = option.strip().partition("=")
+        match = re.fullmatch(r"([0-9]{1,18})([kKmMgGtT%]?)", value, re.ASCII) if name == "size" else None
+        if match:
+            share = match[2] == "%"
+            size = memory.total * int(match[1]) // 100 if share else int(match[1]) * _UNITS[match[2].lower()]
+        elif name == "size":
+            raise Unreadable(f"/dev/shm: size={value[:40]} in the file that mounts it: not understood")
+    return size
+
+
+def shared_memory(files: BootFiles, memory: HostMemory, now: SharedMemory) -> SharedMemory:
+    """/dev/shm as /etc/fstab or its unit mounts it; systemd gives it half of the memory. Raises: Unreadable."""
+    if now.container:
+        raise Unreadable("/dev/shm of a container: its size is set where the container is started")
+    lines = [line.split() for line in files.text("/etc/fstab").splitlines() if not line.lstrip().startswith("#")]
+    options = [fields[3] if len(fields) > 3 else "" for fields in lines if len(fields) > 1 and fields[1] == "/dev/shm"]
+    unit = [files.text("/etc/systemd/system/dev-shm.mount")]
+    unit += files.folder("/etc/systemd/system/dev-shm.mount.d").values()
+    options += [match for text in unit for match in re.findall(r"^Options=(.*)$", text, re.M)]
+    if not options and files.init != "systemd":
+        raise Unreadable("no line of /etc/fstab is for /dev/shm: what mounts it at boot sets its size")
+    size = _tmpfs_size(options[-1] if options else "", memory)
+    return SharedMemory(size=size, free=size, container=False)

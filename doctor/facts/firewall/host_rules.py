@@ -1,0 +1,135 @@
+"""Runs on the host: the packet filter's rules as they are in force, as nft and iptables print them."""
+
+from __future__ import annotations
+
+import _socket as socket
+import errno
+import os
+import struct
+
+
+def run_bounded(*command: str, stdin_data: bytes = b"") -> dict:  # type: ignore[type-arg]
+    """A command's output, as `doctor.engine.fact.Output` has it, within 8 s."""
+    import base64  # here: most hosts have no rules
+    import subprocess
+    import zlib
+
+    environ = dict(os.environ, LC_ALL="C")
+    try:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environ)
+        out, err = process.communicate(stdin_data, timeout=8)
+    except FileNotFoundError:
+        return {"ended": "absent", "err": command[0] + " is not installed"}
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return {"ended": "timeout", "seconds": 8}
+    text = out.decode("utf-8", "replace")
+    if len(out) > 100000:
+        text = "zlib:" + base64.b64encode(zlib.compress(out)).decode("ascii")
+    return {"code": process.returncode, "out": text, "err": err.decode("utf-8", "replace")[-2000:]}
+
+
+def file_text(path: str) -> str:
+    """A file's text; empty where it does not exist."""
+    try:
+        with open(path) as opened:
+            return opened.read()
+    except FileNotFoundError:
+        return ""
+
+
+def list_kernel_tables() -> list:  # type: ignore[type-arg]
+    """Family and name of the nftables tables that are in force. Raises: OSError."""
+    # The kernel's own list of the nftables tables that are in force: a table that no tool tells of is then noticed.
+    families = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
+    kernel_tables: list = []  # type: ignore[type-arg]
+    modules, builtin = file_text("/proc/modules"), file_text("/lib/modules/" + os.uname()[2] + "/modules.builtin")
+    if modules and builtin and "nf_tables " not in modules and "/nf_tables.ko" not in builtin:
+        return kernel_tables  # to ask would load the module
+    try:
+        netfilter = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+    except OSError as error:
+        if error.errno == errno.EPROTONOSUPPORT:
+            return kernel_tables
+        raise
+    try:
+        netfilter.bind((0, 0))
+        netfilter.settimeout(5)
+        netfilter.send(struct.pack("=IHHIIBBH", 20, 10 << 8 | 1, 0x301, 1, 0, 0, 0, 0))
+        while True:
+            data = netfilter.recv(1 << 20)
+            while len(data) >= 16:
+                length, kind = struct.unpack("=IH", data[:6])
+                if kind == 3:
+                    return kernel_tables
+                if kind == 2:
+                    code = -struct.unpack("=i", data[16:20])[0]
+                    if code in (errno.EINVAL, errno.EOPNOTSUPP):
+                        return kernel_tables  # a kernel without nftables
+                    raise OSError(code, os.strerror(code))
+                if kind == 10 << 8:
+                    rest, values = data[20:length], {2: b"\0\0\0\0"}
+                    while len(rest) >= 4:
+                        size, attribute = struct.unpack("=HH", rest[:4])
+                        values[attribute] = rest[4:size]
+                        rest = rest[(size + 3) & ~3 :]
+                    if not struct.unpack("!I", values[2])[0] & 1:  # not dormant
+                        name = values[1].rstrip(b"\0").decode("utf-8", "replace")
+                        kernel_tables.append([families.get(data[16], str(data[16])), name])
+                data = data[(length + 3) & ~3 :]
+    finally:
+        netfilter.close()
+
+
+def list_outputs(tables: list, legacy: dict) -> dict:  # type: ignore[type-arg]
+    """By tool: what it prints of the rules that are in force."""
+    outputs: dict = {}  # type: ignore[type-arg]
+    if tables:
+        outputs["nft"] = run_bounded("nft", "-j", "-s", "list", "ruleset")
+        outputs["nft -a"] = run_bounded("nft", "-s", "-a", "list", "ruleset")
+        for family, command in (("ip", "iptables"), ("ip6", "ip6tables")):
+            # What iptables put into nftables and nft cannot tell in its own words, iptables can.
+            if any(table[0] == family for table in tables):
+                saved = run_bounded(command + "-nft-save")
+                outputs[command] = run_bounded(command + "-save") if saved.get("ended") == "absent" else saved
+    for family, command in (("ip", "iptables"), ("ip6", "ip6tables")):
+        if legacy[family]:
+            saved = run_bounded(command + "-legacy-save")
+            outputs[command + "-legacy"] = run_bounded(command + "-save") if saved.get("ended") == "absent" else saved
+    if any("match-set" in output.get("out", "") or "zlib:" in output.get("out", "") for output in outputs.values()):
+        outputs["ipset"] = run_bounded("ipset", "save")
+    return outputs
+
+
+def local_addresses() -> list:  # type: ignore[type-arg]
+    """The addresses of this network namespace."""
+    lines = [line.split() for line in file_text("/proc/net/fib_trie").splitlines()]
+    local_places = [place for place, fields in enumerate(lines) if place and fields[:3] == ["/32", "host", "LOCAL"]]
+    trie = [lines[place - 1][1] for place in local_places if lines[place - 1][:1] == ["|--"]]
+    hexes = [line.split()[0] for line in file_text("/proc/net/if_inet6").splitlines()]
+    return sorted(set(trie)) + [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) for digits in hexes]
+
+
+def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg]
+    """Runs on the host: the packet filter's tables as nft and iptables print them, and the local addresses."""
+    outputs: dict = {}  # type: ignore[type-arg]
+    dump: dict = {"outputs": outputs, "error": "", "refused": False}  # type: ignore[type-arg]
+    dump["root"] = os.geteuid() == 0
+    dump.update(tables=[], legacy={}, local=[], bridges=[])
+    try:
+        dump["tables"] = list_kernel_tables()
+        dump["legacy"] = {
+            "ip": file_text("/proc/net/ip_tables_names").split(),
+            "ip6": file_text("/proc/net/ip6_tables_names").split(),
+        }
+    except OSError as error:
+        dump["refused"] = error.errno in (errno.EPERM, errno.EACCES)
+        dump["error"] = (error.filename or "nftables") + ": " + (error.strerror or str(error))
+        return dump
+    outputs.update(list_outputs(dump["tables"], dump["legacy"]))
+    dump["local"] = local_addresses()
+    dump["bridges"] = sorted(
+        name for name in os.listdir("/sys/class/net") if os.path.exists("/sys/class/net/" + name + "/bridge")
+    )
+    return dump

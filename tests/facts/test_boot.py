@@ -1,0 +1,311 @@
+"""What a host is after a reboot, told from its files; and what is unknown because no file holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from doctor.engine.boot_form import BootForm, BootView
+from doctor.engine.catalog import iter_checks
+from doctor.engine.evaluate import FactCache
+from doctor.engine.fact import Absent, Output, ProbeAnswer, Unreadable, Visit
+from doctor.engine.record import HostRecord
+from doctor.facts.boot import FORMS, kernel_settings, npu_ports, services
+from doctor.facts.boot.files import BootFiles
+from doctor.facts.boot.firewall import BootFirewall, firewall_rules
+from doctor.facts.boot.login_limits import LoginUser, describe_login, login_limits
+from doctor.facts.firewall import FirewallRules
+from doctor.facts.firewall.boot_rules import _simple_commands
+from doctor.facts.firewall.rules import Chain, Rule, RuleTable
+from doctor.facts.hccn import DeviceAddresses, HccnConf, TlsSwitches
+from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles
+from doctor.facts.limits import Limit, ResourceLimits
+from doctor.facts.memory import GIB, MIB, HostMemory, SharedMemory
+from tests.facts.garbage import runs_on_python_3_6
+
+KERNEL = {
+    "/proc/sys/kernel/osrelease": "6.1.0-1",
+    "/proc/1/comm": "systemd\n",
+    "/proc/sys/kernel/threads-max": "64000\n",
+}
+MEMORY = HostMemory(total=64 * GIB, available=60 * GIB)
+
+
+def files(texts: Mapping[str, str] = {}) -> BootFiles:
+    outputs = {path: Output(out=text) for path, text in {**KERNEL, **texts}.items()}
+    return BootFiles.read(ProbeAnswer(outputs))
+
+
+def settings(texts: Mapping[str, str] = {}, init: str = "systemd") -> SysctlFiles:
+    return SysctlFiles.read(
+        ProbeAnswer({path: Output(out=text) for path, text in {**texts, "/proc/1/comm": init}.items()})
+    )
+
+
+def test_every_row_is_of_a_check_and_of_facts_that_it_needs() -> None:
+    facts = {check.name: check.facts for check in iter_checks()}
+    assert set(FORMS) <= set(facts)
+    for name, forms in FORMS.items():
+        assert {form.fact for form in forms} <= facts[name], name
+        assert len({form.fact for form in forms}) == len(forms)
+
+
+def test_what_runs_on_hosts_runs_on_python_3_6() -> None:
+    assert runs_on_python_3_6(describe_login)
+
+
+class TestSettings:
+    def test_a_file_counts_and_else_what_the_kernel_begins_with(self) -> None:
+        queues = kernel_settings.listen_queues(settings(), files(), MEMORY)
+        assert (queues.somaxconn, queues.syn_backlog, queues.syncookies) == (4096, 4096, 1)
+        small = settings({"/etc/sysctl.d/9.conf": "net.core.somaxconn = 128"})
+        assert kernel_settings.listen_queues(small, files(), MEMORY).somaxconn == 128
+
+    def test_an_old_kernel_begins_with_a_short_queue(self) -> None:
+        old = files({"/proc/sys/kernel/osrelease": "4.19.90-2"})
+        assert kernel_settings.listen_queues(settings(), old, MEMORY).somaxconn == 128
+
+    def test_a_masked_loader_loads_nothing(self) -> None:
+        masked = files({"/etc/systemd/system/systemd-sysctl.service": ""})
+        big = settings({"/etc/sysctl.d/9.conf": "net.ipv4.ip_local_reserved_ports = 60000-60015"})
+        assert kernel_settings.reserved_ports(big, masked).reserved == ()
+        assert len(kernel_settings.reserved_ports(big, files()).reserved) == 1
+
+    @pytest.mark.parametrize(("total", "queue"), [(24684092 << 10, 2048), (256 << 20, 128), (512 * GIB, 4096)])
+    def test_the_queue_of_half_open_connections_goes_by_memory(self, total: int, queue: int) -> None:
+        assert kernel_settings.default_syn_backlog(HostMemory(total=total, available=1)) == queue
+
+    def test_where_the_memory_is_near_a_power_of_two_the_queue_is_unknown(self) -> None:
+        near = HostMemory(total=32 * GIB - 900 * MIB, available=1)
+        assert kernel_settings.default_syn_backlog(near) is None
+        with pytest.raises(Unreadable, match=r"no file sets net\.ipv4\.tcp_max_syn_backlog"):
+            kernel_settings.listen_queues(settings(), files(), near)
+
+    def test_what_is_no_number_is_unknown(self) -> None:
+        odd = settings({"/etc/sysctl.d/9.conf": "net.core.somaxconn = many"})
+        with pytest.raises(Unreadable, match="expected a number"):
+            kernel_settings.listen_queues(odd, files(), MEMORY)
+
+    @pytest.mark.parametrize("text", ["60000-60015,x", "1-99999"])
+    def test_ports_that_the_kernel_refuses_are_unknown(self, text: str) -> None:
+        with pytest.raises(Unreadable, match="refuses"):
+            kernel_settings.reserved_ports(
+                settings({"/etc/sysctl.d/9.conf": f"net.ipv4.ip_local_reserved_ports={text}"}), files()
+            )
+
+
+class TestConnectionTable:
+    NOW = Conntrack(count=9, maximum=524288)
+    SET = {"/etc/sysctl.d/9.conf": "net.netfilter.nf_conntrack_max = 524288"}
+    MODULE = {"/proc/modules": "nf_conntrack 172032 4 - Live 0x0\n"}
+
+    def table(self, texts: Mapping[str, str], sysctl: Mapping[str, str] = {}) -> int:
+        return kernel_settings.connection_table(settings(sysctl), files(texts), MEMORY, self.NOW).maximum
+
+    def test_a_setting_before_its_module_is_loaded_is_no_setting(self) -> None:
+        with pytest.raises(Unreadable, match="none loads nf_conntrack"):
+            self.table(self.MODULE, self.SET)
+        assert self.table({**self.MODULE, "/etc/modules-load.d/x.conf": "nf_conntrack\n"}, self.SET) == 524288
+
+    def test_what_was_set_by_hand_is_lost(self) -> None:
+        assert self.table(self.MODULE) == 262144
+        assert (
+            self.table({**self.MODULE, "/etc/modprobe.d/x.conf": "options nf_conntrack hashsize=131072\n"})
+            == 8 * 131072
+        )
+
+
+class TestFiles:
+    def test_a_file_that_may_not_be_read_is_no_empty_file(self) -> None:
+        held = BootFiles.read(
+            ProbeAnswer({"/etc/fstab": Output("error", err="Permission denied"), "/etc/hosts": Output()})
+        )
+        with pytest.raises(Unreadable, match="as root, with --sudo"):
+            held.text("/etc/fstab")
+
+    def test_sudo_that_failed_is_unreadable(self) -> None:
+        with pytest.raises(Unreadable):
+            BootFiles.read(ProbeAnswer({"": Output("error", err="sudo: a password is required")}))
+
+    @pytest.mark.parametrize(
+        ("path", "starts"),
+        [
+            ("/etc/systemd/system/multi-user.target.wants/chronyd.service", True),
+            ("/usr/lib/systemd/system/sysinit.target.wants/chronyd.service", True),
+            ("/etc/rc3.d/S20chronyd", True),
+            ("/etc/rc6.d/S20chronyd", False),
+            ("/etc/runlevels/default/chronyd", True),
+            ("/usr/lib/systemd/system/chronyd.service", False),
+        ],
+    )
+    def test_a_service_is_started_where_something_wants_it(self, path: str, starts: bool) -> None:
+        assert files({path: "[Unit]\n"}).starts("chronyd") == starts
+
+    def test_a_masked_service_is_not_started(self) -> None:
+        wanted = {"/etc/systemd/system/multi-user.target.wants/chronyd.service": "[Unit]\n"}
+        assert not files({**wanted, "/etc/systemd/system/chronyd.service": ""}).starts("chronyd")
+
+    def test_modules_by_file_whose_name_a_later_folder_repeats(self) -> None:
+        texts = {"/etc/modules-load.d/a.conf": "# one\n", "/usr/lib/modules-load.d/a.conf": "nvidia-peermem\n"}
+        assert files(texts).modules() == set()
+
+
+class TestSharedMemory:
+    NOW = SharedMemory(size=4 * GIB, free=4 * GIB, container=False)
+
+    @pytest.mark.parametrize(
+        ("line", "size"),
+        [
+            ("tmpfs /dev/shm tmpfs rw,size=64m 0 0", 64 * MIB),
+            ("tmpfs /dev/shm tmpfs size=1g,size=25% 0 0", 16 * GIB),
+            ("# tmpfs /dev/shm tmpfs size=64m 0 0", 32 * GIB),
+            ("", 32 * GIB),
+        ],
+    )
+    def test_its_size_is_that_of_the_file_or_half_of_the_memory(self, line: str, size: int) -> None:
+        assert services.shared_memory(files({"/etc/fstab": line}), MEMORY, self.NOW).size == size
+
+    def test_who_mounts_it_without_systemd_is_not_known(self) -> None:
+        with pytest.raises(Unreadable, match="no line of /etc/fstab"):
+            services.shared_memory(files({"/proc/1/comm": "init"}), MEMORY, self.NOW)
+
+    def test_that_of_a_container_is_set_outside(self) -> None:
+        with pytest.raises(Unreadable, match="container"):
+            services.shared_memory(files(), MEMORY, SharedMemory(size=64 * MIB, free=1, container=True))
+
+
+class TestLimits:
+    NOW = ResourceLimits(nofile=Limit(1 << 20, 1 << 20), memlock=Limit(None, None), nproc=Limit(None, None))
+    ANN = LoginUser(uid=1000, user="ann", groups=("ann", "hpc"))
+    ROOT = LoginUser(uid=0, user="root", groups=("root",))
+    PAM = {
+        "/etc/pam.d/sshd": "@include common-session\n",
+        "/etc/pam.d/common-session": "session required pam_limits.so\n",
+    }
+
+    def limits(self, conf: str, login: LoginUser = ANN, **texts: str) -> ResourceLimits:
+        return login_limits(files({**self.PAM, "/etc/security/limits.conf": conf, **texts}), login, self.NOW)
+
+    MEMLOCK = "* - memlock unlimited\n"
+
+    def test_the_closest_line_counts_and_no_line_for_all_is_for_root(self) -> None:
+        conf = f"{self.MEMLOCK}ann soft nofile 4096\n* - nofile 65535\n@hpc hard nofile 131072\n"
+        assert self.limits(conf).nofile == Limit(4096, 131072)
+        with pytest.raises(Unreadable, match="no file sets the limit of locked memory"):
+            self.limits(conf, self.ROOT)
+        root = self.limits(f"{conf}root - memlock unlimited\n", self.ROOT)
+        assert (root.nofile.soft, root.memlock.soft) == (1024, None)
+
+    def test_what_no_file_sets_is_what_a_login_begins_with(self) -> None:
+        limits = self.limits(self.MEMLOCK)
+        assert (limits.nofile.soft, limits.nproc.soft, limits.memlock.soft) == (1024, 32000, None)
+
+    def test_lines_that_nothing_applies_are_no_limits(self) -> None:
+        with pytest.raises(Unreadable):
+            login_limits(files({"/etc/security/limits.conf": self.MEMLOCK}), self.ANN, self.NOW)
+
+    def test_what_systemd_gives_to_sshd_counts(self) -> None:
+        path = "/etc/systemd/system/ssh.service.d/l.conf"
+        limits = login_limits(
+            files({path: "[Service]\nLimitMEMLOCK=infinity\nLimitNOFILE=2K:1M\n"}), self.ANN, self.NOW
+        )
+        assert (limits.memlock, limits.nofile) == (Limit(None, None), Limit(2048, 1 << 20))
+
+
+class TestNpuPorts:
+    NOW = DeviceAddresses.read(ProbeAnswer({"0": Output(out="ipaddr:29.1.0.1\nnetmask:255.255.0.0\n")}))
+
+    def conf(self, text: str) -> HccnConf:
+        return HccnConf.read(ProbeAnswer({"/etc/hccn.conf": Output(out=text)}))
+
+    def test_an_address_that_the_file_does_not_hold_is_lost(self) -> None:
+        assert npu_ports.device_addresses(None, self.NOW).unset == (0,)
+        kept = npu_ports.device_addresses(self.conf("address_0=29.1.0.7\nnetmask_0=255.255.0.0\n"), self.NOW)
+        assert str(kept.by_npu[0]) == "29.1.0.7/16"
+
+    def test_an_address_of_dhcp_is_unknown(self) -> None:
+        assert list(npu_ports.device_addresses(self.conf("udhcpc_enable_0=1\n"), self.NOW).unread) == ["NPU 0"]
+
+    def test_what_is_no_address_is_unknown(self) -> None:
+        assert npu_ports.device_addresses(self.conf("address_0=x\nnetmask_0=255.0.0.0\n"), self.NOW).unread
+
+    def test_a_switch_stays_where_the_file_says_nothing(self) -> None:
+        now = TlsSwitches(by_npu={0: True, 1: True})
+        assert npu_ports.tls_switches(self.conf("tls_enable_0=0\n"), now).by_npu == {0: False, 1: True}
+        with pytest.raises(Unreadable):
+            npu_ports.tls_switches(None, now)
+
+
+class TestFirewall:
+    BLOCKS = RuleTable("nft", "inet", "site", (Chain("in", (Rule("tcp dport 1 drop", '[{"drop":null}]'),), "input"),))
+    ACCEPTS = RuleTable("nft", "inet", "nat", (Chain("in", (), "input"),))
+
+    def rules(self, *tables: RuleTable) -> FirewallRules:
+        return FirewallRules(tables=tables, local_addresses=("127.0.0.1",), bridges=())
+
+    def test_a_table_that_nothing_loads_is_unknown_where_it_blocks(self) -> None:
+        after = firewall_rules(
+            BootFirewall(rules=self.rules(), firewalld="", idle=("nftables",)), self.rules(self.BLOCKS, self.ACCEPTS)
+        )
+        assert list(after.unread) == ["table inet site"]
+        assert "nftables: not enabled" in after.unread["table inet site"]
+
+    def test_a_table_that_is_loaded_is_judged_as_loaded(self) -> None:
+        after = firewall_rules(BootFirewall(rules=self.rules(self.BLOCKS), firewalld=""), self.rules())
+        assert (after.tables, after.unread) == ((self.BLOCKS,), {})
+
+    def test_firewalld_counts_where_it_keeps_what_it_has(self) -> None:
+        now = self.rules(RuleTable("nft", "inet", "firewalld", self.BLOCKS.chains))
+        assert firewall_rules(BootFirewall(rules=self.rules(), firewalld="lasts"), now).tables == now.tables
+        assert firewall_rules(BootFirewall(rules=self.rules(), firewalld="it differs"), now).unread
+        assert not firewall_rules(BootFirewall(rules=self.rules(), firewalld=""), now).unread
+
+    @pytest.mark.parametrize(
+        ("script", "commands"),
+        [
+            ("#!/bin/sh\n# nft x\nnft -f /etc/a.nft\nexit 0\nnft flush ruleset\n", [(["nft", "-f", "/etc/a.nft"], "")]),
+            ("iptables-restore < /etc/rules\n", [(["iptables-restore"], "/etc/rules")]),
+            ("/usr/sbin/nft add table inet f 2>/dev/null\n", [(["/usr/sbin/nft", "add", "table", "inet", "f"], "")]),
+            ("echo hello\n", []),
+        ],
+    )
+    def test_plain_commands_of_a_script_are_followed(self, script: str, commands: list[tuple[list[str], str]]) -> None:
+        assert _simple_commands(script) == commands
+
+    @pytest.mark.parametrize(
+        "script",
+        [
+            "if true; then\nnft -f /etc/a\nfi\n",
+            "test -x /usr/sbin/nft && nft -f /etc/a\n",
+            "nft -f $FILE\n",
+            "cat /etc/a | nft -f -\n",
+            "iptables -A INPUT -j DROP; rm /x\n",
+            "sudo nft -f /etc/a\n",
+            "nft -f /etc/*.nft\n",
+            "nft 'add table\n",
+        ],
+    )
+    def test_what_depends_on_more_than_the_text_is_not_followed(self, script: str) -> None:
+        with pytest.raises(ValueError):
+            _simple_commands(script)
+
+
+def test_a_form_that_breaks_is_unknown_and_no_crash() -> None:
+    def broken(queues: ListenQueues) -> ListenQueues:
+        raise KeyError("x\x1b[31m")
+
+    record = HostRecord(Visit(), {"HostMemory": {"/proc/meminfo": Output(out="MemTotal: 8 kB\nMemAvailable: 4 kB\n")}})
+    form = BootForm(ListenQueues, (HostMemory,), broken)
+    view = BootView(FactCache({"a": record}), {ListenQueues: form})
+    value = view.get("a", ListenQueues)
+    assert isinstance(value, Unreadable) and "KeyError" in str(value) and str(value).isprintable()
+    assert isinstance(view.get("a", HostMemory), HostMemory)
+
+
+def test_a_form_is_as_absent_as_what_it_reads() -> None:
+    form = BootForm(ListenQueues, (HostMemory,), lambda memory: memory)
+    view = BootView(
+        FactCache({"a": HostRecord(Visit(), {"HostMemory": {"/proc/meminfo": Output("absent")}})}), {ListenQueues: form}
+    )
+    assert isinstance(view.get("a", ListenQueues), Absent)

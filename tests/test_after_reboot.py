@@ -1,0 +1,173 @@
+"""What `doctor check --after-reboot` computes is what a restart of the host shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.fleet import Fleet
+from tests.playbooks.cases import enabled
+
+pytestmark = pytest.mark.hosts
+ROOT = Path(__file__).parents[1]
+TABLE = "table inet site { chain in { type filter hook input priority 0; iif eth0 tcp dport 29000-50000 drop; }; }"
+SAVED = "*filter\\n:INPUT ACCEPT [0:0]\\n:OUTPUT ACCEPT [0:0]\\n-A INPUT -p tcp --dport 40000:50000 -j DROP\\nCOMMIT\\n"
+UNIT = "printf '[Service]\\nExecStart=/usr/sbin/nft -f {file}\\n' >/etc/systemd/system/nftables.service\n"
+LOAD = "nft flush ruleset; {command}"
+OWN = "printf 'flush ruleset\\n{text}\\n' >{file}\n"
+RC_LOCAL = f"""printf '#!/bin/sh -e\\nnft -f /etc/site.nft\\nexit 0\\n' >/etc/rc.local
+chmod 755 /etc/rc.local; echo '{TABLE}' >/etc/site.nft
+"""
+MAIN = "/etc/sysconfig/nftables.conf"
+
+RHEL = f"""mkdir -p /etc/sysconfig /etc/nftables
+{UNIT.format(file=MAIN)}echo '{TABLE}' >/etc/nftables/main.nft
+echo 'include "/etc/nftables/main.nft"' >{MAIN}
+"""
+
+LAYOUTS = {
+    "rhel": (
+        RHEL + enabled("nftables") + f"nft -f {MAIN}",
+        f"nft -f {MAIN}",
+        "blocked",
+    ),
+    "debian": (
+        OWN.format(text=TABLE, file="/etc/nftables.conf") + enabled("nftables"),
+        "nft -f /etc/nftables.conf",
+        "blocked",
+    ),
+    "debian, not enabled": (
+        OWN.format(text=TABLE, file="/etc/nftables.conf") + "nft -f /etc/nftables.conf",
+        "",
+        "unknown",
+    ),
+    "debian, masked": (
+        OWN.format(text=TABLE, file="/etc/nftables.conf")
+        + enabled("nftables")
+        + "ln -sf /dev/null /etc/systemd/system/nftables.service",
+        "",
+        "open",
+    ),
+    "another file": (
+        OWN.format(text=TABLE, file="/etc/other.nft") + UNIT.format(file="/etc/other.nft") + enabled("nftables"),
+        "nft -f /etc/other.nft",
+        "blocked",
+    ),
+    "rc.local": (
+        OWN.format(text="", file="/etc/nftables.conf") + enabled("nftables") + RC_LOCAL + "nft -f /etc/site.nft",
+        "nft -f /etc/nftables.conf; sh /etc/rc.local",
+        "blocked",
+    ),
+    "rc.local, not executable": (RC_LOCAL + "chmod 644 /etc/rc.local", "", "open"),
+    "rc.local with a condition": (
+        RC_LOCAL + "printf '#!/bin/sh\\nif true; then nft -f /etc/site.nft; fi\\n' >/etc/rc.local",
+        "sh /etc/rc.local",
+        "unknown",
+    ),
+    "by hand": (f"nft '{TABLE}'", "", "unknown"),
+    "netfilter-persistent": (
+        f"mkdir -p /etc/iptables; printf '{SAVED}' >/etc/iptables/rules.v4\n" + enabled("netfilter-persistent"),
+        "iptables-restore </etc/iptables/rules.v4",
+        "blocked",
+    ),
+    "iptables-services": (
+        f"mkdir -p /etc/sysconfig; printf '{SAVED}' >/etc/sysconfig/iptables\n" + enabled("iptables"),
+        "iptables-restore </etc/sysconfig/iptables",
+        "blocked",
+    ),
+    "ufw": (
+        enabled("ufw") + "ufw allow 22/tcp >/dev/null; ufw --force enable >/dev/null",
+        "/lib/ufw/ufw-init start >/dev/null",
+        "blocked",
+    ),
+    "ufw, its ports open": (
+        enabled("ufw") + "ufw allow 1:65535/tcp >/dev/null; ufw --force enable >/dev/null",
+        "/lib/ufw/ufw-init start >/dev/null",
+        "open",
+    ),
+    "a file that does not load": (
+        OWN.format(text="table inet {", file="/etc/nftables.conf") + enabled("nftables"),
+        "nft -f /etc/nftables.conf || :",
+        "unknown",
+    ),
+}
+"""How a host loads its rules; what its boot runs; and what is to come of it."""
+
+
+def check(fleet: Fleet, *arguments: str) -> tuple[int, dict[str, Any]]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "HCCL", "RANK"))}
+    command = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
+    done = fleet.run([*command, "--no-history", *arguments], env=environ, text=False, cwd=ROOT, timeout=100)
+    assert done.stdout, done.stderr.decode()
+    return done.returncode, json.loads(done.stdout)
+
+
+def verdict(fleet: Fleet, host: str, *arguments: str) -> str:
+    _, report = check(fleet, "--select", "firewall-blocks-job", *arguments)
+    outcome = next(entry for entry in report["outcomes"] if entry["check"] == "firewall-blocks-job")
+    if any(host in finding["hosts"] for finding in outcome["findings"]):
+        return "blocked"
+    return "unknown" if any(host in entry["hosts"] for entry in outcome["unknown"]) else "open"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rules_after_a_restart_are_those_that_were_computed(fleet_cpu: Fleet, layout: str) -> None:
+    host, (setup, boot, expected) = fleet_cpu.hosts[1], LAYOUTS[layout]
+    rules = "nft -s list ruleset"
+    with fleet_cpu.broken(host, f"set -e\n{setup}"):
+        before = fleet_cpu.enter(host, rules).stdout
+        computed = verdict(fleet_cpu, host, "--after-reboot")
+        assert fleet_cpu.enter(host, rules).stdout == before, "the host's own rules stay as they are"
+        assert computed == expected
+        fleet_cpu.enter(host, f"nft flush ruleset\n{boot}")
+        assert expected == "unknown" or verdict(fleet_cpu, host) == computed
+
+
+def test_the_report_says_that_it_is_as_after_a_reboot(fleet_cpu: Fleet, tmp_path: Path) -> None:
+    saved = tmp_path / "run.json"
+    code, report = check(fleet_cpu, "--after-reboot", "--select", "listen-queue-short,disk-full", "--save", str(saved))
+    assert (code, report["after_reboot"]) == (0, True)
+    passed, skipped = (
+        next(one for one in report["outcomes"] if one["check"] == name) for name in ("listen-queue-short", "disk-full")
+    )
+    assert (passed["status"], skipped["status"]) == ("passed", "skipped")
+    assert report["coverage"]["applied"] < report["coverage"]["checks"], (
+        "what is not looked at is counted, and never passed"
+    )
+    again = subprocess.run(
+        [sys.executable, "-m", "doctor", "report", str(saved), "--color", "never"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert "HEALTHY: as after a reboot; " in again.stdout
+
+
+def test_a_setting_made_by_hand_is_red_and_one_in_a_file_is_green(fleet_cpu: Fleet) -> None:
+    host = fleet_cpu.hosts[1]
+    with fleet_cpu.broken(host, "mkdir -p /etc/sysctl.d; echo net.core.somaxconn=64 >/etc/sysctl.d/zz.conf"):
+        _, now = check(fleet_cpu, "--select", "listen-queue-short")
+        _, after = check(fleet_cpu, "--select", "listen-queue-short", "--after-reboot")
+    findings = [
+        next(one["findings"] for one in report["outcomes"] if one["check"] == "listen-queue-short")
+        for report in (now, after)
+    ]
+    assert findings[0] == []
+    assert [finding["hosts"] for finding in findings[1]] == [[host]]
+
+
+def test_what_only_root_may_read_is_unknown_to_others_and_only_checks_are_refused_that_cannot_be(
+    fleet_cpu: Fleet,
+) -> None:
+    for option in ("--smoke", "--net=quick", "--path=/etc", "--no-hosts", "--compare=all"):
+        done = fleet_cpu.run(
+            [sys.executable, "-m", "doctor", "check", fleet_cpu.hosts[0], "--after-reboot", option], cwd=ROOT
+        )
+        assert done.returncode == 2

@@ -13,6 +13,9 @@ from doctor.analysis.values.rules import RESULTS, RULES, explains
 from doctor.analysis.values.splits import holders_of_same, majority_split, shared_and_unread, split_by_name
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.catalog import load_checks
+from tests.analysis.value_faults import VALUE_FAULTS
+from tests.smoke.mutants import MUTANTS
+from tests.watch.data_faults import FAULTS
 
 CHECKS = {check.name for check in load_checks()}
 NAMES = sorted({rule.check.partition("/")[0] for rule in RULES})
@@ -107,3 +110,21 @@ def test_tables_are_compared_by_the_names_that_all_have() -> None:
 def test_parts_are_read_once_by_one_reader_each() -> None:
     assert shared_and_unread({0: [0, 1], 1: [2, 3]}, range(4)) == ({}, [])
     assert shared_and_unread({0: [0, 1], 1: [1]}, range(3)) == ({1: [0, 1]}, [2])
+
+
+@pytest.mark.parametrize("fault", VALUE_FAULTS)
+def test_a_mistake_is_named_by_one_check_from_every_source_that_can_show_it(fault: str) -> None:
+    """The trials themselves are tests/smoke/test_mutants.py and tests/watch/test_data.py."""
+    row = VALUE_FAULTS[fault]
+    checks = {mutant.name: mutant.check for mutant in MUTANTS}
+    assert {checks[name] for name in row.smoke} <= {row.check}
+    assert all(row.check in FAULTS[name].checks for name in row.watch)
+    assert bool(row.only) == (not row.smoke or not row.watch), "a source is absent, and nothing says why"
+
+
+def test_every_rule_and_every_fault_of_a_source_is_in_the_table_of_mistakes() -> None:
+    ruled = {rule.check.partition("/")[0] for rule in RULES}
+    assert {row.check for row in VALUE_FAULTS.values()} == ruled
+    mutants = [name for row in VALUE_FAULTS.values() for name in row.smoke]
+    assert sorted(mutants) == sorted(mutant.name for mutant in MUTANTS if mutant.check in ruled)
+    assert {name for row in VALUE_FAULTS.values() for name in row.watch} == FAULTS.keys()

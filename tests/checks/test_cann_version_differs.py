@@ -7,10 +7,6 @@ from tests.checks.devices import cann, fleet, of
 look = of("cann_version_differs")
 
 
-def test_equal_hosts() -> None:
-    assert look(fleet(cann(), cann())) == []
-
-
 def test_the_odd_host_is_named() -> None:
     (finding,) = look(fleet(cann(), cann("8.0.0"), cann()))
     assert finding.hosts == ("b",)

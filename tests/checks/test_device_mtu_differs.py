@@ -1,14 +1,8 @@
-import pytest
-
-from doctor import PerHost, Skip
+from doctor import PerHost
 from doctor.facts.hccn import DeviceMtu
 from tests.checks.device_network import HOSTS, per, run_check
 
 USUAL = DeviceMtu(by_npu=dict.fromkeys(range(8), 4200))
-
-
-def test_alike() -> None:
-    assert run_check("device_mtu_differs", mtus=per(HOSTS, USUAL)) == []
 
 
 def test_the_minority_is_named() -> None:
@@ -16,8 +10,3 @@ def test_the_minority_is_named() -> None:
     [finding] = run_check("device_mtu_differs", mtus=PerHost({**per(HOSTS, USUAL), "h2": outlier}))
     assert finding.hosts == ("h2",)
     assert str(finding) == "MTU of 1500 bytes on NPU 3; 31 of 32 NPUs have 4200 bytes"
-
-
-def test_one_npu() -> None:
-    with pytest.raises(Skip):
-        run_check("device_mtu_differs", mtus=PerHost({"h1": DeviceMtu(by_npu={0: 1500})}))

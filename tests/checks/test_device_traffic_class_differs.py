@@ -9,10 +9,6 @@ look = of("device_traffic_class_differs")
 SAME = "0-31:0 32-39:4 40-63:0"
 
 
-def test_ports_alike() -> None:
-    assert look(fleet(DeviceTrafficClasses(by_npu={0: SAME, 1: SAME}))) == []
-
-
 def test_a_port_with_other_classes() -> None:
     (finding,) = look(
         fleet(DeviceTrafficClasses(by_npu={0: SAME, 1: SAME}), DeviceTrafficClasses(by_npu={0: "0-63:0"}))

@@ -7,10 +7,6 @@ from tests.checks.devices import fleet, of, versions
 look = of("driver_version_differs")
 
 
-def test_equal_hosts() -> None:
-    assert look(fleet(versions(), versions())) == []
-
-
 def test_the_odd_host_is_named() -> None:
     (finding,) = look(fleet(versions(), versions(), versions(driver="24.1.0")))
     assert finding.hosts == ("c",)

@@ -7,10 +7,6 @@ from tests.checks.devices import fleet, of, skipped, versions
 look = of("firmware_version_differs")
 
 
-def test_equal_hosts() -> None:
-    assert look(fleet(versions(), versions())) == []
-
-
 def test_the_odd_host_is_named() -> None:
     (finding,) = look(fleet(versions(), versions(firmware="7.1.0.11.220"), versions()))
     assert finding.hosts == ("b",)

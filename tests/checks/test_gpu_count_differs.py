@@ -8,10 +8,6 @@ from tests.checks.devices import fleet, gpus, of
 look = of("gpu_count_differs")
 
 
-def test_equal_hosts() -> None:
-    assert look(fleet(gpus(), gpus())) == []
-
-
 def test_the_odd_host_is_named() -> None:
     (finding,) = look(fleet(gpus(), gpus(), gpus(7)))
     assert (finding.hosts, finding.values["observed"], finding.values["expected"]) == (("c",), 7, 8)

@@ -7,10 +7,6 @@ from tests.checks.devices import fleet, gpus, of
 look = of("gpu_driver_differs")
 
 
-def test_equal_hosts() -> None:
-    assert look(fleet(gpus(), gpus())) == []
-
-
 def test_the_odd_host_is_named() -> None:
     (finding,) = look(fleet(gpus(), gpus(driver="535.129.03"), gpus()))
     assert (finding.hosts, finding.values["observed"], finding.values["expected"]) == (

@@ -12,10 +12,6 @@ def product(family: Family) -> NpuProduct:
     return NpuProduct(family=family, evidence="PCI id")
 
 
-def test_one_family() -> None:
-    assert look(fleet(product("A2"), product("A2"))) == []
-
-
 def test_the_odd_host_is_named() -> None:
     (finding,) = look(fleet(product("A2"), product("A1"), product("A2")))
     assert finding.hosts == ("b",)

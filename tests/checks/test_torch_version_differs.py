@@ -8,10 +8,6 @@ look = of("torch_version_differs")
 PYTHON_ENV = python(torch="2.7.1", torch_npu="2.7.1")
 
 
-def test_equal_hosts() -> None:
-    assert look(fleet(PYTHON_ENV, PYTHON_ENV)) == []
-
-
 def test_each_package_that_differs() -> None:
     findings = look(fleet(PYTHON_ENV, PYTHON_ENV, python(torch="2.6.0+cpu", torch_npu="2.6.0")))
     assert [str(finding) for finding in findings] == [

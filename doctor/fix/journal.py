@@ -101,6 +101,11 @@ class Journal:
         ]
         self._last_number = max(numbers, default=0)
 
+    @property
+    def origin(self) -> str:
+        """The plan and who works on it, for the log of a host."""
+        return f"plan {self._folder.name} by {_user()}@{os.uname().nodename}"
+
     def entries(self) -> list[JournalEntry]:
         return _read_lines(self._folder / JOURNAL_FILE, JournalEntry)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -31,6 +30,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory, count_hosts
+from doctor.session.connection import ssh_to
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from doctor.diagnose.diagnosis import Diagnosis
     from doctor.diagnose.signature import Signature
-    from doctor.transport.options import SshOptions
 
 
 class LogSelection(NamedTuple):
@@ -167,7 +166,7 @@ class LogSource:
         )
         options = CollectionOptions(
             transport=self.connection.transport,
-            ssh=self._ssh(inventory),
+            ssh=ssh_to(inventory, ssh_options(self.connection), self.connection.transport),
             request=request,
             workers=visit.workers,
         )
@@ -176,18 +175,6 @@ class LogSource:
             return collect_logs(inventory, options, self.signatures, lambda host, answered: progress.count(answered))
         finally:
             progress.close()
-
-    def _ssh(self, inventory: Inventory) -> SshOptions:
-        options = ssh_options(self.connection)
-        if (
-            inventory.local
-            or self.connection.transport in ("slurm", "mpi")
-            or not re.search("Slurm job|SLURM_", inventory.source)
-        ):
-            return options
-        from doctor.transport.launcher.slurm_steps import node_addresses
-
-        return msgspec.structs.replace(options, addresses=node_addresses(inventory.hosts))
 
     def _job_record(self, job: SlurmJob) -> LogRecord:
         """The job's output, read here where it lies here, else on its hosts; and what ``--logs`` names on its hosts."""
@@ -230,7 +217,7 @@ class LogSource:
         inventory = self.inventory
         options = ExamineOptions(
             transport=self.connection.transport,
-            ssh=self._ssh(inventory),
+            ssh=ssh_to(inventory, ssh_options(self.connection), self.connection.transport),
             sudo=self.visit.sudo,
             within=self.connection.within,
             timeout=self.visit.timeout,

@@ -172,6 +172,7 @@ def _plan_context(
         source=fleet.source,
         local=fleet.local,
         slots=fleet.slots,
+        logins=fleet.logins,
         launch=job.launch(product),
         environ=relevant(os.environ),
         rank_table=os.path.abspath(hosts.rank_table) if hosts.rank_table else "",

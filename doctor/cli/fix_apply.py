@@ -136,7 +136,7 @@ def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> Fi
         timeout=context.timeout,
         launch=context.launch,
     )
-    inventory = Inventory(context.hosts, context.source, context.slots, context.local)
+    inventory = Inventory(context.hosts, context.source, context.slots, context.local, logins=context.logins)
     return FixContext(
         inventory,
         tuple(checks),

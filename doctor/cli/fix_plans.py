@@ -35,7 +35,8 @@ def connection_of_plan(context: PlanContext, overrides: ConnectionOptions) -> Co
 @contextmanager
 def plan_transport(context: PlanContext, name: str, ssh: SshOptions) -> Iterator[Transport]:
     """The transport to the plan's hosts; closed at the end of the ``with``."""
-    transport = open_transport(context.local, name, ssh, context.hosts)
+    with_logins = msgspec.structs.replace(ssh, logins=context.logins)
+    transport = open_transport(context.local, name, with_logins, context.hosts)
     try:
         yield transport
     finally:

@@ -66,10 +66,11 @@ def command(
         require_writable("--out", out)
     fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
     from doctor.collect.fanout import TimeLimits
+    from doctor.session.connection import ssh_to
     from doctor.transport.options import workers as usual
 
     limits = TimeLimits(visit.timeout, visit.budget, visit.workers or usual(len(fleet.hosts)))
-    records = _collect_records(fleet, connection, ssh, visit.sudo, limits)
+    records = _collect_records(fleet, connection, ssh_to(fleet, ssh, connection.transport), visit.sudo, limits)
     from doctor.engine.evaluate import FactCache
     from doctor.job import LaunchConfig
     from doctor.rank_table.build_parts import RankTableBuildError

@@ -85,7 +85,9 @@ class AttachOptions(NamedTuple):
         notes = [filled("no process has pid {0}", ", ".join(absent))] if absent else []
         notes += unseen_notes(reports)
         seconds = time.monotonic() - began
-        run, checks = attached_run(find_odd(reports), failed, recorded, inventory.source, seconds, notes)
+        run, checks = attached_run(
+            find_odd(reports, partly=bool(self.pid)), failed, recorded, inventory.source, seconds, notes
+        )
         return _report(run, checks, choice, output)
 
     def _recorded(
@@ -108,6 +110,7 @@ class AttachOptions(NamedTuple):
             from doctor.diagnose.fetch.ask_hosts import LogRequest
             from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
             from doctor.diagnose.signature import load_signatures
+            from doctor.session.connection import ssh_to
 
             request = LogRequest(
                 places=tuple(map(glob_quoted, paths)),
@@ -116,7 +119,10 @@ class AttachOptions(NamedTuple):
                 sudo=visit.sudo,
             )
             options = CollectionOptions(
-                transport=connection.transport, ssh=ssh_options(connection), request=request, workers=visit.workers
+                transport=connection.transport,
+                ssh=ssh_to(inventory, ssh_options(connection), connection.transport),
+                request=request,
+                workers=visit.workers,
             )
             return collect_logs(inventory, options, load_signatures())
 
@@ -154,6 +160,7 @@ class AttachOptions(NamedTuple):
         self, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions
     ) -> dict[str, HostReport | str]:
         from doctor.cli.host_options import ssh_options
+        from doctor.session.connection import ssh_to
         from doctor.transport import TransportError
         from doctor.transport.open import open_transport
         from doctor.transport.options import workers
@@ -168,8 +175,9 @@ class AttachOptions(NamedTuple):
             within=tuple(shlex.split(connection.within)),
             sudo=visit.sudo,
         )
+        ssh = ssh_to(inventory, ssh_options(connection), connection.transport)
         try:
-            transport = open_transport(inventory.local, connection.transport, ssh_options(connection), inventory.hosts)
+            transport = open_transport(inventory.local, connection.transport, ssh, inventory.hosts)
         except TransportError as error:
             raise InputError(error.text) from None
         try:

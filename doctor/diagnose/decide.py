@@ -10,6 +10,7 @@ import msgspec
 from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.events import Event, FileReading
+from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
 from doctor.diagnose.rules.fingerprints import different_fingerprints
@@ -94,6 +95,7 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     named = named_by_library(case)
     faults = local_faults(case)
     launched = named_by_launcher(case) or ([] if faults else exited_silently(case))
+    launched += [cause for cause in named_by_cluster(case) if cause.confidence == "certain" or not (launched or faults)]
     if named and not _outranked(case, named, faults):
         return [_with_local_fault(case, cause) for cause in named], None
     scheduled, ended = named_by_scheduler(case), ended_from_outside(case)

@@ -29,6 +29,8 @@ class Culprit(msgspec.Struct, frozen=True):
     device: int | None = None
     log: str = ""
     """A log of the process, where neither rank nor place is known."""
+    label: str = ""
+    """``pid 4711`` or ``pod trainer-0``, where a cluster names a process so, and its rank is not known."""
 
     @property
     def name(self) -> str:
@@ -41,6 +43,8 @@ class Culprit(msgspec.Struct, frozen=True):
             )
             if word
         )
+        if self.rank is None and self.label:
+            return f"{self.label} ({place})" if place else self.label
         if self.rank is None:
             return place or (filled("the process of {0}", self.log) if self.log else "a process of unknown rank")
         return filled("rank {0} ({1})", self.rank, place) if place else f"rank {self.rank}"
@@ -60,7 +64,9 @@ def culprit_of_rank(case: Case, rank: int, host: str = "") -> Culprit:
 
 def sorted_culprits(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:
     """By rank and place, at most `MAX_CULPRITS`."""
-    ordered = sorted(culprits, key=lambda end: (end.rank is None, end.rank or 0, end.host, end.device or 0, end.log))
+    ordered = sorted(
+        culprits, key=lambda end: (end.rank is None, end.rank or 0, end.host, end.device or 0, end.label, end.log)
+    )
     return tuple(ordered[:MAX_CULPRITS])
 
 

@@ -82,7 +82,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     - of the rank that it waits for: ``peer_rank``, ``peer_group_rank``, ``peer_host``, ``peer_device``,
       ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``host_name`` (with a port)
     - of the culprit, where the library itself names it: ``culprit_rank``, ``culprit_ranks`` (comma-separated),
-      ``culprit_host``, ``culprit_device``, ``culprit_nodes`` (of MindSpore's cluster)
+      ``culprit_host``, ``culprit_device``, ``culprit_pid``, ``culprit_pod``, ``culprit_nodes`` (of MindSpore's cluster)
     - of a row of Slurm's accounting: ``slurm_job``, ``slurm_step``
     """
 
@@ -118,6 +118,12 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     """The line shows why what it explains failed, and where that lies: with the host that it names, with the link
     between that and the rank that prints it, or with the settings of the job. It is a variant of what it explains.
     """
+    reports: Literal["", "certain", "likely"] = ""
+    """A driver, monitor or scheduler says that a process, pod or task ended: a cause, with this confidence."""
+    field_of: tuple[str, ...] = ()
+    """Signatures with ``reports`` whose lines this one completes: it names the pod, pid or host that they are about."""
+    field_lines: tuple[int, int] = (0, 0)
+    """How many lines before and behind such a report the field may stand."""
     wrong_beside: tuple[str, ...] = ()
     """Signatures of the same process beside which this one is reported wrongly by the library."""
 
@@ -165,7 +171,8 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
                 )
             loaded[signature.id] = signature
     for signature in loaded.values():
-        for field, names in (("explains", signature.explains), ("wrong_beside", signature.wrong_beside)):
+        for field in ("explains", "wrong_beside", "field_of"):
+            names: tuple[str, ...] = getattr(signature, field)
             absent = next((name for name in names if name not in loaded), "")
             if absent:
                 problem = f"{field} {printable_excerpt(absent)!r}"

@@ -13,7 +13,15 @@ from doctor.environment.host_list import read_host_lists
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.text_files import ReadFile, unreadable_reason
 from doctor.hosts.hostfile import HostLine
-from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, expand_nodeset, validate_host
+from doctor.hosts.nodeset import (
+    MAX_HOSTS,
+    InventoryError,
+    Login,
+    canonical_host,
+    expand_nodeset,
+    expand_with_logins,
+    validate_host,
+)
 
 __all__ = ["HostSelection", "Inventory", "InventoryError", "resolve_hosts", "without"]
 
@@ -44,6 +52,8 @@ class Inventory(msgspec.Struct, frozen=True):
     """The names of the whole fleet, where ``hosts`` are only some of it."""
     hosts_unknown: str = ""
     """Why the job may have more hosts than these; empty where it has not, or where the user chose this host alone."""
+    logins: dict[str, Login] = {}
+    """Of hosts whose list names a user or a port."""
 
 
 class _SourceHosts(msgspec.Struct, frozen=True):
@@ -55,6 +65,7 @@ class _SourceHosts(msgspec.Struct, frozen=True):
     source: str
     slots: dict[str, int] = {}
     notes: tuple[str, ...] = ()
+    logins: dict[str, Login] = {}
 
 
 def resolve_hosts(
@@ -113,8 +124,8 @@ def _of_batch_job(environ: Mapping[str, str], read_file: ReadFile, run: RunComma
 
 
 def _node_set(text: str, source: str) -> _SourceHosts:
-    hosts = expand_nodeset(text, source, groups=True)
-    return _SourceHosts(hosts, [source] * len(hosts), source)
+    hosts, logins = expand_with_logins(text, source)
+    return _SourceHosts(hosts, [source] * len(hosts), source, logins=logins)
 
 
 def _ansible_inventory(path: str, run: RunCommand) -> list[HostLine]:
@@ -147,6 +158,7 @@ def _hostfile(path: str, read_file: ReadFile, run: RunCommand, named_by: str = "
         filled("hostfile {0} ({1}){2}", printable_excerpt(path, 200), hostfile.file_form(lines), named_by),
         {line.host: line.slots for line in lines if line.slots is not None},
         (*notes[:_MOST_NOTES], *((filled("{0} more such lines", more),) if more > 0 else ())),
+        {line.host: line.login for line in lines if line.login != Login()},
     )
 
 
@@ -213,7 +225,7 @@ def _excluding(source: _SourceHosts, exclude: str | None, local: bool = False) -
     if len(hosts) < len(source.hosts):
         text = joined("", (text, filled(", less {0} excluded", len(source.hosts) - len(hosts))))
     slots = {host: number for host, number in source.slots.items() if canonical_host(host) not in excluded}
-    return Inventory(hosts, text, slots, local, notes)
+    return Inventory(hosts, text, slots, local, notes, logins=source.logins)
 
 
 def without(inventory: Inventory, exclude: str | None) -> Inventory:
@@ -221,7 +233,9 @@ def without(inventory: Inventory, exclude: str | None) -> Inventory:
     if exclude is None:
         return inventory
     source = inventory.source.partition(" from ")[2]
-    return _excluding(_SourceHosts(inventory.hosts, (), source, inventory.slots, inventory.notes), exclude)
+    return _excluding(
+        _SourceHosts(inventory.hosts, (), source, inventory.slots, inventory.notes, inventory.logins), exclude
+    )
 
 
 def count_hosts(number: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -254,14 +255,26 @@ class Conntrack(Fact, frozen=True):
     Raw output, from ``/proc/sys/net/netfilter/nf_conntrack_max``::
 
         262144
+
+    Raw output, from ``/proc/sys/net/netfilter/nf_conntrack_buckets``::
+
+        262144
     """
 
-    probe = read("/proc/sys/net/netfilter/nf_conntrack_count", "/proc/sys/net/netfilter/nf_conntrack_max")
+    probe = read(
+        "/proc/sys/net/netfilter/nf_conntrack_count",
+        "/proc/sys/net/netfilter/nf_conntrack_max",
+        "/proc/sys/net/netfilter/nf_conntrack_buckets",
+    )
 
     count: int
     maximum: int
+    buckets: int | None = None
+    """Lists that the entries are kept in; None where it is not known."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> Conntrack:
-        count, most = (read_number(answer, path) for path in cls.probe.paths)
+        count, most = (read_number(answer, path) for path in cls.probe.paths[:2])
+        with suppress(Absent):
+            return cls(count=count, maximum=most, buckets=read_number(answer, cls.probe.paths[2]))
         return cls(count=count, maximum=most)

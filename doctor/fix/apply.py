@@ -27,7 +27,7 @@ from doctor.fix.inspect_host import (
 )
 from doctor.fix.journal import Journal, StateAfter, UndoStep
 from doctor.fix.plan import HostPlan, host_plan, shown_command
-from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
+from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected, log_text
 from doctor.fix.select import ReadyStep, Treatment
 from doctor.remedy.playbook import PlaybookStep, TemplateError
 from doctor.transport import Transport
@@ -83,6 +83,8 @@ class PlanApplier:
             refusal = self._refusal(executors, host_work)
             if refusal:
                 return refusal
+            count = sum(not step.skip and step.kind in ("run", "file") for step in host_work.host_plan.steps)
+            executors.most_privileged().log(filled("{0}: applied, up to {1} steps", self.journal.origin, count))
             self._apply_steps(executors, host_work, progress)
             return progress.result()
         except ConnectionLost as error:
@@ -172,6 +174,8 @@ class PlanApplier:
         else:
             request, undo, command = _run_request(remote, ready_step, step, was, kept)
         number = self._record_step(remote.host, ready_step, description, command, undo)
+        if step.file or step.changes:
+            request["log"] = log_text(f"{self.journal.origin}: {ready_step.playbook.name}: {description}")
         try:
             response = remote.call(**request)
         except RequestRejected as why:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.fix.executor import MODULES
 from doctor.fix.file_edits import FileState
@@ -101,6 +103,7 @@ RESPONSE_TYPES = {
     "recall": RecallResponse,
     "forget": dict[str, Any],
     "busy": BusyResponse,
+    "log": dict[str, Any],
 }
 UNREADABLE_RESPONSE = "the output of the program on the host cannot be read"
 
@@ -111,6 +114,14 @@ class ConnectionLost(Exception):
 
 class RequestRejected(Exception):
     """The host did not do it, and nothing has changed: one plain sentence."""
+
+
+MAX_LOG_CHARS = 400
+
+
+def log_text(text: str) -> str:
+    """A line for a host's log: without secrets and control characters, and not long."""
+    return strip_control_chars(hide_secrets(text), MAX_LOG_CHARS)
 
 
 def executor_request(root: bool, lock: float) -> Request:
@@ -162,6 +173,11 @@ class RemoteExecutor(ProgramSessions):
         if "refused" in response:
             raise RequestRejected(strip_control_chars(str(response["refused"])))
         return self._validated(response, RESPONSE_TYPES[op])
+
+    def log(self, text: str) -> None:
+        """Writes a line to the host's own log, where it has one. Raises: ConnectionLost."""
+        with suppress(RequestRejected):
+            self.call("log", text=log_text(text))
 
     def close(self, grace: float = 1.0) -> None:
         self._session.close(grace)

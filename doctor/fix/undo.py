@@ -102,6 +102,10 @@ class JournalUndoer:
         if ok:
             host_undo.undone.add(step.number)
         recorded = self.journal.record_undo_end(step, 0 if ok else 1, detail)
+        if not lost:
+            outcome = "undone" if ok else filled("not undone: {0}", detail)
+            with suppress(ConnectionLost):
+                executors.get(step.root).log(f"{self.journal.origin}: {step.playbook}: {step.description}: {outcome}")
         return UndoResult(step, ok, detail, lost, versions, recorded)
 
 

@@ -28,6 +28,7 @@ from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
+from doctor.session.connection import ssh_to
 from doctor.session.contained import needed_facts
 from doctor.session.replay import EvaluationLimit, Examination, replay
 from doctor.session.saved_parts import smoke_run
@@ -113,7 +114,9 @@ def examine(
     smoke_round: SmokeRoundResult | None = None
     closing: threading.Thread | None = None
     if hosts:
-        transport = open_transport(inventory.local, options.transport, _ssh_options(options, inventory), hosts)
+        transport = open_transport(
+            inventory.local, options.transport, ssh_to(inventory, options.ssh, options.transport), hosts
+        )
         facts = unique_facts(_facts_to_read(checks, options))
         ask = CollectOptions(
             facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(shlex.split(options.within))
@@ -148,15 +151,6 @@ def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[typ
     from doctor.session.after_reboot import facts_after_reboot
 
     return facts_after_reboot(checks)
-
-
-def _ssh_options(options: ExamineOptions, inventory: Inventory) -> SshOptions:
-    """With Slurm's addresses of the nodes, where their names are no host names."""
-    if inventory.local or options.transport not in ("ssh", "openssh") or "SLURM_" not in inventory.source:
-        return options.ssh
-    from doctor.transport.launcher.slurm_steps import node_addresses
-
-    return msgspec.structs.replace(options.ssh, addresses=node_addresses(inventory.hosts))
 
 
 def _close(transport: Transport, wait: bool) -> threading.Thread:

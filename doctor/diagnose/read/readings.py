@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from doctor.diagnose.events import FileReading, FileSummary
 from doctor.diagnose.excerpter.excerpt import size_change
+from doctor.diagnose.excerpter.file_blocks import utf8_blocks
 from doctor.diagnose.excerpter.line_choice import is_binary, is_recording
 from doctor.diagnose.read.accounting import MAX_BYTES, is_accounting, read_rows
 from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recording
@@ -111,6 +112,7 @@ def read_source(
     year = time.gmtime(source.modified or time.time()).tm_year
     for path, blocks, notes in streams(source, until):
         name = printable(path, MAX_NAME)
+        blocks = utf8_blocks(blocks)  # type: ignore[no-untyped-call]
         first = next(blocks, b"")
         if is_recording(first):  # type: ignore[no-untyped-call]
             yield read_dump(name, _chained(first, blocks), notes)

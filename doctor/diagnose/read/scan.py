@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, shown_part, split_block, whole_lines
-from doctor.diagnose.excerpter.tracebacks import OpenTracebacks
+from doctor.diagnose.excerpter.tracebacks import EXCEPTION, OpenTracebacks
+from doctor.diagnose.read.json_lines import raised
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
 from doctor.diagnose.read.stamps import read_stamp
@@ -157,10 +158,20 @@ class _Scanner:
             if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
                 matched.clear()  # what the program may print, not what it printed
             self._continue_traceback(text, matched)
-        if opened is not None:
+        if opened is not None and (exception := raised(text)):
+            matched |= self._matches_of_exception(exception)
+        elif opened is not None:
             self.tracebacks.open(text)  # type: ignore[no-untyped-call]
         for signature, values in matched.items():
             self._add(signature, values, text, place)
+
+    def _matches_of_exception(self, exception: str) -> dict[str, dict[str, str]]:
+        """What the exception of a traceback within a line is: a fault with a signature, or any exception."""
+        matched = dict(_matches(exception, self.matcher.candidates(exception.encode()), self.matcher.limit))
+        match = EXCEPTION.match(exception)
+        if not matched.keys() & self.matcher.faults and match:
+            matched[TRACEBACK] = {key: value for key, value in match.groupdict().items() if value}
+        return matched
 
     def _continue_traceback(self, text: str, matched: dict[str, dict[str, str]]) -> None:
         """Finds the exception's line of an open traceback: the first that is neither indented nor empty."""

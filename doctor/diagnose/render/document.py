@@ -63,6 +63,8 @@ class CauseDocument(Advice, frozen=True, kw_only=True):
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
     devices: tuple[int, ...]
+    processes: tuple[str, ...] = ()
+    """``pid 4711``, ``pod trainer-0``: what a cluster names without a rank."""
     count: int
     evidence: tuple[EvidenceLine, ...]
     checked: CheckedCause | None
@@ -208,6 +210,7 @@ class _DocumentBuilder:
             rule=localized(cause.rule),
             confidence=localized(cause.confidence),
             **_places(cause.culprits),
+            processes=tuple(sorted({culprit.label for culprit in cause.culprits if culprit.label})),
             evidence=tuple(map(self._line, cause.evidence)),
             checked=checked[number] if number < len(checked) else None,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from doctor.diagnose.attempts import TORCHRUN_ROW
+from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_ROW
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, culprit_of, culprit_of_rank, first_evidence, names_of
 from doctor.diagnose.events import Event, small_number
@@ -14,6 +14,8 @@ from doctor.engine.texts import filled, joined
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
+MAX_LOCAL_RANKS = 16
+"""Ranks of one host: more are of several."""
 _MANY_RANKS = 1000
 """Ranks that one line says ended alike: then the fault is not one of theirs."""
 _FATAL_SIGNALS = {-9: "SIGKILL", -11: "SIGSEGV", -7: "SIGBUS", -4: "SIGILL", -8: "SIGFPE"}
@@ -180,24 +182,28 @@ def _from_block(case: Case, block: FailureBlock) -> Cause:
     signal = _FATAL_SIGNALS[block.exit_code or 0]
     process = next((item for item in case.processes if block.pid and item.pid == block.pid), None)
     rank = block.rank if block.rank is not None else process.rank if process else None
-    culprit = Culprit(rank, block.host or (process.host if process else ""), process.device if process else None)
+    host = block.host or (process.host if process else "")
+    summary, confidence = "", "certain"
     if rank is None and block.local_rank is not None:
-        return Cause(
-            _signature_of_signal(block.exit_code or 0),
-            "named by the launcher",
-            "certain",
-            (culprit,),
-            filled("the worker with local rank {0} and pid {1} was ended by {2}", block.local_rank, block.pid, signal),
-            (block.event,),
+        summary = filled(
+            "the worker with local rank {0} and pid {1} was ended by {2}", block.local_rank, block.pid, signal
         )
-    return Cause(
-        _signature_of_signal(block.exit_code or 0),
-        "named by the launcher",
-        "certain",
-        (culprit,),
-        filled("{0} was ended by {1}", culprit.name, signal),
-        (block.event,),
-    )
+        if _is_only_agent(case, block):
+            rank, confidence = block.local_rank, "likely"
+    culprit = Culprit(rank, host, process.device if process else None)
+    summary = summary or filled("{0} was ended by {1}", culprit.name, signal)
+    signature = _signature_of_signal(block.exit_code or 0)
+    return Cause(signature, "named by the launcher", confidence, (culprit,), summary, (block.event,))  # type: ignore[arg-type]
+
+
+def _is_only_agent(case: Case, block: FailureBlock) -> bool:
+    """Whether the logs show one host: then the ranks of its workers are their local ranks."""
+    files = {event.file for event in case.reports if event.signature in (TORCHRUN_ROW, TORCHRUN_HEADING)}
+    hosts = {item.host or item.origin for item in case.processes} | {event.host for event in case.reports}
+    apart = (item for item in case.processes if item.rank is not None and item.local_rank not in (None, item.rank))
+    size = case.world_size
+    small = size is None or (block.local_rank or 0) < size <= MAX_LOCAL_RANKS
+    return len(files) <= 1 and len(hosts - {""}) <= 1 and small and not any(apart)
 
 
 def _signature_of_signal(code: int) -> str:

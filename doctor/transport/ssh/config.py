@@ -11,7 +11,9 @@ from pathlib import Path
 import msgspec
 
 from doctor.engine.texts import filled
+from doctor.hosts.nodeset import Login
 from doctor.transport import transport_error
+from doctor.transport.options import SshOptions
 
 _TRUE = ("yes", "true", "ask", "unbound", "host-bound")
 DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
@@ -44,6 +46,12 @@ def parse_target(text: str) -> Target:
     if user.startswith("-") or re.search(r"[\s'\"`$\\;&<>|(){}\x00-\x1f]", user):
         raise transport_error("name", filled("{0} is not a user name", f"{user!r}"))
     return Target(match["name"].strip("[]"), user, int(match["port"] or 0))
+
+
+def target_of(host: str, options: SshOptions) -> Target:
+    """A host with the user and the port that its list names. Raises: Unreached, as `parse_target`."""
+    target, login = parse_target(host), options.logins.get(host, Login())
+    return Target(target.name, target.user or login.user, target.port or login.port)
 
 
 def parse_hop(text: str) -> Target:

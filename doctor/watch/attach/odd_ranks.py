@@ -85,8 +85,8 @@ class JobFinding(msgspec.Struct, frozen=True):
         return 0 < self.world <= len({entry.report.rank for entry in self.ranks} - {None})
 
 
-def find_odd(reports: Mapping[str, HostReport]) -> list[JobFinding]:
-    """Each job on these hosts, the largest first."""
+def find_odd(reports: Mapping[str, HostReport], *, partly: bool = False) -> list[JobFinding]:
+    """Each job on these hosts, the largest first. ``partly``: only some processes were looked at, as the user asked."""
     jobs: dict[str, list[SeenRank]] = {}
     for host, report in reports.items():
         for rank in report.ranks:
@@ -94,9 +94,9 @@ def find_odd(reports: Mapping[str, HostReport]) -> list[JobFinding]:
     findings = []
     for name, views in jobs.items():
         world = max(view.report.world for view in views)
-        absent = _absent_ranks(views, world, reports)
+        absent = {} if partly else _absent_ranks(views, world, reports)
         verdict = _judge(views, world, absent, _moves(views, reports))
-        findings.append(JobFinding(name, tuple(views), world, *verdict, _notes(views, world, absent, reports)))
+        findings.append(JobFinding(name, tuple(views), world, *verdict, _notes(views, world, absent, reports, partly)))
     return sorted(findings, key=lambda entry: -len(entry.ranks))
 
 
@@ -257,7 +257,11 @@ def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
 
 
 def _notes(
-    views: Sequence[SeenRank], world: int, absent: Mapping[int, str], reports: Mapping[str, HostReport]
+    views: Sequence[SeenRank],
+    world: int,
+    absent: Mapping[int, str],
+    reports: Mapping[str, HostReport],
+    partly: bool = False,
 ) -> tuple[str, ...]:
     notes = []
     present = {view.report.rank for view in views if view.report.rank is not None}
@@ -267,7 +271,10 @@ def _notes(
             if len(present) == 1
             else filled("{0} of {1} ranks were seen", len(present), world)
         )
-        notes.append(filled("{0}; the others run on hosts that were not asked", counted))
+        if partly:
+            notes.append(filled("{0}; the others were not looked at (--pid)", counted))
+        else:
+            notes.append(filled("{0}; the others run on hosts that were not asked", counted))
     bare = [view for view in views if not view.report.frames]
     if bare and not any(reports[view.host].py_spy for view in bare):
         notes.append("no stacks: py-spy was not found beside the job's interpreter or on the PATH (pip install py-spy)")

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.engine.addresses import means_own_host
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, View, apply_to_both
 
@@ -83,7 +83,7 @@ def _machines(view: View) -> Iterator[Finding]:
             total=total,
             machines=machines,
             observed=view.listed("world_size", "nodes"),
-            expected=f"num_processes of all machines together: a multiple of {machines}",
+            expected=filled("num_processes of all machines together: a multiple of {0}", machines),
         )
 
 
@@ -98,7 +98,7 @@ def _machine_rank(view: View) -> Iterator[Finding]:
             number=setting.value,
             machines=machines,
             observed=view.listed("machine_rank"),
-            expected=f"from 0 to {machines - 1}",
+            expected=filled("from 0 to {0}", machines - 1),
         )
 
 
@@ -125,7 +125,7 @@ def _slots(view: View) -> Iterator[Finding]:
             number=ranks,
             slots=slots,
             observed=view.listed("ranks_per_node"),
-            expected=f"at most {slots}",
+            expected=filled("at most {0}", slots),
         )
 
 
@@ -137,7 +137,7 @@ def _world_size(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
     if launched is None:
         raise NotGiven("world_size")
     if not isinstance(launched.value, int):
-        raise NotDecided(f"{launched}, and {marks[0].where} waits for {marks[0].text} ranks")
+        raise NotDecided(filled("{0}, and {1} waits for {2} ranks", launched, marks[0].where, marks[0].text))
     if int(marks[0].text) != launched.value:
         yield Finding(
             "init_process_group at {where} waits for {number} ranks, and the launch starts {launched}",

@@ -434,6 +434,11 @@ def count_ranks(ranks: Iterable[int]) -> str:
     return f"ranks {', '.join(map(str, ordered[:6]))} and {len(ordered) - 6} more"
 
 
+def holds_up(who: str, count: int, call: str) -> str:
+    """Of ranks that have not entered a call that others wait in; the same words as `doctor smoke` has for them."""
+    return f"{who} holds up {call}" if count == 1 else f"{who} hold up {call}"
+
+
 def others_wait(number: int) -> str:
     """``1 other rank waits``, ``3 other ranks wait``."""
     return "1 other rank waits" if number == 1 else f"{number} other ranks wait"

@@ -21,7 +21,7 @@ from doctor.diagnose.diagnosis import (
 from doctor.diagnose.events import Event
 from doctor.diagnose.recording import RecordedCollective, RecordedGroup
 from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender
-from doctor.diagnose.rules.named import count_ranks
+from doctor.diagnose.rules.named import count_ranks, holds_up
 
 SIGNATURE = "flight-recorder"
 
@@ -122,12 +122,11 @@ def _behind(case: Case, members: list[_Member]) -> list[Cause] | None:
     if first.operation in ROOTED and where.highest - where.lowest == 1:
         return None
     who = count_ranks(call.member.rank for call in late)
-    verb = "has" if len(late) == 1 else "have"
     joined = len(members) - len(late)
-    others = "1 other rank has" if joined == 1 else f"{joined} other ranks have"
+    others = "1 other rank has entered it" if joined == 1 else f"{joined} other ranks have entered it"
     summary = (
-        f"{who} {verb} not joined {first.operation}, collective {first.sequence} of process group "
-        f"{members[0].group.name}; {others}"
+        f"{holds_up(who, len(late), first.operation)}, collective {first.sequence} of process group "
+        f"{members[0].group.name}: {others}"
     )
     last = [(call.member, where.lowest) for call in late]
     proof = [*last, *((member, first.sequence) for member in members)]

@@ -10,6 +10,7 @@ import msgspec
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.events import Event, FileSummary
 from doctor.engine.result import CheckName
+from doctor.engine.texts import filled
 
 Confidence = Literal["certain", "likely", "possible"]
 """``certain``: a library or launcher names the rank, or the fault stands in its own log. ``likely``: the other ranks'
@@ -28,6 +29,8 @@ class Culprit(msgspec.Struct, frozen=True):
     device: int | None = None
     log: str = ""
     """A log of the process, where neither rank nor place is known."""
+    label: str = ""
+    """``pid 4711`` or ``pod trainer-0``, where a cluster names a process so, and its rank is not known."""
 
     @property
     def name(self) -> str:
@@ -35,14 +38,16 @@ class Culprit(msgspec.Struct, frozen=True):
         place = ", ".join(
             word
             for word in (
-                f"host {self.host}" if self.host else "",
-                f"device {self.device}" if self.device is not None else "",
+                filled("host {0}", self.host) if self.host else "",
+                filled("device {0}", self.device) if self.device is not None else "",
             )
             if word
         )
+        if self.rank is None and self.label:
+            return f"{self.label} ({place})" if place else self.label
         if self.rank is None:
-            return place or (f"the process of {self.log}" if self.log else "a process of unknown rank")
-        return f"rank {self.rank} ({place})" if place else f"rank {self.rank}"
+            return place or (filled("the process of {0}", self.log) if self.log else "a process of unknown rank")
+        return filled("rank {0} ({1})", self.rank, place) if place else f"rank {self.rank}"
 
 
 def culprit_of(process: Process) -> Culprit:
@@ -59,7 +64,9 @@ def culprit_of_rank(case: Case, rank: int, host: str = "") -> Culprit:
 
 def sorted_culprits(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:
     """By rank and place, at most `MAX_CULPRITS`."""
-    ordered = sorted(culprits, key=lambda end: (end.rank is None, end.rank or 0, end.host, end.device or 0, end.log))
+    ordered = sorted(
+        culprits, key=lambda end: (end.rank is None, end.rank or 0, end.host, end.device or 0, end.label, end.log)
+    )
     return tuple(ordered[:MAX_CULPRITS])
 
 

@@ -27,7 +27,8 @@ def split(events: list[Event], catalog: Catalog, restarted: bool) -> tuple[list[
 
 def _is_about_others(event: Event, signature: Signature) -> bool:
     """A launcher's line about a rank; torchrun repeats exit codes and signals in words of its own."""
-    return "about-others" in signature.traits or any(word in event.text for word in signature.about_others_if)
+    is_report = signature.reports or signature.field_of or "about-others" in signature.traits
+    return bool(is_report) or any(word in event.text for word in signature.about_others_if)
 
 
 def _without_label(event: Event) -> Event:

@@ -7,7 +7,7 @@ import stat
 import zlib
 from collections import deque
 
-from doctor.diagnose.excerpter.file_blocks import BLOCK, COMPRESSED, data_blocks, opened
+from doctor.diagnose.excerpter.file_blocks import BLOCK, COMPRESSED, data_blocks, opened, utf8_blocks
 from doctor.diagnose.excerpter.line_choice import (
     MAX_LINE,
     is_binary,
@@ -105,6 +105,7 @@ class LogReader:
             block = source.read(BLOCK)
 
     def read_blocks(self, blocks):
+        blocks = utf8_blocks(blocks)
         first = next(blocks, b"")
         if is_recording(first):
             self.read_dump(first, blocks)

@@ -1,5 +1,6 @@
 """The content of a file in blocks: decompressed in bounded memory, without the holes of sparse files."""
 
+import codecs
 import errno
 import os
 
@@ -52,6 +53,15 @@ class XzFile:
             except self.lzma.LZMAError as error:
                 raise OSError(str(error)) from None
         return data
+
+
+def utf8_blocks(blocks):
+    """The blocks of a text in UTF-16, as `>` of PowerShell writes it, in UTF-8; those of any other file as they are."""
+    decoder = None
+    for number, block in enumerate(blocks):
+        if not number and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        yield decoder.decode(block).encode("utf-8", "replace") if decoder else block
 
 
 def data_blocks(file, size):

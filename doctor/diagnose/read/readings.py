@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from doctor.diagnose.events import FileReading, FileSummary
 from doctor.diagnose.excerpter.excerpt import size_change
+from doctor.diagnose.excerpter.file_blocks import utf8_blocks
 from doctor.diagnose.excerpter.line_choice import is_binary, is_recording
 from doctor.diagnose.read.accounting import MAX_BYTES, is_accounting, read_rows
 from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recording
@@ -16,6 +17,7 @@ from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import Source, streams
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 
 PARALLEL_BYTES = 64 << 20
 """Bytes in all above which several processes read."""
@@ -110,6 +112,7 @@ def read_source(
     year = time.gmtime(source.modified or time.time()).tm_year
     for path, blocks, notes in streams(source, until):
         name = printable(path, MAX_NAME)
+        blocks = utf8_blocks(blocks)  # type: ignore[no-untyped-call]
         first = next(blocks, b"")
         if is_recording(first):  # type: ignore[no-untyped-call]
             yield read_dump(name, _chained(first, blocks), notes)
@@ -145,7 +148,7 @@ def read_accounting(name: str, blocks: Iterable[bytes], matcher: Matcher, year: 
     reading = scan(name, _chained(data, rest), matcher, file=0, year=year)
     if reading.summary.bytes > MAX_BYTES:
         reading.summary.notes.append(
-            f"is output of sacct of more than {MAX_BYTES >> 20} MiB: its columns were not read"
+            filled("is output of sacct of more than {0} MiB: its columns were not read", MAX_BYTES >> 20)
         )
         return reading
     rows = read_rows(data, matcher)
@@ -187,6 +190,8 @@ def _bounded(readings: Iterable[FileReading]) -> list[FileReading]:
         total += len(reading.events)
         if total > MAX_EVENTS:
             reading = FileReading(reading.summary, [], reading.recording)
-            reading.summary.notes.append(f"more than {MAX_EVENTS} events in all: those of this file were left out")
+            reading.summary.notes.append(
+                filled("more than {0} events in all: those of this file were left out", MAX_EVENTS)
+            )
         kept.append(reading)
     return kept

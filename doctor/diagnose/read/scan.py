@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, shown_part, split_block, whole_lines
-from doctor.diagnose.excerpter.tracebacks import OpenTracebacks
+from doctor.diagnose.excerpter.tracebacks import EXCEPTION, OpenTracebacks
+from doctor.diagnose.read.json_lines import raised
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.engine.sanitize import count_noun, strip_control_chars
+from doctor.engine.texts import filled
 
 MAX_EVENTS = 4000
 """Events of one file."""
@@ -84,9 +86,12 @@ class _Scanner:
     def _note_counts(self) -> None:
         long, other, alike = self.long_lines, self.not_text, self.uncounted + self._repeated()
         notes = (
-            (long, f"{count_noun(long, 'line')} longer than {MAX_LINE} bytes: only the beginning was read"),
-            (other, f"{count_noun(other, 'line')} with bytes that are neither UTF-8 nor GBK"),
-            (alike, f"{count_noun(alike, 'repeated event')}: only counted"),
+            (
+                long,
+                filled("{0} longer than {1} bytes: only the beginning was read", count_noun(long, "line"), MAX_LINE),
+            ),
+            (other, filled("{0} with bytes that are neither UTF-8 nor GBK", count_noun(other, "line"))),
+            (alike, filled("{0}: only counted", count_noun(alike, "repeated event"))),
         )
         self.summary.notes += [*(note for count, note in notes if count), *self.matcher.limit.notes()]
 
@@ -153,10 +158,20 @@ class _Scanner:
             if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
                 matched.clear()  # what the program may print, not what it printed
             self._continue_traceback(text, matched)
-        if opened is not None:
+        if opened is not None and (exception := raised(text)):
+            matched |= self._matches_of_exception(exception)
+        elif opened is not None:
             self.tracebacks.open(text)  # type: ignore[no-untyped-call]
         for signature, values in matched.items():
             self._add(signature, values, text, place)
+
+    def _matches_of_exception(self, exception: str) -> dict[str, dict[str, str]]:
+        """What the exception of a traceback within a line is: a fault with a signature, or any exception."""
+        matched = dict(_matches(exception, self.matcher.candidates(exception.encode()), self.matcher.limit))
+        match = EXCEPTION.match(exception)
+        if not matched.keys() & self.matcher.faults and match:
+            matched[TRACEBACK] = {key: value for key, value in match.groupdict().items() if value}
+        return matched
 
     def _continue_traceback(self, text: str, matched: dict[str, dict[str, str]]) -> None:
         """Finds the exception's line of an open traceback: the first that is neither indented nor empty."""

@@ -7,7 +7,9 @@ Formats, with their sources:
 - c10d (glog): ``[rank3]:[E1120 12:00:00.123456789 file.cpp:1]``; the day has two digits, the month one or two
 - torchrun's agent (glog): ``E1120 12:00:00.123000 4711 torch/distributed/elastic/...``
 - NCCL: ``host:pid:tid [device] NCCL INFO ...``, in new versions with ``[2026-11-20 12:00:00]`` before it
-- vLLM: ``ERROR 03-29 12:59:53 [core.py:1099]``; ray puts ``(RayWorkerWrapper pid=858)`` before a line of an actor
+- vLLM: ``ERROR 03-29 12:59:53 [core.py:1099]``; ray puts ``(RayWorkerWrapper pid=858)`` before a line of an actor,
+  vLLM ``(VllmWorker rank=3 pid=9)`` and ``(Worker_TP3 pid=9)``; SGLang: ``[2025-03-09 00:57:15 TP4]``
+- Open MPI's crash report: ``[n1:4711] *** Process received signal ***``; fields ``rank`` and ``host`` of a line of JSON
 - ISO 8601, Python's logging, syslog, ``dmesg -T``; ``srun --label``, ``mpirun --tag-output``, ``[default3]:``
 """
 
@@ -43,7 +45,17 @@ _VLLM = re.compile(
     r"(?<![\w-])(?:ERROR|CRITICAL|WARNING|INFO|DEBUG) (?P<month>\d\d)-(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d) "
     r"\[?[\w./-]{1,80}:\d"
 )
-_ACTOR = re.compile(r"^\((?:[\w.:<> -]{1,60} )?(?:rank=\d{1,6} )?pid=(?P<pid>\d{1,10})(?:, ip=[\d.]{1,40})?\) ")
+_ACTOR = re.compile(
+    r"^\((?:Worker_TP(?P<tp>\d{1,6})(?:_EP\d{1,6})? |[\w.:<> -]{1,60} )?(?:rank=(?P<rank>\d{1,6}) )?"
+    r"pid=(?P<pid>\d{1,10})(?:, ip=[\d.]{1,40})?\) "
+)
+_SGLANG = re.compile(
+    r"^(?:[\w.-]{1,60} +\| )?\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: DP\d{1,5})? TP(?P<rank>\d{1,6})(?: EP\d{1,5})?\] "
+)
+_OMPI = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10})\] (?:\*\*\* |Signal|Failing at |\[ ?\d)")
+"""Where Open MPI prints how a process crashed: opal/util/stacktrace.c."""
+_JSON_RANK = re.compile(r'"(?:global_)?rank": ?"?(?P<rank>\d{1,6})\b')
+_JSON_HOST = re.compile(r'"(?:host|hostname|host_name)": ?"(?P<host>[\w.-]{1,80})"')
 _ISO = re.compile(r"(?P<time>\d{4}-\d\d-\d\d[T _-]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)")
 _SYSLOG = re.compile(
     r"(?P<month>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)"
@@ -78,15 +90,21 @@ def read_stamp(text: str, year: int) -> Stamp:
     3
     """
     head = text[:400]
-    rank = _first_number(_RANK.search(head))
     local, actor = _LOCAL_RANK.search(head), _ACTOR.match(head)
+    is_json = head.startswith("{")
+    labels = (_RANK.search(head), _SGLANG.match(head), _JSON_RANK.search(text) if is_json else None)
+    rank = next((number for match in labels if (number := _first_number(match)) is not None), None)
+    if rank is None and actor and (actor["tp"] or actor["rank"]):
+        rank = int(actor["tp"] or actor["rank"])
+    json_host = _JSON_HOST.search(text) if is_json else None
     local_rank = int(local["local"]) if local else None
-    for pattern in (_PLOG, _TORCH_NPU, _C10D, _GLOG, _NCCL, _VLLM, _ISO, _SYSLOG):
+    for pattern in (_PLOG, _TORCH_NPU, _C10D, _GLOG, _NCCL, _VLLM, _OMPI, _ISO, _SYSLOG):
         match = pattern.search(head)
         if match:
             break
     else:
-        return Stamp(pid=actor["pid"] if actor else "", rank=rank, local_rank=local_rank)
+        host = json_host["host"] if json_host else ""
+        return Stamp(pid=actor["pid"] if actor else "", rank=rank, local_rank=local_rank, host=host)
     fields = match.groupdict()
     shown_rank = int(fields["rank"]) if fields.get("rank") else -1
     device = int(fields["device"]) if fields.get("device") else -1
@@ -96,7 +114,7 @@ def read_stamp(text: str, year: int) -> Stamp:
         rank=rank if rank is not None else shown_rank if shown_rank >= 0 else None,
         local_rank=local_rank,
         device=device if device >= 0 else None,
-        host=fields.get("host") or "",
+        host=fields.get("host") or (json_host["host"] if json_host else ""),
     )
 
 

@@ -17,6 +17,7 @@ from doctor.diagnose.render.log_values import fill_values, values_in_logs
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CheckName
+from doctor.engine.texts import joined
 
 SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
 Verdict = Literal["found", "undecidable", "ended-well", "no-failure"]
@@ -62,6 +63,8 @@ class CauseDocument(Advice, frozen=True, kw_only=True):
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
     devices: tuple[int, ...]
+    processes: tuple[str, ...] = ()
+    """``pid 4711``, ``pod trainer-0``: what a cluster names without a rank."""
     count: int
     evidence: tuple[EvidenceLine, ...]
     checked: CheckedCause | None
@@ -186,7 +189,7 @@ def summary_text(text: str) -> str:
     sentence = localized_filled(text)
     who, *rest = text.split(": ", 4)
     for number in range(len(rest)):
-        title = ": ".join(rest[number:])
+        title = joined(": ", rest[number:])
         if title in sentence and localized(title) != title:
             return f"{localized_filled(': '.join((who, *rest[:number])))}{localized(': ')}{localized(title)}"
     return sentence
@@ -207,6 +210,7 @@ class _DocumentBuilder:
             rule=localized(cause.rule),
             confidence=localized(cause.confidence),
             **_places(cause.culprits),
+            processes=tuple(sorted({culprit.label for culprit in cause.culprits if culprit.label})),
             evidence=tuple(map(self._line, cause.evidence)),
             checked=checked[number] if number < len(checked) else None,
         )

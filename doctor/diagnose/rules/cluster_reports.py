@@ -1,0 +1,96 @@
+"""Rule "named by the cluster": a driver, monitor or scheduler says which process, pod or task ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from doctor.diagnose.case import Case
+from doctor.diagnose.diagnosis import (
+    MAX_CULPRITS,
+    Cause,
+    Confidence,
+    Culprit,
+    culprit_of_rank,
+    first_evidence,
+    sorted_culprits,
+)
+from doctor.diagnose.events import Event, small_number
+from doctor.engine.texts import filled
+
+RULE = "named by the cluster"
+LEADER = "jax-leader-lost"
+"""Of JAX: the process with rank 0 serves all others, which say that they do not reach it."""
+_NAMES = ("culprit_rank", "culprit_host", "culprit_pid", "culprit_pod")
+
+
+class ClusterReport(msgspec.Struct):
+    """A line that says who ended, with what lines near it add."""
+
+    event: Event
+    values: dict[str, list[str]]
+    """By name, the nearest first."""
+
+
+def named_by_cluster(case: Case) -> list[Cause]:
+    """One cause for each signature. Who ended without an error of its own is named where nothing says more."""
+    reports: dict[str, list[ClusterReport]] = {}
+    for event in case.reports:
+        if case.signatures[event.signature].reports:
+            reports.setdefault(event.signature, []).append(_with_fields(case, event))
+    explained = {name for signature in reports for name in case.signatures[signature].explains}
+    return [_cause(case, signature, rows) for signature, rows in reports.items() if signature not in explained]
+
+
+def _with_fields(case: Case, report: Event) -> ClusterReport:
+    """The report, and the fields that stand near it in the same file, such as the pod that a description is about."""
+    values = {name: [report.values[name]] for name in _NAMES if report.values.get(name)}
+    fields = [event for event in case.reports if event.file == report.file and _is_near(case, event, report)]
+    others = [e.line for e in case.reports if e.file == report.file and case.signatures[e.signature].reports]
+    fields = [field for field in fields if not any(_is_between(line, field.line, report.line) for line in others)]
+    for event in sorted(fields, key=lambda event: (abs(event.line - report.line), event.line)):
+        for name in _NAMES:
+            if event.values.get(name) and (name not in report.values):
+                values.setdefault(name, []).append(event.values[name])
+    return ClusterReport(report, values)
+
+
+def _is_between(line: int, first: int, last: int) -> bool:
+    return min(first, last) < line < max(first, last)
+
+
+def _is_near(case: Case, field: Event, report: Event) -> bool:
+    signature = case.signatures[field.signature]
+    before, behind = signature.field_lines
+    return report.signature in signature.field_of and -before <= field.line - report.line <= behind
+
+
+def _cause(case: Case, name: str, reports: list[ClusterReport]) -> Cause:
+    signature = case.signatures[name]
+    culprits = tuple(dict.fromkeys(culprit for report in reports for culprit in _culprits(case, report)))
+    shown = sorted_culprits(culprits)
+    who = ", ".join(culprit.name for culprit in shown[:4])
+    more = filled(" and {0} more", len(culprits) - 4) if len(culprits) > 4 else ""
+    summary = f"{who}{more}: {signature.title}" if culprits else signature.title
+    confidence: Confidence = signature.reports or "likely"
+    if signature.reports == "likely" and len(culprits) > MAX_CULPRITS:
+        confidence = "possible"
+    return Cause(name, RULE, confidence, shown, summary, first_evidence(report.event for report in reports))
+
+
+def _culprits(case: Case, report: ClusterReport) -> Iterator[Culprit]:
+    values = report.values
+    host = next(iter(values.get("culprit_host", ())), "")
+    ranks = [rank for text in values.get("culprit_rank", ()) if (rank := small_number(text)) is not None]
+    if report.event.signature == LEADER:
+        ranks = [0]
+    pod, pid = next(iter(values.get("culprit_pod", ())), ""), next(iter(values.get("culprit_pid", ())), "")
+    label = f"pod {pod}" if pod else f"pid {pid}" if pid else ""
+    process = next((item for item in case.processes if pid and item.pid == pid and item.rank is not None), None)
+    if process and not ranks:
+        ranks = [process.rank or 0]
+    if ranks:
+        yield from (culprit_of_rank(case, rank, host) for rank in ranks)
+    elif host or label:
+        yield Culprit(host=host, label=label)

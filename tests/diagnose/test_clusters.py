@@ -1,0 +1,160 @@
+"""What drivers, monitors and schedulers say of processes that they started, and logs in JSON and UTF-16."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from doctor.diagnose.diagnosis import Diagnosis
+from doctor.diagnose.fetch.ask_hosts import LogRequest
+from doctor.diagnose.read.json_lines import raised
+from doctor.diagnose.read.readings import read_all
+from doctor.diagnose.read.sources import find_sources
+from doctor.diagnose.read.stamps import read_stamp
+from doctor.diagnose.render.document import SignatureCatalog, document
+from tests.diagnose.reported import exit_code
+from tests.diagnose.test_rules import SIGNATURES, logs
+
+ACTOR = (
+    "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n\tclass_name: W\n"
+    "\tactor_id: f20da4dcf474d8bb05e952bb03000000\n\tpid: {pid}\n\tnamespace: a\n\tip: {ip}\n"
+    "The actor is dead because its worker process has died. Worker exit type: {kind} Worker exit detail: -\n"
+)
+POD = "Name:         trainer-{0}\nNamespace:    ml\nNode:         n{0}/10.0.0.{0}\nLabels:       a=b\nLast State:   Terminated\n"
+
+
+def places(diagnosis: Diagnosis) -> list[tuple[str, str, list[tuple[int | None, str, str]]]]:
+    return [(c.signature, c.confidence, [(p.rank, p.host, p.label) for p in c.culprits]) for c in diagnosis.causes]
+
+
+def test_the_actor_that_died_is_named_with_its_pid_and_host() -> None:
+    diagnosis = logs(main=ACTOR.format(pid=5226, ip="10.7.34.138", kind="SYSTEM_ERROR"))
+    assert places(diagnosis) == [("ray-worker-died", "likely", [(None, "10.7.34.138", "pid 5226")])]
+    (cause,) = document(diagnosis, SignatureCatalog(SIGNATURES, {}), 10).causes
+    assert (cause.processes, cause.hosts) == (("pid 5226",), ("10.7.34.138",))
+
+
+def test_each_of_two_actors_keeps_its_own_place() -> None:
+    text = ACTOR.format(pid=1, ip="10.0.0.1", kind="SYSTEM_ERROR") + ACTOR.format(
+        pid=2, ip="10.0.0.2", kind="SYSTEM_ERROR"
+    )
+    ((_, _, culprits),) = places(logs(main=text))
+    assert sorted(culprits) == [(None, "10.0.0.1", "pid 1"), (None, "10.0.0.2", "pid 2")]
+
+
+def test_an_actor_that_ended_for_memory_is_a_matter_of_its_host() -> None:
+    diagnosis = logs(main=ACTOR.format(pid=5990, ip="172.28.1.11", kind="NODE_OUT_OF_MEMORY"))
+    assert places(diagnosis) == [("ray-out-of-memory", "certain", [(None, "172.28.1.11", "pid 5990")])]
+
+
+def test_the_error_of_the_worker_itself_says_more_than_that_it_died() -> None:
+    text = "(WorkerDict pid=5226) ValueError: the shard is empty\n" + ACTOR.format(
+        pid=5226, ip="10.0.0.1", kind="SYSTEM_ERROR"
+    )
+    assert "ray-worker-died" not in {cause.signature for cause in logs(main=text).causes}
+
+
+def test_the_pod_and_node_of_a_description_are_named() -> None:
+    described = "".join(
+        POD.format(n) + f"  Reason:       {why}\n\n" for n, why in ((1, "Completed"), (2, "OOMKilled"), (3, "Error"))
+    )
+    assert places(logs(describe=described)) == [("kubernetes-oom-killed", "certain", [(None, "n2", "pod trainer-2")])]
+    table = "NAME        READY   STATUS    RESTARTS   AGE\ntrainer-0   1/1     Running   0   2d\ntrainer-1   0/1     Evicted   0   2d\n"
+    assert places(logs(pods=table)) == [("kubernetes-evicted", "certain", [(None, "", "pod trainer-1")])]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        POD.format(1) + "  Reason:       Completed\n",
+        "trainer-0   1/1     Running   0   2d\n",
+        "2m  Normal  Killing  pod/trainer-0  Stopping container trainer\n",
+        '"reason": "Completed", "OOMKilled": false\n',
+        "0 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: a, IP: 10.0.0.1)\n",
+        "pid: 17\nip: 10.0.0.1\n",
+        "The first task at the barrier: /job:jax_worker/replica:0/task:0.\n",
+    ],
+)
+def test_what_clusters_say_of_healthy_jobs_is_no_failure(text: str) -> None:
+    assert exit_code(logs(events=text)) in (0, 12) and not logs(events=text).causes
+
+
+def test_the_processes_that_a_barrier_of_jax_misses_are_named() -> None:
+    names = "".join(f"/job:jax_worker/replica:0/task:{rank}\n" for rank in (3, 6))
+    text = (
+        "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: a.0. This usually happens because\n"
+        "# of tasks that reached the barrier: 6/8.\n"
+        f"The first task at the barrier: /job:jax_worker/replica:0/task:1. Some timed out task names:\n{names}\n"
+    )
+    assert places(logs(process_0=text)) == [("jax-barrier-absent", "likely", [(3, "", ""), (6, "", "")])]
+
+
+def test_the_process_without_heartbeats_is_named_and_not_those_that_end_for_it() -> None:
+    lost = "E coordination_service.cc:1170] Task /job:jax_worker/replica:0/task:5 heartbeat timeout. This indicates\n"
+    follows = "F0929 17:42:48.594200 1044529 client.h:77] Terminating process because the JAX distributed service detected fatal errors.\n"
+    diagnosis = logs(process_0=lost + follows, process_1=follows, process_2=follows)
+    assert places(diagnosis) == [("jax-task-lost", "likely", [(5, "", "")])]
+
+
+@pytest.mark.parametrize(
+    ("head", "rank"),
+    [
+        ("(VllmWorker rank=3 pid=9) ", 3),
+        ("(Worker_TP2 pid=9) ", 2),
+        ("(Worker_TP1_EP1 pid=9) ", 1),
+        ("(Worker_PP1_TP2 pid=9) ", None),
+        ("(EngineCore_DP1 pid=9) ", None),
+        ("[2025-03-09 00:57:15 TP4] ", 4),
+        ("[2025-06-26 07:25:31 DP1 TP5] ", 5),
+        ("sglang-1  | [2025-10-29 11:25:58 TP3] ", 3),
+        ("[2025-03-09 00:57:15] ", None),
+    ],
+)
+def test_the_rank_of_a_worker_of_vllm_and_sglang(head: str, rank: int | None) -> None:
+    assert read_stamp(f"{head}ERROR something", 2026).rank == rank
+
+
+RECORD = {
+    "rank": 2,
+    "host": "n7",
+    "exc": 'Traceback (most recent call last):\n  File "t.py", line 3\nOSError: [Errno 28] No space left on device',
+}
+
+
+def test_a_traceback_within_json_is_the_error_of_the_rank_in_the_same_line() -> None:
+    diagnosis = logs(train=json.dumps({"step": 1, "rank": 0}) + "\n" + json.dumps(RECORD) + "\n")
+    assert places(diagnosis) == [("disk-full", "certain", [(2, "n7", "")])]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": "Traceback (most recent call last)',
+        "{" + '\\"' * 3000,
+        '{"exc": "Traceback (most recent call last):\\n  File"}',
+    ],
+)
+def test_json_that_is_cut_or_hostile_raises_nothing(text: str) -> None:
+    assert raised(text) == ""
+    logs(train=text + "\n")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_a_log_in_utf_16_is_read(tmp_path: Path, encoding: str) -> None:
+    text = "step 1\r\nRuntimeError: CUDA error: device-side assert triggered\r\n训练\r\n" * 30_000
+    head = "\ufeff" if encoding == "utf-16-be" else ""
+    (tmp_path / "a.log").write_bytes((head + text).encode(encoding))
+    (reading,) = read_all(find_sources([str(tmp_path)]), SIGNATURES)
+    assert {event.signature for event in reading.events} >= {"cuda-assert"}
+    assert reading.summary.lines == 90_000 and not reading.summary.incomplete
+
+
+def test_requests_to_hosts_carry_what_clusters_print() -> None:
+    from doctor.diagnose.fetch.ask_hosts import _fixed_fields
+
+    literals = _fixed_fields(LogRequest(places=()), SIGNATURES.values())["literals"]
+    assert isinstance(literals, list) and any("heartbeat timeout" in literal for literal in literals)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.reported_value import value_state
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Gpu(msgspec.Struct, frozen=True):
     compute_mode: str = ""
     recovery_action: str = ""
     """What the driver recommends, such as GPU Reset; empty for nothing."""
+    is_recovered: bool = False
+    """The driver says that it recommends nothing; older ones say neither."""
     reset_required: bool = False
     row_remap_failed: bool = False
     row_remap_pending: bool = False
@@ -160,14 +163,14 @@ def parse_report(text: str) -> GpuReport:
     try:
         root = ElementTree.fromstring(body)
     except (ElementTree.ParseError, ValueError) as error:
-        raise Unreadable(f"nvidia-smi -q -x: not XML: {error}") from None
+        raise Unreadable(filled("nvidia-smi -q -x: not XML: {0}", error)) from None
     driver = _text(root, "driver_version")
     gpus: list[Gpu] = []
     unread: dict[str, str] = {}
     for index, element in enumerate(root.findall("gpu")[:MAX_GPUS]):
         bus = short_bus(element.get("id", ""))
         if any(LOST.search(value) for value in element.itertext()):
-            unread[f"GPU {index} ({bus})"] = "GPU is lost"
+            unread[filled("GPU {0} ({1})", index, bus)] = "GPU is lost"
         else:
             gpus.append(_gpu(index, bus, driver, element))
     return GpuReport(driver, _text(root, "cuda_version"), tuple(gpus), unread)
@@ -193,6 +196,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         mig_pending=_text(element, "mig_mode/pending_mig"),
         compute_mode=_text(element, "compute_mode"),
         recovery_action=_text(element, "gpu_recovery_action"),
+        is_recovered=(element.findtext("gpu_recovery_action") or "").strip() == "None",
         reset_required=_yes(reset, "reset_required"),
         row_remap_failed=_yes(rows, "remapped_row_failure"),
         row_remap_pending=_yes(rows, "remapped_row_pending"),
@@ -283,7 +287,7 @@ def _fabric_faults(health: Element | None) -> tuple[str, ...]:
     """The conditions that are not as they should be, by whatever name the driver has for them."""
     fields = [(str(child.tag), _text(child, ".")) for child in (health if health is not None else ())]
     faults = [
-        f"{name.replace('_', ' ')}: {text}"
+        filled("{0}: {1}", name.replace("_", " "), text)
         for name, text in fields
         if text in _UNSOUND or (name.startswith("incorrect") and text not in ("", "False", "No"))
     ]
@@ -301,9 +305,9 @@ def _temperature_limit(element: Element | None) -> int | None:
     limit = _number(element, "gpu_temp_slow_threshold")
     if limit is not None:
         return limit
-    now, left = _number(element, "gpu_temp"), _number(element, "gpu_temp_tlimit")
+    now, margin = _number(element, "gpu_temp"), _number(element, "gpu_temp_tlimit")
     slow = _number(element, "gpu_temp_slow_tlimit_threshold")
-    return None if now is None or left is None or slow is None else now + left - slow
+    return None if now is None or margin is None or slow is None else now + margin - slow
 
 
 def _processes(element: Element) -> tuple[GpuProcess, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.openmpi_sockets import (
     BUILDS,
@@ -58,7 +59,9 @@ class OpenmpiTraffic(msgspec.Struct, frozen=True):
             if certain or possible:
                 first = (certain or possible)[0]
                 race = "" if certain else ", unless the peer connects first"
-                doubts.append(f"with {build.label} {first.interface} does not connect: {first.reason}{race}")
+                doubts.append(
+                    filled("with {0} {1} does not connect: {2}{3}", build.label, first.interface, first.reason, race)
+                )
         if not sound:
             return cls(faults, "")
         return cls((), doubts[0] if doubts else "")
@@ -66,7 +69,7 @@ class OpenmpiTraffic(msgspec.Struct, frozen=True):
     def raise_doubt(self) -> None:
         """Raises: Unreadable where it depends on Open MPI's build or on which host is first."""
         if self.doubt:
-            raise Unreadable(f"whether a program that sends by MPI hangs cannot be known here: {self.doubt}")
+            raise Unreadable(filled("whether a program that sends by MPI hangs cannot be known here: {0}", self.doubt))
 
 
 def _faults(
@@ -74,7 +77,9 @@ def _faults(
 ) -> tuple[tuple[OpenmpiFault, ...], tuple[OpenmpiFault, ...]]:
     """Those that are certain, and those that depend on which host connects first."""
     modules = {
-        host: own for host in interfaces if (own := tcp_modules(environs[host], interfaces[host], build)) is not None
+        host: host_modules
+        for host in interfaces
+        if (host_modules := tcp_modules(environs[host], interfaces[host], build)) is not None
     }
     groups = list(_alike(modules, interfaces).values())[:_MOST_GROUPS]
     certain: dict[tuple[str, str], list[str]] = {}
@@ -103,13 +108,13 @@ def _alike(
 ) -> dict[tuple[object, ...], list[str]]:
     """Hosts whose interfaces are alike: networks, carriers, and the addresses that several hosts have."""
     owners: dict[str, int] = defaultdict(int)
-    for own in modules.values():
-        for address in {entry.address for module in own.created for entry in module.entries}:
+    for host_modules in modules.values():
+        for address in {entry.address for module in host_modules.created for entry in module.entries}:
             owners[address] += 1
     groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
-    for host, own in modules.items():
-        entries = [entry for module in own.created for entry in module.entries]
-        order = tuple(module.interface for module in own.listed)
+    for host, host_modules in modules.items():
+        entries = [entry for module in host_modules.created for entry in module.entries]
+        order = tuple(module.interface for module in host_modules.listed)
         key = [
             (entry.network, has_carrier(interfaces[host], entry.interface))
             + ((entry.address,) if owners[entry.address] > 1 else ())

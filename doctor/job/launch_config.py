@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
+from doctor.job.job_size import StatedSize, stated_sizes
 from doctor.job.variables import (
     BY_HOST,
     MINDSPORE_PORT,
@@ -98,10 +100,14 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         return host_environ.get("MASTER_ADDR") or host_environ.get("MS_SCHED_HOST") or self.master_addr
 
     @property
+    def stated_sizes(self) -> list[StatedSize]:
+        """What the variables in force state of the number of ranks and hosts."""
+        return stated_sizes(self.env, self.launchers)
+
+    @property
     def stated_ranks(self) -> dict[str, int]:
         """The number of the job's ranks as each variable in force states it, by variable."""
-        sizes = {name: _parse_number(self.env.get(name, ""), 1, 9_999_999) for name in WORLD_SIZE_VARIABLES}
-        return {name: number for name, number in sizes.items() if number}
+        return {size.source: size.number for size in self.stated_sizes if size.kind == "ranks"}
 
     @property
     def is_of_job_script(self) -> bool:
@@ -128,7 +134,9 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         """Why it is not known where the ranks meet: only a shell computes it. Empty: it is known, or not given."""
         name = next((name for name in ("MASTER_ADDR", "MS_SCHED_HOST") if name in self.unresolved), "")
         return (
-            f"{name} is {self.unresolved[name]}, which only a shell computes" if name and not self.master_addr else ""
+            filled("{0} is {1}, which only a shell computes", name, self.unresolved[name])
+            if name and not self.master_addr
+            else ""
         )
 
     @classmethod

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from doctor.engine.texts import filled
 from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import MAX_KEPT_STDERR, LineSession, run_to_end
 from doctor.transport.options import MAX_OUTPUT
@@ -44,7 +45,9 @@ class Children:
         try:
             child = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, start_new_session=True)
         except OSError as error:
-            raise transport_error("error", f"{Path(argv[0]).name} could not be started: {error.strerror}") from None
+            raise transport_error(
+                "error", filled("{0} could not be started: {1}", Path(argv[0]).name, error.strerror)
+            ) from None
         with self._lock:
             self._running.add(child)
         if self.closed:
@@ -220,12 +223,13 @@ def run_command(
     timeout: float,
     limit: int,
     env: Mapping[str, str] | None = None,
+    last: bytes = b"",
 ) -> CommandResult:
     """Runs ``argv`` on this machine; the rest is as `run_to_end` has it. Raises: TransportError."""
     sent = time.time()
     channel = PipeChannel(children, children.start(argv, env), until_drained=True)
     channel.sent = sent
-    return run_to_end(channel, stdin, timeout, limit)
+    return run_to_end(channel, stdin, timeout, limit, last)
 
 
 class SocketChannel(_FileChannel):
@@ -258,7 +262,7 @@ class SocketChannel(_FileChannel):
 
 
 def _lost_error(error: OSError) -> TransportError:
-    return transport_error("lost", f"the connection was cut: {error.strerror}")
+    return transport_error("lost", filled("the connection was cut: {0}", error.strerror))
 
 
 class Local:
@@ -269,9 +273,12 @@ class Local:
         self._limit = max_output
         self._children = Children()
 
-    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
-        """Like `doctor.transport.Transport.run`: a command that is late is killed with all that it started."""
-        return run_command(self._children, ["/bin/sh", "-c", command], stdin, timeout, self._limit)
+    def run(self, host: str, command: str, stdin: bytes, timeout: float, last: bytes = b"") -> CommandResult:
+        """Like `doctor.transport.Transport.run`: a command that is late is killed with all that it started.
+
+        Behind ``last``, if given, its input ends.
+        """
+        return run_command(self._children, ["/bin/sh", "-c", command], stdin, timeout, self._limit, last=last)
 
     def open_session(self, host: str, command: str) -> RemoteSession:
         """See `doctor.transport.Transport.open_session`."""

@@ -15,6 +15,7 @@ import psutil
 from doctor.engine.errors import InputError
 from doctor.engine.language import localized_filled
 from doctor.engine.streams import print_stderr
+from doctor.engine.texts import filled
 from doctor.watch.job_output import JobOutput
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -38,6 +39,8 @@ class WatchedCommand:
         program.
         """
         self._output = output
+        self.before_end: Callable[[], object] = lambda: None
+        """Called once, before a signal that ends the job is passed on: its ranks still show where they are."""
         self._signals = {*FORWARDED, signal.SIGCHLD, signal.SIGWINCH}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         sys.stdout.flush()
@@ -53,7 +56,7 @@ class WatchedCommand:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             if output:
                 output.close()
-            raise InputError(f"{command_line[0]}: {getattr(error, 'strerror', None) or error}") from None
+            raise InputError(filled("{0}: {1}", command_line[0], getattr(error, "strerror", None) or error)) from None
         if output:
             output.started()
         self._before = before
@@ -88,6 +91,8 @@ class WatchedCommand:
             if self._output:
                 self._output.resize()
             return
+        if info.si_signo in ENDING and self.interrupted not in ENDING:
+            self.before_end()
         self.interrupted = info.si_signo
         if info.si_code != _FROM_KERNEL:
             with contextlib.suppress(ProcessLookupError):
@@ -126,4 +131,4 @@ def _lives(process: psutil.Process) -> bool:
 
 def warn(text: str) -> None:
     """One line on stderr."""
-    print_stderr(f"doctor watch: {localized_filled(text)}")
+    print_stderr(filled("doctor watch: {0}", localized_filled(text)))

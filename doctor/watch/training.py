@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from doctor.analysis.outliers.peers import MIN_TIMES
+from doctor.engine.texts import filled
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.smoke.rank_names import rank_names
 from doctor.watch.fleet.follower import FollowingHost
@@ -17,6 +18,8 @@ from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
 from doctor.watch.fleet.messages import FleetVerdict, RankNews
 from doctor.watch.fleet.outbox import Outbox
+from doctor.watch.long_wait import program_line, wait_sentence
+from doctor.watch.outcome import with_stacks
 from doctor.watch.pace import Entry, StepPace
 from doctor.watch.rank_process import RankProcess
 from doctor.watch.verdict import TrainingWatch
@@ -31,6 +34,7 @@ CLOCK_SHARE = 0.02
 """Of a step's usual work, by which the clocks of two hosts may differ for the ranks' paces to be compared."""
 BUSY_SHARE = 0.1
 """Of a rank's time without a CPU, from which on how long its steps take tells of the host and not of the rank."""
+MOST_LONG_WAITS = 32
 STACKS_SECONDS = 4.0
 """For the stacks of all ranks, after a verdict."""
 MALFORMED = (msgspec.ValidationError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
@@ -55,6 +59,8 @@ class Training:
         self.cpu_waits: dict[int, float] = {}
         """By rank: share of its time in which it waited for a CPU."""
         self.failure: Failure | None = None
+        self.likely: Failure | None = None
+        """What the ranks waited for when the job was ended from outside."""
         self.meeting: Meeting | None = None
         self.is_on_one_host = True
         """Where no meeting is known: whether all ranks must be here; not where they meet by a file that hosts share."""
@@ -63,6 +69,10 @@ class Training:
         self._outbox: Outbox | None = Outbox()
         """For the leading host, which has to hear all; None where there is none."""
         self._judged_at = self._judge_took = 0.0
+        self._wait_stacks: tuple[object, dict[int, str]] = None, {}
+        """Of the present long wait: who waits for whom in what, and the stacks."""
+        self._long_waits: dict[object, str] = {}
+        """What was said of ranks that still work, by who they are and what the others wait in."""
         self.has_met = False
         """Whether it is known which other hosts there are to be heard of."""
 
@@ -101,13 +111,13 @@ class Training:
         if event.get("ev") == "error":
             self.errors[rank] = str(event.get("stack", ""))[:6000]
         if event.get("ev") == "hook":
-            self.notes[f"Rank {rank}: the hook: {str(event.get('text', ''))[:300]}"] = None
+            self.notes[filled("Rank {0}: the hook: {1}", rank, str(event.get("text", ""))[:300])] = None
 
     def take_own(self, rank: int, process: RankProcess, events: Sequence[Mapping[str, Any]], now: float) -> None:
         """What is new of a rank of this host."""
         for event in events:
             self.take_event(rank, event, now)
-        fields = process.snapshot(now)  # type: ignore[no-untyped-call]
+        fields = process.snapshot(now)
         entries, process.timed.entries = process.timed.entries, []
         self.times[rank], self.cpu_waits[rank] = process.times(), process.cpu_wait
         if fields is not None and process.ended:
@@ -124,7 +134,7 @@ class Training:
         try:
             self.watch.take_snapshot(rank, fields, now)
         except MALFORMED:
-            self.notes[f"Rank {rank}: what it wrote cannot be read"] = None
+            self.notes[filled("Rank {0}: what it wrote cannot be read", rank)] = None
             return
         self.pace.add(rank, self.watch.of_all_ranks(rank, entries))
 
@@ -148,7 +158,7 @@ class Training:
             try:
                 self.post = LeaderPost(meeting, self.world)
             except OSError as error:
-                self.notes[f"{self.host}: no port for the other hosts: {error.strerror or error}"] = None
+                self.notes[filled("{0}: no port for the other hosts: {1}", self.host, error.strerror or error)] = None
             return
         self._outbox, local_world = outbox, meeting.context.local_world_size or -1
         self.follower = FollowingHost(meeting, self.world, min(self.processes), local_world, outbox)
@@ -197,7 +207,23 @@ class Training:
         self.failure = self.watch.judge(now, late, self._stack, self._unseen())
         if self.failure is None and self.post is not None and (cut := self.post.cut_ranks(now)):
             self.failure = self.watch.host_cut(cut, now)
+        self._keep_stacks(self.watch.likely)
         self._judge_took = time.monotonic() - began
+
+    def _keep_stacks(self, likely: Failure | None) -> None:
+        """The stacks of this host's ranks, once for each long wait: who ends the job may end all of them at once."""
+        place = None if likely is None else (likely.culprit_ranks, likely.group, likely.seq)
+        if place != self._wait_stacks[0]:
+            running = {rank: process for rank, process in self.processes.items() if not process.ended}
+            self._wait_stacks = (
+                place,
+                {rank: process.stack() or "" for rank, process in running.items()} if place else {},
+            )
+
+    def end_from_outside(self) -> None:
+        """The job is about to be ended: what its ranks waited for at the last look is kept, with their stacks."""
+        if self.failure is None and self.decides and self.watch.likely is not None:
+            self.likely = with_stacks(self.watch.likely, self._wait_stacks[1])
 
     def _unseen(self) -> Collection[int]:
         """Ranks that no watch can tell of, for all that is known."""
@@ -226,6 +252,26 @@ class Training:
         if process is not None:
             return process.stack()
         return self.post.take_stack(rank) if self.post is not None else ""
+
+    def long_wait(self) -> str:
+        """Once for each wait: who waits for ranks that still work; empty without one."""
+        failure = self.watch.overdue
+        if failure is None or self.failure is not None:
+            return ""
+        place = (failure.culprit_ranks, failure.group, failure.seq)
+        if place in self._long_waits or len(self._long_waits) >= MOST_LONG_WAITS:
+            return ""
+        working = [rank for rank in failure.culprit_ranks if self.watch.efforts.get(rank, (0.0, ""))[1]]
+        if not working:
+            return ""
+        rank = working[0]
+        stack = self.processes[rank].stack() if rank in self.processes else ""
+        hosts = ", ".join(sorted({self.hosts.get(culprit, UNKNOWN_HOST) for culprit in failure.culprit_ranks}))
+        effort = self.watch.efforts[rank][1]
+        limit = self.watch.limit_of(failure)
+        sentence = wait_sentence(failure, hosts, effort, program_line(stack or ""), limit)
+        self._long_waits[place] = sentence
+        return sentence
 
     def stacks(self) -> dict[int, str]:
         """By rank: its Python stacks, of those that live; the tracebacks of those that ended by an error."""
@@ -268,13 +314,13 @@ class Training:
 
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks of which nothing is known, and hosts that were not reached."""
-        texts = list(self.notes)
+        texts = [*self.notes, *self._long_waits.values()]
         if sentence := self.busy_sentence():
             texts.append(sentence)
         if self.post is not None:
             texts += self.post.sentences()
         if self.follower is not None and self.follower.leaderless:
-            texts.append(f"{self.host} reports for itself: {self.follower.reason()}.")
+            texts.append(filled("{0} reports for itself: {1}.", self.host, self.follower.reason()))
         return texts
 
     def busy_sentence(self) -> str:
@@ -283,9 +329,10 @@ class Training:
         if not ranks or all(len(times) < MIN_TIMES for times in self.pace.work().values()):
             return ""
         most = 100 * max(self.cpu_waits.values())
-        return (
-            f"The paces of the ranks were not compared: {rank_names(ranks)} waited for a CPU, up to {most:.0f} % of "
-            "the time"
+        return filled(
+            "The paces of the ranks were not compared: {0} waited for a CPU, up to {1} % of the time",
+            rank_names(ranks),
+            f"{most:.0f}",
         )
 
     def unseen_sentence(self) -> str:
@@ -293,7 +340,7 @@ class Training:
         absent_ranks = [rank for rank in range(self.world) if rank not in self.hosts]
         if not absent_ranks:
             return ""
-        return f"Nothing is known of {rank_names(absent_ranks)}, which no watch has seen."
+        return filled("Nothing is known of {0}, which no watch has seen.", rank_names(absent_ranks))
 
     # ---- the end
 

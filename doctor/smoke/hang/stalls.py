@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import PAUSED
 from doctor.smoke.hang.state import RunState
@@ -59,7 +60,11 @@ def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failu
     evidence: list[str] = []
     for wait in waits.values():
         waiting = [state.snaps[rank] for rank in wait.blocked_ranks]
-        gave_up = [f"Rank {snap.rank} gave up waiting: {snap.error}" for snap in waiting if gave_up_waiting(snap.error)]
+        gave_up = [
+            filled("Rank {0} gave up waiting: {1}", snap.rank, snap.error)
+            for snap in waiting
+            if gave_up_waiting(snap.error)
+        ]
         late = [rank for rank in wait.absent_ranks if rank in state.snaps and _stays_away(state.snaps[rank])]
         if gave_up and late:
             missed.update(late)
@@ -107,6 +112,20 @@ def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: fl
             limit = state.limits.absence_limit(snap, took) + late
             if snap.effective > limit:
                 limits[rank] = limit
+    return _stuck_failure(state, limits) if limits else None
+
+
+def overdue_failure(state: RunState, waits: Mapping[CollectiveId, Wait], seconds: float) -> Failure | None:
+    """Ranks outside of any collective that others have waited for longer than ``seconds`` of the clock."""
+    limits = {}
+    for wait in waits.values():
+        if max(state.snaps[rank].age for rank in wait.blocked_ranks) <= seconds:
+            continue
+        for rank in wait.absent_ranks:
+            snap = state.snaps.get(rank)
+            at_work = snap is not None and snap.state in ("input", "compute") and snap.process not in PAUSED
+            if at_work and snap is not None and not snap.dead and snap.age > seconds:
+                limits[rank] = seconds
     return _stuck_failure(state, limits) if limits else None
 
 
@@ -191,7 +210,13 @@ class TransferRule:
             rank for rank in state.members(snap.group) if rank not in wait.blocked_ranks and not state.snaps[rank].dead
         )
         evidence = tuple(
-            f"Rank {e.rank} has {e.unacked} bytes on the way to {e.peer} that were sent {e.retransmits + 1} times."
+            filled(
+                "Rank {0} has {1} bytes on the way to {2} that were sent {3} times.",
+                e.rank,
+                e.unacked,
+                e.peer,
+                e.retransmits + 1,
+            )
             for e in sorted(set(resends))
         )
         return state.build_failure(

@@ -1,14 +1,18 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import ERROR, Finding, check
+from doctor.engine.fact import Unreadable
+from doctor.facts.gpu import GpuInventory
 from doctor.facts.kernel_log import KernelLog, format_age
-from doctor.facts.xid import xid_events
+from doctor.facts.xid import unlisted_xids, xid_events
 
 CAUSES = {"gpu-lost": ("device=devices",)}
+EVIDENCE = ("inventory",)
+"""Whether the action that an error asks for was carried out since."""
 
 
-@check(severity=WARNING, area="devices", follows_from=CAUSES)
-def gpu_xid_logged(log: KernelLog) -> Iterator[Finding]:
+@check(severity=ERROR, area="devices", follows_from=CAUSES, advisory=EVIDENCE)
+def gpu_xid_logged(log: KernelLog, inventory: GpuInventory | None) -> Iterator[Finding]:
     """The kernel log reports no fault of a GPU or NVSwitch.
 
     ## Why it matters
@@ -20,21 +24,29 @@ def gpu_xid_logged(log: KernelLog) -> Iterator[Finding]:
 
     ## Source
     NVIDIA, Analyzing Xid Errors with the Xid Catalog, immediate action; Fabric Manager User Guide, appendix D. Reported
-    are those of the last seven days since the host was started. Codes that NVIDIA attributes to the program that ran
-    (13, 31, 43, 45 and others), NVLink errors marked as non-fatal (144 to 150) and SXids that are not fatal are left
-    out. A GPU that has fallen off the bus and does not answer now is an error, of gpu-lost. The driver reports without
-    a code that a GPU is gone or cannot be initialised ("fallen off the bus", "RmInitAdapter failed!").
+    are those of the last seven days since the host was started. An error whose immediate action is a reset or a restart
+    is one until that was done: the driver was loaded since, or reports that no recovery is needed (Xid 154,
+    `gpu_recovery_action`), or counts no uncorrected error any more; others, and those that were followed, are
+    warnings. A code that the catalog does not have makes the check unknown for a day. Codes that NVIDIA attributes to
+    the program that ran (13, 31, 43, 45 and others), NVLink errors marked as non-fatal (144 to 150) and SXids that are
+    not fatal are left out. The driver reports without a code that a GPU is gone or cannot be initialised ("fallen off
+    the bus", "RmInitAdapter failed!"), and that an NVLink was not detected.
     """
+    gpus = {gpu.bus.partition(".")[0]: gpu for gpu in inventory.gpus} if inventory else {}
     for event in xid_events(log):
+        is_pending = event.demands_reset and not event.is_followed(log, gpus.get(event.device.partition(".")[0]))
         yield Finding(
-            "{name} ({meaning}) on {device}, {count} times, last {age}: {text}",
+            "{name} ({meaning}) on {device}{part}, {count} times, last {age}: {text}",
             name=f"{event.kind} {event.code}" if event.code else "the driver's message",
             kind=event.kind,
             code=event.code,
             meaning=event.meaning,
             device=event.device or None,
+            part=f" {event.instance}" if event.instance else "",
             count=event.count,
             age=format_age(event.age),
             text=event.text,
             action=event.action,
-        )
+        ).as_warning(not is_pending)
+    if unlisted := unlisted_xids(log):
+        raise Unreadable(f"NVIDIA's catalog does not have {', '.join(unlisted[:4])}")

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.gpu import GpuCards
@@ -32,10 +32,14 @@ def launch_size_wrong(
     are spares, and no finding.
     """
     hosts = len(fleet)
-    sizes = {} if launch.launchers or hosts < 2 else launch.stated_ranks
-    if not launch.launch_line and not (sizes and launch.ranks_per_host):
+    sizes = {} if hosts < 2 else launch.stated_ranks
+    counts = [_devices(host, npus, gpus) for host in fleet]
+    if not launch.launch_line and not (sizes and (launch.ranks_per_host or all(counts))):
         raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
-    yield from _stated_sizes(sizes, launch, hosts)
+    if launch.ranks_per_host:
+        yield from _stated_sizes(sizes, launch, hosts)
+    elif all(counts):
+        yield from _more_than_devices(sizes, counts)
     if launch.nodes is not None and launch.nodes > hosts:
         yield Finding(
             "the launch line is for {observed}, and there are {expected}",
@@ -85,6 +89,22 @@ def _stated_sizes(sizes: dict[str, int], launch: LaunchConfig, hosts: int) -> It
                 observed=ranks,
                 expected=room,
             )
+
+
+def _more_than_devices(sizes: dict[str, int], devices: Sequence[int]) -> Iterator[Finding]:
+    """A number of ranks that has no place on the devices of the hosts, with one rank on each.
+
+    Twice or three times as many as hosts may be trained on CPUs, or share devices: a warning.
+    """
+    for name, ranks in sizes.items():
+        if ranks > sum(devices) and ranks > len(devices):
+            yield Finding(
+                "{option} is {observed}, and the hosts have {expected}",
+                launch=f"{name}={ranks}",
+                option=name,
+                observed=ranks,
+                expected=_count(sum(devices), "device"),
+            ).as_warning(not ranks % len(devices))
 
 
 def _devices(host: str, npus: PerHost[NpuInventory] | None, gpus: PerHost[GpuCards] | None) -> int:

@@ -3,20 +3,7 @@ import shlex
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.kernel_log import DAY, KernelLog, format_age
-
-PCI = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-DRIVERS = "mlx4_core|mlx5_core|bnxt_en|ice|i40e|ixgbe|igb|igc|e1000e|hns3|hclge"
-FAILED = (
-    rf"mlx5_core(?: ({PCI}))?.{{0,80}}?(?:health compromised|firmware internal error|health recovery flow aborted"
-    r"|Detected insufficient power|Port module event\[error\])"
-    rf"|(?:bnxt_en|ice|hns3) ({PCI}).{{0,60}}?(?:Firmware not responding, status|HMC Error|re-init failed"
-    r"|failed to reset VF)"
-    rf"|(?:{DRIVERS}): probe of ({PCI}) failed with error"
-    rf"|(?:{DRIVERS}) ({PCI}): probe with driver \w+ failed with error"
-    rf"|(?:{DRIVERS}) ({PCI}).{{0,40}}?(?:Detected (?:Hardware|Tx) Unit Hang|load_one failed)"
-    r"|NETDEV WATCHDOG: (?!CPU: )([\w.@-]{1,20}) .{0,40}timed out|\b([\w.@-]{1,20}): NETDEV WATCHDOG: CPU: "
-)
+from doctor.facts.kernel_log import KernelLog, LoggedFault, format_age
 
 
 @check(severity=WARNING, area="links")
@@ -36,24 +23,25 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
     update driver and firmware, restart the host with a power cycle, and have the card replaced when they return.
 
     ## Source
-    Messages of drivers/net/ethernet/mellanox/mlx5/core: health.c (poll_health, print_health_info,
-    mlx5_health_try_recover), events.c (mlx5_pcie_event, port_module); of broadcom/bnxt, intel/ice with irdma, and
-    hisilicon/hns3; net/sched/sch_generic.c (dev_watchdog), of every driver; drivers/base/dd.c (really_probe): a driver
-    that did not take its card; intel/e1000e and igb (a queue of the card hangs).
+    Messages of drivers/net/ethernet/mellanox/mlx5/core: health.c (poll_health, print_health_info, fatal sensors,
+    mlx5_error_sw_reset), events.c (mlx5_pcie_event, port_module, temp_warn), cmd.c (a command without an answer of the
+    firmware); of amazon/ena, infiniband/hw/efa, broadcom/bnxt, intel/ice with irdma, and hisilicon/hns3;
+    net/sched/sch_generic.c (dev_watchdog), of every driver; drivers/base/dd.c (really_probe): a driver that did not
+    take its card; intel/e1000e and igb (a queue of the card hangs).
     """
-    failures = log.matching(FAILED, DAY)
-    names = [next(filter(None, match.groups()), "") for _, match in failures]
-    for device in dict.fromkeys(names):
-        of_device = [failure for failure, name in zip(failures, names, strict=True) if name == device]
-        line, match = of_device[0]
+    devices: dict[str, list[LoggedFault]] = {}
+    for fault in log.faults("network-card-failed"):
+        devices.setdefault(fault.device, []).append(fault)
+    for device, faults in devices.items():
+        newest = min(faults, key=lambda fault: fault.age)
         yield Finding(
             "the network card{where} reported a fault, {count} times in 24 hours, last {age}: {text}",
             where=f" at {device}" if ":" in device else f" {device}" if device else "",
             device=device or "DEVICE",
-            count=len(of_device),
-            age=format_age(line.age),
-            text=match.string[:160],
-            remedy=_remedy(match.string, device),
+            count=sum(fault.count for fault in faults),
+            age=format_age(newest.age),
+            text=newest.text[:160],
+            remedy=_remedy(newest.text, device),
         )
 
 

@@ -1,12 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
+from doctor.facts.kernel_faults import fault_rows
 from doctor.facts.kernel_log import DAY, KernelLog, LogLine, format_age
 
-DOWN = (
-    r"(?:([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]):? )?\b(?!SATA )([A-Za-z][\w.@-]{1,20}):? "
-    r"(Port: [0-9]+ )?(?:NIC |HINIC_)?[Ll]ink (?:is )?(?:[Dd]own|DOWN)\b"
-)
 LEAST = 3
 
 
@@ -29,12 +26,13 @@ def network_link_flapping(log: KernelLog) -> Iterator[Finding]:
     downs: dict[str, list[LogLine]] = {}
     cards: dict[str, set[str]] = {}
     adapters: dict[str, str] = {}
-    for line, match in log.matching(DOWN, DAY):
-        downs.setdefault(match[2], []).append(line)
-        if match[3]:
-            adapters[match[2]] = match[1] or ""
+    for line, match in log.matching(fault_rows()["link-down"].pattern, DAY):
+        name, card = match["device"], match["card"]
+        downs.setdefault(name, []).append(line)
+        if match["port"]:
+            adapters[name] = card or ""
         else:
-            cards.setdefault(match[1] or match[2], set()).add(match[2])
+            cards.setdefault(card or name, set()).add(name)
     for interface, lines in downs.items():
         told_by_interface = any(len(downs[name]) >= LEAST for name in cards.get(adapters.get(interface, ""), ()))
         if len(lines) >= LEAST and not told_by_interface:

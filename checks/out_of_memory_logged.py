@@ -1,11 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
+from doctor.facts.kernel_faults import fault_rows
 from doctor.facts.kernel_log import DAY, KernelLog, format_age
-
-KILLED = (
-    r"^(?:(Memory cgroup out of memory|Out of [Mm]emory)[^:]*: )?Killed process ([0-9]+)(?:, UID [0-9]+,)? \(([^)]*)\)"
-)
 
 
 @check(severity=WARNING, area="memory")
@@ -24,14 +21,14 @@ def out_of_memory_logged(log: KernelLog) -> Iterator[Finding]:
     Messages of the kernel, mm/oom_kill.c: "Out of memory: Killed process" and "Memory cgroup out of memory: Killed
     process"; kernels before 5.1 name the cause in a line of its own.
     """
-    kills = log.matching(KILLED, DAY)
+    kills = log.matching(fault_rows()["out-of-memory"].pattern, DAY)
     if kills:
         line, match = kills[0]
         yield Finding(
             "the OOM killer killed {count} processes in the last 24 hours, last {name} ({pid}) {age}",
             count=len(kills),
-            name=match[3],
-            pid=int(match[2][:9]),
+            name=match["name"],
+            pid=int(match["pid"][:9]),
             age=format_age(line.age),
-            limit="of a cgroup" if (match[1] or "").startswith("Memory cgroup") else "of the host",
+            limit="of a cgroup" if (match["limit"] or "").startswith("Memory cgroup") else "of the host",
         )

@@ -22,7 +22,7 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME.
 
     ## Source
-    All members entered and none came out for longer than ten times the longest normal transfer and at least 1.5 s; or
+    All members entered and none came out for longer than ten times the longest normal transfer and at least 3 s; or
     half a second, if the kernel's counters show that a waiting rank's socket sends the same bytes again. Time in which
     connections of the waiting ranks carry bytes does not count: slow is not silent. Then every host connects to every
     other: where that fails for all pairs of a host, the host is named, else the pair. Where no socket and no new

@@ -35,7 +35,9 @@ def smoke_rank_slow(run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[S
 
     Time for which the quota of a control group holds a rank back is no time of its work. A rank is slow as well where
     the kernel counts its quota as used up in half of the periods or more (nr_throttled of nr_periods, cpu.stat), and
-    twice as often as that of the median rank: Linux, Documentation/scheduler/sched-bwc.rst. That can be wrong where
+    twice as often as that of the median rank: Linux, Documentation/scheduler/sched-bwc.rst. So it is where the quota
+    took 30 % of the time in which the rank could run, in however few periods, and twice as much as of the median rank:
+    a rank that waits for others most of the time has few periods, and loses them to all. That can be wrong where
     other processes of the same control group use it up, and the job's own would not. Where the host does not show its
     control groups, it is a rank that waited for a CPU for four fifths of its time while a quarter of the host's CPU
     time was idle; that can be wrong where another program is bound to the rank's CPUs.

@@ -2,12 +2,8 @@ import re
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
+from doctor.facts.kernel_faults import fault_rows
 from doctor.facts.kernel_log import DAY, KernelLog, format_age
-
-HUNG = (
-    r"INFO: task (.{1,40}):([0-9]{1,9}) blocked for more than ([0-9]+) seconds|soft lockup - CPU#([0-9]+)"
-    r"|hard LOCKUP on cpu ([0-9]+)|rcu: INFO: \S{1,40} (?:self-)?(detected stall)"
-)
 
 
 @check(severity=WARNING, area="kernel")
@@ -26,7 +22,7 @@ def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
     Linux, kernel/hung_task.c and kernel/watchdog.c: "INFO: task ... blocked for more than 120 seconds", "soft lockup",
     "hard LOCKUP"; kernel/rcu/tree_stall.h: "detected stall".
     """
-    hung = log.matching(HUNG, DAY)
+    hung = log.matching(fault_rows()["task-hung"].pattern, DAY)
     if hung:
         line, match = hung[0]
         yield Finding(
@@ -38,6 +34,6 @@ def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
 
 
 def _describe(match: re.Match[str]) -> str:
-    if match[1]:
-        return f"process {match[2]} ({match[1]})"
-    return "a CPU that does not leave the kernel" if match[6] else f"a locked CPU {match[4] or match[5]}"
+    if match["name"]:
+        return f"process {match['pid']} ({match['name']})"
+    return "a CPU that does not leave the kernel" if match["stall"] else f"a locked CPU {match['cpu'] or match['cpu2']}"

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from doctor.engine.check import Check
+from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 
 FOUND: dict[str, list[tuple[str, str]]] = {}
-"""By test, without its parameters: check and sentence of each finding."""
+"""By test, without its parameters: check and sentence of each finding, and of what makes the check unknown."""
 OUTPUT = "CLAUSE_FINDINGS"
 """The variable that names the file to write."""
 _test = [""]
@@ -25,9 +26,13 @@ _init = Check.__init__
 def _observed(self: Check, function: Callable[..., Any], path: str = "") -> None:
     @functools.wraps(function)
     def findings(*facts: Any, **named: Any) -> Iterator[Finding]:
-        for finding in function(*facts, **named) or ():
-            FOUND.setdefault(_test[0], []).append((self.name, str(finding)))
-            yield finding
+        try:
+            for finding in function(*facts, **named) or ():
+                FOUND.setdefault(_test[0], []).append((self.name, str(finding)))
+                yield finding
+        except Unreadable as why:
+            FOUND.setdefault(_test[0], []).append((self.name, str(why)))
+            raise
 
     _init(self, findings, path)
 

@@ -46,7 +46,7 @@ from doctor.report.web.report_values import _TITLES
 from doctor.report.web.self_contained import script_texts
 from doctor.smoke.hang.describe import PROCESS_STATES
 from tests.value_texts import module_tree, nodes, value_texts
-from tests.value_words import expected_values, launcher_titles, value_words
+from tests.value_words import expected_values, fault_meanings, launcher_titles, value_words
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(FOLDER) / "zh"
@@ -254,6 +254,7 @@ def code_texts(part: str) -> dict[str, str]:
         beyond_modules = (
             *launcher_titles(ROOT / "doctor" / "environment" / "launchers.toml"),
             *expected_values(ROOT / "doctor" / "job" / "variable_values.toml"),
+            *fault_meanings(ROOT / "doctor" / "facts" / "kernel_faults.toml"),
             *SYSTEM_ERRORS,
         )
         observed_modules = (text for text in (*observed_modules, *beyond_modules) if text not in others)

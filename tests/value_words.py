@@ -48,6 +48,11 @@ def expected_values(table: Path) -> Iterator[str]:
     yield from (row["expected"] for row in loads(table.read_text("utf-8"))["value"] if "expected" in row)
 
 
+def fault_meanings(table: Path) -> Iterator[str]:
+    """What a message of the kernel means, of ``kernel_faults.toml``."""
+    yield from (row["meaning"] for row in loads(table.read_text("utf-8"))["fault"] if row["check"] and "meaning" in row)
+
+
 def _vocabulary(value: ast.expr) -> Iterator[str]:
     """The words that an expression can be, or that can stand in a list or mapping of it."""
     if isinstance(value, ast.Constant):

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import typer
 
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
     from doctor.session.run_history import HistoryOptions
 
 
-def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` as typer is to see it: in the place of a parameter that is a named tuple stand its fields."""
+def expand_option_groups(
+    command: Callable[..., None] | None = None, *, hidden: Collection[str] = ()
+) -> Callable[..., Any]:
+    """``command`` as typer is to see it: in the place of a parameter that is a named tuple stand its fields.
+
+    ``hidden``: fields whose options the command refuses, and that its help does not show.
+    """
+    if command is None:
+        return functools.partial(expand_option_groups, hidden=hidden)
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if hasattr(hint, "_fields")}
 
@@ -34,7 +42,7 @@ def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     def parameters() -> Iterator[inspect.Parameter]:
         for name, parameter in inspect.signature(command).parameters.items():
             if name in groups:
-                yield from _fields(groups[name])
+                yield from _fields(groups[name], hidden)
             else:
                 yield parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
 
@@ -44,10 +52,15 @@ def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def _fields(group: Any) -> Iterator[inspect.Parameter]:
+def _fields(group: Any, hidden: Collection[str]) -> Iterator[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     for name in group._fields:
         default = group._field_defaults[name]
+        if name in hidden:
+            kind, option = get_args(hints[name])
+            option = copy.copy(option)
+            option.hidden = True
+            hints[name] = Annotated[kind, option]
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
 
 

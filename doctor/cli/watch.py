@@ -23,7 +23,7 @@ ON_HANG = ("report", "dump", "end")
 EXIT_ON = ("never", "fault")
 
 
-@expand_option_groups
+@expand_option_groups(hidden=("from_file",))
 def command(
     *,
     targets: Annotated[

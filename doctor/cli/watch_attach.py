@@ -79,7 +79,9 @@ class AttachOptions(NamedTuple):
         notes = [f"no process has pid {', '.join(absent)}"] if absent else []
         notes += unseen_notes(reports)
         seconds = time.monotonic() - began
-        run, checks = attached_run(find_odd(reports), failed, recorded, inventory.source, seconds, notes)
+        run, checks = attached_run(
+            find_odd(reports, partly=bool(self.pid)), failed, recorded, inventory.source, seconds, notes
+        )
         return _report(run, checks, choice, output)
 
     def _recorded(

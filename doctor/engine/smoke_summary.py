@@ -20,8 +20,9 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     waiting_ranks: tuple[int, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     """Pairs of hosts (from, to) that bytes do not get through between."""
-    certainty: Literal["certain", "evidence", "timeout"] = "certain"
-    """certain: follows from what was recorded; evidence: the system's counters say so; timeout: an adaptive limit."""
+    certainty: Literal["certain", "evidence", "timeout", "likely"] = "certain"
+    """certain: follows from what was recorded; evidence: the system's counters say so; timeout: an adaptive limit;
+    likely: the job was ended during a long wait, before any limit was over."""
     stage: str = ""
     layout: str = ""
     step: int = 0

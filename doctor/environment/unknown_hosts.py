@@ -13,14 +13,16 @@ from doctor.environment.launcher import LaunchedRank
 from doctor.environment.launchers import world_size_without_rank
 from doctor.environment.scheduler import Allocation
 from doctor.environment.variables import EnvironmentVariables
+from doctor.job.job_size import has_local_size, least_hosts, stated_sizes
 
 _IN_A_POD = "KUBERNETES_SERVICE_HOST"
 _COUNT_NAME = re.compile(
-    r"(\w*?)(?:NUM_NODES|NNODES|NODE_COUNT|NUM_HOSTS|NPROCS|WORKER_NUM|TOTAL_WORKERS|REPLICA_COUNT|TRAINERS_NUM)"
+    r"(\w*?)(?:NUM_NODES|NNODES|NODE_COUNT|NUM_HOSTS|NPROCS|WORKER_NUM|TOTAL_WORKERS|REPLICA_COUNT|TRAINERS_NUM"
+    r"|NODES?_NUM|HOSTS?_NUM)"
 )
 """How platforms name the number of a job's hosts, behind a prefix of theirs."""
 _INDEX_NAME = re.compile(r"\w*(?:RANK|INDEX|PROCNO|ID)")
-_NODE_INDEXES = frozenset({"NODE_RANK", "NODE_INDEX", "NODE_ID"})
+_NODE_INDEXES = frozenset({"NODE_RANK", "NODE_INDEX", "NODE_ID", "HOST_RANK", "HOST_INDEX", "HOST_ID"})
 """Variables for this host's number in the job, where the number of hosts has no prefix."""
 
 
@@ -66,6 +68,9 @@ def _stated_hosts(variables: EnvironmentVariables) -> str:
     >>> _stated_hosts(EnvironmentVariables({"BEAKER_REPLICA_COUNT": "2", "BEAKER_REPLICA_RANK": "0"}))
     'BEAKER_REPLICA_COUNT=2'
     """
+    for size in stated_sizes(variables.environ):
+        if size.kind == "tasks" and size.number > 1 and not has_local_size(variables.environ):
+            return f"{size.source}={size.number}"
     for name, value in variables.environ.items():
         match = _COUNT_NAME.fullmatch(name)
         if match is None or not re.fullmatch(r"[0-9]{1,6}", value, re.ASCII) or int(value) < 2:
@@ -88,9 +93,7 @@ def _least_hosts(variables: EnvironmentVariables, allocation: Allocation | None,
         counts.append(0 if launch.node_rank is None else launch.node_rank + 1)
         if launch.world_size and launch.local_world_size:
             counts.append(2 if launch.local_world_size < launch.world_size else 1)
-    else:
-        counts.append(variables.number("NNODES", maximum=100_000, required=False) or 0)
-    return max(counts)
+    return max(*counts, least_hosts(variables.environ))
 
 
 def _is_on_one_host(variables: EnvironmentVariables, launch: LaunchedRank) -> bool:
@@ -99,8 +102,8 @@ def _is_on_one_host(variables: EnvironmentVariables, launch: LaunchedRank) -> bo
         return True
     numbers = (launch.local_rank, launch.local_world_size, launch.device)
     is_whole_pod = _IN_A_POD in variables and numbers == (None, None, None)
-    own = (launch.launcher.by_hand or launch.leader_is_scheduler) and not is_whole_pod
-    return own and bool(launch.leader_addresses) and all(map(means_own_host, launch.leader_addresses))
+    is_own_launch = (launch.launcher.by_hand or launch.leader_is_scheduler) and not is_whole_pod
+    return is_own_launch and bool(launch.leader_addresses) and all(map(means_own_host, launch.leader_addresses))
 
 
 def _without_rank(variables: EnvironmentVariables) -> str:

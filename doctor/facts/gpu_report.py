@@ -85,6 +85,8 @@ class Gpu(msgspec.Struct, frozen=True):
     compute_mode: str = ""
     recovery_action: str = ""
     """What the driver recommends, such as GPU Reset; empty for nothing."""
+    is_recovered: bool = False
+    """The driver says that it recommends nothing; older ones say neither."""
     reset_required: bool = False
     row_remap_failed: bool = False
     row_remap_pending: bool = False
@@ -193,6 +195,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         mig_pending=_text(element, "mig_mode/pending_mig"),
         compute_mode=_text(element, "compute_mode"),
         recovery_action=_text(element, "gpu_recovery_action"),
+        is_recovered=(element.findtext("gpu_recovery_action") or "").strip() == "None",
         reset_required=_yes(reset, "reset_required"),
         row_remap_failed=_yes(rows, "remapped_row_failure"),
         row_remap_pending=_yes(rows, "remapped_row_pending"),
@@ -301,9 +304,9 @@ def _temperature_limit(element: Element | None) -> int | None:
     limit = _number(element, "gpu_temp_slow_threshold")
     if limit is not None:
         return limit
-    now, left = _number(element, "gpu_temp"), _number(element, "gpu_temp_tlimit")
+    now, margin = _number(element, "gpu_temp"), _number(element, "gpu_temp_tlimit")
     slow = _number(element, "gpu_temp_slow_tlimit_threshold")
-    return None if now is None or left is None or slow is None else now + left - slow
+    return None if now is None or margin is None or slow is None else now + margin - slow
 
 
 def _processes(element: Element) -> tuple[GpuProcess, ...]:

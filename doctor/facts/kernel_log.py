@@ -11,23 +11,16 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask
+from doctor.facts.kernel_faults import KernelFaultRow, compiled_pattern, fault_rows, fault_words, named_device
 
 HOUR = 3600
 DAY = 24 * HOUR
 
 
-FAULT_TEXTS = (
-    *("Xid", "Killed process", "blocked for more than", "soft lockup", "Hardware Error", "Uncorrect", " UE "),
-    *("Fatal", "ilesystem read-only", "Log I/O", "shut down due to", "ink down", "ink Down", "ink DOWN"),
-    *("ink is down", "ink is Down", "ink is DOWN", "log I/O", "hard LOCKUP", "detected stall"),
-    *("RmInitAdapter failed", "allen off the bus", "health compromised", "firmware internal error"),
-    *("flow aborted", "insufficient power", "event[error]", "NETDEV WATCHDOG", "Firmware not responding"),
-    *("HMC Error", "re-init failed", "failed to reset VF", "Disabling device after", "after probe failure"),
-    *("Disk failure on", "lost async page write", "while writing superblock", "SError Interrupt"),
-    *("external abort", "recovery action for", "hardware poisoned", "device recovery failed", "GPU_IS_LOST"),
-    *("Unit Hang", "load_one failed", ": probe of ", ": probe with driver "),
-)
+FAULT_TEXTS = fault_words()
 """Of records that may report a fault: one of these is in each."""
+MAX_LINES, MAX_OF_A_WORD = 400, 100
+"""Of the newest; a message that floods the log leaves room for others."""
 
 
 def _read_log() -> bytes:
@@ -53,7 +46,7 @@ def _read_log() -> bytes:
 
 
 def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Runs on the host: the records of /dev/kmsg that report a fault, each with its age in seconds; the last 400."""
+    """Runs on the host: the newest records of /dev/kmsg that may report a fault, each with its age in seconds."""
     try:
         data = _read_log()
     except OSError as error:
@@ -62,13 +55,15 @@ def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
         uptime = float(file.read().split()[0])
     present = [word for word in FAULT_TEXTS if word.encode() in data]
     lines = []
-    if present:
-        record = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")
-        for line in data.decode("utf-8", "replace").splitlines():
-            match = record.match(line)
-            if match and any(word in line for word in present) and "SATA link" not in line:
-                lines.append([round(max(0.0, uptime - int(match.group(1)) / 1e6), 1), match.group(2)[:300]])
-    return {"uptime": uptime, "lines": lines[-400:]}
+    counts = dict.fromkeys(present, 0)
+    record = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")
+    for line in reversed(data.decode("utf-8", "replace").splitlines() if present else []):
+        words = [word for word in present if word in line]
+        match = record.match(line) if words and "SATA link" not in line else None
+        if match and min(counts[word] for word in words) < MAX_OF_A_WORD:
+            counts.update((word, counts[word] + 1) for word in words)
+            lines.append([round(max(0.0, uptime - int(match.group(1)) / 1e6), 1), match.group(2)[:300]])
+    return {"uptime": uptime, "lines": lines[:MAX_LINES][::-1]}
 
 
 class LogLine(msgspec.Struct, frozen=True, array_like=True):
@@ -77,6 +72,21 @@ class LogLine(msgspec.Struct, frozen=True, array_like=True):
     age: float
     """Seconds before the log was read."""
     text: str
+
+
+class LoggedFault(msgspec.Struct, frozen=True):
+    """All messages of one kind about one device."""
+
+    row: KernelFaultRow
+    device: str
+    """Empty where the message names none."""
+    count: int
+    age: float
+    """Seconds since the newest of them."""
+    text: str
+    """The newest of them."""
+    groups: dict[str, str]
+    """What the newest names, by the groups of the row's pattern."""
 
 
 class KernelLog(Fact, frozen=True):
@@ -107,9 +117,31 @@ class KernelLog(Fact, frozen=True):
             raise Unreadable(f"/dev/kmsg: {data.get('text')}")
         return msgspec.convert(data, cls)
 
+    def faults(self, check: str) -> list[LoggedFault]:
+        """What the table's rows of a check find, a row after the other, in each the newest first.
+
+        What a newer message about the same device clears is left out.
+        """
+        return [fault for row in fault_rows().values() if row.check == check for fault in self._faults_of(row)]
+
+    def _faults_of(self, row: KernelFaultRow) -> list[LoggedFault]:
+        within = row.hours * HOUR or self.uptime
+        cleared: dict[str, float] = {}
+        for line, match in self.matching(row.cleared_by, within) if row.cleared_by else ():
+            cleared.setdefault(named_device(match), line.age)
+        faults: dict[str, LoggedFault] = {}
+        for line, match in self.matching(row.pattern, within):
+            device = named_device(match)
+            if cleared.get(device, line.age) < line.age:
+                continue
+            groups = {name: text for name, text in match.groupdict().items() if text}
+            newest = faults.get(device) or LoggedFault(row, device, 0, line.age, line.text, groups)
+            faults[device] = msgspec.structs.replace(newest, count=newest.count + 1)
+        return list(faults.values())
+
     def matching(self, pattern: str, within: float = DAY) -> list[tuple[LogLine, re.Match[str]]]:
         """Lines of the last ``within`` seconds that a regular expression finds, the newest first."""
-        compiled = re.compile(pattern)
+        compiled = compiled_pattern(pattern)
         return [
             (line, match)
             for line in reversed(self.lines)

@@ -74,7 +74,9 @@ def _faults(
 ) -> tuple[tuple[OpenmpiFault, ...], tuple[OpenmpiFault, ...]]:
     """Those that are certain, and those that depend on which host connects first."""
     modules = {
-        host: own for host in interfaces if (own := tcp_modules(environs[host], interfaces[host], build)) is not None
+        host: host_modules
+        for host in interfaces
+        if (host_modules := tcp_modules(environs[host], interfaces[host], build)) is not None
     }
     groups = list(_alike(modules, interfaces).values())[:_MOST_GROUPS]
     certain: dict[tuple[str, str], list[str]] = {}
@@ -103,13 +105,13 @@ def _alike(
 ) -> dict[tuple[object, ...], list[str]]:
     """Hosts whose interfaces are alike: networks, carriers, and the addresses that several hosts have."""
     owners: dict[str, int] = defaultdict(int)
-    for own in modules.values():
-        for address in {entry.address for module in own.created for entry in module.entries}:
+    for host_modules in modules.values():
+        for address in {entry.address for module in host_modules.created for entry in module.entries}:
             owners[address] += 1
     groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
-    for host, own in modules.items():
-        entries = [entry for module in own.created for entry in module.entries]
-        order = tuple(module.interface for module in own.listed)
+    for host, host_modules in modules.items():
+        entries = [entry for module in host_modules.created for entry in module.entries]
+        order = tuple(module.interface for module in host_modules.listed)
         key = [
             (entry.network, has_carrier(interfaces[host], entry.interface))
             + ((entry.address,) if owners[entry.address] > 1 else ())

@@ -10,15 +10,21 @@ the driver's nverror.h (595.45.04), and their action that of the errors that the
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 
 import msgspec
 
-from doctor.facts.gpu_report import short_bus
+from doctor.engine.toml_compat import read_table
+from doctor.facts.gpu_report import Gpu, short_bus
+from doctor.facts.kernel_faults import fault_pattern, fault_rows
 from doctor.facts.kernel_log import DAY, KernelLog
 
 RESET = "drain the host and reset the GPU"
 RESTART = "restart the host"
 SUPPORT = "have the GPU examined by the vendor"
+DEMANDING = frozenset({"RESET_GPU", "RESTART_BM", "RESTART_VM", "WORKFLOW_XID_48"})
+"""NVIDIA's immediate actions without which no job may start on the GPU."""
 RECOVERY = 154
 """The driver's own recommendation after other errors: ``GPU recovery action changed from 0x0 (None) to 0x1 (...)``."""
 RECOVERY_ACTIONS = {
@@ -67,14 +73,35 @@ CATALOG: dict[int, tuple[str, str]] = {
     175: ("an error of the GPU's memory subsystem", SUPPORT),
     **dict.fromkeys(LINK_CODES, ("an NVLink error", RESET)),
 }
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{7,16})\): ([0-9]{1,4}),?(.*)")
-_LOST = re.compile(r"NVRM: (?:The NVIDIA )?GPU (?:at )?([0-9A-Fa-f:.]{7,16}).{0,200}allen off the bus", re.S)
-"""Of drivers that find the GPU gone before they can number the error."""
-_OFF_BUS = re.compile(r"NVRM: (?:GPU ([0-9A-Fa-f:.]{7,16}))?.{0,120}GPU lost from the bus \[NV_ERR_GPU_IS_LOST\]")
-"""An assertion of the driver, which seldom names the GPU."""
 _NEW_STATE = re.compile(r"recovery action changed from \S+ \([^)]{0,40}\)\s+to (0x[0-9a-fA-F]{1,4}) \(([^)]{0,40})\)")
-_INITIALISATION = re.compile(r"NVRM: GPU ([0-9A-Fa-f:.]{7,16}): RmInitAdapter failed!(.*)")
-_SXID = re.compile(r"nvidia-nvswitch[0-9]*: SXid \((?:PCI:)?([0-9A-Fa-f:.]{7,16})\): ([0-9]{1,6}), Fatal,(.*)")
+_XID, _SXID, _LOST, _OFF_BUS, _INITIALISATION, _DETECTION = (
+    fault_pattern(name) for name in ("xid", "sxid", "gpu-fallen", "gpu-lost", "gpu-init", "nvlink-detection")
+)
+
+ECC_CODES = frozenset({48, 94, 95, 140, 171, 172})
+"""Of uncorrected errors, which a counter of the GPU keeps until its reset."""
+
+
+_Key = tuple[str, str, str, int]
+"""Device, instance, kind and code."""
+
+
+class _Catalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    xid: dict[str, list[int]]
+    sxid: dict[str, list[int]]
+
+
+@cache
+def catalog() -> _Catalog:
+    """NVIDIA's immediate action of each Xid, and how severe each SXid is, of xid_catalog.toml beside this module."""
+    return read_table(Path(__file__).with_name("xid_catalog.toml"), _Catalog)
+
+
+@cache
+def listed_xids() -> frozenset[int]:
+    """The codes that NVIDIA lists with a meaning, or that the driver's nverror.h has."""
+    listed = {code for action, codes in catalog().xid.items() if action != "UNUSED" for code in codes}
+    return frozenset(listed | CATALOG.keys())
 
 
 class XidEvent(msgspec.Struct, frozen=True):
@@ -82,6 +109,8 @@ class XidEvent(msgspec.Struct, frozen=True):
 
     device: str
     """PCI address; empty where no message names it."""
+    instance: str
+    """Of a divided GPU (MIG), such as ``GPU-I:05``."""
     kind: str
     """Xid or SXid; driver for a message without a code."""
     code: int
@@ -93,25 +122,57 @@ class XidEvent(msgspec.Struct, frozen=True):
     action: str
     text: str
     """The end of the newest message."""
+    is_recovered: bool = False
+    """The driver has reported since that it recommends nothing any more."""
 
     @property
     def is_fallen(self) -> bool:
         """The GPU has fallen off the bus, by its code or by the driver's words."""
         return self.meaning == CATALOG[FALLEN][0]
 
+    @property
+    def demands_reset(self) -> bool:
+        """Until the GPU is reset, or the host restarted, no job may use it."""
+        if self.kind != "Xid" or self.code == RECOVERY or self.code in LINK_CODES:
+            return True
+        actions = {code: action for action, codes in catalog().xid.items() for code in codes}
+        return actions.get(self.code) in DEMANDING or (
+            actions.get(self.code, "NONE") == "NONE" and self.action in (RESET, RESTART)
+        )
+
+    def is_followed(self, log: KernelLog, gpu: Gpu | None) -> bool:
+        """The demanded action was carried out since, as the log, or the GPU's own report, tells."""
+        if self.is_recovered or any(
+            line.age < self.age for line, _ in log.matching(fault_rows()["gpu-driver-loaded"].pattern, log.uptime)
+        ):
+            return True
+        if gpu is None:
+            return False
+        if gpu.is_recovered or self.is_fallen:  # one that had fallen off the bus, and is listed again
+            return True
+        return self.code in ECC_CODES and gpu.ecc_errors == 0
+
+
+def unlisted_xids(log: KernelLog) -> list[str]:
+    """Xids of the last day whose meaning NVIDIA's catalog does not have."""
+    matches = [match for _, match in log.matching(fault_rows()["xid"].pattern)]
+    unlisted = {(match["device"], int(match["code"])) for match in matches if int(match["code"]) not in listed_xids()}
+    return [f"Xid {code} on {short_bus(device)}" for device, code in sorted(unlisted)]
+
 
 def xid_events(log: KernelLog, within: float = 7 * DAY) -> list[XidEvent]:
     """Messages that report a fault of a GPU, NVSwitch or link, the newest first."""
-    events: dict[tuple[str, str, int], XidEvent] = {}
-    recovered: set[str] = set()
+    events: dict[_Key, XidEvent] = {}
+    recovered: dict[str, float] = {}
     for line, match in log.matching(r"NVRM: |SXid \(", within):
         event = _classify(match.string)
         xid = _XID.search(match.string)
-        if xid and int(xid[2]) == RECOVERY:
+        if xid and int(xid["code"]) == RECOVERY:
             # Only the newest state counts: a GPU that was reset recommends nothing more.
-            if short_bus(xid[1]) in recovered:
+            bus = short_bus(xid["device"])
+            if bus in recovered:
                 continue
-            recovered.add(short_bus(xid[1]))
+            recovered[bus] = line.age if event is None else -1
         if not event:
             continue
         key, meaning, action, end = event
@@ -119,41 +180,52 @@ def xid_events(log: KernelLog, within: float = 7 * DAY) -> list[XidEvent]:
         count = newest.count + 1 if newest else 1
         age, text = (newest.age, newest.text) if newest else (line.age, end.strip()[:160])
         events[key] = XidEvent(*key, count, age, meaning, action, text)
-    numbered = {key[0].partition(".")[0] for key in events if key[2] not in (0, RECOVERY)}
+    numbered = {event.device.partition(".")[0] for event in events.values() if event.code not in (0, RECOVERY)}
     named = any(event.is_fallen and event.device for event in events.values())
     return [
-        event
-        for key, event in events.items()
-        if (key[2] not in (0, RECOVERY) or key[0].partition(".")[0] not in numbered) and (key[0] or not named)
+        msgspec.structs.replace(event, is_recovered=-1 < recovered.get(event.device, -1) < event.age)
+        for event in events.values()
+        if (event.code not in (0, RECOVERY) or event.device.partition(".")[0] not in numbered)
+        and (event.device or not named)
     ]
 
 
-def _classify(text: str) -> tuple[tuple[str, str, int], str, str, str] | None:
-    """Device, kind and code; meaning; action; the message's end. None for what is no fault of the host."""
+def _classify(text: str) -> tuple[_Key, str, str, str] | None:
+    """Device, instance, kind and code; meaning; action; the message's end. None for what is no fault of the host."""
     xid, switch = _XID.search(text), _SXID.search(text)
     if xid:
-        code = int(xid[2])
+        code, key = int(xid["code"]), (short_bus(xid["device"]), xid["instance"].strip(), "Xid")
         if code == RECOVERY:
-            return _recommend(short_bus(xid[1]), xid[3])
-        if code not in CATALOG or (code in LINK_CODES and "Nonfatal" in xid[3]):
+            return _recommend((*key, RECOVERY), xid["text"])
+        if code not in CATALOG or (code in LINK_CODES and "Nonfatal" in xid["text"]):
             return None
-        return ((short_bus(xid[1]), "Xid", code), *CATALOG[code], xid[3])
+        return ((*key, code), *CATALOG[code], xid["text"])
     if switch:
-        return (short_bus(switch[1]), "SXid", int(switch[2])), "a fatal error of an NVSwitch", RESTART, switch[3]
+        code = int(switch["code"])
+        always = code in catalog().sxid["always-fatal"]
+        meaning = "a fatal error of the whole NVLink fabric" if always else "a fatal error of an NVSwitch"
+        return (short_bus(switch["device"]), switch["instance"].strip(), "SXid", code), meaning, RESTART, switch["text"]
+    return _classify_words(text)
+
+
+def _classify_words(text: str) -> tuple[_Key, str, str, str] | None:
+    """Messages without a code."""
     lost, off_bus, failed = _LOST.search(text), _OFF_BUS.search(text), _INITIALISATION.search(text)
     if lost:
-        return ((short_bus(lost[1]), "driver", 0), *CATALOG[FALLEN], "fallen off the bus")
+        return ((short_bus(lost["device"]), "", "driver", 0), *CATALOG[FALLEN], "fallen off the bus")
     if off_bus:
-        return ((short_bus(off_bus[1] or ""), "driver", 0), *CATALOG[FALLEN], "GPU lost from the bus")
+        return ((short_bus(off_bus["device"] or ""), "", "driver", 0), *CATALOG[FALLEN], "GPU lost from the bus")
     if failed:
-        return (short_bus(failed[1]), "driver", 0), *CATALOG[143], f"RmInitAdapter failed!{failed[2]}"
+        return (short_bus(failed["device"]), "", "driver", 0), *CATALOG[143], f"RmInitAdapter failed!{failed['text']}"
+    if _DETECTION.search(text):
+        return ("", "", "driver", 0), "an NVLink was not detected", "restart the host", text.partition(": ")[2]
     return None
 
 
-def _recommend(device: str, text: str) -> tuple[tuple[str, str, int], str, str, str] | None:
+def _recommend(key: _Key, text: str) -> tuple[_Key, str, str, str] | None:
     """What a new recovery action asks for. None where none is needed any more."""
     state = _NEW_STATE.search(text)
     if state is None or int(state[1], 16) == 0:
         return None
     actions = [action for word, action in RECOVERY_ACTIONS.items() if word in state[2].lower()]
-    return (device, "Xid", RECOVERY), "the driver recommends a recovery", (actions or [RESET])[0], text
+    return key, "the driver recommends a recovery", (actions or [RESET])[0], text

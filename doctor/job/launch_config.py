@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.job.job_size import StatedSize, stated_sizes
 from doctor.job.variables import (
     BY_HOST,
     MINDSPORE_PORT,
@@ -98,10 +99,14 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         return host_environ.get("MASTER_ADDR") or host_environ.get("MS_SCHED_HOST") or self.master_addr
 
     @property
+    def stated_sizes(self) -> list[StatedSize]:
+        """What the variables in force state of the number of ranks and hosts."""
+        return stated_sizes(self.env, self.launchers)
+
+    @property
     def stated_ranks(self) -> dict[str, int]:
         """The number of the job's ranks as each variable in force states it, by variable."""
-        sizes = {name: _parse_number(self.env.get(name, ""), 1, 9_999_999) for name in WORLD_SIZE_VARIABLES}
-        return {name: number for name, number in sizes.items() if number}
+        return {size.source: size.number for size in self.stated_sizes if size.kind == "ranks"}
 
     @property
     def is_of_job_script(self) -> bool:

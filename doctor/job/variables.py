@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 
 from doctor.engine.sanitize import printable
+from doctor.job.job_size import OF_STEP
+from doctor.job.job_size import VARIABLES as SIZE_VARIABLES
 
 TORCH_PORT = 29500
 """PyTorch's MASTER_PORT where nothing sets it."""
@@ -101,7 +103,7 @@ EQUAL_EVERYWHERE = (
 BY_HOST = (*JOB_WIDE, *INTERFACE_VARIABLES, *VISIBLE_DEVICES, *EQUAL_EVERYWHERE)
 """What each host's own environment may have with another value."""
 
-_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE))
+_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE, *SIZE_VARIABLES, "SLURM_JOB_ID", OF_STEP))
 _FAMILIES = re.compile(
     r"(HCCL|NCCL|GLOO|TP|TORCH_HCCL|TORCH_NCCL|TORCH_GLOO|TORCH_FR|TORCH_DISTRIBUTED|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
 )

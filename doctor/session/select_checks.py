@@ -74,7 +74,7 @@ def of_launch_alone(catalog: Sequence[Check], intents: Collection[type]) -> list
     return [
         check.name
         for check in catalog
-        if all(need.optional if need.is_fact else need.type in intents for need in check.needs)
+        if all(need.optional or need.type in intents for need in check.needs)
         and any(need.type in intents for need in check.needs)
     ]
 

@@ -217,6 +217,8 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
     """Those of them at the end of which nothing of the quota remained."""
     seconds: float = 0.0
     """For which the group was held back, added up over its CPUs."""
+    lost: float = 0.0
+    """Share of the time in which the rank could have run that the quota held it back."""
     waited: float = 0.0
     """Share of its time that the rank waited for a CPU although CPUs of its host had nothing to do: its quota is not
     shown, or it may use few CPUs."""

@@ -252,10 +252,11 @@ class LineSession:
             raise self._error
 
 
-def run_to_end(channel: CommandChannel, stdin: bytes, timeout: float, limit: int) -> CommandResult:
+def run_to_end(channel: CommandChannel, stdin: bytes, timeout: float, limit: int, last: bytes = b"") -> CommandResult:
     """Feeds a command ``stdin``, which stays open, and takes in its outputs, until they and it have ended.
 
-    ``timeout`` in seconds; ``limit`` in bytes for stdout and stderr together.
+    Behind ``last``, if given, its input ends: a command that waits for more ends then. ``timeout`` in seconds;
+    ``limit`` in bytes for stdout and stderr together.
     Raises: TransportError, of kind timeout, flood, budget or lost, with what was said until then.
     """
     channel.max_kept_stderr, channel.until_drained = limit + 1, True
@@ -274,6 +275,9 @@ def run_to_end(channel: CommandChannel, stdin: bytes, timeout: float, limit: int
             out += channel.read() or b""
             if channel.received_bytes > limit:
                 raise transport_error("flood", f"it printed more than {format_size(limit)}, and was closed")
+            if last and out.endswith(last):
+                last = b""
+                channel.close_input()
         out += channel.read() or b""
     except TransportError as stop:
         error = stop

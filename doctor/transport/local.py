@@ -220,12 +220,13 @@ def run_command(
     timeout: float,
     limit: int,
     env: Mapping[str, str] | None = None,
+    last: bytes = b"",
 ) -> CommandResult:
     """Runs ``argv`` on this machine; the rest is as `run_to_end` has it. Raises: TransportError."""
     sent = time.time()
     channel = PipeChannel(children, children.start(argv, env), until_drained=True)
     channel.sent = sent
-    return run_to_end(channel, stdin, timeout, limit)
+    return run_to_end(channel, stdin, timeout, limit, last)
 
 
 class SocketChannel(_FileChannel):
@@ -269,9 +270,12 @@ class Local:
         self._limit = max_output
         self._children = Children()
 
-    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
-        """Like `doctor.transport.Transport.run`: a command that is late is killed with all that it started."""
-        return run_command(self._children, ["/bin/sh", "-c", command], stdin, timeout, self._limit)
+    def run(self, host: str, command: str, stdin: bytes, timeout: float, last: bytes = b"") -> CommandResult:
+        """Like `doctor.transport.Transport.run`: a command that is late is killed with all that it started.
+
+        Behind ``last``, if given, its input ends.
+        """
+        return run_command(self._children, ["/bin/sh", "-c", command], stdin, timeout, self._limit, last=last)
 
     def open_session(self, host: str, command: str) -> RemoteSession:
         """See `doctor.transport.Transport.open_session`."""

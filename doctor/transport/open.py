@@ -13,22 +13,27 @@ if TYPE_CHECKING:
 
 
 def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[str] = ()) -> Transport:
-    """The local transport, or the one of this name; ``hosts``: all that will be visited."""
+    """The local transport, or the one of this name; ``hosts``: all that will be visited.
+
+    Over SSH, this very host is read without it, whatever the list calls it.
+    """
     if local:
         from doctor.transport.local import Local
 
         return Local()
     if name == "openssh":
         from doctor.transport.openssh.openssh_transport import OpenSsh
+        from doctor.transport.with_this_host import WithThisHost
 
-        return OpenSsh(options)
+        return WithThisHost(OpenSsh(options), hosts, options.max_output)
     if name in ("slurm", "mpi"):
         from doctor.transport.launcher.launcher_transport import LauncherTransport
 
         return LauncherTransport(_launcher(name), hosts, options.connect_timeout, options.max_output)
     from doctor.transport.ssh.ssh_transport import Ssh
+    from doctor.transport.with_this_host import KeepsOthers
 
-    return Ssh(options)
+    return KeepsOthers(Ssh(options), hosts, options.max_output)
 
 
 def _launcher(name: str) -> Launcher:

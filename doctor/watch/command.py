@@ -38,6 +38,8 @@ class WatchedCommand:
         program.
         """
         self._output = output
+        self.before_end: Callable[[], object] = lambda: None
+        """Called once, before a signal that ends the job is passed on: its ranks still show where they are."""
         self._signals = {*FORWARDED, signal.SIGCHLD, signal.SIGWINCH}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         sys.stdout.flush()
@@ -88,6 +90,8 @@ class WatchedCommand:
             if self._output:
                 self._output.resize()
             return
+        if info.si_signo in ENDING and self.interrupted not in ENDING:
+            self.before_end()
         self.interrupted = info.si_signo
         if info.si_code != _FROM_KERNEL:
             with contextlib.suppress(ProcessLookupError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,6 +40,8 @@ NO_RANK = (
     "no rank was seen: no process of the command formed a process group of torch.distributed; or its interpreter runs "
     "with -I, -E or -S, or on another host"
 )
+ORPHAN_SECONDS = 15.0
+"""For ranks that are left when a signal has ended their command: nobody else ends those that hang."""
 SETTLE_SECONDS = 3.0
 """After a command that failed: for the rules to name the rank that ended first."""
 MOST_WARNINGS = 64
@@ -161,6 +164,7 @@ class _Watch:
         self.announced: set[str] = set()
         self.metrics = LiveMetrics(options.metrics)
         self.command = _start(folder, command_line, environ, options, output)
+        self.command.before_end = self._before_end
 
     def run(self) -> int:
         try:
@@ -173,7 +177,8 @@ class _Watch:
     def _run(self) -> int:
         code = self.command.run(self.look)
         self.look()
-        while self._others_live() and not self.ended and not self.look():
+        limit = time.monotonic() + (ORPHAN_SECONDS if self.command.interrupted in ENDING else math.inf)
+        while self._others_live() and not self.ended and not self.look() and time.monotonic() < limit:
             time.sleep(LOOK)
         settled = time.monotonic() + SETTLE_SECONDS
         while (code or self._ranks_failed()) and not self.ended and self._unexplained() and time.monotonic() < settled:
@@ -230,6 +235,12 @@ class _Watch:
                 end = self._report_failure(index, training, training.failure) or end
             elif training.follower is not None:
                 end = self._hear_leader(index, training) or end
+            elif training.likely is not None:
+                self.report(self._outcome(training, training.likely))
+                self.reported[index] = 0  # the job ends with its own exit code: this is no verdict
+                training.announce(self._verdict(0, f"likely {_headline(training, training.likely)}"))
+            if sentence := training.long_wait():
+                warn(sentence)
         now = time.monotonic()
         if self._tell_losses(now) and not self.ended:
             end = self.ended = True
@@ -243,6 +254,10 @@ class _Watch:
                 warn(loss_headline(self.losses.watch, self.losses.watch.verdicts(now)))
         self.metrics.write_each_interval(self.observer.trainings[-1:], self.reported)
         return end
+
+    def _before_end(self) -> None:
+        for training in self.observer.trainings[-1:]:
+            training.end_from_outside()
 
     def _hear_leader(self, index: int, training: Training) -> bool:
         """What the leading host says, or that there is none. Returns whether the job is to be ended."""

@@ -52,7 +52,7 @@ class Observer:
             events = process.new_events()
             for event in events:
                 self._place(process, event, now)
-            process.observe(now)  # type: ignore[no-untyped-call]
+            process.observe(now)
             self._take_news(process, events, now)
         for training in self.trainings:
             if training.processes and not training.has_met:

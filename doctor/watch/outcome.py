@@ -79,7 +79,7 @@ def watched_run(
     run = SmokeRun(
         plan=plan,
         failures=(failure,) if failure else (),
-        ended="trouble" if failure else "complete",
+        ended=("interrupted" if failure.certainty == "likely" else "trouble") if failure else "complete",
         reached={} if failure else dict.fromkeys(plan.stages, round(seconds, 3)),
         seconds=round(seconds, 3),
         notes=tuple(strip_control_chars(note, 400) for note in notes),

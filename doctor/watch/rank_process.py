@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
-from doctor.smoke.programs.agent.flight_recorder import FlightRecorder
+from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import PAGE_SIZE, TIMES, TIMES_AT
+from doctor.watch.effort import Effort
 from doctor.watch.pace import WARM_STEPS, Entry
 from doctor.watch.verdict import UNKNOWN_END
 
@@ -70,6 +71,7 @@ class RankProcess(RankMonitor):
         self.told_end = False
         self.died_at = 0.0
         self.born = ""
+        self.effort = Effort()
 
     def read_recorder(self) -> None:
         """Takes over what is new. The process must be this user's and carry the number that its files are named for."""
@@ -77,6 +79,7 @@ class RankProcess(RankMonitor):
             self._find_process()
         if self.timed.read():  # type: ignore[no-untyped-call]
             self.effective = self.cpu = 0.0
+            self.effort.begin(time.monotonic())
             if self.state != "X":
                 self.state, self.waits_for = "R", ""
             self._measure_cpu_wait()
@@ -158,6 +161,22 @@ class RankProcess(RankMonitor):
             self.dead = "exit status 0" if self.told_end else UNKNOWN_END
             self.oom = not self.told_end and self.killed_for_memory(self.died_at)  # type: ignore[no-untyped-call]
 
+    def observe(self, clock: float) -> None:
+        """What /proc shows of a rank that gives no sign: also whether its processes get on, where it makes no call."""
+        super().observe(clock)  # type: ignore[no-untyped-call]
+        latest = self.timed.latest
+        if self.ended or not self.pid or latest is None or latest.state == COLLECTIVE or self.state in "TtFX":
+            return
+        self.effort.look(self.pid, clock, self.age(clock), loads=latest.state == INPUT)  # type: ignore[no-untyped-call]
+
+    def snapshot(self, clock: float) -> dict[str, Any] | None:
+        """As of a smoke run's rank, with how long it has been at rest, and by what it gets on where it does."""
+        fields: dict[str, Any] | None = super().snapshot(clock)  # type: ignore[no-untyped-call]
+        if fields is not None:
+            fields["rest"] = round(min(self.effort.rest(clock), fields.get("age", 0.0)), 3)
+            fields["effort"] = self.effort.kind
+        return fields
+
     def times(self) -> tuple[int, int, int]:
         """Nanoseconds that the rank has spent with compute, in collectives, and waiting for input."""
         compute, collective, loading, _ = TIMES.unpack_from(self.timed.memory, TIMES_AT)
@@ -175,6 +194,7 @@ class RankProcess(RankMonitor):
         try:
             os.truncate(self._stacks_path, 0)  # the process appends
             os.kill(self.pid, STACK_SIGNAL)
+            self.effort.forget_switches()
             limit, size, last_size = time.monotonic() + STACK_SECONDS, 0, -1
             while time.monotonic() < limit and (not size or size != last_size):
                 last_size = size

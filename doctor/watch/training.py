@@ -17,6 +17,8 @@ from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
 from doctor.watch.fleet.messages import FleetVerdict, RankNews
 from doctor.watch.fleet.outbox import Outbox
+from doctor.watch.long_wait import program_line, wait_sentence
+from doctor.watch.outcome import with_stacks
 from doctor.watch.pace import Entry, StepPace
 from doctor.watch.rank_process import RankProcess
 from doctor.watch.verdict import TrainingWatch
@@ -31,6 +33,7 @@ CLOCK_SHARE = 0.02
 """Of a step's usual work, by which the clocks of two hosts may differ for the ranks' paces to be compared."""
 BUSY_SHARE = 0.1
 """Of a rank's time without a CPU, from which on how long its steps take tells of the host and not of the rank."""
+MOST_LONG_WAITS = 32
 STACKS_SECONDS = 4.0
 """For the stacks of all ranks, after a verdict."""
 MALFORMED = (msgspec.ValidationError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
@@ -55,6 +58,8 @@ class Training:
         self.cpu_waits: dict[int, float] = {}
         """By rank: share of its time in which it waited for a CPU."""
         self.failure: Failure | None = None
+        self.likely: Failure | None = None
+        """What the ranks waited for when the job was ended from outside."""
         self.meeting: Meeting | None = None
         self.is_on_one_host = True
         """Where no meeting is known: whether all ranks must be here; not where they meet by a file that hosts share."""
@@ -63,6 +68,10 @@ class Training:
         self._outbox: Outbox | None = Outbox()
         """For the leading host, which has to hear all; None where there is none."""
         self._judged_at = self._judge_took = 0.0
+        self._wait_stacks: tuple[object, dict[int, str]] = None, {}
+        """Of the present long wait: who waits for whom in what, and the stacks."""
+        self._long_waits: dict[object, str] = {}
+        """What was said of ranks that still work, by who they are and what the others wait in."""
         self.has_met = False
         """Whether it is known which other hosts there are to be heard of."""
 
@@ -107,7 +116,7 @@ class Training:
         """What is new of a rank of this host."""
         for event in events:
             self.take_event(rank, event, now)
-        fields = process.snapshot(now)  # type: ignore[no-untyped-call]
+        fields = process.snapshot(now)
         entries, process.timed.entries = process.timed.entries, []
         self.times[rank], self.cpu_waits[rank] = process.times(), process.cpu_wait
         if fields is not None and process.ended:
@@ -197,7 +206,23 @@ class Training:
         self.failure = self.watch.judge(now, late, self._stack, self._unseen())
         if self.failure is None and self.post is not None and (cut := self.post.cut_ranks(now)):
             self.failure = self.watch.host_cut(cut, now)
+        self._keep_stacks(self.watch.likely)
         self._judge_took = time.monotonic() - began
+
+    def _keep_stacks(self, likely: Failure | None) -> None:
+        """The stacks of this host's ranks, once for each long wait: who ends the job may end all of them at once."""
+        place = None if likely is None else (likely.culprit_ranks, likely.group, likely.seq)
+        if place != self._wait_stacks[0]:
+            running = {rank: process for rank, process in self.processes.items() if not process.ended}
+            self._wait_stacks = (
+                place,
+                {rank: process.stack() or "" for rank, process in running.items()} if place else {},
+            )
+
+    def end_from_outside(self) -> None:
+        """The job is about to be ended: what its ranks waited for at the last look is kept, with their stacks."""
+        if self.failure is None and self.decides and self.watch.likely is not None:
+            self.likely = with_stacks(self.watch.likely, self._wait_stacks[1])
 
     def _unseen(self) -> Collection[int]:
         """Ranks that no watch can tell of, for all that is known."""
@@ -226,6 +251,26 @@ class Training:
         if process is not None:
             return process.stack()
         return self.post.take_stack(rank) if self.post is not None else ""
+
+    def long_wait(self) -> str:
+        """Once for each wait: who waits for ranks that still work; empty without one."""
+        failure = self.watch.overdue
+        if failure is None or self.failure is not None:
+            return ""
+        place = (failure.culprit_ranks, failure.group, failure.seq)
+        if place in self._long_waits or len(self._long_waits) >= MOST_LONG_WAITS:
+            return ""
+        working = [rank for rank in failure.culprit_ranks if self.watch.efforts.get(rank, (0.0, ""))[1]]
+        if not working:
+            return ""
+        rank = working[0]
+        stack = self.processes[rank].stack() if rank in self.processes else ""
+        hosts = ", ".join(sorted({self.hosts.get(culprit, UNKNOWN_HOST) for culprit in failure.culprit_ranks}))
+        effort = self.watch.efforts[rank][1]
+        limit = self.watch.limit_of(failure)
+        sentence = wait_sentence(failure, hosts, effort, program_line(stack or ""), limit)
+        self._long_waits[place] = sentence
+        return sentence
 
     def stacks(self) -> dict[int, str]:
         """By rank: its Python stacks, of those that live; the tracebacks of those that ended by an error."""
@@ -268,7 +313,7 @@ class Training:
 
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks of which nothing is known, and hosts that were not reached."""
-        texts = list(self.notes)
+        texts = [*self.notes, *self._long_waits.values()]
         if sentence := self.busy_sentence():
             texts.append(sentence)
         if self.post is not None:

@@ -1,14 +1,14 @@
 """From what the ranks of one training did to the failure that stopped it, and to the ranks that slow it down. Pure.
 
-The rules are the smoke run's (`doctor.smoke.hang`). What differs in a program of the user: nobody knows how long its
-phases take, so that a time limit alone accuses nobody who is in his first step, in a checkpoint, in an evaluation or in
-a compile; and nobody whom no other rank waits for.
+The rules are the smoke run's (`doctor.smoke.hang`). What differs in a program of the user: how long its phases take is
+not known. A limit of time alone names no rank that still works (`doctor.watch.effort`) before the limit of the process
+group itself is over, no rank in its first step, and no rank that no other waits for.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -29,18 +29,19 @@ STAGE = "soak"
 STARTING = 5.0
 """Times the patience, for a rank's first step."""
 LONG_WORK = 30.0
-"""Times the patience, for work that by its stack takes long: a checkpoint, an evaluation, a compile."""
-LONG_FRAMES = re.compile(
-    r"torch/(?:serialization|_inductor|_dynamo|distributed/checkpoint)|triton/compiler|safetensors|orbax"
-    r"| in \w{0,80}(?:checkpoint|evaluat|validat|compile)\w{0,80}$| in save(?:_\w{0,80})?$",
-    re.MULTILINE | re.IGNORECASE,
-)
+"""Times the patience, for a rank that still works, where the limit of its process group is not known."""
+RESTING, LEAST_REST = 0.5, 3.0
+"""Of the patience, and seconds, for which a rank must have been at rest to be named before its group's own limit."""
+ROUNDS = 3
+"""Times that a rank must have made the same call for it to be past its first step, where no optimizer steps."""
+MOST_DIFFERENT = 4096
+"""Calls of a rank that are told apart."""
+LAST_SECONDS, LAST_FACTOR = 5.0, 2.0
+"""Seconds, and times the longest phase so far, that a wait must have lasted to be told when the job is ended."""
 QUIET = 0.5
 """Seconds without a sign, after which a rank that has started collectives may be waiting for one of them."""
 PAUSED_SECONDS = 10.0
 """Seconds that a debugger or a profiler may stop a rank."""
-ASK_AGAIN = 0.05
-"""Of the time that a rank has been without a sign: until its stack is read again, after it showed long work."""
 MOST_UNANSWERED = 5
 """Times that a rank's stack is asked for before the rank is named without it."""
 GRACE = 1.0
@@ -80,10 +81,8 @@ class Suspicion(msgspec.Struct):
     signs: tuple[tuple[int, int], ...] = ()
     """Each rank with the stamp of its last sign: with a new one, the suspicion begins anew."""
     confirmed: bool = False
-    """Whether their stacks were read and show no long work."""
+    """Whether their stacks were read."""
     unanswered: int = 0
-    ask_at: float = 0.0
-    """When their stacks may be read again."""
 
 
 class TrainingWatch:
@@ -108,6 +107,18 @@ class TrainingWatch:
         self._alive_at: dict[int, float] = {}
         """When each rank was last seen alive."""
         self._suspicion = Suspicion()
+        self.timeouts: dict[int, float] = {}
+        """By our number of a group: seconds after which its backend gives up."""
+        self.efforts: dict[int, tuple[float, str]] = {}
+        """By rank: seconds since its processes got on, and by what they do; only where that is known."""
+        self.overdue: Failure | None = None
+        """Ranks that still work and that others have been waiting for: no failure, as long as their groups wait."""
+        self.likely: Failure | None = None
+        """What is told if the job is ended from outside now."""
+        self._repeats: dict[int, dict[tuple[object, ...], int]] = {}
+        """By rank: how often it has made each of its calls."""
+        self._longest_phase = 0.0
+        """Seconds between two signs of a rank, the most so far."""
         self._enqueued: set[int] = set()
         """Ranks that ended with collectives under way that were started in C++."""
         self._unwatched: set[int] = set()
@@ -145,6 +156,9 @@ class TrainingWatch:
             label = "world" if local_number == 0 and len(members) == self.world else f"{desc or name} {rank_list}"
             self.detector.learn_group(number, label, members)
         self._numbers.setdefault(rank, {})[local_number] = number
+        timeout = event.get("timeout")
+        if isinstance(timeout, (int, float)) and 0 < timeout < math.inf:
+            self.timeouts[number] = float(timeout)
 
     def take_snapshot(self, rank: int, fields: dict[str, Any], now: float) -> None:
         """What an agent read of a rank's page. Raises: msgspec.ValidationError for what no agent sends."""
@@ -172,6 +186,7 @@ class TrainingWatch:
         if rank in self._unwatched and fields.get("dead") == UNKNOWN_END:
             fields["dead"] = "exit status 0"
         died_at = fields.pop("died_at", now)
+        self._take_effort(rank, fields.pop("rest", -1.0), fields.pop("effort", ""))
         if fields.get("dead"):
             found_at = self._deaths[rank].found_at if rank in self._deaths else died_at
             self._deaths[rank] = Death(
@@ -185,13 +200,33 @@ class TrainingWatch:
             snapshot = self._waiting(snapshot)
             if snapshot.dead and snapshot.state != "collective":
                 self._enqueued.add(rank)
-        before = self.snapshots.get(rank)
-        if before is not None:
-            snapshot = msgspec.structs.replace(snapshot, entered={**before.entered, **snapshot.entered})
+        self._count_repeats(snapshot)
+        snapshot = self._joined_to_last(snapshot)
         if snapshot.dead:
             snapshot = msgspec.structs.replace(snapshot, secondary=self._follows(snapshot))
         self.snapshots[rank] = snapshot
         self.steps[rank] = snapshot.step
+
+    def _joined_to_last(self, snapshot: Snapshot) -> Snapshot:
+        before = self.snapshots.get(snapshot.rank)
+        if before is None:
+            return snapshot
+        if before.stamp != snapshot.stamp:
+            self._longest_phase = max(self._longest_phase, before.age)
+        return msgspec.structs.replace(snapshot, entered={**before.entered, **snapshot.entered})
+
+    def _count_repeats(self, snapshot: Snapshot) -> None:
+        repeats = self._repeats.setdefault(snapshot.rank, {})
+        for call in snapshot.calls:
+            same = call.group, call.op, call.dtype, call.numel, call.root
+            if same in repeats or len(repeats) < MOST_DIFFERENT:
+                repeats[same] = repeats.get(same, 0) + 1
+
+    def _take_effort(self, rank: int, rest: float, kind: str) -> None:
+        if rest >= 0:
+            self.efforts[rank] = rest, kind
+        else:
+            self.efforts.pop(rank, None)
 
     def of_all_ranks(self, rank: int, entries: Iterable[Entry]) -> list[Entry]:
         """Those of a rank's calls that were made in groups of all ranks, with our numbers of the groups."""
@@ -258,28 +293,82 @@ class TrainingWatch:
         self._order_deaths()
         failure = self.detector.feed(self.snapshots, now, late) if self.snapshots else None
         self._place_ended()
-        if failure is None or not self._plausible(failure, now, stack):
+        failure = self._plausible(failure, stack) if failure is not None else None
+        self.overdue = self.detector.overdue(self.patience) if failure is None else None
+        if self.overdue is not None and self._past_limit(self.overdue):
+            failure, self.overdue = self.overdue, None
+        self.likely = self._likely_hang() if failure is None else None
+        if failure is None:
             return None
         return msgspec.structs.replace(failure, stage="training" if failure.stage == STAGE else failure.stage)
 
-    def _plausible(self, failure: Failure, now: float, stack: Callable[[int], str | None]) -> bool:
+    def _plausible(self, failure: Failure, stack: Callable[[int], str | None]) -> Failure | None:
+        """The failure, as far as it is one in a program of the user; None where it is none yet."""
         if failure.kind not in OF_THE_PROCESS and self._unwatched.intersection(failure.culprit_ranks):
-            return False
+            return None
         if failure.kind in ("stopped", "frozen"):
-            return failure.seconds > min(PAUSED_SECONDS, self.patience)
+            return failure if failure.seconds > min(PAUSED_SECONDS, self.patience) else None
         if failure.certainty != "timeout":
-            return True
+            return failure
         if failure.kind != "network" and not failure.waiting_ranks:
-            return False
-        blamed = failure.culprit_ranks
-        if any(self.steps.get(rank, 0) == 0 for rank in blamed) and failure.seconds < STARTING * self.patience:
-            return False
-        if failure.seconds >= LONG_WORK * self.patience:
-            return True
-        return self._confirmed(blamed[:4], failure.seconds, now, stack)
+            return None
+        if self._in_first_step(failure) and failure.seconds < STARTING * self.patience:
+            return None
+        if failure.kind != "network":
+            resting = tuple(rank for rank in failure.culprit_ranks if self._rests(rank))
+            if not resting:
+                return None  # past its group's own limit it is overdue
+            failure = msgspec.structs.replace(failure, culprit_ranks=resting)
+        return failure if self._confirmed(failure.culprit_ranks[:4], stack) else None
 
-    def _confirmed(self, blamed: Sequence[int], seconds: float, now: float, stack: Callable[[int], str | None]) -> bool:
-        """Whether the ranks' stacks show no long work, and they gave no sign since their stacks were read.
+    def _in_first_step(self, failure: Failure) -> bool:
+        """Whether a rank has made no step yet, nor repeated a collective as a program without an optimizer does."""
+        return any(self.steps.get(rank, 0) == 0 and not self._goes_round(rank) for rank in failure.culprit_ranks)
+
+    def _goes_round(self, rank: int) -> bool:
+        return max(self._repeats.get(rank, {}).values(), default=0) >= ROUNDS
+
+    def _likely_hang(self) -> Failure | None:
+        """Ranks that others have waited for far longer than is usual in this job.
+
+        Likely, not certain. A rank that still works must have been waited for even longer.
+        """
+        failure = self.detector.overdue(max(LAST_SECONDS, LAST_FACTOR * self._longest_phase))
+        if failure is None or self._unwatched.intersection(failure.culprit_ranks):
+            return None
+        resting = tuple(rank for rank in failure.culprit_ranks if not self.efforts.get(rank, (0.0, ""))[1])
+        if not resting and failure.seconds < max(STARTING * self.patience, 10 * self._longest_phase):
+            return None
+        if self._in_first_step(failure) and failure.seconds < self.patience:
+            return None
+        return msgspec.structs.replace(
+            failure,
+            culprit_ranks=resting or failure.culprit_ranks,
+            certainty="likely",
+            stage="training",
+            evidence=("The job was ended from outside during this wait: what was seen is likely, not certain.",),
+        )
+
+    def _rests(self, rank: int) -> bool:
+        """Whether the processes of a rank have done nothing for a while; also where it is not known."""
+        rest, kind = self.efforts.get(rank, (math.inf, ""))
+        return not kind and rest >= max(RESTING * self.patience, LEAST_REST)
+
+    def limit_of(self, failure: Failure) -> float:
+        """Seconds for which the ranks that wait may do so: the limits of their own groups."""
+        known = [
+            self.timeouts[group]
+            for rank in failure.waiting_ranks
+            if (group := self.snapshots[rank].group) in self.timeouts
+        ]
+        return min(known, default=LONG_WORK * self.patience)
+
+    def _past_limit(self, failure: Failure) -> bool:
+        waited = max((self.snapshots[rank].age for rank in failure.waiting_ranks), default=0.0)
+        return waited >= self.limit_of(failure) and not self._unwatched.intersection(failure.culprit_ranks)
+
+    def _confirmed(self, blamed: Sequence[int], stack: Callable[[int], str | None]) -> bool:
+        """Whether the ranks gave no sign since their stacks were read.
 
         A rank may go on between the look at its page and the look at its stack: only the next look at its page shows
         that the stack is of the place where it is stuck.
@@ -288,17 +377,15 @@ class TrainingWatch:
         if self._suspicion.signs != signs:
             self._suspicion = Suspicion(signs)
         suspicion = self._suspicion
-        if suspicion.confirmed or now < suspicion.ask_at:
-            return suspicion.confirmed
+        if suspicion.confirmed:
+            return True
         stacks = []
         for rank in blamed:
             with contextlib.suppress(StackPending):
                 stacks.append(stack(rank))
         if len(stacks) < len(blamed):
             return False
-        if any(LONG_FRAMES.search(text or "") for text in stacks):
-            suspicion.ask_at = now + ASK_AGAIN * seconds
-        elif None in stacks and suspicion.unanswered < MOST_UNANSWERED:
+        if None in stacks and suspicion.unanswered < MOST_UNANSWERED:
             suspicion.unanswered += 1
         else:
             suspicion.confirmed = True

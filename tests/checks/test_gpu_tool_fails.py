@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.gpu_hosts import cards, tool
+from tests.checks.gpu_hosts import cards, gpu, gpus, tool
 from tests.checks.run_check import messages, run_check, skipped
 
 
@@ -23,3 +23,10 @@ def test_no_report(kind: str) -> None:
 def test_without_a_driver_it_is_not_the_tool() -> None:
     assert skipped(run_check("gpu-tool-fails", {"w1": [tool("driver"), cards(driver="")]}))
     assert skipped(run_check("gpu-tool-fails", {"w1": [tool("driver"), cards(pci=0)]}))
+
+
+def test_a_value_that_cannot_be_read() -> None:
+    lost = gpu(3, failed={"temperature": "GPU is lost"})
+    outcome = run_check("gpu-tool-fails", {"w1": [tool(), cards(), gpus(gpu(0), lost)]})
+    ((host, text),) = messages(outcome)
+    assert host == "w1" and text.startswith("nvidia-smi cannot read temperature of GPU 3")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.checks.gpu_hosts import log
+from typing import Any
+
+import pytest
+
+from doctor.facts.kernel_log import KernelLog, LogLine
+from doctor.facts.xid import CATALOG, DEMANDING, catalog
+from tests.checks.gpu_hosts import gpu, gpus, log
 from tests.checks.run_check import messages, run_check
 
 FALLEN = "NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -38,3 +44,88 @@ def test_a_fatal_error_of_a_switch() -> None:
 
 def test_what_is_older_than_a_week_is_history() -> None:
     assert messages(run_check("gpu-xid-logged", {"w1": [log(FALLEN, age=8 * 86400)]})) == []
+
+
+GSP = "NVRM: Xid (PCI:0000:02:00): 119, pid=9, name=python, Timeout after 45s of waiting for RPC response from GPU4!"
+DBE = "NVRM: Xid (PCI:0000:02:00): 48, pid=9, An uncorrectable double bit error (DBE) has been detected on GPU"
+RESET_NEEDED = (
+    "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+)
+RECOVERED = "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
+LOADED = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023"
+
+
+def severities(lines: list[str], **state: Any) -> list[tuple[int, bool]]:
+    """Code, and whether it is a warning, of a log with these messages, on a host whose GPU is in that state."""
+    log = KernelLog(uptime=1e6, lines=tuple(LogLine(1000.0 - n, line) for n, line in enumerate(lines)))
+    facts = [log, gpus(gpu(0, bus="0000:02:00.0", **state))] if state else [log]
+    return [(f.values["code"], f.is_warning) for f in run_check("gpu-xid-logged", {"w1": facts}).findings]
+
+
+@pytest.mark.parametrize(
+    ("lines", "state", "expected"),
+    [
+        ([GSP], {}, [(119, False)]),
+        ([GSP], {"ecc_errors": 0}, [(119, False)]),
+        ([GSP, LOADED], {}, [(119, True)]),
+        ([LOADED, GSP], {}, [(119, False)]),
+        ([GSP], {"is_recovered": True}, [(119, True)]),
+        ([GSP, RESET_NEEDED], {}, [(119, False)]),
+        ([GSP, RESET_NEEDED, RECOVERED], {}, [(119, True)]),
+        ([RECOVERED, GSP], {}, [(119, False)]),
+        ([RESET_NEEDED], {}, [(154, False)]),
+        ([RESET_NEEDED], {"is_recovered": True}, [(154, True)]),
+        ([DBE], {}, [(48, False)]),
+        ([DBE], {"ecc_errors": 1}, [(48, False)]),
+        ([DBE], {"ecc_errors": 0}, [(48, True)]),
+        ([DBE], {"ecc_errors": None}, [(48, False)]),
+        ([DBE.replace("48,", "95,")], {}, [(95, False)]),
+        ([DBE.replace("48,", "94,")], {}, [(94, True)]),
+        ([DBE.replace("48,", "92,")], {}, [(92, True)]),
+        ([DBE.replace("48,", "74,")], {}, [(74, True)]),
+        ([FALLEN.replace("9b", "02")], {"ecc_errors": 0}, [(79, True)]),
+        ([FALLEN], {"ecc_errors": 0}, [(79, False)]),
+    ],
+)
+def test_an_action_that_was_not_carried_out_is_an_error(
+    lines: list[str], state: dict[str, Any], expected: list[tuple[int, bool]]
+) -> None:
+    assert severities(lines, **state) == expected
+
+
+def test_a_fatal_error_of_a_switch_is_one_until_the_driver_is_loaded_anew() -> None:
+    fatal = "nvidia-nvswitch0: SXid (PCI:0000:59:00.0): 23001, Fatal, Link 12 Always Fatal"
+    assert severities([fatal]) == [(23001, False)]
+    assert severities([fatal, LOADED]) == [(23001, True)]
+
+
+@pytest.mark.parametrize(
+    ("address", "device", "part"),
+    [
+        ("PCI:0000:01:00 GPU-I:05", "0000:01:00", " GPU-I:05"),
+        ("PCI:0000:01:00 GPU-I:01 GPU-CI:02", "0000:01:00", " GPU-I:01 GPU-CI:02"),
+        ("PCI:0009:01:00", "0009:01:00", ""),
+        ("0000:01:00", "0000:01:00", ""),
+    ],
+)
+@pytest.mark.parametrize("code", [48, 79, 94, 95])
+def test_a_part_of_a_divided_gpu_is_named(address: str, device: str, part: str, code: int) -> None:
+    """NVIDIA, A100 GPU Memory Error Management: ``Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: ...``."""
+    message = f"NVRM: Xid ({address}): {code}, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No"
+    (finding,) = run_check("gpu-xid-logged", {"w1": [log(message)]}).findings
+    assert (finding.values["device"], finding.values["part"], finding.values["code"]) == (device, part, code)
+
+
+@pytest.mark.parametrize("code", [9999, 16, 61, 58])
+def test_a_code_that_the_catalog_does_not_have_is_unknown_for_a_day(code: int) -> None:
+    message = f"NVRM: Xid (PCI:0000:02:00): {code}, something"
+    outcome = run_check("gpu-xid-logged", {"w1": [log(message)]})
+    assert outcome.unknown["w1"].text == f"NVIDIA's catalog does not have Xid {code} on 0000:02:00"
+    assert not run_check("gpu-xid-logged", {"w1": [log(message, age=90000)]}).unknown
+
+
+def test_every_code_with_a_demanded_action_has_a_meaning() -> None:
+    demanding = {code for action, codes in catalog().xid.items() if action in DEMANDING for code in codes}
+    assert demanding <= CATALOG.keys()
+    quiet = {code for action in ("IGNORE", "RESTART_APP") for code in catalog().xid[action]} - {92, 94, 157, 161}
+    assert not quiet & CATALOG.keys()

@@ -141,6 +141,26 @@ def test_a_rank_that_a_quota_holds_back_is_named_though_its_work_is_as_quick() -
     assert "cpu.max" in page(NAME, finding)
 
 
+def losing(world: int, **lost: float) -> dict[int, QuotaUse]:
+    """Quotas that were used up in 15 % of the periods; ``r2=0.6``: they took so much of the time of rank 2."""
+    return {rank: QuotaUse(400, 62, 3.0, lost.get(f"r{rank}", 0.0)) for rank in range(world)}
+
+
+@pytest.mark.parametrize(
+    ("used", "named"),
+    [
+        (losing(6, r2=0.45, r3=0.5), [2, 3]),  # a tenth of a CPU for a host whose ranks mostly wait
+        (losing(6, r2=0.25), []),
+        (losing(6, r0=0.4, r1=0.4, r2=0.6, r3=0.4, r4=0.4, r5=0.4), []),  # less than twice as much as the others
+        (losing(4, r0=0.5, r1=0.5, r2=0.5), []),
+    ],
+)
+def test_a_quota_that_takes_much_of_a_ranks_time_in_few_periods(used: dict[int, QuotaUse], named: list[int]) -> None:
+    run = ran(len(used), 2, cpu_quotas=used)
+    findings = findings_of(NAME, run, pace(run, fleet(len(used))))
+    assert [rank for finding in findings for rank in finding.values["ranks"]] == named
+
+
 def test_a_rank_that_is_slow_and_held_back_is_one_finding() -> None:
     run = ran(4, 2, cpu_quotas=quotas(4, r2=38))
     assert len(findings_of(NAME, run, pace(run, fleet(4, r2=1.4)))) == 1

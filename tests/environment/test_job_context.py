@@ -156,7 +156,8 @@ def test_no_environment_is_too_strange(environ: Environ, text: str) -> None:
         ({"MF_PARALLEL_NUM_NODES": "2", "MF_PARALLEL_NODE_INDEX": "0"}, "MF_PARALLEL_NUM_NODES=2"),
         ({"ARNOLD_WORKER_NUM": "2", "ARNOLD_ID": "0"}, "ARNOLD_WORKER_NUM=2"),
         ({"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM=2"),
-        ({"NUM_NODES": "2", "NODE_RANK": "0", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}, "NUM_NODES=2"),
+        ({"PMI_SIZE": "16", "PMI_RANK": "0"}, "PMI_SIZE=16"),
+        ({"HOSTS_NUM": "2", "HOST_RANK": "0"}, "HOSTS_NUM=2"),
         ({"NEW_PLATFORM_NUM_HOSTS": "3", "NEW_PLATFORM_HOST_INDEX": "2"}, "NEW_PLATFORM_NUM_HOSTS=3"),
     ],
 )
@@ -165,8 +166,30 @@ def test_a_variable_that_states_several_hosts_makes_the_hosts_unknown(environ: E
 
 
 @pytest.mark.parametrize(
+    ("environ", "hosts"),
+    [
+        ({"NUM_NODES": "2", "NODE_RANK": "0", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}, 2),
+        ({"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "0", "NNODES": "2", "MASTER_ADDR": "n1"}, 2),
+        ({"WORLD_SIZE": "17", "LOCAL_WORLD_SIZE": "8"}, 3),
+        ({"PET_NNODES": "4"}, 4),
+    ],
+)
+def test_sizes_that_need_several_hosts(environ: Environ, hosts: int) -> None:
+    assert f"({hosts} or more)" in context(environ).hosts_unknown
+
+
+def test_sizes_that_need_more_hosts_than_are_listed() -> None:
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1"}
+    assert context(slurm).hosts_unknown == ""
+    assert context({**slurm, "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}).hosts_unknown == ""
+    unknown = context({**slurm, "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}).hosts_unknown
+    assert unknown.startswith("the job has 2 hosts or more, and ")
+
+
+@pytest.mark.parametrize(
     "environ",
     [
+        {"PMI_SIZE": "8", "PMI_RANK": "0", "MPI_LOCALNRANKS": "8"},
         {"BEAKER_REPLICA_COUNT": "1", "BEAKER_REPLICA_RANK": "0"},
         {"OMP_NPROCS": "8", "USER_ID": "7"},
         {"NUM_NODES": "2"},

@@ -25,9 +25,172 @@ MEMORY = frozenset({"out-of-memory-logged"})
 DISK = frozenset({"file-system-failed"})
 LINK = frozenset({"network-link-flapping"})
 NETWORK_CARD = frozenset({"network-card-failed"})
+FILE_SERVER = frozenset({"file-server-silent-logged"})
+AMD = frozenset({"amd-gpu-fault-logged"})
+TABLE = frozenset({"kernel-table-full-logged"})
+CRASH = frozenset({"library-crash-logged"})
 GITHUB = "https://github.com"
 
 MESSAGES = (
+    # -- the tests of leptonai/gpud (components/*/kmsg_matcher_test.go), 4a8de33a: what it reports, and what it does not
+    Message(
+        "gpud, nvlink", "NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer0's postRxDetLinkMask failed!", GPU
+    ),
+    Message(
+        "gpud, nvlink (2)", "NVRM: knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect Link mask!", GPU
+    ),
+    Message("gpud, nvlink (3)", "NVRM: NVLink link training completed"),
+    Message("gpud, disk", "md/raid10:md2: Disk failure on nvme2n1p1 detected, failing array", DISK),
+    Message("gpud, disk (2)", "EXT3-fs (dm-6): Remounting filesystem read-only", DISK),
+    Message("gpud, disk (3)", "BTRFS: Remounting filesystem read-only", DISK),
+    Message("gpud, disk (4)", "block nvme0n1: no available path - failing I/O", DISK),
+    Message("gpud, disk (5)", "md: raid1 personality registered for level 1"),
+    Message("gpud, disk (6)", "EXT4-fs (sda1): mounted filesystem with ordered data mode"),
+    Message("gpud, disk (7)", "EXT4-fs: Remounting filesystem read-write"),
+    Message("gpud, nfs", "nfs: server 7.247.192.16 not responding, timed out", FILE_SERVER),
+    Message("gpud, nfs (2)", "nfs: server 7.247.192.16 OK"),
+    Message("gpud, nfs (3)", "nfs4_reclaim_open_state: Lock reclaim failed!", FILE_SERVER),
+    Message("gpud, nfs (4)", "nfs: server 7.247.192.16 starting"),
+    Message("gpud, nfs (5)", "NFS: Registering the id_resolver key type"),
+    Message("gpud, os (2)", "VFS: file-max limit reached"),
+    Message(
+        "gpud, infiniband",
+        "mlx5_port_module_event:1131:(pid 0): Port module event[error]: module 0, Cable error, High Temperature",
+        NETWORK_CARD,
+    ),
+    Message(
+        "gpud, infiniband (2)",
+        "mlx5_port_module_event: Port module event[error]: module 0, Cable error, Low Signal",
+        NETWORK_CARD,
+    ),
+    Message("gpud, infiniband (3)", "mlx5_core: ACCESS_REG successful"),
+    Message("gpud, infiniband (4)", "mlx5_cmd_out_err:838:(pid 1441871): OTHER_CMD(0x123) failed"),
+    Message(
+        "gpud, nccl",
+        "pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in libnccl.so.2[7f7c7ac00000+d3d3000]",
+        CRASH,
+    ),
+    Message("gpud, nccl (2)", "segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in libcuda.so"),
+    Message("gpud, xid", "NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9).", GPU),
+    # -- the kernel's own formats, with the values of the findings of devices that were lost
+    Message("pciehp_ctrl.c", "pcieport 0000:97:01.0: pciehp: Slot(5): Link Down", HARDWARE),
+    Message("pciehp_ctrl.c (2)", "pcieport 0000:97:01.0: pciehp: Slot(5): Card not present", HARDWARE),
+    Message("pciehp_ctrl.c (3)", "pcieport 0000:97:01.0: pciehp: Slot(5): Card present"),
+    Message("pciehp_ctrl.c (4)", "pcieport 0000:97:01.0: pciehp: Slot(5): Link Up"),
+    Message("pciehp_ctrl.c (5)", "pcieport 0000:97:01.0: pciehp: Slot(5): Link Down/Up ignored (recovered by DPC)"),
+    Message(
+        "pciehp_hpc.c",
+        "pcieport 0000:97:01.0: pciehp: Slot #5 AttnBtn- PwrCtrl- MRL- AttnInd- PwrInd- HotPlug+ Surprise+",
+    ),
+    Message("dpc.c", "pcieport 0000:15:01.0: DPC: containment event, status:0x1f01 source:0x0000", HARDWARE),
+    Message("dpc.c (2)", "pcieport 0000:15:01.0: DPC: enabled with IRQ 121"),
+    Message("dpc.c (3)", "pcieport 0000:15:01.0: DPC: error containment capabilities: Int Msg #0, RPExt+ PoisonedTLP+"),
+    Message(
+        "pci.c", "nvidia 0000:9b:00.0: Unable to change power state from D3cold to D0, device inaccessible", HARDWARE
+    ),
+    Message(
+        "pci.c (2)",
+        "pci 0000:9b:00.0: can't change power state from D3cold to D0 (config space inaccessible)",
+        HARDWARE,
+    ),
+    Message("pci.c (3)", "mlx5_core 0000:3b:00.0: not ready 65535ms after FLR; giving up", HARDWARE),
+    Message("pci.c (4)", "mlx5_core 0000:3b:00.0: not ready 1023ms after FLR; waiting"),
+    Message(
+        "blk-core.c",
+        "blk_update_request: I/O error, dev nvme0n1, sector 1048 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 0",
+        DISK,
+    ),
+    Message("blk-core.c (2)", "blk_update_request: I/O error, dev sda, sector 209715072", DISK),
+    Message(
+        "blk-core.c (3)",
+        "critical medium error, dev sdc, sector 11721045120 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
+        DISK,
+    ),
+    Message(
+        "blk-core.c (4)",
+        "blk_update_request: I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0",
+    ),
+    Message("blk-core.c (5)", "I/O error, dev sr0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0"),
+    Message(
+        "blk-core.c (6)",
+        "critical target error, dev sdb, sector 2048 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 2",
+    ),
+    Message(
+        "blk-core.c (7)",
+        "critical target error, dev sdb, sector 2048 op 0x9:(WRITE_ZEROES) flags 0x800 phys_seg 0 prio class 2",
+    ),
+    Message("nvme/host/pci.c", "nvme nvme1: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff", DISK),
+    Message(
+        "nvme/host/pci.c (2)",
+        "nvme nvme0: I/O tag 523 (120b) opcode 0x2 (I/O Cmd) QID 9 timeout, reset controller",
+        DISK,
+    ),
+    Message("nvme/host/pci.c (3)", "nvme nvme0: I/O 22 QID 5 timeout, completion polled"),
+    Message(
+        "ext4/super.c",
+        "EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2: comm python: reading directory lblock 0",
+        DISK,
+    ),
+    Message(
+        "xfs_error.c",
+        "XFS (nvme0n1p1): Metadata corruption detected at xfs_agf_read_verify+0x70/0x120 [xfs], xfs_agf block 0x1",
+        DISK,
+    ),
+    Message("xfs_super.c", "XFS (nvme0n1p1): Mounting V5 Filesystem"),
+    Message("xfs_super.c (2)", "XFS (nvme0n1p1): Ending clean mount"),
+    Message(
+        "btrfs/volumes.c", "BTRFS error (device sdb1): bdev /dev/sdb1 errs: wr 0, rd 1, flush 0, corrupt 0, gen 0", DISK
+    ),
+    Message("btrfs/disk-io.c", "BTRFS info (device sdb1): disk space caching is enabled"),
+    Message(
+        "mlx5/health.c",
+        "mlx5_core 0000:3b:00.0: mlx5_health_check_fatal_sensors:241:(pid 0): Fatal error 1 detected",
+        NETWORK_CARD,
+    ),
+    Message("mlx5/health.c (2)", "mlx5_core 0000:3b:00.0: mlx5_error_sw_reset:243:(pid 1200): start", NETWORK_CARD),
+    Message(
+        "mlx5/cmd.c",
+        "mlx5_core 0000:3b:00.0: wait_func:1150:(pid 23567): ACCESS_REG(0x805) timeout. Will cause a leak of a command resource",
+        NETWORK_CARD,
+    ),
+    Message(
+        "mlx5/events.c",
+        "mlx5_core 0000:0c:00.0: temp_warn:237:(pid 0): High temperature on sensors with bit set 0 1",
+        NETWORK_CARD,
+    ),
+    Message("mlx5/events.c (2)", "mlx5_core 0000:0c:00.0: Port module event: module 0, Cable plugged"),
+    Message("mlx5/fw.c", "mlx5_core 0000:0c:00.0: firmware version: 28.39.1002"),
+    Message(
+        "hclge_err.c",
+        "hns3 0000:7d:00.0: PPP_MPF_ABNORMAL_INT_ST2 rx_q_search_miss found [error status=0x20000000]",
+        NETWORK_CARD,
+    ),
+    Message("ena_netdev.c", "ena 0000:00:05.0: Keep alive watchdog timeout.", NETWORK_CARD),
+    Message("efa_com.c", "infiniband efa_0: Wait for completion (polling) timeout", NETWORK_CARD),
+    Message("neighbour.c", "neighbour: arp_cache: neighbor table overflow!", TABLE),
+    Message("nf_conntrack_core.c", "nf_conntrack: nf_conntrack: table full, dropping packet", TABLE),
+    Message(
+        "nf_conntrack_core.c (2)",
+        "nf_conntrack: default automatic helper assignment has been turned off for security reasons",
+    ),
+    Message("tcp.c", "TCP: out of memory -- consider tuning tcp_mem", TABLE),
+    Message("import.c (2)", "Lustre: Lustre: Build Version: 2.15.3"),
+    Message(
+        "import.c",
+        "LustreError: 167-0: scratch-MDT0000-mdc-ffff9d1d6e0c4000: This client was evicted by scratch-MDT0000; in progress operations using this service will fail.",
+        FILE_SERVER,
+    ),
+    Message(
+        "amdgpu_ras.c",
+        "amdgpu 0000:05:00.0: amdgpu: socket: 0, die: 0 1 uncorrectable hardware errors detected in umc block",
+        AMD,
+    ),
+    Message(
+        "amdgpu_ras.c (2)",
+        "amdgpu 0000:05:00.0: amdgpu: socket: 0, die: 0 4 correctable hardware errors detected in total in umc block",
+    ),
+    Message("amdgpu_device.c", "amdgpu 0000:03:00.0: amdgpu: GPU reset(2) failed", AMD),
+    Message("amdgpu_device.c (2)", "amdgpu 0000:03:00.0: amdgpu: SMU is initialized successfully!"),
     # -- GPUs
     Message("56886461816", "NVRM: GPU 0000:02:00.0: RmInitAdapter failed! (0x24:0x65:1185)", GPU),
     Message("56886461816 (2)", "NVRM: GPU 0000:02:00.0: rm_init_adapter failed, device minor number 0"),
@@ -199,7 +362,7 @@ MESSAGES = (
     Message("24980202004", "XFS (dm-0): log I/O error -5", DISK),
     Message("13823127360", "XFS (vda3): Filesystem has been shut down due to log error (0x2). ", DISK),
     Message("56817569689", "EXT4-fs (nvme0n1p6): orphan cleanup on readonly fs"),
-    Message("23301959047", "nfs: server 10.100.0.60 not responding, still trying"),
+    Message("23301959047", "nfs: server 10.100.0.60 not responding, still trying", FILE_SERVER),
     # -- links: three times, as a single one is usual
     Message("23270637599", "mlx5_core 0000:01:00.0 enp1s0f0np0: Link down", LINK),
     Message("20528609102", "mlx5_core 0000:04:00.0 enp4s0np0: Link down", LINK),
@@ -481,7 +644,7 @@ MESSAGES = (
         f"{GITHUB}/immortalwrt/immortalwrt/issues/2175",
         "(NULL net_device): hw csum failure",
     ),
-    Message("leptonai/gpud, components/os", "VFS: file-max limit 1000000 reached"),
+    Message("leptonai/gpud, components/os", "VFS: file-max limit 1000000 reached", TABLE),
     Message(
         "leptonai/gpud, components/memory",
         "oom_reaper: reaped process 345646 (vector), now anon-rss:0kB, file-rss:0kB, shmem-rss:0",

@@ -60,6 +60,15 @@ ROWS = [
         fleet="cpu",
         values={"text": "there is no python3 on the host"},
     ),
+    Row(
+        "slurmd-not-running",
+        "mkdir -p /etc/slurm /var/spool/slurmd && echo SlurmdPort=6818 >/etc/slurm/slurm.conf",
+        "rm -r /etc/slurm /var/spool/slurmd",
+        fleet="cpu",
+        environ={"SLURM_JOB_ID": "7"},
+        values={"port": 6818},
+        healthy_first=False,  # the healthy hosts are no nodes of Slurm: tests/preflight/test_jobs.py has real ones
+    ),
     Row("clocks-differ", AHEAD, "rm /usr/local/sbin/python3", fleet="cpu", values={"way": "ahead of"}),
     Row(
         "host-name-repeated",

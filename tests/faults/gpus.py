@@ -290,6 +290,36 @@ ROWS: list[Row] = [
         device="0000:02:00",
         action="restart the host",
     ),
+    gpu_row(
+        "gpu-xid-logged",
+        logged("NVRM: Xid (PCI:0000:03:00): 119, pid=9, name=python, Timeout after 45s of waiting for RPC response"),
+        host=2,
+        code=119,
+    ),
+    gpu_row(
+        "amd-gpu-fault-logged",
+        logged("amdgpu 0000:05:00.0: amdgpu: socket: 0, die: 0 1 uncorrectable hardware errors detected in umc block"),
+        host=3,
+        device="0000:05:00.0",
+    ),
+    gpu_row(
+        "file-server-silent-logged",
+        logged("nfs: server nas7 not responding, still trying"),
+        host=3,
+        server="nas7",
+    ),
+    gpu_row(
+        "kernel-table-full-logged",
+        logged("neighbour: arp_cache: neighbor table overflow!"),
+        host=2,
+        table="arp_cache",
+    ),
+    gpu_row(
+        "library-crash-logged",
+        logged("python3[77]: segfault at 7f00 ip 00007f sp 00007f error 4 in libnccl.so.2[7f7c7ac00000+d3d3000]"),
+        host=0,
+        library="libnccl.so",
+    ),
     gpu_row("gpu-direct-rdma-off", "sed -i s/Open// /proc/driver/nvidia/version", host=2),
     gpu_row("pcie-acs-redirects", ACS, host=3, bridge="0000:15:01.0"),
     gpu_row(

@@ -288,6 +288,18 @@ ROWS = [
         "launch-differs", "", fleet="cpu", prepare=merged_run, values={"variable": "MASTER_ADDR", "observed": "sb0004"}
     ),
     Row("rank-numbers-wrong", "", fleet="cpu", prepare=told_ranks, blamed=[0, 1], values={"variable": "RANK"}),
+    setting(
+        "launch-sizes-contradict",
+        {"WORLD_SIZE": "32", "SLURM_STEP_NUM_TASKS": "4"},
+        {"WORLD_SIZE": "33", "SLURM_STEP_NUM_TASKS": "4"},
+        values={"first": "WORLD_SIZE", "observed": 33, "second": "SLURM_STEP_NUM_TASKS"},
+    ),
+    setting(
+        "launch-size-wrong",
+        {"WORLD_SIZE": "32"},
+        {"WORLD_SIZE": "33"},
+        values={"option": "WORLD_SIZE", "observed": 33, "expected": "32 devices"},
+    ),
     line("launch-size-wrong", "torchrun --nnodes 4 --nproc-per-node 8 t.py", "torchrun --nnodes 5 t.py"),
     line(
         "master-address-local",

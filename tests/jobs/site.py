@@ -65,6 +65,7 @@ class Site:
         for host in self.hosts:
             self._let_in(host)
         self._ends: list[Callable[[], None]] = []
+        self.slurm: Cluster | None = None
 
     def _let_in(self, host: str) -> None:
         """root of this host reaches the others by SSH, as an administrator has set it up."""
@@ -75,7 +76,7 @@ class Site:
 
     def start_slurm(self, more: str) -> None:
         """A Slurm of these hosts; ``more``: lines of slurm.conf."""
-        slurm = Cluster(self.fleet, more)
+        self.slurm = slurm = Cluster(self.fleet, more)
         self._ends.append(slurm.end)
         self.environ |= slurm.environ
         for host in self.hosts:

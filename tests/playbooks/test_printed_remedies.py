@@ -61,7 +61,8 @@ NOT_RUN = {
         uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP {python}
         make mkdir DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed int(os""",
     "would change this machine's clock, services, mounts or frequency": """
-        umount cpupower tuned-adm chronyc systemctl timedatectl hwclock hostnamectl reboot""",
+        umount cpupower tuned-adm chronyc systemctl timedatectl hwclock hostnamectl reboot
+        scontrol""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
         smartctl ras-mc-ctl findmnt rsync arping tracepath taskset""",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ Prolog={PROLOG}
 PrologFlags=Alloc
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1,nohold_on_prolog_fail
 """
+INTERPRETER = [sys.executable, "-m", "doctor"]
 LINE = re.compile(r"^doctor preflight: .*$", re.MULTILINE)
 
 
@@ -111,6 +113,45 @@ def submit(site: Site, request: pytest.FixtureRequest) -> Submit:
     folder = site.folder / re.sub(r"\W", "_", request.node.name)
     folder.mkdir()
     return Submit(site, folder)
+
+
+# -- the way by which srun starts ranks
+
+
+@pytest.mark.parametrize("signal", ["KILL", "STOP"])
+def test_a_dead_slurmd_is_seen_over_ssh(site: Site, signal: str) -> None:
+    """SSH lets doctor in, and srun would not start a rank there."""
+    assert site.slurm
+    bad = site.hosts[3]
+    words = [
+        "doctor",
+        "check",
+        ",".join(site.hosts),
+        "-F",
+        str(site.fleet.ssh_config),
+        "--json",
+        "--select",
+        "slurmd-not-running",
+    ]
+    environ = {**site.environ, "SLURM_JOB_ID": "7"}
+
+    def found() -> dict[str, Any]:
+        done = site.fleet.run([*INTERPRETER, *words[1:]], env=environ, cwd=site.folder)
+        (outcome,) = (one for one in json.loads(done.stdout)["outcomes"] if one["check"] == "slurmd-not-running")
+        return outcome  # type: ignore[no-any-return]
+
+    assert (found()["status"], len(found()["evaluated_hosts"])) == ("passed", 4)
+    number = site.slurm.slurmd(bad)
+    site.slurm.signal(bad, signal)
+    try:
+        (finding,) = found()["findings"]
+        assert finding["hosts"] == [bad]
+        assert ("no slurmd runs" if signal == "KILL" else "is stopped") in finding["message"]
+    finally:
+        if signal == "KILL":
+            site.slurm.start_slurmd(bad)
+        else:
+            site.fleet.enter(bad, f"kill -CONT {number}")
 
 
 # -- stop on trouble

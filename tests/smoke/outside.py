@@ -85,6 +85,8 @@ FEW = nft("tcp dport 22 accept", "tcp sport 22 accept", "ct state new ct count o
 SLOW = "tc qdisc add dev eth0 root tbf rate 2mbit burst 32kb latency 400ms && touch MARK"
 HELD_BACK = grouped("cpu", "cpu.cfs_quota_us", "20000", "cpu.max=20000 100000")[0] + "\ntouch MARK"
 """A fifth of a CPU for all sessions of the host."""
+TENTH = grouped("cpu", "cpu.cfs_quota_us", "10000", "cpu.max=10000 100000")[0] + "\ntouch MARK"
+SLOWED = ("smoke-rank-slow", "smoke-budget-spent")
 DEBUGGED = "gdb -q -p PID -ex 'shell sleep 60' </dev/null >/dev/null 2>&1 & sleep 0.01"
 
 CASES: tuple[Case, ...] = (
@@ -111,7 +113,10 @@ CASES: tuple[Case, ...] = (
     Case("reset now and then", (*NETWORK, "smoke-rank-never-joined"), before=RESETS + " && touch MARK", must=False),
     Case("few connections", (*NETWORK, "smoke-rank-never-joined"), before=FEW + " && touch MARK", must=False),
     Case("ar-late", (), {"kind": "late", "seconds": 0.3}),
-    Case("quota", ("smoke-rank-slow", "smoke-budget-spent"), before=HELD_BACK, whole_host=True, must=False),
+    Case("ar-pauses", (), {"kind": "late", "seconds": 2.0}),
+    Case("ar-prints", (), {"kind": "prints", "megabytes": 40}),
+    Case("quota of a tenth", SLOWED, before=TENTH, whole_host=True, must=False),
+    Case("quota", SLOWED, before=HELD_BACK, whole_host=True, must=False),
     Case("onednn-sse41", (), before="touch MARK", environ={"ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}),
     Case("aten-default", (), before="touch MARK", environ={"ATEN_CPU_CAPABILITY": "default"}),
     Case("send-delay", ("smoke-host-slow", "smoke-rank-slow"), environ={"OUTSIDE_DELAY_MS": "5"}, must=False),

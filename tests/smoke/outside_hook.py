@@ -56,6 +56,9 @@ def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...]
         subprocess.call(["sh", "-c", fault["command"].replace("PID", str(os.getpid()))])
     if kind == "late":
         time.sleep(fault["seconds"])
+    if kind == "prints":
+        for _ in range(fault["megabytes"]):
+            sys.stdout.write("x" * ((1 << 20) - 1) + "\n")
     while kind == "spin":
         pass
     result = baseline(tensor, *rest, **more)

@@ -165,7 +165,7 @@ def test_bytes_that_do_not_arrive(name: str, evidence: bool) -> None:
     assert trouble.links == ((("b", "d"),) if evidence else ())
     assert trouble.certainty == ("evidence" if evidence else "timeout")
     assert {1, 3} & set(trouble.culprit_ranks)
-    assert sim.now - cut < (0.8 if evidence else 2.0)
+    assert sim.now - cut < (0.8 if evidence else 3.5)
     assert {1, 3} <= set(detector.suspects)
 
 
@@ -706,11 +706,11 @@ class TestNetwork:
         table = Table(2)
         table.call(0, "all_reduce")
         table.call(1, "all_reduce")
-        assert table.wait(1.4) is None
+        assert table.wait(2.9) is None  # a pause within the call is no fault
         trouble = table.wait(0.3)
         assert kind(trouble) == ("network", (0, 1))
         assert trouble is not None
-        assert (trouble.certainty, trouble.limit, trouble.links) == ("timeout", 1.5, ())
+        assert (trouble.certainty, trouble.limit, trouble.links) == ("timeout", 3.0, ())
 
     def test_sooner_with_a_socket_that_sends_again(self) -> None:
         table = Table(2, hosts=("h0", "h1"))
@@ -740,7 +740,7 @@ class TestNetwork:
         table.call(0, "broadcast", root=0)
         table.put(0)
         table.snaps[0] = msgspec.structs.replace(table.snaps[0], entered={0: 1})
-        assert table.wait(1.4) is None
+        assert table.wait(2.9) is None
         assert kind(table.wait(0.3)) == ("network", (1,))
 
     def test_a_transfer_that_took_long_before_may_do_so_again(self) -> None:

@@ -85,7 +85,7 @@ def test_a_host_tells_of_the_quotas_of_its_own_ranks_only() -> None:
         "w1": HostPressure({0: used, 1: (0, 0, 0.0, 1.0, 0.0), 3: used, 99: used}),
         "w9": HostPressure({2: used}),
     }
-    assert quota_use(of_own_ranks(host_pressures, run.plan)) == {0: QuotaUse(40, 38, 3.0), 1: QuotaUse()}
+    assert quota_use(of_own_ranks(host_pressures, run.plan)) == {0: QuotaUse(40, 38, 3.0, 0.75), 1: QuotaUse()}
     assert starved_ranks(of_own_ranks(host_pressures, run.plan)).keys() == {0}
     assert QuotaUse(40, 10**9, 3.0).share == 1.0
 

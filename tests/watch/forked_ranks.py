@@ -20,6 +20,7 @@ import time
 import traceback
 import types
 import zlib
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ def run_rank(source: str, rank: int, world: int, port: int, folder: str, variabl
 
     torch.set_num_threads(1)
     os.environ.update(variables)
+    if "GROUP_SECONDS" in variables:
+        from torch.distributed import distributed_c10d
+
+        distributed_c10d.default_pg_timeout = timedelta(seconds=float(variables["GROUP_SECONDS"]))
     os.environ.update(
         RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
         LOCAL_WORLD_SIZE=str(world), GLOO_SOCKET_IFNAME="lo",

@@ -70,7 +70,7 @@ FAULTS = {
         variables=(("WORKERS", "1"), ("DISPATCH", "0")),
     ),
     "stopped": JobFault("# step", _here("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"), (STOPPED,)),
-    "endless loop": JobFault("# step", _here("while True: pass"), BLOCK),
+    "endless loop": JobFault("# step", _here("while True: pass"), BLOCK, variables=(("GROUP_SECONDS", "15"),)),
     "collective left out": JobFault(
         "# step", "if rank != {bad} and step == {at}:\n    dist.all_reduce(torch.ones(3))", MIXED
     ),

@@ -132,5 +132,16 @@ LINES: tuple[tuple[str, str, float | None, int | None, int | None], ...] = (
         None,
     ),
     ("an epoch's validation", "Validation loss: 1.0750", None, None, None),
+    ("nanoGPT, train.py", "iter 12: loss 3.1234, time 23.45ms, mfu 12.30%", 3.1234, 12, None),
+    (
+        "llm.c, train_gpt2.cu",
+        "step   12/74 | loss 7.231045 (+nanz)| norm 15.2137 (+nanz)| lr 1.80e-06 | 2851.20 ms | 183886 tok/s",
+        7.231045,
+        12,
+        None,
+    ),
+    ("llm.c, train_gpt2.c", "step 12: train loss 2.312500 (took 1200.5 ms)", 2.3125, 12, None),
+    ("prose beside a step", "step 12: the loss 3 workers saw", None, None, None),
+    ("no step beside it", "model with loss 3.12 was loaded", None, None, None),
     ("a sentence", "the loss is significant at this step", None, None, None),
 )

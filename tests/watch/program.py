@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
 import sys
+import tempfile
+import threading
 import time
+from collections.abc import Callable
+from datetime import timedelta
 
 import torch
 import torch._dynamo  # the first step would import it, in every rank
@@ -18,6 +24,8 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
 WIDTH = 32
+LIMIT = timedelta(seconds=float(os.environ.get("GROUP_SECONDS", "1800")))
+"""How long a rank waits in a collective."""
 
 
 class Faults:
@@ -37,14 +45,17 @@ class Faults:
             work(0.03)
         if (rank, step) != (self.rank, self.step):
             return
-        if self.name == "sleep":
-            time.sleep(1000)
-        elif self.name == "spin":
-            work(1000)
+        self.act()
+
+    def act(self) -> None:
+        """What goes wrong, or takes long."""
+        signals = {"kill": 9, "segv": 11, "stop": signal.SIGSTOP}
+        if self.name in LONG:
+            LONG[self.name]()
         elif self.name == "raise":
             raise ValueError("bad batch 17")
-        elif self.name in ("kill", "segv", "stop"):
-            os.kill(os.getpid(), {"kill": 9, "segv": 11, "stop": signal.SIGSTOP}[self.name])
+        elif self.name in signals:
+            os.kill(os.getpid(), signals[self.name])
         elif self.name == "exit":
             sys.exit(0)
         elif self.name == "shape":
@@ -60,9 +71,53 @@ def work(seconds: float) -> None:
         sum(range(1000))
 
 
+UPLOAD = "import time; end = time.time() + 8\nwhile time.time() < end: sum(range(1000))"
+"""What another process compresses."""
+
+
+def download(seconds: float) -> None:
+    """Waits for a server that answers late."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Timer(seconds, lambda: server.accept()[0].sendall(b"x")).start()
+        with socket.create_connection(server.getsockname()) as connection:
+            connection.recv(1)
+
+
+def wait_for_ever() -> None:
+    """Takes a lock that it holds."""
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def poll(seconds: float) -> None:
+    """Asks again and again whether another job is done."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.5)
+
+
+LONG: dict[str, Callable[[], object]] = {
+    "sleep": lambda: time.sleep(1000),
+    "lock": wait_for_ever,
+    "spin": lambda: work(1000),
+    "scores": lambda: work(8),
+    "uploads": lambda: subprocess.run([sys.executable, "-c", UPLOAD], check=True),
+    "downloads": lambda: download(8),
+    "polls": lambda: poll(8),
+}
+"""What one rank does for long, or for ever."""
+
+
 def save_checkpoint(seconds: float) -> None:
-    """As long as a real one takes."""
-    time.sleep(seconds)
+    """As long as a real one takes, on a slow disk."""
+    end = time.monotonic() + seconds
+    with tempfile.TemporaryFile() as file:
+        while time.monotonic() < end:
+            file.seek(0)
+            file.write(bytes(1 << 20))
+            os.fsync(file.fileno())
+            time.sleep(0.1)
 
 
 class Batches(TensorDataset):  # type: ignore[misc]
@@ -80,7 +135,7 @@ def train(rank: int, world: int, steps: int, faults: Faults, port: int) -> None:
     """One rank."""
     if faults.here("absent", rank, faults.step):
         time.sleep(1000)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world, timeout=LIMIT)
     torch.manual_seed(0)
     layers = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1))
     model = torch.nn.parallel.DistributedDataParallel(layers)
@@ -110,8 +165,6 @@ def train(rank: int, world: int, steps: int, faults: Faults, port: int) -> None:
 
 def free_port() -> int:
     """A port that nobody uses."""
-    import socket
-
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -32,6 +32,18 @@ def test_what_is_appended_is_read_once(tmp_path: Path) -> None:
     file.close()
 
 
+def test_logs_of_three_ranks_are_read_step_by_step(tmp_path: Path) -> None:
+    """More steps than are kept: read one after the other, they would not meet."""
+    paths = [str(tmp_path / f"worker_{rank}.log") for rank in range(3)]
+    for rank, path in enumerate(paths):
+        losses = (2 * (1.03 if rank == 2 and step >= 4500 else 1) for step in range(5000))
+        Path(path).write_text("".join(f"step {step} loss: {loss:.5f}\n" for step, loss in enumerate(losses)))
+    watch = LogWatch(paths, same_loss=True)
+    assert not read_once([FollowedFile(path) for path in paths], watch)
+    assert watch.agreement.differing is not None
+    assert (watch.agreement.differing.step, watch.agreement.differing.outliers) == (4500, (2,))
+
+
 def test_a_log_that_is_rotated(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("one\nlast of the old")

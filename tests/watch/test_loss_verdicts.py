@@ -9,7 +9,7 @@ from doctor.watch.loss.log_watch import LogWatch
 from doctor.watch.loss.loss_lines import LossLine
 from doctor.watch.loss.loss_series import LossSeries
 from doctor.watch.loss.loss_verdicts import judge
-from doctor.watch.loss.rank_agreement import LEARNED, RankAgreement
+from doctor.watch.loss.rank_agreement import LEARNED, MAX_VALUES, RankAgreement
 from tests.watch.simulated_losses import Curve, faulty_curve, fed, healthy_curve
 
 ERRORS = ("not-finite", "diverged", "stalled", "constant")
@@ -111,6 +111,37 @@ def test_ranks_that_agreed_and_no_longer_do() -> None:
     difference = told_by(same, same, other, same).differing
     assert difference is not None
     assert (difference.step, difference.outliers) == (LEARNED + 5, (2,))
+
+
+@pytest.mark.parametrize("must", [True, False])
+def test_logs_that_are_read_one_after_the_other_are_compared_over_all_ranks(must: bool) -> None:
+    agreement, same = RankAgreement(must), falling(151)
+    for rank in range(3):
+        for step, value in enumerate(same):
+            agreement.add(rank, step, value * (1.03 if rank == 2 and step >= 80 else 1.0), 6)
+    assert agreement.differing is not None
+    assert (agreement.differing.step, agreement.differing.outliers) == (80, (2,))
+    assert agreement.compared <= 151
+
+
+def test_a_rank_whose_log_ends_early_leaves_the_others_to_be_compared() -> None:
+    agreement, same = RankAgreement(must=True), falling(60)
+    for step, value in enumerate(same):
+        agreement.add(0, step, value, 6)
+        agreement.add(1, step, value * (1.03 if step >= 40 else 1.0), 6)
+        if step < 20:
+            agreement.add(2, step, value, 6)
+    assert agreement.differing is None
+    agreement.finish()
+    assert agreement.differing is not None and agreement.differing.step == 40
+
+
+def test_what_is_kept_for_the_comparison_is_bounded() -> None:
+    agreement = RankAgreement(must=True)
+    for rank in range(300):
+        for step in range(1000):
+            agreement.add(rank, step, 1.0, 6)
+    assert agreement.compared and agreement._values <= MAX_VALUES and agreement.differing is None
 
 
 def test_data_parallel_ranks_may_differ() -> None:

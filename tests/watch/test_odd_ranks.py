@@ -52,6 +52,16 @@ def judged(*ranks: ProcessReport, local: bool = True) -> JobFinding:
     return finding
 
 
+def test_ranks_that_the_user_did_not_ask_for_have_not_left() -> None:
+    """`--pid` of one of two ranks that share a host: nothing is said of the other one."""
+    alone = rank(1, looks("sleep"), world=2, variables={"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"})
+    [all_found] = find_odd({"node1": host(alone)})
+    assert odd_rank_numbers(all_found) == [0]
+    [asked] = find_odd({"node1": host(alone)}, partly=True)
+    assert not asked.odd_ranks and asked.result == "undecided"
+    assert "1 of 2 ranks was seen; the others were not looked at (--pid)" in asked.notes
+
+
 def odd_rank_numbers(finding: JobFinding) -> list[int | None]:
     return [odd_rank.rank for odd_rank in finding.odd_ranks]
 

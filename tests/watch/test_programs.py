@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.watch.running import LIMIT, doctor_watch, training
@@ -40,7 +44,7 @@ def test_a_rank_that_sleeps_is_named_with_its_place_in_the_program(tmp_path: Pat
 @pytest.mark.parametrize(
     ("fault", "kinds"),
     [
-        ("spin", {"busy"}),
+        ("lock", {"blocked"}),
         ("input", {"input"}),
         ("raise", {"dead"}),
         ("kill", {"dead"}),
@@ -70,10 +74,36 @@ def test_the_error_of_a_rank_is_told_and_not_those_that_follow_from_it(tmp_path:
 @pytest.mark.full
 @pytest.mark.parametrize("fault", ["save-all", "save-one"])
 def test_a_checkpoint_is_no_hang_however_long_it_takes(fault: str, tmp_path: Path) -> None:
-    """All ranks take it, or one does while the others wait: its stack says what it does."""
+    """All ranks take it, or one does while the others wait: it writes."""
     watched = doctor_watch(*training(3, 8, fault, 1, 4), options=("--patience", "2"), folder=tmp_path)
     assert watched.code == 0, watched.stderr
     assert "no fault was found" in watched.stderr
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "scores",
+        pytest.param("uploads", marks=pytest.mark.full),
+        pytest.param("downloads", marks=pytest.mark.full),
+        pytest.param("polls", marks=pytest.mark.full),
+    ],
+)
+def test_a_rank_that_works_is_no_hang_before_the_limit_of_its_group(work: str, tmp_path: Path) -> None:
+    watched = doctor_watch(
+        *training(3, 8, work, 0, 4), options=("--patience", "2", "--on-hang", "end"), folder=tmp_path
+    )
+    assert watched.code == 0, watched.stderr
+    assert "no fault was found" in watched.stderr
+    assert "long wait for rank 0 on" in watched.stderr and "the group's own limit of 1800 s" in watched.stderr
+
+
+def test_a_rank_that_computes_for_ever_is_named_when_the_limit_of_its_group_is_over(tmp_path: Path) -> None:
+    """It is told before, which is no verdict."""
+    watched = doctor_watch(*training(3, 8, "spin", 1, 4), options=HANG, folder=tmp_path, GROUP_SECONDS="12")
+    assert watched.code == 10, watched.stderr
+    assert watched.found_ranks == {"smoke-rank-blocked": [1]}
+    assert "long wait for rank 1 on" in watched.stderr and "waiting in all_reduce: ranks 0, 2" in watched.stderr
 
 
 @pytest.mark.full
@@ -81,6 +111,39 @@ def test_a_rank_that_computes_more_slowly_is_named(tmp_path: Path) -> None:
     watched = doctor_watch(*training(3, 60, "slow", 2, 0), folder=tmp_path)
     assert watched.code == 0  # a warning
     assert watched.found_ranks == {"smoke-rank-slow": [2]}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
+def test_a_hang_that_its_user_ends_has_a_likely_cause(number: int, tmp_path: Path) -> None:
+    """As Slurm at its limit, or Ctrl-C: every process gets the signal at once."""
+    argv = [sys.executable, "-m", "doctor", "watch", "-q", "-f", f"json={tmp_path / 'report.json'}", "--"]
+    argv += training(3, 8, "sleep", 1, 4)
+    with subprocess.Popen(argv, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as doctor:
+        limit = time.monotonic() + LIMIT
+        while time.monotonic() < limit and not _waits_for(doctor.pid, 8.0):
+            time.sleep(0.2)
+        os.killpg(doctor.pid, number)
+        doctor.communicate(timeout=LIMIT)
+    report = json.loads((tmp_path / "report.json").read_text())
+    [failure] = report["smoke"]["failures"]
+    assert (failure["certainty"], failure["culprit_ranks"], failure["waiting_ranks"]) == ("likely", [1], [0, 2])
+    assert any("program.py" in stack["text"] for stack in failure["stacks"] if stack["rank"] == 1)
+    assert doctor.returncode == 128 + number
+    [finding] = [finding for outcome in report["outcomes"] for finding in outcome["findings"]]
+    assert finding["severity"] == "warning"
+
+
+def _waits_for(pid: int, seconds: float) -> bool:
+    """Whether a process below this one has slept in one call for so long."""
+    for process in psutil.Process(pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            asleep = "hrtimer_nanosleep" in Path(f"/proc/{process.pid}/wchan").read_text()
+            if asleep and "program.py" in " ".join(process.cmdline()):
+                SLEEPS.setdefault(process.pid, time.monotonic())
+    return any(time.monotonic() - since > seconds for since in SLEEPS.values())
+
+
+SLEEPS: dict[int, float] = {}
 
 
 @pytest.mark.full

@@ -230,5 +230,7 @@ def _path(path: str) -> str:
 def render(report: Report, context: RenderContext) -> str:
     """The line of a report, whatever command it is of."""
     smoke_alone = report.smoke and {outcome.area for outcome in report.outcomes} <= SMOKE_AREAS
-    command = "smoke" if smoke_alone and context.command == "check" else context.command
+    command = context.command
+    if report.smoke and smoke_alone and command == "check":
+        command = "watch" if report.smoke.watched else "smoke"
     return line(report, context.code, command=command, seconds=context.seconds) + "\n"

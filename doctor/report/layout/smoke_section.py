@@ -11,6 +11,7 @@ from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, DeviceSpeed, Failure, SmokeSummary
 from doctor.report.layout.formatting import clean, count_noun, duration
 from doctor.report.layout.page_model import Details, label_lines
+from doctor.report.layout.stack_tree import stack_tree
 
 MAX_STACK_LINES = 12
 """Lines of a stack that are shown."""
@@ -103,6 +104,9 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
             "stack",
             [phrase("{rank}, innermost call first:", rank=ranks_in_words((rank,))), *_stack(failure.stacks[rank])],
         )
+    if rows := stack_tree(failure.stacks):
+        lines = [f"  {'| ' * depth}{calls} [{ranks_in_words(ranks)}]" for depth, calls, ranks in rows]
+        yield from label_lines("stacks", [localized("all ranks, outermost call first:"), *lines])
 
 
 def _calls(failure: Failure, ranks: Sequence[int]) -> list[str]:

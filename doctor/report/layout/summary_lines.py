@@ -150,7 +150,9 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     if word is Verdict.UNKNOWN and counts.hidden:
         checks = count_noun(counts.hidden, "check")
         parts.append(phrase("{checks} unknown as a consequence of findings", checks=checks))
-    parts += [localized("the smoke run did not finish")] if word is Verdict.UNKNOWN and _is_cut(report) else []
+    if word is Verdict.UNKNOWN and _is_cut(report):
+        watched = report.smoke is not None and report.smoke.watched
+        parts.append(localized("the watched job did not finish" if watched else "the smoke run did not finish"))
     crashed = sum(len(area.crashed) for area in folded.areas)
     parts += [phrase("{checks} crashed", checks=count_noun(crashed, "check"))] if crashed else []
     if parts == [_passed(counts)] and covered.text:

@@ -14,9 +14,17 @@ import msgspec
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
 from doctor.smoke.hang.exits import ExitRule, StoppedRule
 from doctor.smoke.hang.mismatch import DeadlockRule, MismatchRule
-from doctor.smoke.hang.stalls import Resend, TransferRule, absent_failure, idle_failure, left_failure, missed_failure
+from doctor.smoke.hang.stalls import (
+    Resend,
+    TransferRule,
+    absent_failure,
+    idle_failure,
+    left_failure,
+    missed_failure,
+    overdue_failure,
+)
 from doctor.smoke.hang.state import RunState
-from doctor.smoke.hang.wait_graph import blocked_collectives
+from doctor.smoke.hang.wait_graph import CollectiveId, Wait, blocked_collectives
 from doctor.smoke.model import Collective, Failure, Snapshot
 
 __all__ = ["Detector", "Resend", "joined"]
@@ -40,7 +48,7 @@ class Detector:
         world: int,
         floor: float = 1.0,
         factor: float = 10.0,
-        network_floor: float = 1.5,
+        network_floor: float = 3.0,
         grace: float = 0.35,
         *,
         warmup: float = 0.0,
@@ -48,8 +56,9 @@ class Detector:
     ) -> None:
         """`floor`, `network_floor`, `factor`: the least limits, and how many normal times make one.
 
-        `warmup`: the least for a first step. `grace`: seconds for a death's cause to be heard of. `hosts`: by rank, to
-        name links.
+        `network_floor` is what a pause within a call may take where nothing shows a broken link: a garbage collection,
+        a write to a slow disk. `warmup`: the least for a first step. `grace`: seconds for a death's cause to come in.
+        `hosts`: by rank, to name links.
         """
         self._state = RunState(world, AdaptiveLimits(floor, network_floor, factor, max(warmup, floor)))
         self._mismatch_rule, self._deadlock_rule = MismatchRule(), DeadlockRule()
@@ -94,6 +103,20 @@ class Detector:
             return self._who_left() or exit_failure if exit_failure and exit_failure.kind == "network" else exit_failure
         return self._stopped_rule.evaluate(state, late) or self._hang_failure(late, evidence)
 
+    def overdue(self, seconds: float) -> Failure | None:
+        """Ranks at their own work that others have waited for longer than so many seconds of the clock.
+
+        Of what was fed last. It is no verdict: a rank may work for hours, or wait for a CPU.
+        """
+        if self._state.ledger.mismatch or self._exit_rule.pending:
+            return None
+        return overdue_failure(self._state, self._waits(), seconds)
+
+    def _waits(self) -> dict[CollectiveId, Wait]:
+        """The collectives that quiet ranks wait in."""
+        blocked = (s for s in self._state.quiet if s.state == "collective" and s.stage not in UNWATCHED_STAGES)
+        return blocked_collectives(blocked, self._state.absent_members)
+
     def _who_left(self) -> Failure | None:
         """Ranks that were done, or stayed away, when others still waited for them, whose errors follow from it."""
         state = self._state
@@ -103,8 +126,7 @@ class Detector:
 
     def _hang_failure(self, late: float, evidence: Sequence[Resend]) -> Failure | None:
         state = self._state
-        blocked = (snap for snap in state.quiet if snap.state == "collective" and snap.stage not in UNWATCHED_STAGES)
-        waits = blocked_collectives(blocked, state.absent_members)
+        waits = self._waits()
         stuck = self._transfer_rule.evaluate(state, waits, late, evidence)
         if not waits:
             return idle_failure(state, late)

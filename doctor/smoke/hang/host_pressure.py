@@ -52,10 +52,16 @@ def of_own_ranks(hosts: Mapping[str, HostPressure], plan: SmokePlan) -> dict[str
 def quota_use(hosts: Mapping[str, HostPressure]) -> dict[int, QuotaUse]:
     """By rank: what its quota took, or what kept it waiting beside idle CPUs."""
     return {
-        rank: QuotaUse(*fields[:3], waited=_waited_beside_idle(pressure, rank))
+        rank: QuotaUse(*fields[:3], lost=_lost(fields), waited=_waited_beside_idle(pressure, rank))
         for pressure in hosts.values()
         for rank, fields in pressure.ranks.items()
     }
+
+
+def _lost(fields: tuple[int, int, float, float, float]) -> float:
+    """The seconds that a quota took, of these and those that the rank ran; 0.0 where it was used up in few periods."""
+    _, used_up, seconds, ran, _ = fields
+    return round(seconds / (seconds + ran), 4) if used_up >= MIN_PERIODS and seconds > 0 else 0.0
 
 
 def _waited_beside_idle(pressure: HostPressure, rank: int) -> float:

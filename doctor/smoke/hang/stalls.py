@@ -110,6 +110,20 @@ def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: fl
     return _stuck_failure(state, limits) if limits else None
 
 
+def overdue_failure(state: RunState, waits: Mapping[CollectiveId, Wait], seconds: float) -> Failure | None:
+    """Ranks outside of any collective that others have waited for longer than ``seconds`` of the clock."""
+    limits = {}
+    for wait in waits.values():
+        if max(state.snaps[rank].age for rank in wait.blocked_ranks) <= seconds:
+            continue
+        for rank in wait.absent_ranks:
+            snap = state.snaps.get(rank)
+            at_work = snap is not None and snap.state in ("input", "compute") and snap.process not in PAUSED
+            if at_work and snap is not None and not snap.dead and snap.age > seconds:
+                limits[rank] = seconds
+    return _stuck_failure(state, limits) if limits else None
+
+
 def idle_failure(state: RunState, late: float) -> Failure | None:
     """Ranks that nobody waits for in a collective: the last that is not done, or all of them in their data loaders."""
     active = [snap for snap in state.snaps.values() if snap.state != "done" and not snap.dead]

@@ -41,6 +41,7 @@ def failure_findings(
         values = finding_values(run, failure) | more
         hosts = tuple(host for host in blamed_hosts(run, failure) if host != UNKNOWN_HOST)
         finding = Finding(words, hosts=hosts, remedy=remedy_for(values["text"], remedies), **values)
+        finding = finding.as_warning(failure.certainty == "likely")
         yield finding.because_of("smoke-environment-fails") if passes_without else finding
     if not failures and (run.ended != "complete" or run.undecided):
         raise Unreadable(*unreached_reason(run, "teardown"))

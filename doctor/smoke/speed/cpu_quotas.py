@@ -9,6 +9,9 @@ from doctor.smoke.model import QuotaUse
 
 HELD_BACK = 0.5
 """Share of the periods of its quota from which on a rank is held back: in most of its time it runs, and then waits."""
+LOST = 0.3
+"""Share of the time in which it could have run from which on a quota holds a rank back: a rank that mostly waits for
+others uses up few periods, and loses them to all."""
 MOST_OF_PEERS = 0.5
 """Of that share, what the median rank may have at most: where all are held back, nobody is slow."""
 
@@ -27,5 +30,11 @@ def held_back_ranks(quotas: Mapping[int, QuotaUse]) -> dict[int, float]:
     if len(quotas) < 2:
         return {}
     usual = median_low(quota.share for quota in quotas.values())
-    held = [rank for rank, quota in quotas.items() if quota.share >= HELD_BACK and usual <= MOST_OF_PEERS * quota.share]
+    lost = median_low(quota.lost for quota in quotas.values())
+    held = [
+        rank
+        for rank, quota in quotas.items()
+        if (quota.share >= HELD_BACK and usual <= MOST_OF_PEERS * quota.share)
+        or (quota.lost >= LOST and lost <= MOST_OF_PEERS * quota.lost)
+    ]
     return dict.fromkeys(held, usual) if 2 * len(held) <= len(quotas) else {}

@@ -50,6 +50,7 @@ class OpenSsh:
         self._options = options or SshOptions()
         self._children = Children()
         self._resolver = Resolver(self._options, self._children, self.warnings)
+        self.resolve = self._resolver.resolve
         self._temporary = tempfile.TemporaryDirectory(prefix="doctor-", ignore_cleanup_errors=True)
         self._folder = Path(self._temporary.name)  # for its owner alone
         self._number = itertools.count()

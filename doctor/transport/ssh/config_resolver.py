@@ -45,6 +45,7 @@ class Resolver:
         self._options, self._children = options, children
         self._slots = threading.BoundedSemaphore(_MAX_CONCURRENT)
         self._groups: dict[tuple[object, ...], _PatternGroup] = {}
+        self._resolved: dict[str, SshHostConfig] = {}
         self._lock = threading.Lock()
         self._ssh = shutil.which("ssh")
         texts = self._texts() if self._ssh else None
@@ -57,6 +58,12 @@ class Resolver:
 
     def resolve(self, host: str) -> SshHostConfig:
         """A host's settings, the run's own options laid over the configuration. Raises: Unreached."""
+        settings = self._resolved.get(host)
+        if settings is None:
+            settings = self._resolved[host] = self._with_address(host)
+        return settings
+
+    def _with_address(self, host: str) -> SshHostConfig:
         target = ssh_config.parse_target(host)
         settings = self._resolve(target, is_destination=True)
         address = self._options.addresses.get(target.name)

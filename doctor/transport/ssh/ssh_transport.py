@@ -35,6 +35,7 @@ class Ssh:
         resolver = Resolver(self._options, self._children, self.warnings)
         self._connector = Connector(self._options, resolver, self.warnings)
         self.reached = self._connector.reached
+        self.resolve = resolver.resolve
         self._idle: OrderedDict[str, SshConnection] = OrderedDict()
         self._kept: dict[str, tuple[SshConnection, ExecSession]] = {}
         self._in_session: set[SshConnection] = set()

@@ -84,8 +84,8 @@ class JobFinding(msgspec.Struct, frozen=True):
         return 0 < self.world <= len({entry.report.rank for entry in self.ranks} - {None})
 
 
-def find_odd(reports: Mapping[str, HostReport]) -> list[JobFinding]:
-    """Each job on these hosts, the largest first."""
+def find_odd(reports: Mapping[str, HostReport], *, partly: bool = False) -> list[JobFinding]:
+    """Each job on these hosts, the largest first. ``partly``: only some processes were looked at, as the user asked."""
     jobs: dict[str, list[SeenRank]] = {}
     for host, report in reports.items():
         for rank in report.ranks:
@@ -93,9 +93,9 @@ def find_odd(reports: Mapping[str, HostReport]) -> list[JobFinding]:
     findings = []
     for name, views in jobs.items():
         world = max(view.report.world for view in views)
-        absent = _absent_ranks(views, world, reports)
+        absent = {} if partly else _absent_ranks(views, world, reports)
         verdict = _judge(views, world, absent, _moves(views, reports))
-        findings.append(JobFinding(name, tuple(views), world, *verdict, _notes(views, world, absent, reports)))
+        findings.append(JobFinding(name, tuple(views), world, *verdict, _notes(views, world, absent, reports, partly)))
     return sorted(findings, key=lambda entry: -len(entry.ranks))
 
 
@@ -244,13 +244,20 @@ def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
 
 
 def _notes(
-    views: Sequence[SeenRank], world: int, absent: Mapping[int, str], reports: Mapping[str, HostReport]
+    views: Sequence[SeenRank],
+    world: int,
+    absent: Mapping[int, str],
+    reports: Mapping[str, HostReport],
+    partly: bool = False,
 ) -> tuple[str, ...]:
     notes = []
     present = {view.report.rank for view in views if view.report.rank is not None}
     if world and len(present) + len(absent) < world and present:
         counted = f"1 of {world} ranks was seen" if len(present) == 1 else f"{len(present)} of {world} ranks were seen"
-        notes.append(f"{counted}; the others run on hosts that were not asked")
+        if partly:
+            notes.append(f"{counted}; the others were not looked at (--pid)")
+        else:
+            notes.append(f"{counted}; the others run on hosts that were not asked")
     bare = [view for view in views if not view.report.frames]
     if bare and not any(reports[view.host].py_spy for view in bare):
         notes.append("no stacks: py-spy was not found beside the job's interpreter or on the PATH (pip install py-spy)")

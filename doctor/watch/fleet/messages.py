@@ -57,6 +57,10 @@ class RankMoment(msgspec.Struct, frozen=True, omit_defaults=True):
     error: Text = ""
     oom: bool = False
     waits_for: Word = ""
+    rest: Seconds = -1.0
+    """Seconds since its processes last got on; -1: not known."""
+    effort: Word = ""
+    """By what they get on; empty: they rest."""
     died_at: Seconds = 0.0
     """When its end was noticed, by the host's monotonic clock."""
     times: tuple[Number, Number, Number] | None = None

@@ -21,12 +21,28 @@ class Groups:
         if numbered is None:
             ranks = self.ranks(group)
             numbered = self.numbered[name] = (len(self.numbered), ranks)
-            recording().emit("group", gid=numbered[0], name=str(name)[:200], desc=self.description(group), ranks=ranks)
+            recording().emit(
+                "group",
+                gid=numbered[0],
+                name=str(name)[:200],
+                desc=self.description(group),
+                ranks=ranks,
+                timeout=self.timeout(group),
+            )
         return numbered
 
     def ranks(self, group):
         table = self.c10d._world.pg_group_ranks.get(group)
         return sorted(table, key=table.get) if table else list(range(group.size()))
+
+    def timeout(self, group):
+        """Seconds after which its backend gives up a collective; 0 where that is not known."""
+        for kind in ("cpu", "cuda", "npu"):
+            try:
+                return group._get_backend(self.c10d.torch.device(kind)).options._timeout.total_seconds()
+            except (RuntimeError, AttributeError, TypeError):
+                continue
+        return 0
 
     def description(self, group):
         """What the program calls it: DeviceMesh gives its dimension's name, and Megatron has functions of that name."""

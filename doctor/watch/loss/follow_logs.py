@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,8 @@ POLL_SECONDS = 0.5
 JUDGE_SECONDS = 2.0
 """Between two judgements of what has come."""
 STATUS_SECONDS = 60.0
+LOSSES_IN_TURN = 64
+"""Of one file, until the next one is read on."""
 
 
 HEARTBEAT = "heartbeat"
@@ -39,23 +41,40 @@ class Follower(msgspec.Struct, frozen=True):
 
 def read_once(files: Sequence[FollowedFile], watch: LogWatch) -> dict[str, str]:
     """Reads each file to its end, stdin until it is closed. Returns: why a file could not be read, by its path."""
-    failed = {}
-    for number, file in enumerate(files):
-        reason = file.open()
-        if reason:
-            failed[file.path] = reason
-            continue
-        while True:
-            before = file.bytes_read
-            for line in file.lines():
+    failed = {file.path: reason for file in files if (reason := file.open())}
+    left = {number: file for number, file in enumerate(files) if file.path not in failed}
+    while left:
+        before = {number: file.bytes_read for number, file in left.items()}
+        _read_in_turn(left, lambda number, line: watch.add(number, line) is not None)
+        idle = {number for number, file in left.items() if file.bytes_read == before[number]}
+        over = [number for number, file in left.items() if file.ended or (number in idle and file.path != "-")]
+        for number in over:
+            for line in left.pop(number).lines(final=True, most=1):
                 watch.add(number, line)
-            if file.ended or (file.bytes_read == before and file.path != "-"):
-                break
-            if file.bytes_read == before:
-                time.sleep(0.05)
-        for line in file.lines(final=True, most=1):
-            watch.add(number, line)
+        if not over and len(idle) == len(left):
+            time.sleep(0.05)
+    watch.agreement.finish()
     return failed
+
+
+def _read_in_turn(files: Mapping[int, FollowedFile], take: Callable[[int, bytes], bool], most: int = 1 << 26) -> bool:
+    """What has come into the files, some losses of each by turns: ranks are compared step by step.
+
+    ``take``: whether a line has a loss. Returns whether anything has come.
+    """
+    received = False
+    turns = {number: file.lines(most=most) for number, file in files.items()}
+    while turns:
+        for number, lines in list(turns.items()):
+            losses = 0
+            for line in lines:
+                received = True
+                losses += take(number, line)
+                if losses >= LOSSES_IN_TURN:
+                    break
+            else:
+                del turns[number]
+    return received
 
 
 def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *, stop_on_error: bool = False) -> None:
@@ -95,13 +114,12 @@ def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *
 
 def _read_all(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, waiting: set[str]) -> bool:
     """What has come into the files; whether anything has. ``waiting``: files that were reported as not there."""
-    received = False
-    for number, file in enumerate(files):
-        reason = file.open()
-        if reason and file.path not in waiting:
-            waiting.add(file.path)
-            follower.on_waiting(file.path, reason)
-        for line in file.lines(most=1 << 24):
-            received = True
-            watch.add(number, line, follower.clock())
+    absent = {file.path: reason for file in files if (reason := file.open()) and file.path not in waiting}
+    numbered = dict(enumerate(files))
+    received = _read_in_turn(
+        numbered, lambda number, line: watch.add(number, line, follower.clock()) is not None, 1 << 24
+    )
+    for path, reason in absent.items():
+        waiting.add(path)
+        follower.on_waiting(path, reason)
     return received

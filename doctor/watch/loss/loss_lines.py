@@ -1,7 +1,8 @@
 """The loss, the step and the rank in a line that a training program prints. Pure, and linear in the line's length.
 
 The forms are those of MindSpore and MindFormers, Hugging Face, LLaMA-Factory, Lightning, Megatron-LM and MindSpeed,
-DeepSpeed, tqdm, torchtitan, InternEvo and NeMo; `tests/watch/loss_samples.py` has a line of each, with its source.
+DeepSpeed, tqdm, torchtitan, InternEvo, NeMo, nanoGPT and llm.c; `tests/watch/loss_samples.py` has a line of each, with
+its source.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ NUMBER = r"[-+]?(?:nan|inf(?:inity)?|\d{1,20}(?:\.\d{0,20})?(?:e[-+]?\d{1,4})?|\
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _LOSS = re.compile(rf"""loss['"]?\s{{0,8}}(?:[=:]|is\b)\s{{0,8}}['"\[(]?(?:tensor\()?({NUMBER})(?![\w.])""", re.I)
+_BARE = re.compile(r"\bloss\s{1,8}([-+]?(?:nan|inf|\d{1,20}\.\d{1,20}(?:e[-+]?\d{1,4})?))(?=[\s,;|)]|$)", re.I)
+"""Without a sign between, as nanoGPT and llm.c print it; only beside the number of a step."""
 _JOINED = re.compile(r"([a-z0-9_./]{0,40})$", re.I)
 _WORD = re.compile(r"([a-z]{1,20})[ -]$", re.I)
 _NAMES = frozenset(
@@ -139,10 +142,11 @@ def read_loss(line: str) -> LossLine | None:
         line = _ESCAPE.sub("", line)
     if _SUMMARY.search(line):
         return None
-    for match in _LOSS.finditer(line):
-        name = _name(line[max(0, match.start() - 40) : match.start()])
-        if name is not None:
-            return _reading(line, name + "loss", match[1])
+    for pattern in (_LOSS, _BARE):
+        for match in pattern.finditer(line):
+            name = _name(line[max(0, match.start() - 40) : match.start()])
+            if name is not None and (pattern is _LOSS or _step(line) is not None):
+                return _reading(line, name + "loss", match[1])
     return None
 
 
@@ -164,17 +168,20 @@ def read_by_pattern(line: str, pattern: re.Pattern[str]) -> LossLine | None:
 
 def _reading(line: str, name: str, text: str) -> LossLine:
     rank, epoch = _RANK.match(line) or _BRACKETED_RANK.search(line, 0, HEAD_CHARS), _EPOCH.search(line)
-    steps = (pattern.search(line) for pattern in _STEPS)
-    step = next((int(match[1]) for match in steps if match), None)
     return LossLine(
         value=float(text),
         digits=significant_digits(text),
         name=name,
-        step=step,
+        step=_step(line),
         epoch=float(epoch[1]) if epoch else None,
         rank=next((int(group) for group in rank.groups() if group), None) if rank else None,
         skipped=bool(_SKIPPED.search(line)),
     )
+
+
+def _step(line: str) -> int | None:
+    steps = (pattern.search(line) for pattern in _STEPS)
+    return next((int(match[1]) for match in steps if match), None)
 
 
 def _name(before: str) -> str | None:

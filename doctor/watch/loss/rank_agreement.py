@@ -21,7 +21,8 @@ DIFFERING = 3
 TOLERANCE = 1e-4
 """Relative: what the order of additions changes."""
 MAX_STEPS = 4096
-"""Steps of which not all ranks have told their loss yet."""
+MAX_VALUES = 1 << 18
+"""Losses that are kept, of the newest steps: the log of another rank may be read after those of the first ones."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -42,8 +43,11 @@ class RankAgreement:
         self.equal_steps = 0
         self.differing: Difference | None = None
         self.compared = 0
-        """Steps that all ranks told."""
+        """Steps of which the losses of several ranks were compared."""
         self._steps: OrderedDict[int, dict[int, tuple[float, int]]] = OrderedDict()
+        self._values = 0
+        self._compared: dict[int, int] = {}
+        """Steps that were compared, and over how many ranks."""
         self._run: list[Difference] = []
         self._independent = False
 
@@ -51,19 +55,32 @@ class RankAgreement:
         """One rank's loss. Digits: those that it was printed with."""
         if self._independent or self.differing:
             return
-        self.ranks.add(rank)
+        if rank not in self.ranks:  # whether it prints what the others print is to be learnt with it
+            self.ranks.add(rank)
+            self.equal_steps = 0
         losses = self._steps.setdefault(step, {})
         if rank in losses:  # the run has gone back to an earlier step
+            self._values -= len(losses)
             losses.clear()
+            self._compared.pop(step, None)
         losses[rank] = (value, digits)
+        self._values += 1
         if len(self.ranks) > 1 and len(losses) == len(self.ranks):
-            del self._steps[step]
             self._compare(step, losses)
-        elif len(self._steps) > MAX_STEPS:
-            self._steps.popitem(last=False)
+        while len(self._steps) > MAX_STEPS or self._values > MAX_VALUES:
+            oldest, gone = self._steps.popitem(last=False)
+            self._values -= len(gone)
+            self._compared.pop(oldest, None)
+
+    def finish(self) -> None:
+        """No more comes: steps that not all ranks told are compared between those that did."""
+        for step, losses in sorted(self._steps.items()):
+            if not self._independent and not self.differing and len(losses) > max(1, self._compared.get(step, 0)):
+                self._compare(step, losses)
 
     def _compare(self, step: int, losses: dict[int, tuple[float, int]]) -> None:
-        self.compared += 1
+        self.compared += step not in self._compared
+        self._compared[step] = len(losses)
         values = {rank: value for rank, (value, _) in losses.items()}
         tolerance = max(TOLERANCE, *(2 * 10.0 ** (1 - digits) for _, digits in losses.values() if digits))
         if not self.must and self.equal_steps < LEARNED:
@@ -76,16 +93,21 @@ class RankAgreement:
         if len(self._run) >= DIFFERING:
             common = set.intersection(*(set(difference.outliers) for difference in self._run))
             self.differing = Difference(self._run[0].step, self._run[0].values, tuple(sorted(common)))
-            self._steps.clear()
+            self._forget()
         return None
 
     def _learn(self, losses: dict[int, tuple[float, int]], values: dict[int, float]) -> None:
         """To the last printed digit: near its start, each rank's own loss is nearly that of the others."""
         if len(set(values.values())) > 1:
             self._independent = True  # each rank prints the loss of its own data
-            self._steps.clear()
+            self._forget()
         elif min(digits for _, digits in losses.values()) >= LEARNED_DIGITS:
             self.equal_steps += 1
+
+    def _forget(self) -> None:
+        self._steps.clear()
+        self._compared.clear()
+        self._values = 0
 
 
 def _agree(values: dict[int, float], tolerance: float) -> bool:

@@ -18,6 +18,7 @@ from doctor.smoke.programs.agent.procfs import (
 SEND = 0.05  # seconds between two lines about the ranks, at least
 OOM_SECONDS = 5.0  # from the kernel's choice of a process to its end, on a busy host
 DISK_SECONDS = 10.0  # that a disk may keep a rank waiting before the wait counts as the rank's own
+MUCH_OUTPUT = 65536  # bytes printed within a call: a rank that waits prints a line now and then at most
 STUCK = 0.1  # a rank that has not moved for so long is looked at through /proc
 
 
@@ -50,6 +51,7 @@ class RankMonitor:
         self.dead = self.error = ""
         self.ended = self.secondary = self.oom = False
         self.carried, self.carried_stamp, self.carried_at = None, None, 0.0
+        self.printed, self.printed_stamp, self.printed_at = 0, None, 0.0
         self.tail = b""
 
     def read_recorder(self):
@@ -77,6 +79,14 @@ class RankMonitor:
             self.carried = None
         elif self.carried_stamp != stamp or carried != self.carried:
             self.carried, self.carried_stamp, self.carried_at = carried, stamp, clock
+
+    def note_output(self, count, clock):
+        """The rank has printed `count` bytes: one that prints much within a call is at work there."""
+        if self.printed_stamp != self.recorder.stamp:
+            self.printed_stamp, self.printed, self.printed_at = self.recorder.stamp, 0, 0.0
+        self.printed += count
+        if self.printed >= MUCH_OUTPUT:
+            self.printed, self.printed_at = 0, clock
 
     def observe(self, clock):
         """What /proc shows of a rank that does not move; at most every `SEND` seconds."""
@@ -185,6 +195,9 @@ class RankMonitor:
             fields["process"] = self.state
         if self.carried is not None and self.carried_stamp == recorder.stamp and self.waits_in_collective():
             fields["idle"] = round(clock - self.carried_at, 4)
+        if self.printed_at and self.printed_stamp == recorder.stamp and self.waits_in_collective():
+            quiet = round(clock - self.printed_at, 4)
+            fields["idle"] = min(quiet, fields.get("idle", quiet))
         if recorder.new_calls:
             fields["calls"], recorder.new_calls = recorder.new_calls, []
             fields["entered"] = dict((str(call[0]), recorder.entered[call[0]]) for call in fields["calls"])

@@ -174,6 +174,8 @@ class RankWatcher:
             return
         writer = self.monitors.get(self.outputs[fd], self)
         writer.tail = (writer.tail + piece)[-TAIL:]
+        if writer is not self:
+            writer.note_output(len(piece), time.monotonic())
 
     def start_reading(self, fd):
         os.set_blocking(fd, False)

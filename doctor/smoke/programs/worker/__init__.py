@@ -42,6 +42,7 @@ PARTS = (
     "stage_devices",
     "stage_soak",
     "rendezvous",
+    "os_errors",
     "rank",
     "main",
 )

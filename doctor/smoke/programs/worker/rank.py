@@ -18,6 +18,7 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import numpy, torch
+from doctor.smoke.programs.worker.os_errors import explained
 from doctor.smoke.programs.worker.processes import cpu_binding, take_turns_on_cpus
 from doctor.smoke.programs.worker.rendezvous import init_process_group
 
@@ -108,7 +109,7 @@ def finish_stage(ctx: RankContext, name: str, started: float) -> None:
 
 def report_error(events: EventWriter, recorder: FlightRecorder, error: BaseException) -> None:
     """Emits the error that ends this rank, innermost call first."""
-    text = str(error).strip()
+    text = explained(error)
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     events.emit(
         "error",

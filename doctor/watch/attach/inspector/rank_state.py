@@ -8,12 +8,14 @@ from doctor.smoke.programs.agent.procfs import child_pids, process_status, read_
 
 X86 = {
     0: "read", 17: "read", 19: "read", 1: "write", 20: "write", 2: "open", 257: "open", 45: "recv", 47: "recv",
+    44: "send", 46: "send",
     7: "poll", 271: "poll", 23: "poll", 270: "poll", 232: "poll", 281: "poll", 202: "futex", 35: "sleep",
     230: "sleep", 61: "wait", 247: "wait", 42: "connect", 43: "accept", 288: "accept", 73: "lock", 74: "sync",
     75: "sync", 72: "lock", 34: "pause", 128: "pause", 4: "stat", 5: "stat", 6: "stat", 262: "stat", 332: "stat",
 }  # fmt: skip
 ARM = {
-    63: "read", 67: "read", 65: "read", 64: "write", 66: "write", 56: "open", 207: "recv", 212: "recv", 73: "poll",
+    63: "read", 67: "read", 65: "read", 64: "write", 66: "write", 56: "open", 207: "recv", 212: "recv", 206: "send",
+    211: "send", 73: "poll",
     72: "poll", 22: "poll", 98: "futex", 101: "sleep", 115: "sleep", 260: "wait", 95: "wait", 203: "connect",
     202: "accept", 242: "accept", 32: "lock", 82: "sync", 83: "sync", 25: "lock", 137: "pause", 79: "stat",
     80: "stat", 291: "stat",
@@ -26,7 +28,7 @@ WAITS = (
     ("wait_for_partner", "open"), ("n_tty_read", "read"), ("unix_stream_read", "recv"), ("sk_wait_data", "recv"),
     ("inet_csk_accept", "accept"), ("do_signal_stop", "stop"),
 )  # fmt: skip
-HAS_FD = ("read", "write", "recv", "connect", "accept", "lock", "sync")
+HAS_FD = ("read", "write", "recv", "send", "connect", "accept", "lock", "sync")
 MOST_CHILDREN = 32
 
 

@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.kernel_log import KernelLog, format_age
+
+
+@check(severity=ERROR, area="devices")
+def amd_gpu_fault_logged(log: KernelLog) -> Iterator[Finding]:
+    """The kernel's log holds no fault of an AMD GPU.
+
+    ## Why it matters
+    Errors of the hardware that could not be corrected end the program that meets them, or make it compute wrongly. A
+    GPU that could not be reset or started is no longer usable; the driver hides it, and ranks are missing.
+
+    ## What to do
+    On {host}, for the GPU at {device}: `dmesg | grep -i amdgpu`, `amd-smi metric -e`, `amd-smi bad-pages`. Reset it
+    while no program uses it: `amd-smi reset -G -g all`, or restart the host. Have it replaced when the errors return,
+    and where it has too many damaged pages.
+
+    ## Source
+    Messages of drivers/gpu/drm/amd/amdgpu: amdgpu_ras.c (RAS blocks), amdgpu_ras_eeprom.c (damaged pages),
+    amdgpu_device.c (resets, the start); AMD's own node-scraper takes the same for errors. What a later "GPU reset
+    succeeded" of the same GPU clears is left out. Page faults of programs, and corrected errors, are no finding; a GPU
+    that was reset once, and deferred errors, are warnings.
+    """
+    for fault in log.faults("amd-gpu-fault-logged"):
+        part = fault.groups.get("part", "")
+        yield Finding(
+            "the AMD GPU at {device}: {meaning}{where}, {count} times, last {age}: {text}",
+            device=fault.device,
+            meaning=fault.row.meaning,
+            where=f" ({part})" if part else "",
+            count=fault.count,
+            age=format_age(fault.age),
+            text=fault.text[:160],
+        ).as_warning(not fault.row.error)

@@ -1,0 +1,40 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.job import LaunchConfig, RankTable
+from doctor.job.job_size import StatedSize, contradictions
+
+
+@check(severity=ERROR, area="ranks")
+def launch_sizes_contradict(launch: LaunchConfig, table: RankTable | None) -> Iterator[Finding]:
+    """Everything that states the number of the job's ranks or hosts states the same.
+
+    ## Why it matters
+    The store waits for as many ranks as WORLD_SIZE says. Where the scheduler or mpirun starts another number, the job
+    waits until its timeout, or the ranks that are too many end at once.
+
+    ## What to do
+    Derive one number from the other, in {first} and {second}: under Slurm `export WORLD_SIZE=$SLURM_NTASKS`, with Open
+    MPI `export WORLD_SIZE=$OMPI_COMM_WORLD_SIZE`, and do not keep a number in the script.
+
+    ## Source
+    PyTorch, torch.distributed, environment variable initialization (WORLD_SIZE); MindSpore, MS_WORKER_NUM; HCCL,
+    RANK_SIZE; sbatch(1) and srun(1), output environment variables; mpirun(1) of Open MPI; torchrun (NNODES, PET_NNODES,
+    LOCAL_WORLD_SIZE). A task of srun or mpirun may start several ranks: WORLD_SIZE is a multiple of the tasks then. It
+    is a warning where the other number is that of an allocation, of which a step may be a part. torchrun, msrun,
+    accelerate and deepspeed set these variables themselves: with them in the launch line WORLD_SIZE counts no more.
+    """
+    sizes = launch.stated_sizes
+    if table is not None and table.ranks:
+        sizes.append(StatedSize("the rank table", "hosts", len(table.servers)))
+    if len(sizes) < 2:
+        raise Skip("no two sources state the size of the job")
+    for pair in contradictions(sizes):
+        yield Finding(
+            "{first} is {observed}, and {second} is {number}; expected {expected}",
+            first=pair.first.source,
+            second=pair.second.source,
+            observed=pair.first.number,
+            number=pair.second.number,
+            expected=pair.expected,
+        ).as_warning(not pair.is_certain)

@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.facts.container import HostContainer
+from doctor.facts.slurm import SlurmDaemon
+from doctor.job import LaunchConfig
+
+
+@check(severity=ERROR, area="connectivity")
+def slurmd_not_running(daemon: SlurmDaemon, launch: LaunchConfig, place: HostContainer | None) -> Iterator[Finding]:
+    """In a job of Slurm, slurmd runs on every node and takes connections.
+
+    ## Why it matters
+    srun starts the ranks of a host through its slurmd. SSH works without it, so that the host looks healthy, and the
+    job ends with "Task launch failed: Communication connection failure", or waits for minutes.
+
+    ## What to do
+    On {host}: `systemctl status slurmd` and `journalctl -u slurmd` say why; then `systemctl restart slurmd`. Jobs that
+    run there go on. Until then leave the host out: `scontrol update NodeName={host} State=DRAIN Reason=slurmd`.
+
+    ## Source
+    slurm.conf(5): SlurmdPort, SlurmdSpoolDir; slurmd(8): a restart leaves running jobs alone. Measured with Slurm
+    22.05: a killed slurmd, and one that is stopped, whose port the kernel goes on answering. A host is judged where
+    slurm.conf is in its usual place or named by SLURM_CONF, and slurmd runs or has left its spool folder.
+    """
+    if "SLURM_JOB_ID" not in launch.env:
+        raise Skip("not in a job of Slurm")
+    if place and place.engine and not daemon.states:
+        raise Skip("in a container the processes of its host are not seen")
+    stopped = [state for state in daemon.states if state in "TtZX"]
+    if not daemon.states:
+        yield Finding("no slurmd runs; expected one that takes connections on port {port}", port=daemon.port)
+    elif len(stopped) == len(daemon.states):
+        yield Finding("slurmd is stopped (state {state}): it answers nobody", state=stopped[0], port=daemon.port)
+    elif daemon.port and not daemon.answers:
+        yield Finding("slurmd runs, and its port {port} takes no connections", port=daemon.port)

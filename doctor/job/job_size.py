@@ -1,0 +1,145 @@
+"""What states the size of a job, and whether it fits together. Pure.
+
+One table of variables, whatever sets them: a script by hand, torchrun, MindSpore, Open MPI, PMI, Slurm. What a launcher
+of the launch line sets itself for its ranks is not in force before it runs, and is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+SizeKind = Literal["ranks", "tasks", "hosts", "ranks per host", "tasks per host"]
+VARIABLES: dict[str, SizeKind] = {
+    "WORLD_SIZE": "ranks",
+    "RANK_SIZE": "ranks",
+    "MS_WORKER_NUM": "ranks",
+    "OMPI_COMM_WORLD_SIZE": "tasks",
+    "PMI_SIZE": "tasks",
+    "PMIX_SIZE": "tasks",
+    "SLURM_STEP_NUM_TASKS": "tasks",
+    "SLURM_NTASKS": "tasks",
+    "SLURM_NNODES": "hosts",
+    "SLURM_JOB_NUM_NODES": "hosts",
+    "SLURM_STEP_NUM_NODES": "hosts",
+    "NUM_NODES": "hosts",
+    "NNODES": "hosts",
+    "PET_NNODES": "hosts",
+    "LOCAL_WORLD_SIZE": "ranks per host",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "tasks per host",
+    "MPI_LOCALNRANKS": "tasks per host",
+}
+"""What each number counts. A task of a launcher is a rank, or starts all ranks of its host, or some of them."""
+OF_ALLOCATION = frozenset(("SLURM_NTASKS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"))
+"""Of what was allocated: a step of the job may be smaller, so that a difference need not be a fault."""
+OF_STEP = "SLURM_STEP_ID"
+"""Within a step, SLURM_NTASKS and SLURM_NNODES are those of the step."""
+SETS_SIZES = frozenset(("torchrun", "msrun", "accelerate", "deepspeed"))
+"""Launchers that give their ranks a WORLD_SIZE of their own, over what is exported before."""
+
+
+class StatedSize(msgspec.Struct, frozen=True):
+    """One number that a source states."""
+
+    source: str
+    """A variable, or words for an option or a file."""
+    kind: SizeKind
+    number: int
+    in_force: bool = True
+    """What states it also starts the ranks."""
+
+
+class Contradiction(msgspec.Struct, frozen=True):
+    """Two statements that cannot both be true, in words without the values' sources."""
+
+    first: StatedSize
+    second: StatedSize
+    expected: str
+    is_certain: bool = True
+
+
+def stated_sizes(environ: Mapping[str, str], launchers: Sequence[str] = ()) -> list[StatedSize]:
+    """What the variables state, in the order of the table.
+
+    >>> [size.source for size in stated_sizes({"WORLD_SIZE": "16", "RANK_SIZE": "x", "SLURM_NNODES": "2"})]
+    ['WORLD_SIZE', 'SLURM_NNODES']
+    """
+    in_step = OF_STEP in environ
+    overridden = bool(SETS_SIZES.intersection(launchers))
+    sizes = []
+    for name, kind in VARIABLES.items():
+        number = _number(environ.get(name, ""))
+        if number and not (overridden and kind in ("ranks", "ranks per host")):
+            sizes.append(StatedSize(name, kind, number, in_step or name not in OF_ALLOCATION))
+    return sizes
+
+
+def least_hosts(environ: Mapping[str, str]) -> int:
+    """So many hosts at least, by the variables of others than a scheduler; 0: they do not say.
+
+    NUM_NODES alone is no mark of a job: many a script has it.
+
+    >>> [least_hosts(environ) for environ in ({"NNODES": "4"}, {"WORLD_SIZE": "17", "LOCAL_WORLD_SIZE": "8"}, {})]
+    [4, 3, 0]
+    """
+    sizes = stated_sizes(environ)
+    others = ("NUM_NODES", *(name for name in VARIABLES if name.startswith("SLURM_")))
+    counts = [size.number for size in sizes if size.kind == "hosts" and size.source not in others]
+    for kind, kind_per_host in (("ranks", "ranks per host"), ("tasks", "tasks per host")):
+        each = next((size.number for size in sizes if size.kind == kind_per_host), 0)
+        if each:
+            counts += [-(-size.number // each) for size in sizes if size.kind == kind and size.in_force]
+    return max(counts, default=0)
+
+
+def has_local_size(environ: Mapping[str, str]) -> bool:
+    """Whether a variable states how many of the job's tasks or ranks are on this host."""
+    return any(size.kind.endswith("per host") for size in stated_sizes(environ))
+
+
+def contradictions(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
+    """Pairs that cannot both be true: each statement is named once, with the first that it contradicts.
+
+    Ranks that are no more than the hosts may count hosts: scripts for one task on each host set them so. Where the
+    number of hosts is not stated, a number of ranks that divides another one may be theirs.
+    """
+    hosts = max((size.number for size in sizes if size.kind == "hosts"), default=1)
+    ranks = [size for size in sizes if size.kind == "ranks" and (size.number > hosts or hosts == 1)]
+    for other in ranks[1:]:
+        if other.number != ranks[0].number and min(other.number, ranks[0].number) > 1:
+            larger, smaller = sorted((other, ranks[0]), key=lambda size: -size.number)
+            expected = f"the same, or the number of hosts as {smaller.source}"
+            yield Contradiction(other, ranks[0], expected, larger.number % smaller.number > 0)
+    for size in sizes:
+        if size.kind == "tasks" and ranks and ranks[0].number % size.number and size.number > 1:
+            expected = f"a multiple of {size.source} as {ranks[0].source}"
+            yield Contradiction(ranks[0], size, expected, size.in_force)
+        elif size.kind == "hosts" and ranks and size.number > ranks[0].number > 1:
+            expected = f"at least one rank on each host: {ranks[0].source} from {size.number} on"
+            yield Contradiction(ranks[0], size, expected, False)
+    yield from _products(sizes, ranks)
+    stated = [size for size in sizes if size.kind == "hosts" and size.in_force]
+    for other in stated[1:]:
+        if other.number != stated[0].number:
+            yield Contradiction(other, stated[0], f"{stated[0].source} and {other.source} alike")
+
+
+def _products(sizes: Sequence[StatedSize], ranks: Sequence[StatedSize]) -> Iterator[Contradiction]:
+    """Hosts times ranks on each is the number of ranks."""
+    hosts = next((size for size in sizes if size.kind == "hosts"), None)
+    each = next((size for size in sizes if size.kind == "ranks per host"), None)
+    if each and ranks and each.number > ranks[0].number:
+        yield Contradiction(each, ranks[0], f"{each.source} of at most {ranks[0].number}")
+    elif each and hosts and ranks and hosts.number * each.number != ranks[0].number:
+        product = hosts.number * each.number
+        first = msgspec.structs.replace(hosts, source=f"{hosts.source} x {each.source}", number=product)
+        yield Contradiction(ranks[0], first, f"{product} as {ranks[0].source}", hosts.in_force)
+
+
+def _number(text: str) -> int:
+    """0 for what is no number of a job's size. Of an elastic range the least."""
+    match = re.fullmatch(r"\s*([0-9]{1,7})(?::[0-9]{1,7})?\s*", text, re.ASCII)
+    return int(match[1]) if match else 0

@@ -1,0 +1,137 @@
+"""Whether a rank that makes no collective gets on all the same: CPU time, bytes and changes of its process tree.
+
+What a function is called says nothing. A rank that computes, reads, writes or has a subprocess that does so is at work;
+one that asks again and again, or waits for a peer over TCP, waits for something outside of the job. Only one that does
+none of these has come to rest: in a lock, in a sleep, in a file system.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from doctor.smoke.programs.agent.network import tcp_bytes
+from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
+from doctor.watch.attach.inspector.rank_state import process_times, transferred
+from doctor.watch.peer_wait import awaited_peer
+
+LOOK_SECONDS = 1.0
+"""Between two looks at a rank, at first; later `LOOK_SHARE` of the time that it has been without a sign."""
+LOOK_SHARE = 0.02
+BUSY_SHARE = 0.05
+"""Of a CPU, for all processes of the rank together; what watchdogs and loggers use in the background is less."""
+MOVING_RATE = 1 << 15
+"""Bytes a second; heartbeats and logs are less."""
+WRITEBACK_PAGES = 64
+"""A second, by all writers of the host, while the rank waits in the kernel for its own (fsync)."""
+MOST_PROCESSES = 64
+MOST_TASKS = 512
+_CHILDREN = re.compile(r"\d{1,10}")
+
+
+class _Counters(NamedTuple):
+    """What the processes of a rank have done so far."""
+
+    processes: frozenset[int]
+    cpu: float
+    """Seconds on a CPU, of all threads, and seconds in which their main threads waited for one."""
+    carried: int
+    """Bytes of files, pipes and TCP connections."""
+    switches: int
+    """Voluntary switches of the rank's own main thread."""
+    written: int
+    """Pages that the host has written back; 0 where the rank does not wait in the kernel."""
+
+
+class Effort:
+    """When one rank last got on, and by what that shows."""
+
+    def __init__(self) -> None:
+        self.kind = ""
+        """``works``, ``moves data``, ``asks again and again``, ``waits for ADDRESS``; empty: it rests."""
+        self._before: _Counters | None = None
+        self._looked_at = self._alive_at = 0.0
+        self._woken = False
+
+    def begin(self, clock: float) -> None:
+        """The rank has gone on by itself: all is counted anew from here."""
+        self.kind, self._before = "", None
+        self._looked_at = self._alive_at = clock
+
+    def forget_switches(self) -> None:
+        """The rank was woken by a signal of ours: that switch is none of its own."""
+        self._woken = True
+
+    def rest(self, clock: float) -> float:
+        """Seconds since it last got on."""
+        return max(0.0, clock - self._alive_at)
+
+    def look(self, pid: int, clock: float, age: float, *, loads: bool) -> None:
+        """``age``: seconds since its last sign. ``loads``: it waits for its loader, which polls its workers."""
+        if clock - self._looked_at < max(LOOK_SECONDS, LOOK_SHARE * age):
+            return
+        before, now = self._before, _counters(pid)
+        seconds, self._looked_at, self._before = clock - self._looked_at, clock, now
+        if before is None:
+            self._alive_at = clock  # what it did before is not known
+            return
+        woken, self._woken = self._woken, False
+        kind = _progress(before, now, seconds)
+        if not kind and not loads and not woken and now.switches > before.switches:
+            kind = "asks again and again"
+        if not kind and (peer := awaited_peer(pid, now.processes)):
+            kind = f"waits for {peer}"
+        if kind:
+            self._alive_at, self.kind = clock, kind
+        elif self.rest(clock) > LOOK_SECONDS:
+            self.kind = ""
+
+
+def _progress(before: _Counters, now: _Counters, seconds: float) -> str:
+    if now.processes != before.processes or now.cpu - before.cpu > BUSY_SHARE * seconds:
+        return "works"
+    if now.carried - before.carried > MOVING_RATE * seconds:
+        return "moves data"
+    if before.written and now.written - before.written > WRITEBACK_PAGES * seconds:
+        return "moves data"
+    return ""
+
+
+def _counters(pid: int) -> _Counters:
+    processes = process_tree(pid)
+    cpu, carried = 0.0, 0
+    for process in processes:
+        times = cpu_times(process, False)  # type: ignore[no-untyped-call]
+        cpu += max(0.0, process_times(process)) + (times[1] if times else 0.0)  # type: ignore[no-untyped-call]
+        carried += max(0, transferred(process))  # type: ignore[no-untyped-call]
+    carried += sum(tcp_bytes(processes).values())  # type: ignore[no-untyped-call]
+    status = process_status(pid)  # type: ignore[no-untyped-call]
+    written = _pages_written() if status and status[0] == "D" else 0
+    return _Counters(frozenset(processes), cpu, carried, _switches(pid), written)
+
+
+def process_tree(pid: int) -> list[int]:
+    """A process and those that it has started, with whatever thread, and these in turn."""
+    found = [pid]
+    for process in found:
+        try:
+            tasks = os.listdir(f"/proc/{process}/task")[:MOST_TASKS]
+        except OSError:
+            continue
+        for task in tasks:
+            text: str = read_text(f"/proc/{process}/task/{task}/children")  # type: ignore[no-untyped-call]
+            found += [int(word) for word in _CHILDREN.findall(text)][: MOST_PROCESSES - len(found)]
+    return found
+
+
+def _switches(pid: int) -> int:
+    text: str = read_text(f"/proc/{pid}/task/{pid}/status")  # type: ignore[no-untyped-call]
+    match = re.search(r"^voluntary_ctxt_switches:\s*(\d+)", text, re.M)
+    return int(match[1]) if match else 0
+
+
+def _pages_written() -> int:
+    text: str = read_text("/proc/vmstat")  # type: ignore[no-untyped-call]
+    match = re.search(r"^nr_written (\d+)", text, re.M)
+    return int(match[1]) if match else 0

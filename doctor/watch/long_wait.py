@@ -1,0 +1,39 @@
+"""Ranks that others have been waiting for and that still work: one sentence, which is no verdict. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from doctor.smoke.model import Failure
+from doctor.smoke.rank_names import rank_names
+from doctor.smoke.run.failure_evidence import main_thread_stack
+
+_FRAME = re.compile(r'File "([^"]{1,300})", line (\d{1,7}) in ([^\n]{1,100})')
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen")
+
+
+def program_line(stack: str) -> str:
+    r"""The innermost line of the program itself in what faulthandler wrote; empty without one.
+
+    >>> program_line('File "/x/site-packages/a.py", line 1 in b\nFile "/x/t.py", line 7 in f')
+    'f at t.py:7'
+    """
+    for path, line, name in _FRAME.findall(main_thread_stack(stack)):
+        if not _LIBRARY.search(path):
+            return f"{name.strip()} at {path.rpartition('/')[2]}:{line}"
+    return ""
+
+
+def wait_sentence(failure: Failure, hosts: str, effort: str, line: str, limit: float) -> str:
+    """Who waits for whom, what that one does, and until when that is no fault."""
+    who, waiting = rank_names(failure.culprit_ranks), rank_names(failure.waiting_ranks)
+    does = {
+        "works": "has used a CPU all the time",
+        "moves data": "reads or writes",
+        "asks again and again": "asks for something again and again",
+    }.get(effort, effort)
+    place = f", in {line}" if line else ""
+    return (
+        f"long wait for {who} on {hosts}, which {does}{place}: no sign of it for {failure.seconds:.0f} s; waiting in "
+        f"{failure.op}: {waiting}; no fault before the group's own limit of {limit:.0f} s"
+    )

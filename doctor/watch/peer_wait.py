@@ -1,0 +1,105 @@
+"""The peer over TCP that a rank waits for, if it does: a server of another job, a download, the job's store."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import struct
+from collections.abc import Collection, Iterator
+
+from doctor.smoke.programs.agent.network import proc_address
+from doctor.smoke.programs.agent.procfs import read_table, read_text
+from doctor.watch.attach.inspector.rank_state import ARM, X86, call_by_function
+
+POLL, SELECT, EPOLL = {7, 271, 73}, {23, 270, 72}, {232, 281, 22}
+"""Numbers of the system calls, x86_64 and aarch64: their arguments differ. No number is in two of the sets' systems."""
+SINGLE = frozenset({"read", "write", "recv", "send", "connect", "accept"})
+"""Calls whose first argument is a file."""
+MOST_FILES = 64
+MOST_THREADS = 256
+TABLE_BYTES = 4 << 20
+ESTABLISHED, CONNECTING = "01", "02"
+UNREADABLE = "a peer that cannot be read"
+
+
+def awaited_peer(pid: int, processes: Collection[int]) -> str:
+    """Whom a rank waits for over TCP, as ``10.0.0.7:443``; empty where neither it nor its children wait for one.
+
+    Its main thread may wait for several connections at once. Another thread, and a child's, only counts where it waits
+    for one alone: the libraries' own threads wait for all of theirs.
+    """
+    for process in processes:
+        for thread in _threads(process) if process == pid else (process,):
+            files = list(_awaited_files(process, thread))
+            if files == [-1]:
+                if thread == pid:
+                    return UNREADABLE
+            elif files and (thread == pid or len(files) == 1) and (peer := _tcp_peer(process, files)):
+                return peer
+    return ""
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        names = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    return [pid, *[int(name) for name in names if name != str(pid)][:MOST_THREADS]]
+
+
+def _awaited_files(pid: int, thread: int) -> Iterator[int]:
+    """Numbers of the files that a thread waits for; -1 where it waits for some that cannot be read."""
+    text: str = read_text(f"/proc/{pid}/task/{thread}/syscall", 256)  # type: ignore[no-untyped-call]
+    fields = text.split()
+    if not fields:
+        if thread == pid and call_by_function(pid) in ("recv", "poll", "connect"):  # type: ignore[no-untyped-call]
+            yield -1
+        return
+    if len(fields) < 7 or not re.fullmatch(r"\d{1,4}", fields[0]):
+        return
+    number, first, second = int(fields[0]), int(fields[1], 16), int(fields[2], 16)
+    table = ARM if platform.machine() == "aarch64" else X86
+    kind = table.get(number, "")
+    if kind in SINGLE:
+        yield first & 0xFFFFFFFF
+    elif kind == "poll":
+        yield from _polled(pid, number, first, second)
+
+
+def _polled(pid: int, number: int, first: int, second: int) -> Iterator[int]:
+    if number in EPOLL:
+        info: str = read_text(f"/proc/{pid}/fdinfo/{first & 0xFFFFFFFF}")  # type: ignore[no-untyped-call]
+        yield from [int(word) for word in re.findall(r"^tfd:\s*(\d{1,9})", info, re.M)[:MOST_FILES]]
+        return
+    try:
+        with open(f"/proc/{pid}/mem", "rb", 0) as memory:
+            if number in SELECT:
+                memory.seek(second)
+                bits = memory.read(min((first + 7) // 8, MOST_FILES)) if second else b""
+                yield from [8 * place + bit for place, byte in enumerate(bits) for bit in range(8) if byte >> bit & 1]
+            elif number in POLL:
+                memory.seek(first)
+                entries = memory.read(8 * min(second, MOST_FILES))
+                yield from [entry[0] for entry in struct.iter_unpack("=iHH", entries[: len(entries) // 8 * 8])]
+    except (OSError, ValueError, OverflowError):
+        yield -1
+
+
+def _tcp_peer(pid: int, files: Collection[int]) -> str:
+    inodes = set()
+    for number in files:
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{number}")
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    for name in ("tcp", "tcp6") if inodes else ():
+        table: str = read_table(f"/proc/{pid}/net/{name}", TABLE_BYTES)  # type: ignore[no-untyped-call]
+        for line in table.splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 9 and fields[9] in inodes and fields[3] in (ESTABLISHED, CONNECTING):
+                address, port = proc_address(fields[2])  # type: ignore[no-untyped-call]
+                return f"{address}:{port}" if ":" not in address else f"[{address}]:{port}"
+    return ""

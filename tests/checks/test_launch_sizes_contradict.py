@@ -1,0 +1,38 @@
+"""What launch-sizes-contradict finds."""
+
+from __future__ import annotations
+
+from doctor.engine.result import Severity
+from tests.checks.run_check import job, messages, run_check, skipped
+from tests.checks.tables import a1
+from tests.checks.tables import run_check as run_on_table
+
+NAME = "launch-sizes-contradict"
+
+
+def test_two_numbers_of_ranks() -> None:
+    outcome = run_check(NAME, {}, job(WORLD_SIZE="15", OMPI_COMM_WORLD_SIZE="16"))
+    expected = "expected a multiple of OMPI_COMM_WORLD_SIZE as WORLD_SIZE"
+    assert messages(outcome) == [("", f"WORLD_SIZE is 15, and OMPI_COMM_WORLD_SIZE is 16; {expected}")]
+    assert outcome.found_severity is Severity.ERROR
+
+
+def test_two_numbers_of_hosts() -> None:
+    assert messages(run_check(NAME, {}, job(NNODES="4", NUM_NODES="2"))) == [
+        ("", "NNODES is 4, and NUM_NODES is 2; expected NUM_NODES and NNODES alike")
+    ]
+
+
+def test_the_size_of_an_allocation_is_a_hint() -> None:
+    outcome = run_check(NAME, {}, job(RANK_SIZE="15", SLURM_NTASKS="16"))
+    assert outcome.found_severity is Severity.WARNING and len(outcome.findings) == 1
+
+
+def test_the_hosts_of_a_rank_table() -> None:
+    assert run_on_table(NAME, a1(2, 8), NNODES="2").complete
+    outcome = run_on_table(NAME, a1(2, 8), NNODES="3")
+    assert [str(finding).partition(";")[0] for finding in outcome.findings] == ["the rank table is 2, and NNODES is 3"]
+
+
+def test_one_source_alone() -> None:
+    assert skipped(run_check(NAME, {}, job(WORLD_SIZE="15"))) == {"no two sources state the size of the job"}

@@ -1,0 +1,38 @@
+"""What slurmd-not-running finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.facts.container import HostContainer
+from doctor.facts.slurm import SlurmDaemon
+from tests.checks.containers import view
+from tests.checks.run_check import job, messages, run_check, skipped
+
+NAME = "slurmd-not-running"
+JOB = job(SLURM_JOB_ID="7")
+
+
+@pytest.mark.parametrize(
+    ("daemon", "text"),
+    [
+        (SlurmDaemon(("S",), 6818, True), ""),
+        (SlurmDaemon(("S", "Z"), 6818, True), ""),
+        (SlurmDaemon(("S",), 0), ""),
+        (SlurmDaemon((), 6818), "no slurmd runs; expected one that takes connections on port 6818"),
+        (SlurmDaemon((), 6818, True), "no slurmd runs; expected one that takes connections on port 6818"),
+        (SlurmDaemon(("T",), 6818, True), "slurmd is stopped (state T): it answers nobody"),
+        (SlurmDaemon(("S",), 6818), "slurmd runs, and its port 6818 takes no connections"),
+    ],
+)
+def test_states_of_a_daemon(daemon: SlurmDaemon, text: str) -> None:
+    assert messages(run_check(NAME, {"n1": [daemon]}, JOB)) == ([("n1", text)] if text else [])
+
+
+def test_where_it_does_not_apply() -> None:
+    gone = SlurmDaemon((), 6818)
+    assert skipped(run_check(NAME, {"n1": [gone]})) == {"not in a job of Slurm"}
+    assert skipped(run_check(NAME, {"n1": [gone, view(HostContainer)]}, JOB)) == {
+        "in a container the processes of its host are not seen"
+    }
+    assert skipped(run_check(NAME, {"login": []}, JOB)) == {"no SlurmDaemon"}

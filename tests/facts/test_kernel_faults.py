@@ -1,0 +1,60 @@
+"""The table of the kernel's messages: each row with its samples, and what stands around them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from doctor.engine.catalog import bundled_folder
+from doctor.facts.kernel_faults import KernelFaultRow, compiled_pattern, fault_rows, fault_words
+from doctor.facts.kernel_log import KernelLog, LogLine
+
+ROWS = list(fault_rows().values())
+REPORTED = [row for row in ROWS if row.check]
+SAMPLES = [(row, sample) for row in ROWS for sample in row.samples]
+
+
+@pytest.mark.parametrize(("row", "sample"), SAMPLES, ids=lambda value: getattr(value, "id", ""))
+def test_a_sample_is_matched_and_has_a_word_that_is_looked_for(row: KernelFaultRow, sample: str) -> None:
+    assert compiled_pattern(row.pattern).search(sample)
+    assert any(word in sample for word in row.words)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_a_row_names_a_check_and_what_clears_it(row: KernelFaultRow) -> None:
+    assert row.samples and row.source
+    assert not row.check or (bundled_folder("checks") / f"{row.check.replace('-', '_')}.py").is_file()
+    if row.cleared_by:
+        clearing = [sample for other in ROWS for sample in other.samples if other.pattern == row.cleared_by]
+        assert clearing, "the message that clears it is a row of its own, or the collector does not look for it"
+
+
+@pytest.mark.parametrize(
+    ("row", "sample"), [pair for pair in SAMPLES if pair[0].check], ids=lambda v: getattr(v, "id", "")
+)
+def test_only_the_rows_of_its_check_find_a_sample(row: KernelFaultRow, sample: str) -> None:
+    log = KernelLog(uptime=1e6, lines=(LogLine(5.0, sample),))
+    finding = {other.check for other in ROWS if other.check and log.faults(other.check)}
+    assert row.check in finding
+    assert finding - {"network-link-flapping"} <= {row.check}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_a_pattern_takes_linear_time(row: KernelFaultRow) -> None:
+    """A record of the log is 300 characters at most; hostile ones repeat what a pattern begins with."""
+    hostile = [sample[: len(sample) // 2] * 12 for sample in row.samples] + [
+        "a " * 150,
+        "0000:00:00.0 " * 23,
+        "((" * 150,
+    ]
+    began = time.process_time()
+    for text in hostile:
+        compiled_pattern(row.pattern).search(text[:300])
+    assert time.process_time() - began < 0.2
+
+
+def test_words_are_short_and_few() -> None:
+    """They are sent to every host."""
+    assert len(fault_words()) < 120
+    assert all(3 <= len(word) < 40 for word in fault_words())

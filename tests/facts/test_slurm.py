@@ -1,0 +1,57 @@
+"""slurmd of this machine, and what is no answer. The real one: tests/preflight/test_jobs.py."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from doctor.engine.fact import Absent, Unreadable
+from doctor.facts.slurm import SlurmDaemon, accepts, find_slurmd
+from tests.facts.answers import answered
+from tests.facts.garbage import JSON, runs_on_python_3_6
+
+
+def test_a_machine_without_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/no/such/file")
+    assert find_slurmd({}) == {"node": False} or os.path.exists("/etc/slurm/slurm.conf")
+    assert isinstance(answered(SlurmDaemon, {"node": False}), Absent)
+
+
+@pytest.fixture
+def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real ones of other tests' hosts are seen from this machine."""
+    monkeypatch.setattr(os, "listdir", lambda path: [])
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_a_node_whose_daemon_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (tmp_path / "slurm.conf").write_text(f"SlurmdPort={port}  # ours\nSlurmdSpoolDir={tmp_path}\nPrologFlags=x y\n")
+        monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+        fact = answered(SlurmDaemon, find_slurmd({}))
+        assert isinstance(fact, SlurmDaemon)
+        assert (fact.states, fact.port, fact.answers) == ((), port, True)
+        assert accepts(port)
+    assert not accepts(port)
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_no_node_of_the_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A login node has the configuration, and neither the daemon nor its folder."""
+    (tmp_path / "slurm.conf").write_text(f"SlurmdSpoolDir={tmp_path}/%n/spool\nSlurmdPort=6818-6820\n")
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    assert not find_slurmd({})["node"]
+
+
+@given(JSON)
+def test_anything_else(value: object) -> None:
+    assert isinstance(answered(SlurmDaemon, value), Absent | Unreadable)
+
+
+def test_the_source_that_is_sent() -> None:
+    assert runs_on_python_3_6(find_slurmd)

@@ -22,7 +22,7 @@ OPERATIONS = {
     "_verify_param_shape_across_processes": "all_gather",
 }
 """The collective that torch calls in a function of its own: of DDP its reducer in the backward pass, its buffers in the
-forward pass, its constructor. Source: pytorch torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp."""
+forward pass, its constructor. Source: pytorch torch/nn/parallel/distributed.py and c10d/reducer.cpp."""
 Aspect = Literal["operation", "size", "sequence"]
 """What calls are compared by."""
 

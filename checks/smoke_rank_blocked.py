@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
@@ -57,7 +57,7 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 
 def _place(frame: str, state: str, **_: object) -> str:
     """Where the rank is, and in which state, as far as that is known."""
-    return f"Its stack: {frame}; its state: {state}." if state else f"Its stack: {frame}."
+    return filled("Its stack: {0}; its state: {1}.", frame, state) if state else filled("Its stack: {0}.", frame)
 
 
 def _sentence(failure: Failure) -> str:

@@ -33,6 +33,7 @@ from doctor.cli.shared_options import (
     history_options,
 )
 from doctor.engine.errors import InputError, UsageError, require_one_of, require_utf_8
+from doctor.engine.texts import filled
 from doctor.job.variables import communication
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks, print_warning
@@ -248,7 +249,9 @@ def warn_of_time_left(options: SmokeOptions, left: float | None) -> None:
     """The scheduler would end the run before its own limits do. ``left``: seconds; None: not known."""
     seconds = options.budget + options.soak + options.device_seconds
     if left is not None and seconds > left:
-        print_warning(f"the run may take {seconds:.0f} s, and the scheduler ends the job in {left:.0f} s")
+        print_warning(
+            filled("the run may take {0} s, and the scheduler ends the job in {1} s", f"{seconds:.0f}", f"{left:.0f}")
+        )
 
 
 def _baseline(path: Path | None) -> Baseline | None:
@@ -258,9 +261,11 @@ def _baseline(path: Path | None) -> Baseline | None:
     try:
         return read_baseline(path) if path else None
     except OSError as error:
-        raise InputError(f"--baseline {path}: {error.strerror}; expected a file of --save-baseline") from None
+        raise InputError(
+            filled("--baseline {0}: {1}; expected a file of --save-baseline", path, error.strerror)
+        ) from None
     except ValueError as error:
-        raise InputError(f"--baseline {path}: {error}") from None
+        raise InputError(filled("--baseline {0}: {1}", path, error)) from None
 
 
 def _save_baseline(path: Path, summary: SmokeSummary | None) -> None:
@@ -272,7 +277,7 @@ def _save_baseline(path: Path, summary: SmokeSummary | None) -> None:
             raise ValueError("there was no run")
         save_baseline(path, summary)
     except (OSError, ValueError) as error:
-        raise InputError(f"--save-baseline {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(filled("--save-baseline {0}: {1}", path, getattr(error, "strerror", None) or error)) from None
 
 
 def _seconds(text: str) -> float:
@@ -280,7 +285,7 @@ def _seconds(text: str) -> float:
     match = re.fullmatch(r"(\d{1,6})([smh]?)", text.strip(), re.ASCII)
     seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
     if text and not 1 <= seconds <= MAX_SOAK:
-        raise UsageError(f"--for {text!r}: expected a time from 1s to 24h, for example 90s or 10m")
+        raise UsageError(filled("--for {0}: expected a time from 1s to 24h, for example 90s or 10m", f"{text!r}"))
     return float(seconds)
 
 
@@ -289,5 +294,5 @@ def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d{1,10})\s*([KMG]?)(?:i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
     size = int(match[1]) << _UNITS[match[2].upper()] if match else 0
     if not 4 <= size <= 1 << 31:
-        raise UsageError(f"--max-bytes {text!r}: expected a size from 4 to 2G, for example 64K or 4M")
+        raise UsageError(filled("--max-bytes {0}: expected a size from 4 to 2G, for example 64K or 4M", f"{text!r}"))
     return size

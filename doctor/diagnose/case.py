@@ -21,6 +21,7 @@ from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.recording import Recording
 from doctor.diagnose.signature import Role, Signature, Trait
+from doctor.engine.texts import filled, joined
 
 _SPAWNED = "spawned-process-failed"
 """The lines behind it are those of its rank."""
@@ -66,12 +67,11 @@ class Process(msgspec.Struct):
     @property
     def name(self) -> str:
         """As a report shows it: ``rank 3 (host n1, device 3)``."""
-        place = [f"host {self.host}" if self.host else "", f"device {self.device}" if self.device is not None else ""]
-        if self.rank is None and self.pid:
-            place.append(f"pid {self.pid}")
-        place_text = ", ".join(word for word in place if word)
+        device = filled("device {0}", self.device) if self.device is not None else ""
+        pid = f"pid {self.pid}" if self.rank is None and self.pid else ""
+        place = joined(", ", filter(None, (filled("host {0}", self.host) if self.host else "", device, pid)))
         head = f"rank {self.rank}" if self.rank is not None else "a process of unknown rank"
-        return f"{head} ({place_text})" if place_text else head
+        return filled("{0} ({1})", head, place) if place else head
 
 
 class Case(msgspec.Struct):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.npu_smi import card_answers, labelled_values, per_card_probe
 from doctor.facts.reported_value import reported_count
 
@@ -25,7 +26,7 @@ def _read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[
         except Unreadable as why:
             problem = str(why)
         if value is None:
-            unread[f"NPU card {card.card}"] = problem or "not understood"
+            unread[filled("NPU card {0}", card.card)] = problem or "not understood"
         else:
             values[card.card] = value
     if not values:

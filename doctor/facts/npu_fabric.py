@@ -6,6 +6,7 @@ import re
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, labelled_values, read_npu_smi_text, strip_escapes
 from doctor.facts.reported_value import reported_count
 
@@ -99,11 +100,13 @@ class NpuHccs(Fact, frozen=True):
                 try:
                     errors[f"{card}-{chip}"] = sum(_lane_counts(values.get("hccs error count", "")))
                 except Unreadable as why:
-                    unread[f"NPU card {card} chip {chip}"] = str(why)
+                    unread[filled("NPU card {0} chip {1}", card, chip)] = str(why)
             elif re.search(UNSUPPORTED_PATTERN, text, re.I):
                 unsupported += 1
             else:
-                unread[f"NPU card {card} chip {chip}"] = strip_control_chars(text.strip() or "no answer in 5 s", 120)
+                unread[filled("NPU card {0} chip {1}", card, chip)] = strip_control_chars(
+                    text.strip() or "no answer in 5 s", 120
+                )
         if unsupported and not (health or unread):
             raise Absent("npu-smi reports no HCCS links on this product, or in this container")
         if not health:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.reading import matching_paths
 
 DRIVER = "/usr/local/Ascend/driver/version.info"
@@ -23,7 +24,7 @@ def _parse_fields(text: str) -> dict[str, str]:
 def _parse_version(text: str, path: str) -> str:
     version = _parse_fields(text).get("Version", "")
     if not re.fullmatch(r"\d[\w.+-]{0,60}", version, re.ASCII):
-        raise Unreadable(f"{path} contains no version")
+        raise Unreadable(filled("{0} contains no version", path))
     return version
 
 
@@ -66,8 +67,8 @@ class NpuVersions(Fact, frozen=True):
         if answer[DRIVER].ended == "absent":
             where = install.get("Driver_Install_Path_Param", "/usr/local/Ascend")
             if where.rstrip("/") != "/usr/local/Ascend":
-                raise Unreadable(f"the driver is installed under {where}, not /usr/local/Ascend")
-            raise Absent("no NPU driver is installed: " + answer[DRIVER].err)
+                raise Unreadable(filled("the driver is installed under {0}, not /usr/local/Ascend", where))
+            raise Absent(filled("no NPU driver is installed: {0}", answer[DRIVER].err))
         text = answer.text(DRIVER)
         firmware = _optional_text(answer, FIRMWARE)
         ranges = re.findall(r"\[\s*([\w.]+)\s*,\s*([\w.]+)\s*\]", _parse_fields(text).get("compatible_version_fw", ""))
@@ -137,7 +138,7 @@ class CannVersion(Fact, frozen=True):
             root = next(iter(installed))
             return cls(version=installed[root], path=root, installed=installed)
         if silent:
-            raise Unreadable("; ".join(f"{path}: {why}" for path, why in silent.items()))
+            raise Unreadable(joined("; ", (filled("{0}: {1}", path, why) for path, why in silent.items())))
         raise Absent("CANN is not installed where the job runs")
 
 

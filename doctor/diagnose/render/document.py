@@ -19,6 +19,7 @@ from doctor.diagnose.render.memory_shortage import memory_shortage
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CheckName
+from doctor.engine.texts import joined
 
 SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
 Verdict = Literal["found", "undecidable", "ended-well", "no-failure"]
@@ -195,7 +196,7 @@ def summary_text(text: str) -> str:
     sentence = localized_filled(text)
     who, *rest = text.split(": ", 4)
     for number in range(len(rest)):
-        title = ": ".join(rest[number:])
+        title = joined(": ", rest[number:])
         if title in sentence and localized(title) != title:
             return f"{localized_filled(': '.join((who, *rest[:number])))}{localized(': ')}{localized(title)}"
     return sentence

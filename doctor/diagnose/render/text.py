@@ -19,6 +19,7 @@ from doctor.diagnose.render.document import (
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, localized_filled, phrase
+from doctor.engine.texts import filled
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
 from doctor.transport import format_size
 
@@ -231,7 +232,7 @@ def _who(item: Waiting) -> str:
     ranks = [culprit.rank for culprit in item.culprits if culprit.rank is not None]
     if len(ranks) == len(item.culprits):
         return count_ranks(ranks)
-    return item.culprits[0].name if len(item.culprits) == 1 else f"{len(item.culprits)} processes"
+    return item.culprits[0].name if len(item.culprits) == 1 else filled("{0} processes", len(item.culprits))
 
 
 _LABELS = {

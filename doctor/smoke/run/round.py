@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord
+from doctor.engine.texts import filled
 from doctor.facts import smoke as facts
 from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
@@ -108,13 +109,13 @@ def _explained(
 
 def _unreached_notes(records: Mapping[str, HostRecord]) -> tuple[str, ...]:
     missed = sum(bool(record.visit.failure) for record in records.values())
-    text = f"the smoke run excluded {missed} of {len(records)} hosts, which could not be reached"
+    text = filled("the smoke run excluded {0} of {1} hosts, which could not be reached", missed, len(records))
     return (text,) * bool(missed)
 
 
 def not_started(records: Mapping[str, HostRecord], why: str) -> SmokeRoundResult:
     """The round of a run without a result: its facts are unknown."""
-    content = msgspec.json.encode({"reached": False, "why": f"the smoke run was not started: {why}"}).decode()
+    content = msgspec.json.encode({"reached": False, "why": filled("the smoke run was not started: {0}", why)}).decode()
     unknown_outputs = {name: {"": Output(out=content)} for name in facts.__all__ if name.startswith("Smoke")}
     blank = {host: HostRecord(record.visit, {**record.outputs, **unknown_outputs}) for host, record in records.items()}
     return SmokeRoundResult(blank, {"not_started": why})

@@ -52,6 +52,14 @@ Trait = Literal[
 - ``unspecific``: reports a failure without what failed: any other fault, of whichever process, says more
 """
 
+Remedy = Literal["", "drain-host", "fix-host", "retry", "fix-program", "fix-settings", "give-memory"]
+"""What a person, or a controller of jobs, does about the cause before the job runs again; empty: look further.
+
+- ``drain-host``: no job runs on the host until its hardware is repaired; ``fix-host``: a setting or service of the host
+- ``fix-settings``: the settings of the job; ``give-memory``: less use of memory, or more of it
+- ``fix-program``: a further try fails alike; ``retry``: nothing of the job has failed
+"""
+
 FOLDER = Path(__file__).with_name("signatures")
 MAX_BYTES = 1 << 20
 """Bytes of one file of signatures."""
@@ -92,6 +100,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     phase: Phase
     patterns: tuple[str, ...]
     """Python regular expressions, searched in one line of at most 4,096 characters."""
+    action: Remedy = ""
     components: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
     """Error codes of the vendor, such as EI0002."""

@@ -98,6 +98,8 @@ class _TextLayout:
         lines = self.folded(headline(diagnosis), "")
         if self.bold:
             lines = [f"\x1b[1m{line}\x1b[0m" for line in lines]
+        if content.action and content.action.kind != "none":
+            lines += ["", *self.labelled("do", [content.action.text])]
         for number in range(len(diagnosis.causes)):
             lines += ["", *self.cause(diagnosis, content, number)]
         if diagnosis.waiting:
@@ -123,6 +125,7 @@ class _TextLayout:
         yield from self.labelled("cause", [item.title + bracketed(f"{item.signature}{code}")], numbers)
         yield from self.labelled("who", [self.names(cause.culprits) or localized("the job as a whole")])
         yield from self.labelled("rule", [f"{item.rule}{localized('; ')}{item.confidence}"])
+        yield from self.labelled("memory", [item.memory] if item.memory else [])
         yield from self.labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence])
         yield from self.advice("why", item)
         if item.checked:
@@ -233,6 +236,8 @@ def _who(item: Waiting) -> str:
 
 
 _LABELS = {
+    "do": "label: do",
+    "memory": "label: memory",
     "cause": "label: cause",
     "who": "label: who",
     "rule": "label: rule",

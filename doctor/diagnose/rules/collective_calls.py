@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from doctor.analysis.collectives.calls import OPERATIONS
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.analysis.majority import split
 from doctor.diagnose.case import Case, Process
@@ -62,7 +63,8 @@ def collective_calls(case: Case) -> list[TracebackCall]:
             ]
             if before and process.rank is not None:
                 frame = max(before, key=lambda event: event.line)
-                calls.append(TracebackCall(process, frame.values.get("op", ""), frame, waiting))
+                function = frame.values.get("op", "")
+                calls.append(TracebackCall(process, OPERATIONS.get(function, function), frame, waiting))
                 break
     return calls
 

@@ -118,6 +118,8 @@ class Gpu(msgspec.Struct, frozen=True):
     """What the NVLink fabric reports of itself, such as ``summary: Unhealthy``; since driver 550."""
     processes: tuple[GpuProcess, ...] = ()
     vbios: str = ""
+    replays: int | None = None
+    """PCIe packets that were sent again since the driver was loaded."""
     license: str = ""
     """Of a virtual GPU: Licensed (...), Unlicensed (...); empty where none is needed."""
     failed: dict[str, str] = {}
@@ -217,6 +219,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         fabric_faults=_fabric_faults(element.find("fabric/health")),
         processes=_processes(element),
         vbios=_text(element, "vbios_version"),
+        replays=_number(element, "pci/replay_counter"),
         license=_text(element, "vgpu_software_licensed_product/license_status")
         or _text(element, "grid_licensed_product/license_status"),
         failed=_failed_elements(element),

@@ -150,7 +150,7 @@ class NpuInventory(Fact, frozen=True):
     newer_than_boot: tuple[str, ...]
     """Version files of driver and firmware that were written after the host's last start."""
     inference: bool = False
-    """By their PCI ids all NPUs are inference products (310, 310P), which have no network port."""
+    """All NPUs are inference products (310, 310B, 310P), which have no network port."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuInventory:
@@ -163,8 +163,18 @@ class NpuInventory(Fact, frozen=True):
             denied_files=tuple(sorted(detection.refused)),
             tools=tuple(detection.tools),
             newer_than_boot=tuple(detection.newer),
-            inference={FAMILY_OF_PCI.get(pci_id) for pci_id in detection.pci.values()} == {"inference"},
+            inference=_families(detection) == {"inference"},
         )
+
+
+def _families(detection: _NpuDetection) -> set[Family | None]:
+    """By PCI id; of a board whose NPU is no PCI device (310B), by npu-smi's chip names. Empty where neither tells."""
+    if detection.pci or detection.chips is None:
+        return {FAMILY_OF_PCI.get(pci_id) for pci_id in detection.pci.values()}
+    try:
+        return {family_of_chip(chip.name, chip.has_phy_id) for chip in _parse_chips(detection.chips)}
+    except Unreadable:
+        return set()
 
 
 def family_of_chip(name: str, has_phy_id: bool) -> Family | None:

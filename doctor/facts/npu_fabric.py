@@ -84,12 +84,18 @@ class NpuHccs(Fact, frozen=True):
     """By card and chip, ``0-0``: OK or NOK."""
     errors: dict[str, int]
     """CRC errors by card and chip, summed over the links."""
+    lanes: dict[str, tuple[int, ...]] = {}
+    """How many lanes each link uses, by card and chip; empty where the tool does not tell."""
+    first_error_lane: dict[str, str] = {}
+    """By card and chip, of those that name one."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuHccs:
         pieces = re.split(r"^-- (\d{1,9}) (\d{1,4}) --[ \t\r]*$", read_npu_smi_text(answer[""]), flags=re.M)
         health: dict[str, str] = {}
         errors: dict[str, int] = {}
+        lanes: dict[str, tuple[int, ...]] = {}
+        first_error_lane: dict[str, str] = {}
         unread: dict[str, str] = {}
         unsupported = 0
         for card, chip, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
@@ -97,6 +103,10 @@ class NpuHccs(Fact, frozen=True):
             state = values.get("hccs health status", "")
             if state in ("OK", "NOK"):
                 health[f"{card}-{chip}"] = state
+                lanes[f"{card}-{chip}"] = _used_lanes(values)
+                lane = values.get("hccs first error lane", "")
+                if re.fullmatch("[0-9]{1,3}", lane):
+                    first_error_lane[f"{card}-{chip}"] = lane
                 try:
                     errors[f"{card}-{chip}"] = sum(_lane_counts(values.get("hccs error count", "")))
                 except Unreadable as why:
@@ -111,7 +121,15 @@ class NpuHccs(Fact, frozen=True):
             raise Absent("npu-smi reports no HCCS links on this product, or in this container")
         if not health:
             raise Unreadable(next(iter(unread.values()), "npu-smi info -m: it lists no chip"))
-        return cls(health=health, errors=errors, unread=unread)
+        return cls(health=health, errors=errors, lanes=lanes, first_error_lane=first_error_lane, unread=unread)
+
+
+def _used_lanes(values: dict[str, str]) -> tuple[int, ...]:
+    """Of each link the lesser of its mode and the ones of its lane list, as of ``[4  4]`` and ``[1111  0011]``."""
+    modes = [int(word) for word in re.findall(r"[0-9]{1,2}", values.get("hccs lane mode", ""))]
+    masks = re.findall(r"[01]{1,8}", values.get("hccs link lane list", ""))
+    ones = [mask.count("1") for mask in masks] if len(masks) == len(modes) else modes
+    return tuple(min(pair) for pair in zip(modes, ones, strict=True))
 
 
 def _lane_counts(text: str) -> list[int]:

@@ -58,6 +58,8 @@ class NpuVersions(Fact, frozen=True):
     """First and last firmware that the driver declares compatible; empty when it declares none."""
     install_status: str | None
     """``complete`` when the driver's installation ended well; None when the installer's note does not say."""
+    is_note_a_folder: bool = False
+    """An engine made an empty folder of the installer's note, which it was to mount and did not find."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuVersions:
@@ -77,6 +79,7 @@ class NpuVersions(Fact, frozen=True):
             firmware=_parse_version(firmware, FIRMWARE) if firmware is not None else None,
             firmware_ranges=tuple(ranges),
             install_status=install.get("Driver_Install_Status"),
+            is_note_a_folder=is_folder,
         )
 
 

@@ -11,8 +11,7 @@ END = "step 100 loss 2.1\nTraining completed\n"
 HEAD = "n{rank}:{pid}:9 [0] NCCL INFO "
 INIT = (
     f"{HEAD}Bootstrap : Using {{interface}}:10.0.0.{{rank}}<0>\n{HEAD}{{extra}}\n{HEAD}Using network {{network}}\n"
-    "n{rank}:{pid}:9 [0] NCCL INFO comm 0x5581 rank {rank} nranks 4 cudaDev 0 nvmlDev 0 busId 1 - Init COMPLETE\n"
-    + END
+    "n{rank}:{pid}:9 [0] NCCL INFO comm 0x5581 rank {rank} nranks 4 cudaDev 0 nvmlDev 0 busId 1 - Init COMPLETE\n" + END
 )
 
 

@@ -11,6 +11,7 @@ from doctor.collect.collector import MODULES
 from doctor.collect.collector.collector import ROOT_HELPER
 from doctor.collect.collector_request import probe_digest, probe_fields
 from doctor.engine.fact import OWN_ROUND, Fact
+from doctor.engine.texts import filled
 from doctor.remote.bootstrap import assemble
 
 _HEAD = f"""\
@@ -44,5 +45,5 @@ def sudoers_line(user: str) -> str:
     '%hpc ALL=(root) NOPASSWD: /usr/local/sbin/doctor-probe ""'
     """
     if not re.fullmatch(r"%?[A-Za-z_][A-Za-z0-9_.-]{0,63}", user):
-        raise ValueError(f"{user!r}: expected a user, or %GROUP")
+        raise ValueError(filled("{0}: expected a user, or %GROUP", repr(user)))
     return f'{user} ALL=(root) NOPASSWD: {ROOT_HELPER} ""'

@@ -31,6 +31,7 @@ from doctor.diagnose.rules.waiting import (
 )
 from doctor.diagnose.rules.whole_job import too_many_clients, truncated_messages
 from doctor.diagnose.signature import Signature
+from doctor.engine.texts import filled, joined
 
 _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     too_many_clients,
@@ -116,7 +117,7 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
 
 
 def _outlived(cause: Cause) -> Cause:
-    summary = f"{cause.summary}; the process went on after it"
+    summary = filled("{0}; the process went on after it", cause.summary)
     return msgspec.structs.replace(cause, confidence="possible", summary=summary)
 
 
@@ -180,7 +181,7 @@ def _with_local_fault(case: Case, cause: Cause) -> Cause:
             return msgspec.structs.replace(
                 cause,
                 signature=fault.event.signature,
-                summary=f"{cause.summary}; its own log shows: {title}",
+                summary=filled("{0}; its own log shows: {1}", cause.summary, title),
                 evidence=(fault.event, *cause.evidence)[:4],
             )
     return cause
@@ -217,8 +218,10 @@ def _not_decided(case: Case) -> Undecidable:
     size = case.world_size or (0 if _shares_a_file(case) else max(logged_ranks, default=-1) + 1)
     absent = [str(rank) for rank in range(min(size, 100_000)) if rank not in logged_ranks]
     if absent:
-        listed = ", ".join(absent[:8]) + (f" and {len(absent) - 8} more" if len(absent) > 8 else "")
-        needed.append(f"the logs of ranks {listed}")
+        listed = joined(
+            "", (", ".join(absent[:8]), filled(" and {0} more", len(absent) - 8) if len(absent) > 8 else "")
+        )
+        needed.append(filled("the logs of ranks {0}", listed))
     elif len(logged_ranks) < 2:
         needed.append("the logs of all other ranks")
     if any("hccl" in case.signatures[event.signature].components for event in case.events):
@@ -230,7 +233,7 @@ def _not_decided(case: Case) -> Undecidable:
     unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
     peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
     if len(peers) == 1:
-        return Undecidable(f"the logs show that {peers.pop()} was not reached, and not why", tuple(needed))
+        return Undecidable(filled("the logs show that {0} was not reached, and not why", peers.pop()), tuple(needed))
     return Undecidable("the logs show who waited, and not for whom", tuple(needed))
 
 

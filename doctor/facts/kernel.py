@@ -12,6 +12,7 @@ import msgspec
 
 from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read, unusable_reason
+from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
@@ -38,7 +39,7 @@ def read_number(answer: ProbeAnswer, path: str) -> int:
     """The one number in a file. Raises: Absent, Unreadable."""
     text = answer.text(path).strip()
     if not re.fullmatch(r"[0-9]{1,19}", text, re.ASCII):
-        raise Unreadable(f"{path}: {text[:40]!r}, expected a number")
+        raise Unreadable(filled("{0}: {1}, expected a number", path, f"{text[:40]!r}"))
     return int(text)
 
 
@@ -224,7 +225,7 @@ def _file_text(answer: ProbeAnswer, path: str) -> str:
         return ""
     why = unusable_reason(output)
     if why:
-        raise Unreadable(f"{path}: {why}; it can be read as root, with --sudo")
+        raise Unreadable(filled("{0}: {1}; it can be read as root, with --sudo", path, why))
     return output.out
 
 

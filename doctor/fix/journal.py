@@ -22,6 +22,7 @@ from doctor.engine.bounded_read import read_bounded
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import printable
 from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled
 from doctor.fix.file_edits import FileState
 
 JOURNAL_FILE, UNDO_FILE, AFTER_FILE = "journal.jsonl", "undo.jsonl", "after.jsonl"
@@ -104,7 +105,7 @@ class Journal:
     @property
     def origin(self) -> str:
         """The plan and who works on it, for the log of a host."""
-        return f"plan {self._folder.name} by {_user()}@{os.uname().nodename}"
+        return filled("plan {0} by {1}@{2}", self._folder.name, _user(), os.uname().nodename)
 
     def entries(self) -> list[JournalEntry]:
         return _read_lines(self._folder / JOURNAL_FILE, JournalEntry)

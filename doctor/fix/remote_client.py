@@ -13,6 +13,7 @@ import msgspec
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled
 from doctor.fix.executor import MODULES
 from doctor.fix.file_edits import FileState
 from doctor.remote.bootstrap import python_problem
@@ -193,9 +194,9 @@ class RemoteExecutor(ProgramSessions):
         errors = session.err.decode("utf-8", "replace")
         last_line = strip_control_chars((errors.strip().splitlines() or [""])[-1])
         if self.root and last_line.startswith("sudo:"):
-            text = f"root is not available: sudo -n: {last_line.removeprefix('sudo:').strip()}"
+            text = filled("root is not available: sudo -n: {0}", last_line.removeprefix("sudo:").strip())
         else:
-            text = f"the program on the host ended: {last_line or f'exit status {session.code}'}"
+            text = filled("the program on the host ended: {0}", last_line or filled("exit status {0}", session.code))
         return ProgramLost(python_problem(errors) or text)
 
     def _validated(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
@@ -214,7 +215,7 @@ class RemoteExecutor(ProgramSessions):
     def _next_response(self, seconds: float) -> dict[str, Any]:
         """Raises: ConnectionLost."""
         if not self.wait(lambda: bool(self._responses or self.lost), time.monotonic() + seconds):
-            raise ConnectionLost(f"no answer within {seconds:g} s")
+            raise ConnectionLost(filled("no answer within {0} s", f"{seconds:g}"))
         if not self._responses:
             raise ConnectionLost(self._lost_text())
         return self._responses.popleft()

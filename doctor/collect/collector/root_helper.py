@@ -12,7 +12,7 @@ import time
 from doctor.collect.collector.collector import Collector, print_record
 from doctor.remote.runtime.signals import on_termination, wake_on_child_exit
 
-LINE_LIMIT = 1 << 16
+REQUEST_LIMIT = 1 << 16
 SECONDS_LIMIT = 300
 PORTS_LIMIT = 4096
 OTHER_VERSION = "the helper for sudo on this host is of another version of doctor: install it again"
@@ -51,7 +51,7 @@ def read_line():
     while not data.endswith(b"\n"):
         piece = os.read(0, 1)
         data += piece
-        if not piece or len(data) > LINE_LIMIT:
+        if not piece or len(data) > REQUEST_LIMIT:
             raise ValueError("no line")
     return data
 

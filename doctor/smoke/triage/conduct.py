@@ -105,5 +105,7 @@ def screening_notes(screening: Screening) -> tuple[str, ...]:
     links = [
         f"{first} and {second} fail together and pass apart: {why}" for (first, second), why in screening.links.items()
     ]
+    if screening.abandoned:
+        return (f"the screening of {len(screening.hosts)} hosts was given up: {screening.abandoned}",)
     undecided = [f"not decided: {', '.join(sorted(screening.undecided)[:8])}"] if screening.undecided else []
     return (text, *links[:8], *undecided)

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings
+from doctor.smoke.results.trouble_findings import awaited_call, failure_findings
 
 HEARTBEAT = (
     (
@@ -61,6 +61,6 @@ def _place(frame: str, state: str, **_: object) -> str:
 
 
 def _sentence(failure: Failure) -> str:
-    if failure.op:
+    if failure.op or awaited_call(failure):
         return "{who} holds up {call}: {text}"
     return "{who} holds up {waiting}: {text}" if failure.waiting_ranks else "{who} holds up the others: {text}"

@@ -39,6 +39,7 @@ from doctor.session.finish import load_saved_run, replay_and_report, save_and_re
 from doctor.session.output_files import combine_callbacks, print_warning
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
+from doctor.smoke.triage.screening import needs_screening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,6 +73,16 @@ class TrainingOptions(NamedTuple):
     soak: Annotated[
         str, typer.Option("--for", metavar="TIME", help="Repeat collectives for this long, for example 90s or 10m.")
     ] = ""
+    cells: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=64,
+            help="Hosts that run together in the screening of more than 32.",
+            show_default=False,
+        ),
+    ] = 0
     baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Compare speeds with this file.")] = None
     save_baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the speeds of this run.")] = None
     env: Annotated[str, typer.Option(metavar="job|clean", help="Variables of the job in force, or none.")] = "job"
@@ -112,13 +123,18 @@ def command(
     environ, launch = job_environment.environ, job_environment.complete(job.launch())
     smoke_options = parse_smoke_options(training, job_of_launch(launch), environ)
     warn_of_time_left(smoke_options, launch.time_left_s)
-    smoke_checks_only = not (select or ignore or checks or connection.within or output.from_file)
-    catalog = [] if smoke_checks_only else load_catalog(checks)
-    selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
     if output.from_file:
+        catalog = load_catalog(checks)
+        selected = choose_checks(catalog, select or ["smoke"], ignore, roots=True)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     selection, ssh = with_hosts_of_line(hosts.selection, job_environment), ssh_options(connection)
     fleet = job_environment.annotate(select_inventory(selection, scope, environ))
+    # The agents of a screening are started cell by cell.
+    smoke_checks_only = not (
+        (select or ignore or checks or connection.within) or needs_screening(len(fleet.hosts), smoke_options.cell_size)
+    )
+    catalog = [] if smoke_checks_only else load_catalog(checks)
+    selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
     from doctor.transport.open import open_transport
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
@@ -240,9 +256,17 @@ def parse_smoke_options(
         interface=training.interface,
         baseline=_baseline(training.baseline),
         soak=_seconds(training.soak),
+        cell_size=_cell_size(training.cells),
         environment=training.env,  # type: ignore[arg-type]
         variables=communication(os.environ if environ is None else environ) if training.env == "job" else {},
     )
+
+
+def _cell_size(hosts: int) -> int:
+    """Raises: UsageError."""
+    if hosts == 1:
+        raise UsageError("--cells 1: expected at least 2 hosts, which run together")
+    return hosts
 
 
 def warn_of_time_left(options: SmokeOptions, left: float | None) -> None:

@@ -79,6 +79,8 @@ class SmokeOptions(msgspec.Struct, frozen=True):
     """Speeds of an earlier run to compare with."""
     library: Literal["torch", "mindspore"] = "torch"
     """What the ranks train with."""
+    cell_size: int = 0
+    """Hosts of a cell in the screening of a fleet; 0: as `doctor.smoke.triage.screening` has it."""
 
 
 def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:

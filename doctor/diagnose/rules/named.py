@@ -449,6 +449,11 @@ def count_ranks(ranks: Iterable[int]) -> str:
     return filled("ranks {0} and {1} more", ", ".join(map(str, ordered[:6])), len(ordered) - 6)
 
 
+def holds_up(who: str, count: int, call: str) -> str:
+    """Of ranks that have not entered a call that others wait in; the same words as `doctor smoke` has for them."""
+    return filled("{0} holds up {1}", who, call) if count == 1 else filled("{0} hold up {1}", who, call)
+
+
 def others_wait(number: int) -> str:
     """``1 other rank waits``, ``3 other ranks wait``."""
     return "1 other rank waits" if number == 1 else filled("{0} other ranks wait", number)

@@ -21,7 +21,7 @@ from doctor.diagnose.diagnosis import (
 from doctor.diagnose.events import Event
 from doctor.diagnose.recording import RecordedCollective, RecordedGroup
 from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender
-from doctor.diagnose.rules.named import count_ranks
+from doctor.diagnose.rules.named import count_ranks, holds_up
 from doctor.engine.texts import filled, joined
 
 SIGNATURE = "flight-recorder"
@@ -146,14 +146,11 @@ def _behind(case: Case, members: list[_Member]) -> list[Cause] | None:
     if first.operation in ROOTED and where.highest - where.lowest == 1:
         return None
     who = count_ranks(call.member.rank for call in late)
-    verb = "has" if len(late) == 1 else "have"
-    joined = len(members) - len(late)
-    others = "1 other rank has" if joined == 1 else filled("{0} other ranks have", joined)
+    entered = len(members) - len(late)
+    others = "1 other rank has entered it" if entered == 1 else filled("{0} other ranks have entered it", entered)
     summary = filled(
-        "{0} {1} not joined {2}, collective {3} of process group {4}; {5}",
-        who,
-        verb,
-        first.operation,
+        "{0}, collective {1} of process group {2}: {3}",
+        holds_up(who, len(late), first.operation),
         first.sequence,
         members[0].group.name,
         others,

@@ -22,7 +22,7 @@ from doctor.diagnose.diagnosis import (
 )
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.collective_calls import collective_calls
-from doctor.diagnose.rules.named import count_ranks, others_wait
+from doctor.diagnose.rules.named import count_ranks, holds_up, others_wait
 from doctor.diagnose.rules.silent_ranks import known_ranks
 from doctor.engine.texts import filled
 
@@ -119,9 +119,9 @@ def _behind(calls: list[Call[Proof]]) -> list[Cause]:
         return []
     where, late = result
     culprits = tuple(culprit_of(call.member.process) for call in late)
-    summary = filled(
-        "{0}: behind in sequence, at {1} where others are at {2}", names_of(culprits), where.lowest, where.highest
-    )
+    reached = (call.operation for call in calls if call.sequence == where.highest and call.operation)
+    head = holds_up(names_of(culprits), len(late), next(reached, "the others"))
+    summary = filled("{0}: behind in sequence, at {1} where others are at {2}", head, where.lowest, where.highest)
     events = first_evidence(
         call.member.event for call in (*late, *(call for call in calls if call.sequence is not None))
     )

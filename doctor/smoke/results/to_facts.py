@@ -26,7 +26,11 @@ def fact_outputs(
         passed = {event.rank for event in events if isinstance(event, StageFinished) and event.stage == stage}
         # Of the start everything is known that was said: it is judged as it stands.
         reached = host_ranks <= passed if fact is not SmokeStart else bool(stage_events)
+        left_out = next((left_out for left_out in run.left_out if left_out.host == host), None)
+        reached = reached and left_out is None
         why, because = ("", "") if reached else unreached_reason(run, stage)
+        if left_out:
+            why, because = filled("the run went on without this host: {0}", left_out.why), "smoke-host-left-out"
         planned = stage in run.plan.stages
         if reached and not stage_events and set(fact.event_types) & set(elsewhere):
             # Only some ranks compute a loss, and only some exchange with other hosts.

@@ -129,10 +129,19 @@ def describe_position(failure: Failure) -> str:
     return filled("in the {0} stage", failure.stage) if failure.stage else "in the run"
 
 
+_COLLECTIVE = re.compile(r"(?:monitored_)?(?:all_|i?reduce|i?broadcast|barrier|i?gather|i?scatter|i?send|i?recv)")
+
+
+def awaited_call(failure: Failure) -> str:
+    """The collective in which all that wait are, as they show it; empty where they differ, or it is another wait."""
+    text, *others = {failure.calls.get(rank, "") for rank in failure.waiting_ranks} or ("",)
+    return text if not others and _COLLECTIVE.match(text) else ""
+
+
 def describe_call(failure: Failure) -> str:
     """Such as ``all_reduce #25 (4096 x float32, group tp2 [2,3]; layout dp2 tp2, step 2)``."""
     if not failure.op:
-        return "no collective"
+        return awaited_call(failure) or "no collective"
     size = filled("{0} x {1}, ", failure.numel, failure.dtype) if failure.dtype else ""
     position = (
         filled("layout {0}, step {1}", failure.layout, failure.step)

@@ -7,7 +7,7 @@ import json
 
 from doctor.engine import texts
 from doctor.engine.sanitize import count_noun
-from doctor.engine.texts import enumerated, filled, joined
+from doctor.engine.texts import enumerated, filled, joined, rewritten
 from doctor.engine.translation import Catalogue
 from tests import translations, value_texts
 
@@ -89,3 +89,11 @@ def test_a_sentence_for_people_is_no_f_string() -> None:
     found = f_string_sentences()
     assert {package: found[package] for package in found.keys() - UNCONVERTED} == {}
     assert found.keys() == UNCONVERTED, "take what is converted from the list"
+
+
+def test_a_text_is_changed_alike_in_every_language() -> None:
+    catalogue = Catalogue({"see dmesg of device N": "查看 device N 的 dmesg"})
+    assert catalogue.filled(rewritten("see dmesg of device N", lambda text: text.replace("N", "3"))) == (
+        "查看 device 3 的 dmesg"
+    )
+    assert rewritten("nothing", lambda text: text.replace("N", "3")) == "nothing"

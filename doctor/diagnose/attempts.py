@@ -10,6 +10,7 @@ from doctor.diagnose.accounting_rows import ends_of_rows
 from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.signature import Signature, Trait
 from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled
 
 Catalog = Mapping[str, Signature]
 _ROWS_APART = 12
@@ -247,5 +248,7 @@ def note_overcome(summary: FileSummary, before: Sequence[Event], kept: Sequence[
     lines = sorted({e.line for e in before if e not in kept and catalog[e.signature].role == "root"})
     if lines:
         listed = ", ".join(map(str, lines[:8]))
-        note = f"{count_noun(len(lines), 'error')} after which the process went on and ended well: line {listed}"
+        note = filled(
+            "{0} after which the process went on and ended well: line {1}", count_noun(len(lines), "error"), listed
+        )
         summary.notes += [note] if note not in summary.notes else []

@@ -81,6 +81,8 @@ class Catalogue:
         if known is None:
             return None
         template, values = known
+        if callable(values):
+            return values(self.filled(template, depth + 1))
         texts = {name: self.filled(value, depth + 1) for name, value in values.items()}
         shape = self.texts.get(template)
         if shape is not None:

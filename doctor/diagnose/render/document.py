@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -19,7 +20,7 @@ from doctor.diagnose.render.memory_shortage import memory_shortage
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CheckName
-from doctor.engine.texts import joined
+from doctor.engine.texts import joined, rewritten
 
 SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
 Verdict = Literal["found", "undecidable", "ended-well", "no-failure"]
@@ -248,12 +249,13 @@ class _DocumentBuilder:
         """The fields of `Advice`. Its playbooks: the signature's own, then those that treat its checks."""
         signature = self.catalogue.signatures[name]
         treating = (playbook for check in signature.checks for playbook in self.catalogue.playbooks.get(check, ()))
+        fill = partial(fill_values, values=log_values)
         fields = (("likely_causes", signature.causes), ("confirm", signature.confirm), ("fix", signature.fix))
         return {
             "signature": signature.id,
             "title": localized(signature.title),
             "explains": signature.explains,
-            **{key: tuple(fill_values(localized(text), log_values) for text in texts) for key, texts in fields},
+            **{key: tuple(rewritten(localized(text), fill) for text in texts) for key, texts in fields},
             "playbooks": tuple(dict.fromkeys((*signature.playbooks, *treating))),
             "checks": signature.checks,
         }

@@ -50,7 +50,7 @@ def finding(defects: Sequence[Defect], total: int) -> Finding:
         )
     )
     return Finding(
-        first.template + " (in {where})",
+        joined("", (first.template, " (in {where})")),
         hosts=[plan.host_of(rank) for rank in _first_of_each_host(plan, ranks)],
         who=describe_ranks(first.trace, first.ranks),
         ranks=list(ranks),

@@ -30,7 +30,7 @@ def fact_outputs(
         reached = reached and left_out is None
         why, because = ("", "") if reached else unreached_reason(run, stage)
         if left_out:
-            why, because = f"the run went on without this host: {left_out.why}", "smoke-host-left-out"
+            why, because = filled("the run went on without this host: {0}", left_out.why), "smoke-host-left-out"
         planned = stage in run.plan.stages
         if reached and not stage_events and set(fact.event_types) & set(elsewhere):
             # Only some ranks compute a loss, and only some exchange with other hosts.

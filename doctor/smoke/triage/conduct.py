@@ -10,6 +10,7 @@ from queue import SimpleQueue
 import msgspec
 
 from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.engine.texts import filled
 from doctor.smoke.model import SmokeResult, SmokeRun
 from doctor.smoke.plan import SmokeOptions, planned_stages
 from doctor.smoke.results.to_facts import describe_failure
@@ -46,7 +47,7 @@ def screen(
             ):
                 screening.note(cell, cell_result(result.run))
         screening.seconds = time.monotonic() - began
-        on_round(f"screening {screening.rounds}", screening.seconds)
+        on_round(filled("screening {0}", screening.rounds), screening.seconds)
     screening.give_up()
     return screening
 
@@ -97,13 +98,19 @@ def cell_result(run: SmokeRun) -> CellResult:
 
 def screening_notes(screening: Screening) -> tuple[str, ...]:
     """What was done, for the report."""
-    text = (
-        f"screened {len(screening.hosts)} hosts in {screening.cells} cells, {screening.rounds} rounds, "
-        f"{screening.seconds:.0f} s: "
-        f"{len(screening.left_out)} left out"
+    text = filled(
+        "screened {0} hosts in {1} cells, {2} rounds, {3} s: {4} left out",
+        len(screening.hosts),
+        screening.cells,
+        screening.rounds,
+        f"{screening.seconds:.0f}",
+        len(screening.left_out),
     )
     links = [
-        f"{first} and {second} fail together and pass apart: {why}" for (first, second), why in screening.links.items()
+        filled("{0} and {1} fail together and pass apart: {2}", first, second, why)
+        for (first, second), why in screening.links.items()
     ]
-    undecided = [f"not decided: {', '.join(sorted(screening.undecided)[:8])}"] if screening.undecided else []
+    if screening.abandoned:
+        return (filled("the screening of {0} hosts was given up: {1}", len(screening.hosts), screening.abandoned),)
+    undecided = [filled("not decided: {0}", ", ".join(sorted(screening.undecided)[:8]))] if screening.undecided else []
     return (text, *links[:8], *undecided)

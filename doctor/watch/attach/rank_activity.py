@@ -18,7 +18,8 @@ DEFINITE: frozenset[Kind] = frozenset({"left", "stopped", "traced", "frozen", "d
 
 _COLLECTIVE = re.compile(
     r"/torch/distributed/(?!elastic/|run\.py|launch|optim/|checkpoint/)|/torch_npu/distributed/|/deepspeed/comm/"
-    r"|/mindspore/(?:communication|ops/.*comm|mint/distributed)|/horovod/|/mpi4py/"
+    r"|/mindspore/(?:communication|ops/.*comm|mint/distributed)|/horovod/|/mpi4py/|/jax/experimental/multihost_utils"
+    r"|/ray/util/collective/"
 )
 _BACKWARD = frozenset({"_engine_run_backward", "synchronize"})
 """Functions within which a rank waits for a reduction of its gradients, or for its device."""

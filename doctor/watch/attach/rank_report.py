@@ -58,6 +58,10 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Of the main thread, at the start and at the end, innermost first; empty where none was shown."""
     problem: str
     """Why there is no stack."""
+    group: int = 0
+    """The first pid of those of its host that it is connected with, itself included; 0: it is connected with none."""
+    links: list[str] = []
+    """Its TCP connections to other hosts: own end, ``>``, the other end."""
     dumps: list[str] = []
     """Paths of dumps of its flight recorder, written since its start."""
     heartbeat_logs: list[str] = []
@@ -123,6 +127,7 @@ def _clean(rank: ProcessReport) -> ProcessReport:
             for stack in rank.stacks[:4]
         ],
         problem=printable(rank.problem, 200),
+        links=[printable(link, 120) for link in rank.links[:64]],
         dumps=_paths(rank.dumps),
         heartbeat_logs=_paths(rank.heartbeat_logs),
     )

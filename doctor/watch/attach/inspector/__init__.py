@@ -12,6 +12,8 @@ MODULES = (
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
     "doctor.smoke.programs.agent.network",
+    "doctor.watch.attach.inspector.live_environment",
+    "doctor.watch.attach.inspector.connected",
     "doctor.watch.attach.inspector.rank_finder",
     "doctor.watch.attach.inspector.rank_state",
     "doctor.watch.attach.inspector.python_stacks",

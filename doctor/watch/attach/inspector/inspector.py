@@ -57,6 +57,8 @@ def described(entry):
         "variables": dict((name, environ[name][:300]) for name in OTHER_VARIABLES if name in environ),
         "command": entry["words"][:12],
         "user": owner_name(pid),
+        "group": entry["group"],
+        "links": entry["links"][:64],
         "devices": held_devices(pid)[:64],
         "threads": thread_count(pid),
         "tracer": tracer(pid),

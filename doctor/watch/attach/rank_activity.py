@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.watch.attach.rank_report import Frame, Look, ProcessReport
+from doctor.watch.attach.rank_report import FileWait, Frame, Look, ProcessReport
 
 Kind = Literal[
     "left", "stopped", "traced", "frozen", "debugger", "stdin", "sleep", "blocked", "file", "loader", "child",
@@ -58,10 +58,18 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     place = tuple(frames[:12])
     still = _is_still(rank, looks, seconds)
     kind, text = _state(rank, looks) or _by_stack(frames, looks, still) or _by_call(looks, seconds)
+    if kind in ("blocked", "file") and rank.file_wait is not None:
+        text = _held_by_file(kind, looks[-1], rank.file_wait)
     where = _where(frames)
     first, last = looks[0], looks[-1]
     moved = last.bytes - first.bytes if min(first.bytes, last.bytes) >= 0 else 0
     return Activity(kind, f"{text}{where}", still, place, moved)
+
+
+def _held_by_file(kind: Kind, last: Look, wait: FileWait) -> str:
+    if kind == "file":
+        return f"is blocked in {last.call}{wait.text}"
+    return f"is held by the kernel ({last.wchan or 'uninterruptible'}) in {last.call}{wait.text}"
 
 
 def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

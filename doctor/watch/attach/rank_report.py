@@ -30,6 +30,27 @@ class Look(msgspec.Struct, frozen=True):
     """Read and written since it began; -1: not readable."""
 
 
+class FileWait(msgspec.Struct, frozen=True):
+    """The file that a process is held up by."""
+
+    path: str
+    mount: list[str]
+    """Mount point, type and source, as ``["/data", "nfs4", "nas1:/export"]``; empty: not known."""
+    seconds: float
+    """Since its main thread last ran; -1: not known."""
+    beside: list[tuple[int, str]]
+    """Pid and name of others that hang in the same mount, but for the job's own ranks."""
+
+    @property
+    def text(self) -> str:
+        """Such as `` of /data/a.pt on /data (nfs4, nas1:/export) for 312 s; pid 7 (tar) hangs there as well``."""
+        where = f" on {self.mount[0]} ({self.mount[1]}, {self.mount[2]})" if len(self.mount) == 3 else ""
+        since = f" for {self.seconds:.0f} s" if self.seconds >= 1 else ""
+        others = ", ".join(f"pid {pid} ({name})" for pid, name in self.beside[:4])
+        more = f" and {len(self.beside) - 4} more" if len(self.beside) > 4 else ""
+        return f" of {self.path}{where}{since}" + (f"; also held up there: {others}{more}" if others else "")
+
+
 Frame = tuple[str, str, int]
 """Function, file, line."""
 
@@ -62,6 +83,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """The first pid of those of its host that it is connected with, itself included; 0: it is connected with none."""
     links: list[str] = []
     """Its TCP connections to other hosts: own end, ``>``, the other end."""
+    file_wait: FileWait | None = None
+    """At the last look; None: its main thread was in no call about a file."""
     dumps: list[str] = []
     """Paths of dumps of its flight recorder, written since its start."""
     heartbeat_logs: list[str] = []
@@ -127,9 +150,19 @@ def _clean(rank: ProcessReport) -> ProcessReport:
             for stack in rank.stacks[:4]
         ],
         problem=printable(rank.problem, 200),
+        file_wait=rank.file_wait and _clean_wait(rank.file_wait),
         links=[printable(link, 120) for link in rank.links[:64]],
         dumps=_paths(rank.dumps),
         heartbeat_logs=_paths(rank.heartbeat_logs),
+    )
+
+
+def _clean_wait(wait: FileWait) -> FileWait:
+    return FileWait(
+        path=printable(wait.path, 300),
+        mount=[printable(text, 200) for text in wait.mount[:3]],
+        seconds=wait.seconds,
+        beside=[(pid, printable(name, 40)) for pid, name in wait.beside[:16]],
     )
 
 

@@ -14,6 +14,7 @@ from doctor.remote.runtime.streams import write_all
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
+from doctor.watch.attach.inspector.file_wait import file_wait, held_up_beside
 from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
 from doctor.watch.attach.inspector.rank_finder import (
     OTHER_VARIABLES,
@@ -84,6 +85,14 @@ def uses_nccl(ranks):
     return any(path.startswith("/dev/nvidia") for entry in ranks for path in entry["devices"])
 
 
+def set_file_waits(ranks):
+    """What each rank waits for in a file system, at the last look; by pid, of those that wait."""
+    waits = dict((entry["pid"], file_wait(entry["pid"])) for entry in ranks)
+    for entry in ranks:
+        entry["file_wait"] = waits[entry["pid"]]
+    return dict((pid, wait) for pid, wait in waits.items() if wait)
+
+
 def main(request, program):
     """Looks at the ranks `LOOKS` times within the interval; prints the record, and exits with 0."""
     request = json.loads(request.decode("ascii"))
@@ -111,6 +120,7 @@ def main(request, program):
             for entry in ranks:
                 entry["stacks"].append(stacks.get(entry["pid"], []))
                 entry["problem"] = problems.get(entry["pid"], "")
+    held_up_beside(set_file_waits(ranks))
     number = signal_number(request["signal"])
     if number:
         stacks = signalled_stacks(pids, number)

@@ -187,11 +187,15 @@ def bundle_files(wheels: Sequence[Path], locked: Sequence[Pin], options: Any) ->
         "@PIP@": f"pip-{PIP[1]}-py3-none-any.whl",
         "@GLIBC@": ".".join(map(str, max(libc(wheels, machine) for machine in options.machine))),
     }
+    listed = [("requirements.txt", requirements(installed, locked).encode(), 0o644)]
+    listed += [(f"wheels/{path.name}", path.read_bytes(), 0o644) for path in wheels]
+    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data, _ in listed).encode()
+    values["@SUMS@"] = hashlib.sha256(sums).hexdigest()
     for name, value in values.items():
         script = script.replace(name, value)
     yield "install.sh", script.encode(), 0o755
-    yield "requirements.txt", requirements(installed, locked).encode(), 0o644
-    yield from ((f"wheels/{path.name}", path.read_bytes(), 0o644) for path in wheels)
+    yield "SHA256SUMS", sums, 0o644
+    yield from listed
 
 
 def main(argv: Sequence[str]) -> int:
@@ -217,7 +221,9 @@ def main(argv: Sequence[str]) -> int:
         archive(path, top, bundle_files(wheels, locked, options))
     data = path.read_bytes()
     size = f"{len(data) / 1e6:.1f} MB, {len(wheels)} wheels"
-    print(f"{path}: {size}, sha256 {hashlib.sha256(data).hexdigest()}")
+    checksum = hashlib.sha256(data).hexdigest()
+    path.with_name(f"{path.name}.sha256").write_text(f"{checksum}  {path.name}\n", "ascii")
+    print(f"{path}: {size}, sha256 {checksum}")
     return 0
 
 

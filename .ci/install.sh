@@ -55,6 +55,21 @@ if [ -e "$folder" ] && [ ! -f "$folder/pyvenv.cfg" ] && [ -n "$(ls -A -- "$folde
     fail "$folder exists and is no virtual environment; expected a new or empty folder"
 fi
 
+# Before anything of the archive runs: this script holds the hash of the list, and the list those of all other files.
+bad=$("$python" -I -c 'import hashlib, os, sys
+here, expected = sys.argv[1:]
+def digest(name):
+    with open(os.path.join(here, name), "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+if digest("SHA256SUMS") != expected:
+    sys.exit(print("SHA256SUMS") or 1)
+with open(os.path.join(here, "SHA256SUMS")) as file:
+    sums = dict(reversed(line.rstrip("\n").split("  ", 1)) for line in file)
+for name in ["wheels/" + name for name in sorted(os.listdir(os.path.join(here, "wheels")))] + sorted(sums):
+    if name not in sums or digest(name) != sums[name]:
+        sys.exit(print(name) or 1)' "$here" @SUMS@ 2>/dev/null) ||
+    fail "${bad:-a file} in $here is not what the archive was made with; expected one whose checksum was compared"
+
 "$python" -m venv --without-pip -- "$folder" || fail "$folder cannot be made a virtual environment"
 "$folder/bin/python" "$here/wheels/@PIP@/pip" --isolated --disable-pip-version-check --no-cache-dir install --quiet \
     --no-index --find-links "$here/wheels" --require-hashes --requirement "$here/requirements.txt" ||

@@ -1,7 +1,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.accelerators import OtherAccelerators
 from doctor.facts.container import HostContainer
@@ -43,5 +43,5 @@ def accelerator_without_driver(accelerators: OtherAccelerators, place: HostConta
             )
     unread = Counter(device.vendor for device in devices if device.driver)
     if unread:
-        texts = [f"{count} of {vendor}" for vendor, count in sorted(unread.items())]
-        raise Unreadable(f"doctor cannot read the state of these accelerators: {', '.join(texts)}")
+        texts = [filled("{0} of {1}", count, vendor) for vendor, count in sorted(unread.items())]
+        raise Unreadable(filled("doctor cannot read the state of these accelerators: {0}", ", ".join(texts)))

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import WARNING, Finding, Skip, check, filled
 from doctor.facts.kernel_log import DAY, format_age
 from doctor.facts.vendor_tests import AscendDiagnosis
 
@@ -25,7 +25,7 @@ def ascend_dmi_failed(diagnosis: AscendDiagnosis) -> Iterator[Finding]:
     /var/log/ascend_check/environment_check_before.txt. Results older than seven days are left out.
     """
     if diagnosis.age > RECENT:
-        raise Skip(f"the saved result of ascend-dmi is from {format_age(diagnosis.age)}")
+        raise Skip(filled("the saved result of ascend-dmi is from {0}", format_age(diagnosis.age)))
     for group in diagnosis.groups:
         if group.result.upper() == "FAIL":
             yield Finding(

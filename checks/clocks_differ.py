@@ -2,7 +2,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from statistics import median
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.facts.visit import ClockOffset
 
 MAX_DIFFERENCE_S = 1.0
@@ -58,5 +58,5 @@ def clocks_differ(clocks: PerHost[ClockOffset]) -> Iterator[Finding]:
             error=round(error, 3),
             whom="the fleet's median; no majority shows which clock is right" if tie else "most hosts",
             observed=f"{seconds:+.3f} s",
-            expected=f"at most {MAX_DIFFERENCE_S:g} s from the other hosts",
+            expected=filled("at most {0} s from the other hosts", f"{MAX_DIFFERENCE_S:g}"),
         )

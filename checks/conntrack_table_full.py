@@ -26,7 +26,7 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
 
     ## Source
     Kernel documentation, nf_conntrack-sysctl; the message is the kernel's own. The share is ours. A full table is an
-    error; one that is nearly full is a warning.
+    error; one that is nearly full is a warning. The buckets grow with the table, so that each holds as few as before.
     """
     if conntrack.count > MAX_SHARE * conntrack.maximum:
         yield Finding(
@@ -35,4 +35,5 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
             most=conntrack.maximum,
             expected=int(MAX_SHARE * conntrack.maximum),
             double=2 * conntrack.maximum,
+            buckets=2 * conntrack.buckets if conntrack.buckets else "",
         ).as_warning(conntrack.count < conntrack.maximum)

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled, joined
 from doctor.facts.container import HostContainer, JobContainer, is_within
 from doctor.facts.container_options import DRIVER_FOLDER, NPU_MANAGERS, device_options, mount_options
 
@@ -32,9 +32,14 @@ def container_devices_missing(container: JobContainer, place: HostContainer | No
         yield Finding(
             "ASCEND_VISIBLE_DEVICES names NPU {npus}, and the container has no device file of it",
             npus=lost,
-            remedy=device_options(container.engine, [*(f"davinci{npu}" for npu in lost), *NPU_MANAGERS], "npu")
-            + ", or with the runtime that reads the variable: `--runtime=ascend`",
-            observed=f"{len(npus)} NPU device files",
+            remedy=joined(
+                "",
+                (
+                    device_options(container.engine, [*(f"davinci{npu}" for npu in lost), *NPU_MANAGERS], "npu"),
+                    ", or with the runtime that reads the variable: `--runtime=ascend`",
+                ),
+            ),
+            observed=filled("{0} NPU device files", len(npus)),
             expected=f"ASCEND_VISIBLE_DEVICES={container.visible_npus}",
         )
     elif place and is_within(container, place):
@@ -67,7 +72,7 @@ def _none_given(kind: str, count: int, remedy: str) -> Finding:
         kind=kind,
         remedy=remedy,
         observed="no device file",
-        expected=f"at least one {kind}",
+        expected=filled("at least one {0}", kind),
     )
 
 

@@ -2,7 +2,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPodId
 from doctor.facts.npu import NpuProduct
 
@@ -67,7 +67,9 @@ def device_ip_refused(
         if live is None or live.ip != ip:
             remedy = "Correct the address in the file, which is applied at the next start."
             if live:
-                remedy = f"Correct the file, which is applied at the next start; the NPU has `address_{npu}={live.ip}`."
+                remedy = filled(
+                    "Correct the file, which is applied at the next start; the NPU has `address_{0}={1}`.", npu, live.ip
+                )
             usable = _usable_settings(live if isinstance(live, IPv4Interface) else None, closed)
             yield from _reserved_segment_findings(npu, ip, closed, "address in /etc/hccn.conf", usable, remedy)
 

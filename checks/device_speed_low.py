@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.hccn import DeviceLinks, DeviceSpeed
 from doctor.facts.hccn.fleet import families, flatten_by_npu, format_npus, group_by_host, most_common_value
@@ -43,6 +43,6 @@ def device_speed_low(
     up = [host_npu for host_npu, state in flatten_by_npu(links or {}).items() if state == "UP"]
     mute = [(host, npu) for host, npu in up if host in speeds and npu in speeds[host].unknown]
     if mute:
-        raise Unreadable(f"the link is up, but its speed is not known: {', '.join(format_npus(mute, 3))}")
+        raise Unreadable(filled("the link is up, but its speed is not known: {0}", ", ".join(format_npus(mute, 3))))
     if not speed_by_npu:
         raise Skip("no link is up")

@@ -1,7 +1,7 @@
 import shlex
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.facts.container import JobContainer
 from doctor.facts.disk import DiskSpace, FileSystem
 from doctor.facts.memory import GIB, format_bytes
@@ -41,7 +41,9 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
     for disk in disks.file_systems:
         if disk.missing_folder:
             template = "{path}: is the job's TMPDIR, and no such folder exists; expected one on every host"
-            remedy = f"Make it: `mkdir -p {shlex.quote(disk.missing_folder)}`, or name a TMPDIR that every host has."
+            remedy = filled(
+                "Make it: `mkdir -p {0}`, or name a TMPDIR that every host has.", shlex.quote(disk.missing_folder)
+            )
             yield Finding(template, path=disk.missing_folder, remedy=remedy).as_warning()
         yield from _not_writable(disk, in_container)
         if not disk.read_only and disk.path != "/dev/shm":
@@ -55,15 +57,17 @@ def _not_writable(disk: FileSystem, in_container: bool) -> Iterator[Finding]:
         folder = shlex.quote(path)
         if disk.read_only:
             template = "{path}: is on a read-only file system; expected a writable one"
-            remedy = (
-                f"`findmnt -T {folder}` shows how it is mounted, `dmesg | grep -iE 'remount|i/o error'` whether an "
-                f"error of the disk made it so. If not: `mount -o remount,rw $(findmnt -n -o TARGET -T {folder})`."
+            remedy = filled(
+                "`findmnt -T {0}` shows how it is mounted, `dmesg | grep -iE 'remount|i/o error'` whether an "
+                "error of the disk made it so. If not: `mount -o remount,rw $(findmnt -n -o TARGET -T {1})`.",
+                folder,
+                folder,
             )
         else:
             template = "{path}: this user may not write there; expected a folder that the job's user may write to"
-            remedy = f"`ls -ld {folder}` and `id` show why."
+            remedy = filled("`ls -ld {0}` and `id` show why.", folder)
             if path in ("/tmp", "/dev/shm"):
-                remedy = f"{path} is for all users: `chmod 1777 {path}`."
+                remedy = filled("{0} is for all users: `chmod 1777 {1}`.", path, path)
         by_design = disk.path == "/" and path not in ("/tmp", "/dev/shm", *own)
         yield Finding(template, path=path, remedy=remedy).as_warning(in_container or by_design or path == "/var/log")
 
@@ -78,7 +82,9 @@ def _no_room(disk: FileSystem) -> Iterator[Finding]:
             observed=format_bytes(disk.free),
             size=format_bytes(disk.size),
             expected=expected,
-            remedy=f"Find what fills it: `du -xh -d1 {shlex.quote(disk.path)} | sort -h | tail`. {OLD_LOGS}",
+            remedy=filled(
+                "Find what fills it: `du -xh -d1 {0} | sort -h | tail`. {1}", shlex.quote(disk.path), OLD_LOGS
+            ),
         )
     if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):
         yield Finding(
@@ -87,6 +93,9 @@ def _no_room(disk: FileSystem) -> Iterator[Finding]:
             observed=disk.files_free,
             size=disk.files,
             expected=int(min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files)),
-            remedy="Find what has so many files: "
-            f"`du -x --inodes -d1 {shlex.quote(disk.path)} | sort -n | tail`. {OLD_LOGS}",
+            remedy=filled(
+                "Find what has so many files: `du -x --inodes -d1 {0} | sort -n | tail`. {1}",
+                shlex.quote(disk.path),
+                OLD_LOGS,
+            ),
         )

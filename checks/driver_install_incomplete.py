@@ -23,6 +23,8 @@ def driver_install_incomplete(versions: NpuVersions, table: NpuTable | None) -> 
     status = versions.install_status
     if status == "complete":
         return
+    if versions.is_note_a_folder:
+        raise Skip("/etc/ascend_install.info is an empty folder, made by a container engine that was to mount it")
     if status is None and not (table and table.incomplete_install):
         raise Skip("this driver records no installation status")
     yield Finding(

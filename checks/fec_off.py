@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import WARNING, Finding, Skip, check, filled
 from doctor.facts.hccn import DeviceFec, DeviceLinks
 from doctor.facts.npu import NpuProduct
 
@@ -41,5 +41,7 @@ def _remedy(npu: int, product: NpuProduct | None) -> str:
     if product is None:
         return ""
     if product.family == "A1":
-        return f"Switch it on: `hccn_tool -i {npu} -fec -s encoding rs`, and RS FEC on the switch port."
-    return f"Enable RS FEC on the switch port, whose mode the NPU takes: `hccn_tool -i {npu} -lldp -g` names the port."
+        return filled("Switch it on: `hccn_tool -i {0} -fec -s encoding rs`, and RS FEC on the switch port.", npu)
+    return filled(
+        "Enable RS FEC on the switch port, whose mode the NPU takes: `hccn_tool -i {0} -lldp -g` names the port.", npu
+    )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.facts.agreed_addresses import agreed_addresses
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.job import agreed_blocks, find_blocks, format_ranges, job_ports
@@ -25,8 +25,8 @@ from doctor.job import LaunchConfig
 
 ONE_HOST = "only one host: nothing crosses the network"
 NOT_AGREED = ": no address of its peers is confirmed by SSH or by another host"
-TOO_MANY = (
-    f": its peers have more than {MAX_ADDRESSES} separate addresses; open the ports to the networks of your hosts"
+TOO_MANY = filled(
+    ": its peers have more than {0} separate addresses; open the ports to the networks of your hosts", MAX_ADDRESSES
 )
 WITNESS = ("hardware",)
 

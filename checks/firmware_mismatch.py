@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.engine.version_matrix import in_version_range
 from doctor.facts.versions import NpuVersions
@@ -32,11 +32,13 @@ def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
     try:
         fits = any(in_version_range(firmware, first, last) for first, last in ranges)
     except ValueError:
-        raise Unreadable(f"firmware {firmware} cannot be compared with the driver's range {ranges[0]}") from None
+        raise Unreadable(
+            filled("firmware {0} cannot be compared with the driver's range {1}", firmware, ranges[0])
+        ) from None
     if not fits:
         yield Finding(
             "driver {driver} does not support firmware {observed}; expected {expected}",
             driver=versions.driver,
             observed=firmware,
-            expected=[f"{first} to {last}" for first, last in ranges],
+            expected=[filled("{0} to {1}", first, last) for first, last in ranges],
         )

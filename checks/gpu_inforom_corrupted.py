@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.facts.gpu import NvidiaSmi
 
 
@@ -23,6 +23,6 @@ def gpu_inforom_corrupted(tool: NvidiaSmi) -> Iterator[Finding]:
     for bus in tool.damaged:
         yield Finding(
             "the infoROM of {gpu} is corrupted: nvidia-smi says so beside its report",
-            gpu=f"the GPU at {bus}" if bus else "a GPU",
+            gpu=filled("the GPU at {0}", bus) if bus else "a GPU",
             device=bus or None,
         )

@@ -1,7 +1,7 @@
 import re
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import WARNING, Finding, Skip, check, filled
 from doctor.facts.gpu import GpuInventory
 
 VIRTUAL = re.compile(r"-[0-9]{1,3}[ABCQ][0-9]?$")
@@ -31,7 +31,7 @@ def gpu_license_missing(inventory: GpuInventory) -> Iterator[Finding]:
     if without:
         yield Finding(
             "{gpus}: {observed}; expected {expected}",
-            gpus=[f"GPU {gpu.index} ({gpu.name})" for gpu in without],
+            gpus=[filled("GPU {0} ({1})", gpu.index, gpu.name) for gpu in without],
             observed=without[0].license,
             expected="Licensed",
         )

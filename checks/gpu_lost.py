@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.facts.container import HostContainer
 from doctor.facts.gpu import GpuInventory, NvidiaSmi
 from doctor.facts.kernel_log import KernelLog, format_age
@@ -33,7 +33,7 @@ def gpu_lost(
     if tool.kind == "lost":
         yield Finding(
             "the driver has lost {gpus}: {observed}; expected an answer from every GPU",
-            gpus=[f"the GPU at {bus}" for bus in tool.lost] or "a GPU",
+            gpus=[filled("the GPU at {0}", bus) for bus in tool.lost] or "a GPU",
             observed=tool.text or "GPU is lost",
             devices=[_without_function(bus) for bus in tool.lost],
         )
@@ -47,7 +47,7 @@ def gpu_lost(
             yield Finding(
                 "the GPU at {devices} has fallen off the bus {age}, and nvidia-smi does not list it; expected an "
                 "answer from every GPU",
-                gpus=[f"the GPU at {event.device}"],
+                gpus=[filled("the GPU at {0}", event.device)],
                 devices=[_without_function(event.device)],
                 age=format_age(event.age),
             )

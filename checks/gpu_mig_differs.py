@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, check
+from doctor import WARNING, Finding, PerHost, check, filled
 from doctor.analysis.majority import differing
 from doctor.facts.gpu import GpuInventory
 
@@ -29,8 +29,10 @@ def gpu_mig_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
                     gpu=gpu.index,
                     observed=gpu.mig,
                     expected=gpu.mig_pending,
-                    remedy=f"Reset the GPU while no program uses it: `nvidia-smi -r -i {gpu.index}`, or restart the "
-                    "host.",
+                    remedy=filled(
+                        "Reset the GPU while no program uses it: `nvidia-smi -r -i {0}`, or restart the host.",
+                        gpu.index,
+                    ),
                 )
         own = sorted({gpu.mig for gpu in host_gpus.gpus if gpu.mig})
         if own:

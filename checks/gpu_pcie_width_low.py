@@ -1,7 +1,7 @@
 import re
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, check
+from doctor import WARNING, Finding, PerHost, check, filled
 from doctor.analysis.majority import differing
 from doctor.facts.gpu import GpuInventory
 
@@ -46,7 +46,8 @@ def gpu_pcie_width_low(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
         }
         if len({name for name, _, _ in links.values()}) == 1 and len(links) > 2:
             texts = {
-                host: f"{lanes} lanes of generation {generation}" for host, (_, lanes, generation) in links.items()
+                host: filled("{0} lanes of generation {1}", lanes, generation)
+                for host, (_, lanes, generation) in links.items()
             }
             template = "GPU {gpu} has {observed}; {count} of {total} hosts have {expected}"
             yield from differing(texts, template, gpu=index, bus="")

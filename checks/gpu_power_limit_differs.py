@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, check
+from doctor import WARNING, Finding, PerHost, check, joined
 from doctor.analysis.majority import differing
 from doctor.facts.gpu import GpuInventory
 
@@ -27,7 +27,7 @@ def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Findin
     """
     for product in sorted({gpu.name for host_gpus in inventory.values() for gpu in host_gpus.gpus}):
         limits = {
-            host: " and ".join(f"{watts:g}" for watts in sorted(own))
+            host: joined(" and ", (f"{watts:g}" for watts in sorted(own)))
             for host, host_gpus in inventory.items()
             if (own := {gpu.power_limit for gpu in host_gpus.gpus if gpu.name == product and gpu.power_limit})
         }

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled, joined
 from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuInventory
 from doctor.facts.gpu_report import Gpu
@@ -28,7 +28,7 @@ def gpu_reset_needed(inventory: GpuInventory) -> Iterator[Finding]:
     for gpu in inventory.gpus:
         demanded = _demanded(gpu)
         if demanded is None:
-            unlisted.append(f"GPU {gpu.index}: gpu_recovery_action: {gpu.recovery_action}")
+            unlisted.append(filled("GPU {0}: gpu_recovery_action: {1}", gpu.index, gpu.recovery_action))
         reasons = [*(demanded or ()), *_pending(gpu)]
         if reasons:
             yield Finding("GPU {gpu} waits for a reset: {observed}", gpu=gpu.index, observed=reasons).as_warning(
@@ -36,7 +36,7 @@ def gpu_reset_needed(inventory: GpuInventory) -> Iterator[Finding]:
             )
     inventory.require("gpu_recovery_action", "gpu_reset_status", "remapped_rows", "retired_pages")
     if unlisted:
-        raise Unreadable(f"an action that is not listed: {'; '.join(unlisted[:3])}")
+        raise Unreadable(filled("an action that is not listed: {0}", joined("; ", unlisted[:3])))
 
 
 def _demanded(gpu: Gpu) -> list[str] | None:
@@ -46,7 +46,7 @@ def _demanded(gpu: Gpu) -> list[str] | None:
         return None
     return [
         *(["the driver requires a reset"] if gpu.reset_required else []),
-        *([f"the driver recommends: {action}"] if action else []),
+        *([filled("the driver recommends: {0}", action)] if action else []),
     ]
 
 

@@ -1,7 +1,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.facts.nvlink import GpuTopology
 
 SHOWN = 4
@@ -35,10 +35,10 @@ def gpu_topology_differs(topology: PerHost[GpuTopology]) -> Iterator[Finding]:
         devices = [row[0] for row in norm]
         others = {row[0]: row[1:] for row in own.links}
         if [row[0] for row in own.links] != devices:
-            differences = [f"devices {', '.join(others)} in place of {', '.join(devices)}"]
+            differences = [filled("devices {0} in place of {1}", ", ".join(others), ", ".join(devices))]
         else:
             differences = [
-                f"{row}-{column} is {found}, not {wanted}"
+                filled("{0}-{1} is {2}, not {3}", row, column, found, wanted)
                 for row in devices
                 for column, found, wanted in zip(devices, others[row], expected[row], strict=False)
                 if found != wanted and row < column

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuInventory
 from doctor.facts.kernel_log import KernelLog, format_age
@@ -49,4 +49,4 @@ def gpu_xid_logged(log: KernelLog, inventory: GpuInventory | None) -> Iterator[F
             action=event.action,
         ).as_warning(not is_pending)
     if unlisted := unlisted_xids(log):
-        raise Unreadable(f"NVIDIA's catalog does not have {', '.join(unlisted[:4])}")
+        raise Unreadable(filled("NVIDIA's catalog does not have {0}", ", ".join(unlisted[:4])))

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.facts.vendor_tests import GpudStates
 
 
@@ -28,5 +28,5 @@ def gpud_unhealthy(states: GpudStates) -> Iterator[Finding]:
             observed=problem.health,
             expected="Healthy",
             reason=problem.reason,
-            actions=f" ({', '.join(problem.actions)})" if problem.actions else "",
+            actions=filled(" ({0})", ", ".join(problem.actions)) if problem.actions else "",
         )

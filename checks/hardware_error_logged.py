@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.facts.kernel_log import KernelLog, LoggedFault, format_age
 
 
@@ -31,7 +31,7 @@ def hardware_error_logged(log: KernelLog) -> Iterator[Finding]:
         yield Finding(
             "the kernel reported {kind}{where}, {count} times in 24 hours, last {age}: {text}",
             kind=newest.row.meaning,
-            where=f" at {newest.device}" if newest.device else "",
+            where=filled(" at {0}", newest.device) if newest.device else "",
             device=newest.device or None,
             count=sum(fault.count for fault in faults),
             age=format_age(newest.age),

@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import Listeners, ListeningSocket, format_ports, required_hccl_ports, single_port_ranges
 from doctor.job import LaunchConfig
@@ -37,6 +37,6 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConf
             owner=first.owner,
             pid=first.pid or None,
             user=first.user,
-            observed=f"{len(taken)} of {len(hccl_ports)} ports taken",
-            expected=f"{format_ports(launch.hccl_ports)} free",
+            observed=filled("{0} of {1} ports taken", len(taken), len(hccl_ports)),
+            expected=filled("{0} free", format_ports(launch.hccl_ports)),
         )

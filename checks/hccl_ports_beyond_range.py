@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import required_hccl_ports
 from doctor.job import LaunchConfig
@@ -30,5 +30,5 @@ def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: LaunchConfig) -
             missing=last - 65535,
             ports=HCCL_PORTS,
             observed=base,
-            expected=f"at most {65536 - HCCL_PORTS}",
+            expected=filled("at most {0}", 65536 - HCCL_PORTS),
         )

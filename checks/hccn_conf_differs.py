@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import WARNING, Finding, Skip, check, filled
 from doctor.facts.container import HostContainer
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
 
@@ -72,7 +72,7 @@ def hccn_conf_differs(
                 npu=npu,
                 npus=[npu],
                 address=live.get((npu, "address"), ""),
-                recover=f"If the file is right: `hccn_tool -i {npu} -cfg recovery`.",
+                recover=filled("If the file is right: `hccn_tool -i {0} -cfg recovery`.", npu),
                 keep=_keep_command(npu, apart, live),
                 others="",
                 observed=observed,
@@ -90,7 +90,7 @@ def _keep_command(npu: int, keys: Iterable[str], live: Mapping[tuple[int, str], 
     }
     wanted = dict.fromkeys("address" if key == "netmask" else key for key in keys)
     shown = [f"`hccn_tool -i {npu} {commands[key]}`" for key in wanted if values[key]]
-    return f"If the NPU is right: {', '.join(shown)}." if shown else ""
+    return filled("If the NPU is right: {0}.", ", ".join(shown)) if shown else ""
 
 
 def _live_settings(

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.engine.addresses import is_localhost
 from doctor.facts.agreed_addresses import hosts_file_lines
 from doctor.facts.names import HostNames
@@ -43,7 +43,7 @@ def host_name_is_loopback(
     if len(fleet) < 2:
         raise Skip(ONE_HOST)
     if is_localhost(names.own):
-        raise Skip(f"the host is called {names.own}: host-name-is-localhost reports it")
+        raise Skip(filled("the host is called {0}: host-name-is-localhost reports it", names.own))
     meaning = names.own_resolution
     if meaning.is_loopback:
         lines = hosts_file_lines([names.own], others, addresses or {}, fleet, file_names=names)
@@ -52,7 +52,7 @@ def host_name_is_loopback(
             "its own name {name} resolves to {address}",
             name=names.own,
             address=address,
-            observed=f"{names.own} is {', '.join(meaning.addresses)}",
+            observed=filled("{0} is {1}", names.own, ", ".join(meaning.addresses)),
             expected="an address that other hosts reach",
             lines=lines,
             hosts_entry=lines[0] if lines else None,

@@ -2,7 +2,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.facts.names import HostNames
 
 ONE_HOST = "only one host: nothing to compare"
@@ -38,7 +38,7 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
                 hosts=hosts,
                 name=name,
                 count=len(hosts),
-                observed=f"{len(hosts)} hosts named {name}",
+                observed=filled("{0} hosts named {1}", len(hosts), name),
                 expected="a unique name for each host",
                 remedy=_remedy(hosts, set(called)),
             )
@@ -50,5 +50,5 @@ def _remedy(hosts: list[str], names: set[str]) -> str:
     if not strangers or len(strangers) < len(hosts) - 1:
         return ""
     first = strangers[0]
-    rest = f", and so on for {', '.join(strangers[1:4])}" if len(strangers) > 1 else ""
-    return f"Give {first} its own name, on {first}: `hostnamectl set-hostname {first}`{rest}."
+    rest = filled(", and so on for {0}", ", ".join(strangers[1:4])) if len(strangers) > 1 else ""
+    return filled("Give {0} its own name, on {1}: `hostnamectl set-hostname {2}`{3}.", first, first, first, rest)

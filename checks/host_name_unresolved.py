@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.facts.agreed_addresses import hosts_file_lines
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
@@ -60,7 +60,7 @@ def host_name_unresolved(
                 first=min(lost),
                 count=len(lost),
                 reason=lost[min(lost)].error,
-                observed=f"{len(lost)} of {len(host_names.names)} names without an address",
+                observed=filled("{0} of {1} names without an address", len(lost), len(host_names.names)),
                 expected="an address for every name",
                 lines=lines,
                 hosts_entry=lines[0] if lines else None,

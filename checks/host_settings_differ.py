@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, joined
 from doctor.analysis.majority import differing
 from doctor.facts.host_settings import HostSettings
 
@@ -52,7 +52,7 @@ def host_settings_differ(settings: PerHost[HostSettings]) -> Iterator[Finding]:
 def _value(settings: HostSettings, name: str) -> str:
     """A setting as text; empty where the host does not show it."""
     if name == "governor":
-        return " and ".join(settings.governors)
+        return joined(" and ", settings.governors)
     if name == "swap":
         return "on" if settings.swap_devices else "off"
     if name == "command_line":

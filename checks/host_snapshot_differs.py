@@ -1,7 +1,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.facts.snapshot import CATEGORIES, HostSnapshot
 
 SHOWN = 12
@@ -36,7 +36,7 @@ def host_snapshot_differs(snapshots: PerHost[HostSnapshot]) -> Iterator[Finding]
                 continue
             for host, value in values.items():
                 if value != norm:
-                    differences[host][name] = f"{value or 'empty'} in place of {norm or 'empty'}"
+                    differences[host][name] = filled("{0} in place of {1}", value or "empty", norm or "empty")
         for host, differing in differences.items():
             shown = dict(sorted(differing.items())[:SHOWN])
             yield Finding(
@@ -44,5 +44,6 @@ def host_snapshot_differs(snapshots: PerHost[HostSnapshot]) -> Iterator[Finding]
                 hosts=[host],
                 category=category,
                 count=len(differing),
-                observed=shown | ({"...": f"{len(differing) - SHOWN} more"} if len(differing) > SHOWN else {}),
+                observed=shown
+                | ({"...": filled("{0} more", len(differing) - SHOWN)} if len(differing) > SHOWN else {}),
             )

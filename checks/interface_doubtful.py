@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces, only_usable, usable_names
 from doctor.facts.names import HostNames
@@ -51,24 +51,26 @@ def interface_doubtful(
     fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
     found: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for host, choice in _container_bridges(fleet):
-        what = f"{choice.library} takes {choice.interface} by {choice.source}"
+        what = filled("{0} takes {1} by {2}", choice.library, choice.interface, choice.source)
         found[what, choice.setting, "it leads to the host's own containers", choice.interface].append(host)
     traffic = fleet.openmpi_traffic()
     for fault in traffic.faults if traffic else ():
-        reason = f"{fault.reason}; a program that sends by MPI hangs or ends"
-        what = f"Open MPI sends over {fault.interface}"
+        reason = filled("{0}; a program that sends by MPI hangs or ends", fault.reason)
+        what = filled("Open MPI sends over {0}", fault.interface)
         found[what, OPENMPI_INTERFACES[0], reason, fault.interface] += fault.hosts
     for setting in (HCCL_ADDRESS, MINDSPORE_ADDRESS):
         address = "" if setting == HCCL_ADDRESS and not npus else launch.env.get(setting, "")
         owner = fleet.holder(address) if address and not launch.env_by_host else ""
         if owner:
             others = [host for host in interfaces if host != owner]
-            found[f"{setting} is {address}", setting, f"it is the address of {owner}", address] += others
+            found[
+                filled("{0} is {1}", setting, address), setting, filled("it is the address of {0}", owner), address
+            ] += others
     for host in interfaces:
         for variable, name in unused_names(fleet.environ(host), interfaces[host]):
             if fleet.uses_openmpi and variable in OPENMPI_INTERFACES:
                 continue  # interface-setting-wrong reports it
-            found[f"{variable} names {name}", variable, "there is no such interface", name].append(host)
+            found[filled("{0} names {1}", variable, name), variable, "there is no such interface", name].append(host)
     if traffic and not found:
         traffic.raise_doubt()
     for (what, setting, reason, observed), hosts in found.items():

@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, joined
 from doctor.analysis.majority import differing
 from doctor.facts.interfaces import Interfaces
 
@@ -39,7 +39,7 @@ def interface_mtu_differs(interfaces: PerHost[Interfaces]) -> Iterator[Finding]:
             for finding in differing(
                 {host: mtu for host, (_, mtu) in hosts.items()},
                 "{interface} has an MTU of {observed} bytes; {count} of {total} hosts in {network} have {expected}",
-                interface=" or ".join(sorted({name for name, _ in hosts.values()})[:3]),
+                interface=joined(" or ", sorted({name for name, _ in hosts.values()})[:3]),
                 network=network,
             ):
                 finding.values.update(device=hosts[finding.hosts[0]][0], mtu=finding.values.get("expected"))

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job.training import NotDecided, NotGiven, TrainingLaunch, View, apply_rules
 
 
@@ -45,8 +45,8 @@ def _indivisible(view: View, batch: int, micro: int, ranks: int) -> Iterator[Fin
             "the global batch at {where} is no multiple of {step}, a micro batch on each data parallel rank",
             where=view.place("batch"),
             step=micro * ranks,
-            observed=f"{view.listed('batch', 'micro_batch')}, {ranks} data parallel ranks",
-            expected=f"a multiple of {micro * ranks}",
+            observed=filled("{0}, {1} data parallel ranks", view.listed("batch", "micro_batch"), ranks),
+            expected=filled("a multiple of {0}", micro * ranks),
         )
 
 
@@ -74,8 +74,10 @@ def _interleaved(view: View) -> Iterator[Finding]:
         yield Finding(
             "the interleaved schedule at {where} has fewer micro batches than pipeline stages",
             where=view.place("batch"),
-            observed=f"{count} micro batches: {view.listed('batch', 'micro_batch')}, {ranks} data parallel ranks",
-            expected=f"at least {stages}",
+            observed=filled(
+                "{0} micro batches: {1}, {2} data parallel ranks", count, view.listed("batch", "micro_batch"), ranks
+            ),
+            expected=filled("at least {0}", stages),
         )
 
 
@@ -90,10 +92,14 @@ def _deepspeed(view: View) -> Iterator[Finding]:
     fitting = [ranks for ranks in divisors if _fits(batch, micro, steps, ranks)]
     if fitting and fitting[0] != world:
         raise NotDecided(
-            f"{view.listed('batch')}: fits {fitting[0]} data parallel ranks, and the model parallelism is unread"
+            filled(
+                "{0}: fits {1} data parallel ranks, and the model parallelism is unread",
+                view.listed("batch"),
+                fitting[0],
+            )
         )
     if not fitting:
-        product = f"{micro or 'micro batch'} x {steps or 'steps'} x {world} ranks"
+        product = filled("{0} x {1} x {2} ranks", micro or "micro batch", steps or "steps", world)
         yield Finding(
             "the train_batch_size at {where} is not {product}",
             where=view.place("batch"),
@@ -101,7 +107,7 @@ def _deepspeed(view: View) -> Iterator[Finding]:
             observed=view.listed("batch", "micro_batch", "accumulation", "world_size"),
             expected=f"{micro * steps * world}"
             if micro and steps
-            else f"a multiple of {(micro or steps or 1) * world}",
+            else filled("a multiple of {0}", (micro or steps or 1) * world),
         )
 
 
@@ -145,7 +151,7 @@ def _trainer(view: View) -> Iterator[Finding]:
                 number=of_file,
                 argument=of_line,
                 observed=view.listed(name),
-                expected=argument_view.listed(name) or f"{of_line}, the default of Transformers",
+                expected=argument_view.listed(name) or filled("{0}, the default of Transformers", of_line),
             )
 
 
@@ -161,7 +167,7 @@ def _micro_batches(view: View) -> Iterator[Finding]:
             where=view.place("micro_batches", "pipeline"),
             stages=stages,
             observed=count,
-            expected=f"at least {stages}",
+            expected=filled("at least {0}", stages),
         )
 
 

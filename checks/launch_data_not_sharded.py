@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
@@ -36,7 +36,7 @@ def _torch(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
         return
     loader = script.all("loader")[0]
     if script.opaque:
-        raise NotDecided(f"the data may be divided in {script.opaque}, which {script.path} imports")
+        raise NotDecided(filled("the data may be divided in {0}, which {1} imports", script.opaque, script.path))
     yield Finding(
         "every rank reads all of the data: the DataLoader at {where} has no DistributedSampler",
         where=loader.where,
@@ -53,7 +53,7 @@ def _mindspore(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
         return
     dataset = script.all("dataset")[0]
     if script.opaque:
-        raise NotDecided(f"the data may be divided in {script.opaque}, which {script.path} imports")
+        raise NotDecided(filled("the data may be divided in {0}, which {1} imports", script.opaque, script.path))
     yield Finding(
         "every rank reads all of the data: {dataset} at {where} has no num_shards and shard_id",
         dataset=dataset.text,

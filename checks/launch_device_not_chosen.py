@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
@@ -32,8 +32,8 @@ def _own_device(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
     if ranks is None:
         raise NotGiven("ranks_per_node")
     if script.opaque or not isinstance(ranks.value, int):
-        reason = f"the device may be chosen in {script.opaque}" if script.opaque else str(ranks)
-        raise NotDecided(f"{reason} ({marks[0].where})")
+        reason = filled("the device may be chosen in {0}", script.opaque) if script.opaque else str(ranks)
+        raise NotDecided(filled("{0} ({1})", reason, marks[0].where))
     if ranks.value > 1:
         yield Finding(
             "all {ranks} ranks of a host use device 0: nothing chooses a device before {where}",

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
@@ -29,7 +29,7 @@ def _epochs(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
     if script.has("set_epoch"):
         return
     if script.opaque:
-        raise NotDecided(f"set_epoch may be called in {script.opaque}, which {script.path} imports")
+        raise NotDecided(filled("set_epoch may be called in {0}, which {1} imports", script.opaque, script.path))
     yield Finding(
         "every epoch has the same order: no set_epoch for the DistributedSampler at {where}",
         where=samplers[0].where,

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
@@ -32,9 +32,11 @@ def _averaged(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
     if marks[-1].text.lower() != "data_parallel" or script.has("gradients_mean"):
         return
     if script.has("settings"):
-        raise NotDecided(f"set_auto_parallel_context has {script.all('settings')[0].undecided} ({marks[-1].where})")
+        raise NotDecided(
+            filled("set_auto_parallel_context has {0} ({1})", script.all("settings")[0].undecided, marks[-1].where)
+        )
     if script.opaque:
-        raise NotDecided(f"gradients_mean may be set in {script.opaque}, which {script.path} imports")
+        raise NotDecided(filled("gradients_mean may be set in {0}, which {1} imports", script.opaque, script.path))
     yield Finding(
         "the gradients are summed over the ranks: {where} sets data_parallel without gradients_mean",
         where=marks[-1].where,

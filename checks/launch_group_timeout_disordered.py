@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.job.training import (
     NotDecided,
     NotGiven,
@@ -44,7 +44,7 @@ def _configured(view: View) -> Iterator[Finding]:
     name, factor = ("timeout_minutes", 60) if view.has("timeout_minutes") else ("timeout_seconds", 1)
     setting = view.need(name)
     if isinstance(setting.value, bool) or not isinstance(setting.value, (int, float)) or setting.value <= 0:
-        raise NotDecided(f"{setting}, no positive number")
+        raise NotDecided(filled("{0}, no positive number", setting))
     yield from _compare(view.job, setting.value * factor, str(setting), setting.where)
 
 
@@ -73,7 +73,7 @@ def _compare(job: TrainingJob, seconds: float, written: str, where: str) -> Iter
                 "the job ends before the process group's timeout, which {where} sets",
                 where=where,
                 observed=written,
-                expected=f"below {setting.value:.0f} s ({setting.where})",
+                expected=filled("below {0} s ({1})", f"{setting.value:.0f}", setting.where),
             )
         least = setting.value + (CONNECT_EXTRA_S if name == CONNECT else 0)
         if name != "time_limit" and setting.value > 0 and seconds <= least:
@@ -82,7 +82,7 @@ def _compare(job: TrainingJob, seconds: float, written: str, where: str) -> Iter
                 where=where,
                 variable=name,
                 observed=written,
-                expected=f"above {least:g} s ({setting})",
+                expected=filled("above {0} s ({1})", f"{least:g}", setting),
             )
 
 

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job.training import NotGiven, Rule, TrainingLaunch, View, apply_rules
 
 
@@ -48,7 +48,7 @@ def _divides(view: View, name: str, divisor: str, noun: str, parts: str, factor:
             number=number,
             parts=parts,
             observed=view.listed(name, divisor),
-            expected=f"a multiple of {number}",
+            expected=filled("a multiple of {0}", number),
         )
 
 
@@ -104,11 +104,11 @@ def _virtual_layers(view: View) -> Iterator[Finding]:
         yield Finding(
             "the {noun} at {where} cannot be divided by {number} {parts}",
             where=view.place(name),
-            noun=f"{each} layers of a stage",
+            noun=filled("{0} layers of a stage", each),
             number=number,
             parts="of the interleaved schedule",
             observed=view.listed("layers", "pipeline", name),
-            expected=f"a divisor of {each}",
+            expected=filled("a divisor of {0}", each),
         )
 
 

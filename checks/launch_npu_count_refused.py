@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.npu import NpuProduct
 from doctor.job import LaunchConfig, product_family
@@ -45,7 +45,9 @@ def launch_npu_count_refused(
             if family:
                 yield from refused
             elif refused and _uses_npus(view):
-                raise NotDecided(f"{refused[0].values['observed']}: depends on the product; name it with --product")
+                raise NotDecided(
+                    filled("{0}: depends on the product; name it with --product", refused[0].values["observed"])
+                )
             elif refused:
                 raise NotGiven("product")
 

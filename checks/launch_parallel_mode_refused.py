@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job.training import (
     NotDecided,
     NotGiven,
@@ -42,9 +42,9 @@ def _mode(script: TrainingScript) -> tuple[str, str]:
     if not marks:
         raise NotGiven("parallel_mode")
     if len({mark.text.lower() for mark in marks}) > 1:
-        raise NotDecided(f"several parallel modes ({marks[0].where} and {marks[-1].where})")
+        raise NotDecided(filled("several parallel modes ({0} and {1})", marks[0].where, marks[-1].where))
     if marks[-1].undecided:
-        raise NotDecided(f"parallel_mode {marks[-1].undecided} ({marks[-1].where})")
+        raise NotDecided(filled("parallel_mode {0} ({1})", marks[-1].undecided, marks[-1].where))
     return marks[-1].text.lower(), marks[-1].where
 
 
@@ -60,12 +60,12 @@ def _fits_execution(job: TrainingJob, script: TrainingScript) -> Iterator[Findin
     if not marks or mode not in SHARDED:
         raise NotGiven("mode")
     if len({mark.text for mark in marks}) > 1 or marks[-1].undecided:
-        raise NotDecided(f"mode {marks[-1].undecided or 'is set twice'} ({marks[-1].where})")
+        raise NotDecided(filled("mode {0} ({1})", marks[-1].undecided or "is set twice", marks[-1].where))
     if marks[-1].text in ("PYNATIVE_MODE", "1") and not script.has("strategy"):
         yield Finding(
             "{where} sets a parallel mode that PyNative mode does not run",
             where=where,
-            observed=f"{mode} with {marks[-1].text} ({marks[-1].where})",
+            observed=filled("{0} with {1} ({2})", mode, marks[-1].text, marks[-1].where),
             expected="GRAPH_MODE, or data_parallel",
         )
 
@@ -82,7 +82,7 @@ def _devices_of(job: TrainingJob) -> int:
 def _stages(script: TrainingScript) -> int:
     marks = script.all("stages")
     if marks and not marks[-1].text.isdecimal():
-        raise NotDecided(f"pipeline_stages {marks[-1].undecided} ({marks[-1].where})")
+        raise NotDecided(filled("pipeline_stages {0} ({1})", marks[-1].undecided, marks[-1].where))
     return max(1, int(marks[-1].text)) if marks else 1
 
 
@@ -99,7 +99,7 @@ def _strategies(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
                     "a strategy at {where} needs more devices than there are",
                     where=mark.where,
                     observed=number,
-                    expected=f"at most {stage} devices of a stage",
+                    expected=filled("at most {0} devices of a stage", stage),
                 )
             elif devices & (devices - 1) == 0 and number & (number - 1):
                 yield Finding(
@@ -128,5 +128,5 @@ def _devices(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
             "the pipeline_stages at {where} do not divide the ranks",
             where=mark.where,
             observed=stages,
-            expected=f"a divisor of {devices}",
+            expected=filled("a divisor of {0}", devices),
         )

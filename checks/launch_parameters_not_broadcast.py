@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
@@ -33,7 +33,7 @@ def _same_start(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
         return
     if script.has("settings") or script.opaque:
         module = script.opaque or "the keywords of a variable"
-        raise NotDecided(f"seed or parameter_broadcast may be set in {module} ({marks[-1].where})")
+        raise NotDecided(filled("seed or parameter_broadcast may be set in {0} ({1})", module, marks[-1].where))
     yield Finding(
         "each rank may start from other parameters: {where} sets data_parallel without parameter_broadcast or a seed",
         where=marks[-1].where,

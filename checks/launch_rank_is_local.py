@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
@@ -33,7 +33,7 @@ def _global_rank(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
     if nodes is None:
         raise NotGiven("nodes")
     if not isinstance(nodes.value, int):
-        raise NotDecided(f"{nodes}, and {marks[0].where} passes the local rank")
+        raise NotDecided(filled("{0}, and {1} passes the local rank", nodes, marks[0].where))
     if nodes.value > 1:
         yield Finding(
             "init_process_group at {where} gets the local rank on {nodes} hosts",

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
 
 
@@ -76,5 +76,5 @@ def _machines(view: View) -> Iterator[Finding]:
             total=total,
             machines=machines,
             observed=view.listed("world_size", "nodes"),
-            expected=f"num_processes of all machines together: a multiple of {machines}",
+            expected=filled("num_processes of all machines together: a multiple of {0}", machines),
         )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job.training import NotDecided, NotGiven, TrainingLaunch, View, apply_rules
 
 
@@ -40,8 +40,10 @@ def _unfitting(view: View, names: tuple[str, ...], product: int, exact: bool) ->
             "the parallel sizes at {where} do not fit {ranks} ranks",
             where=view.place(*names),
             ranks=world,
-            observed=f"a product of {product}: {view.listed(*names)}",
-            expected=f"{'exactly' if exact else 'a divisor of'} {world}, from {view.listed('world_size')}",
+            observed=filled("a product of {0}: {1}", product, view.listed(*names)),
+            expected=filled(
+                "{0} {1}, from {2}", "exactly" if exact else "a divisor of", world, view.listed("world_size")
+            ),
         )
 
 
@@ -96,11 +98,13 @@ def _experts(view: View) -> Iterator[Finding]:
                 "the groups of experts at {where} do not fit {ranks} ranks",
                 where=view.place("expert"),
                 ranks=world,
-                observed=f"a product of {product}: {view.listed('expert_tensor', 'expert', 'pipeline')}",
-                expected=f"a divisor of {world}, from {view.listed('world_size')}",
+                observed=filled("a product of {0}: {1}", product, view.listed("expert_tensor", "expert", "pipeline")),
+                expected=filled("a divisor of {0}, from {1}", world, view.listed("world_size")),
             )
     elif world % product:
-        raise NotDecided(f"{view.listed('expert', 'context')}: versions count experts and context differently")
+        raise NotDecided(
+            filled("{0}: versions count experts and context differently", view.listed("expert", "context"))
+        )
 
 
 def _mesh(view: View) -> Iterator[Finding]:
@@ -126,8 +130,8 @@ def _weights(view: View) -> Iterator[Finding]:
             "the groups that share weights at {where} do not fit {ranks} ranks",
             where=view.place("weight"),
             ranks=world,
-            observed=f"a product of {product}: {view.listed('weight', 'pipeline')}",
-            expected=f"a divisor of {world}, from {view.listed('world_size')}",
+            observed=filled("a product of {0}: {1}", product, view.listed("weight", "pipeline")),
+            expected=filled("a divisor of {0}, from {1}", world, view.listed("world_size")),
         )
 
 
@@ -150,9 +154,13 @@ def _shards(view: View) -> Iterator[Finding]:
             "the groups that share one copy of the model at {where} do not fit {ranks} ranks",
             where=view.place(*names),
             ranks=world,
-            observed=f"a product of {product}: {view.listed(*names)}",
-            expected=f"{'exactly' if view.framework == 'fsdp' else 'a divisor of'} {world}, "
-            f"from {view.listed('world_size')}",
+            observed=filled("a product of {0}: {1}", product, view.listed(*names)),
+            expected=filled(
+                "{0} {1}, from {2}",
+                "exactly" if view.framework == "fsdp" else "a divisor of",
+                world,
+                view.listed("world_size"),
+            ),
         )
 
 
@@ -167,8 +175,10 @@ def _optimizers(view: View) -> Iterator[Finding]:
             "the copies of the optimizer at {where} do not fit {ranks} ranks",
             where=view.place("optimizer_copies"),
             ranks=world,
-            observed=f"{view.listed('optimizer_copies')}, {world // parts} data and context parallel ranks",
-            expected=f"a divisor of {world // parts}",
+            observed=filled(
+                "{0}, {1} data and context parallel ranks", view.listed("optimizer_copies"), world // parts
+            ),
+            expected=filled("a divisor of {0}", world // parts),
         )
 
 
@@ -191,5 +201,5 @@ def _llama_factory(view: View) -> Iterator[Finding]:
                 where=view.place("expert"),
                 ranks=ranks,
                 observed=view.listed("expert", "context", "data"),
-                expected=f"a divisor of {ranks}, from {view.listed('world_size')}",
+                expected=filled("a divisor of {0}, from {1}", ranks, view.listed("world_size")),
             )

@@ -2,7 +2,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from doctor import WARNING, Finding, PerHost, check
+from doctor import WARNING, Finding, PerHost, check, filled
 from doctor.facts.python_env import PythonEnv
 from doctor.job.training import NotDecided, NotGiven, TrainingLaunch, View, apply_rules
 
@@ -49,14 +49,16 @@ def _restarts(python: Mapping[str, PythonEnv], view: View) -> Iterator[Finding]:
     versions = {text: _version(text) for text in sorted({one.packages.get("torch", "") for one in python.values()})}
     affected = [text for text, version in versions.items() if version and version >= FIRST_WITHOUT_PREFIX]
     if not affected and (not versions or None in versions.values()):
-        raise NotDecided(f"{restarts}: torch's version is not known; restarts connect up to 2.5 only")
+        raise NotDecided(filled("{0}: torch's version is not known; restarts connect up to 2.5 only", restarts))
     if affected:
         yield Finding(
             "ranks that torchrun at {where} starts again read the addresses of the failed attempt (torch {version})",
             where=restarts.where,
             version=affected[0],
-            observed=f"{backend} rendezvous without {OWN_STORE}=1" if backend in DYNAMIC else f"{backend} rendezvous",
-            expected=f"c10d rendezvous with {OWN_STORE}=1",
+            observed=filled("{0} rendezvous without {1}=1", backend, OWN_STORE)
+            if backend in DYNAMIC
+            else f"{backend} rendezvous",
+            expected=filled("c10d rendezvous with {0}=1", OWN_STORE),
         )
 
 

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
@@ -28,7 +28,7 @@ def _scaled(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
     if not marks or world is None:
         raise NotGiven("scale")
     if not isinstance(world.value, int):
-        raise NotDecided(f"{world}, and {marks[0].where} scales by a constant")
+        raise NotDecided(filled("{0}, and {1} scales by a constant", world, marks[0].where))
     ranks = job.launch.get("ranks_per_node")
     for mark in marks:
         name, _, number = mark.text.partition(" ")
@@ -38,5 +38,5 @@ def _scaled(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
                 name=name,
                 where=mark.where,
                 observed=number,
-                expected=f"{world.value}, from {world}",
+                expected=filled("{0}, from {1}", world.value, world),
             )

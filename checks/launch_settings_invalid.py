@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Mapping
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuProduct
@@ -64,7 +64,7 @@ def launch_settings_invalid(
             yield from map(_finding, sorted(always))
             names = ", ".join(sorted({setting.variable for setting in depends}))
             raise Unreadable(
-                f"{names}: whether the value is valid depends on the product; name it with --product"
+                filled("{0}: whether the value is valid depends on the product; name it with --product", names)
             ) from None
     yield from map(_finding, sorted(always))
 

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
 
 
@@ -43,5 +43,5 @@ def _within_host(view: View) -> Iterator[Finding]:
             tensor=tensor,
             where=view.place("tensor"),
             observed=view.listed("tensor"),
-            expected=f"a divisor of {ranks}, from {view.listed('ranks_per_node')}",
+            expected=filled("a divisor of {0}, from {1}", ranks, view.listed("ranks_per_node")),
         )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Mapping
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.npu import NpuProduct
 from doctor.job import LaunchConfig, product_family
@@ -61,7 +61,7 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
         yield Finding(
             "the launch line's time limit is longer than what the scheduler leaves the job",
             observed=f"{launch.time_limit_s:.0f} s",
-            expected=f"at most {launch.time_left_s:.0f} s",
+            expected=filled("at most {0} s", f"{launch.time_left_s:.0f}"),
             remedy="Shorten the launch line's limit, or ask the scheduler for more time (`sbatch --time`).",
         )
     if is_large:
@@ -69,30 +69,36 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
             "HCCL_CONNECT_TIMEOUT is short for {ranks} ranks",
             ranks=launch.world_size,
             observed=f"{DEFAULT_CONNECT_S if connect is None else connect:g} s",
-            expected=f"at least {_advised_seconds(launch, products)} s",
-            remedy=f"On all hosts: `export HCCL_CONNECT_TIMEOUT={_advised_seconds(launch, products)}`.",
+            expected=filled("at least {0} s", _advised_seconds(launch, products)),
+            remedy=filled("On all hosts: `export HCCL_CONNECT_TIMEOUT={0}`.", _advised_seconds(launch, products)),
         )
     limit = execute if execute is not None else DEFAULT_EXEC_TIMEOUT_S
     if connect is not None and limit and connect >= limit:
         yield Finding(
             "HCCL_CONNECT_TIMEOUT is not below HCCL_EXEC_TIMEOUT",
             observed=f"{connect:g} s",
-            expected=f"below {limit:g} s",
-            remedy=f"Set HCCL_CONNECT_TIMEOUT below {limit:g}, or HCCL_EXEC_TIMEOUT above {connect:g}, on all hosts.",
+            expected=filled("below {0} s", f"{limit:g}"),
+            remedy=filled(
+                "Set HCCL_CONNECT_TIMEOUT below {0}, or HCCL_EXEC_TIMEOUT above {1}, on all hosts.",
+                f"{limit:g}",
+                f"{connect:g}",
+            ),
         )
     if event is not None and limit and event <= limit:
         yield Finding(
             "HCCL_EVENT_TIMEOUT is not above HCCL_EXEC_TIMEOUT",
             observed=f"{event:g} s",
-            expected=f"above {limit:g} s",
-            remedy=f"On all hosts: `export HCCL_EVENT_TIMEOUT={int(limit) + EVENT_EXTRA_S}`.",
+            expected=filled("above {0} s", f"{limit:g}"),
+            remedy=filled("On all hosts: `export HCCL_EVENT_TIMEOUT={0}`.", int(limit) + EVENT_EXTRA_S),
         )
     if execute is not None and 0 < execute < A1_STEP_S and _is_a1(launch, products):
         yield Finding(
             "HCCL_EXEC_TIMEOUT is rounded down to 0 on A1",
             observed=f"{execute:g} s",
-            expected=f"at least {A1_STEP_S} s",
-            remedy=f"On all hosts: `export HCCL_EXEC_TIMEOUT={DEFAULT_EXEC_TIMEOUT_S:g}`, a multiple of 68.",
+            expected=filled("at least {0} s", A1_STEP_S),
+            remedy=filled(
+                "On all hosts: `export HCCL_EXEC_TIMEOUT={0}`, a multiple of 68.", f"{DEFAULT_EXEC_TIMEOUT_S:g}"
+            ),
         )
     for name, seconds in {"HCCL_CONNECT_TIMEOUT": connect, "HCCL_EXEC_TIMEOUT": execute}.items():
         extra = CONNECT_EXTRA_S if name == "HCCL_CONNECT_TIMEOUT" else 0
@@ -102,8 +108,10 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
                 "the scheduler's time limit ends before {variable}",
                 variable=name,
                 observed=f"{min(limits):.0f} s",
-                expected=f"above {seconds + extra:g} s",
-                remedy=f"Ask the scheduler for more than {seconds + extra:g} s, or lower {name} on all hosts.",
+                expected=filled("above {0} s", f"{seconds + extra:g}"),
+                remedy=filled(
+                    "Ask the scheduler for more than {0} s, or lower {1} on all hosts.", f"{seconds + extra:g}", name
+                ),
             )
     if connect is not None and connect < 300 and launch.rank_table_path:
         yield Finding(
@@ -121,9 +129,9 @@ def _recorder(env: Mapping[str, str], prefix: str) -> Iterator[Finding]:
     if dump is not None and dump / 1000 >= limit > 0:
         yield Finding(
             "the heartbeat timeout ends the process before the flight recorder has written",
-            observed=f"{dump / 1000:g} s to write",
-            expected=f"below {limit:g} s",
-            remedy=f"On all hosts: `export {prefix}_{HEARTBEAT}={int(2 * dump / 1000)}`.",
+            observed=filled("{0} s to write", f"{dump / 1000:g}"),
+            expected=filled("below {0} s", f"{limit:g}"),
+            remedy=filled("On all hosts: `export {0}_{1}={2}`.", prefix, HEARTBEAT, int(2 * dump / 1000)),
         )
     if env.get(f"{prefix}_DUMP_ON_TIMEOUT") not in ("1", "true", "True"):
         return
@@ -133,18 +141,18 @@ def _recorder(env: Mapping[str, str], prefix: str) -> Iterator[Finding]:
         yield Finding(
             "{variable} is set, and the flight recorder keeps nothing",
             variable=f"{prefix}_DUMP_ON_TIMEOUT",
-            observed=f"{names[0]} is not set" if not buffers else f"{buffers[0]}={env[buffers[0]]}",
+            observed=filled("{0} is not set", names[0]) if not buffers else f"{buffers[0]}={env[buffers[0]]}",
             expected=f"{(buffers or names)[0]}=2000",
-            remedy=f"On all hosts: `export {(buffers or names)[0]}=2000`.",
+            remedy=filled("On all hosts: `export {0}=2000`.", (buffers or names)[0]),
         )
     monitoring = f"{prefix}_ENABLE_MONITORING"
     if env.get(monitoring, "1" if prefix == "TORCH_NCCL" else "0") in ("0", "false", "False"):
         yield Finding(
             "{variable} is set, and no thread writes the flight recorder",
             variable=f"{prefix}_DUMP_ON_TIMEOUT",
-            observed=f"{monitoring}={env[monitoring]}" if monitoring in env else f"{monitoring} is not set",
+            observed=f"{monitoring}={env[monitoring]}" if monitoring in env else filled("{0} is not set", monitoring),
             expected=f"{monitoring}=1",
-            remedy=f"On all hosts: `export {monitoring}=1`.",
+            remedy=filled("On all hosts: `export {0}=1`.", monitoring),
         )
 
 

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.npu import NpuProduct
 from doctor.job import LaunchConfig, product_family
@@ -47,7 +47,7 @@ def launch_type_not_reduced(
         try:
             return product_family(launch, products)
         except Unreadable:
-            raise NotDecided(f"bfloat16 ({where}): depends on the product; name it with --product") from None
+            raise NotDecided(filled("bfloat16 ({0}): depends on the product; name it with --product", where)) from None
 
     def reductions(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
         if not any(mark.text.endswith("hccl") for mark in script.all("init")):

@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
 from doctor.job import LaunchConfig
@@ -46,7 +46,11 @@ def launch_variable_not_read(
     if not judged:
         raise Skip("no version of NCCL, PyTorch, torch_npu or CANN is known")
     for (row, version), hosts in sorted(hosts_by_variable.items()):
-        expected = f"{row.library} {row.since} or later" if row.since else f"{row.library} before {row.until}"
+        expected = (
+            filled("{0} {1} or later", row.library, row.since)
+            if row.since
+            else filled("{0} before {1}", row.library, row.until)
+        )
         yield Finding(
             "{library} {installed} does not read {variable}",
             hosts=hosts,

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.facts.kernel_log import KernelLog, format_age
 
 
@@ -23,7 +23,9 @@ def library_crash_logged(log: KernelLog) -> Iterator[Finding]:
     for fault in log.faults("library-crash-logged"):
         yield Finding(
             "{name} crashed in {library}, {count} times in 24 hours, last {age}: {text}",
-            name=f"process {fault.groups['pid']} ({fault.groups['name']})" if "pid" in fault.groups else "a process",
+            name=filled("process {0} ({1})", fault.groups["pid"], fault.groups["name"])
+            if "pid" in fault.groups
+            else "a process",
             library=fault.device,
             count=fault.count,
             age=format_age(fault.age),

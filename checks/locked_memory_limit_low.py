@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.facts.container import CAP_IPC_LOCK, JobContainer
 from doctor.facts.control_group import ControlGroup
 from doctor.facts.gpu import GpuCards
@@ -54,7 +54,7 @@ def locked_memory_limit_low(
         bounds = [bound.limit for bound in group.memory] if group else []
         required, required_text = min([memory.total, *bounds]), "no limit"
     elif npus:
-        required, required_text = KERNEL_DEFAULT, f"{format_bytes(KERNEL_DEFAULT)}, better no limit"
+        required, required_text = KERNEL_DEFAULT, filled("{0}, better no limit", format_bytes(KERNEL_DEFAULT))
     else:
         raise Skip("no NPU, no NVIDIA GPU and no RDMA adapter")
     limit = limits.memlock

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.facts.agreed_addresses import hosts_file_lines
 from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses
@@ -40,7 +40,7 @@ def master_address_unresolved(
     if is_address(launch.master_addr):
         raise Skip("MASTER_ADDR is an address, not a name")
     if launch.master_addr not in names.names:
-        raise Skip(f"{launch.master_addr} was not looked up")
+        raise Skip(filled("{0} was not looked up", launch.master_addr))
     meaning = names.names[launch.master_addr]
     if not meaning.addresses:
         lines = hosts_file_lines([launch.master_addr], others, addresses or {}, fleet)

@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Mapping
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.addresses import means_own_host
 from doctor.engine.fact import Unreadable
 from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
@@ -64,7 +64,7 @@ def master_address_wrong(
     is right. accelerate ignores the address where there is one machine.
     """
     if reason := launch.unresolved_master():
-        raise Unreadable(f"{reason}; --master-addr gives it")
+        raise Unreadable(filled("{0}; --master-addr gives it", reason))
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
     if len(interfaces) < 2 and not launch.is_on_this_host(len(interfaces)):
@@ -109,7 +109,7 @@ def _rank_zero_elsewhere(meanings: Mapping[str, MasterMeaning], launch: LaunchCo
         owner=next(iter(masters)),
         first=first[0],
         observed=next(iter(masters)),
-        expected=f"an address of {first[0]}",
+        expected=filled("an address of {0}", first[0]),
         address=None,
     )
 

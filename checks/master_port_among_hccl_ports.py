@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import format_ports, required_hccl_ports
 from doctor.job import LaunchConfig
@@ -28,5 +28,5 @@ def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: LaunchConf
             port=launch.master_port,
             hccl=format_ports(launch.hccl_ports),
             observed=launch.master_port,
-            expected=f"a port outside {format_ports(launch.hccl_ports)}",
+            expected=filled("a port outside {0}", format_ports(launch.hccl_ports)),
         )

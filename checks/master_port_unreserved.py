@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import WARNING, Finding, Skip, check, filled
 from doctor.facts.kernel import SysctlFiles
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
@@ -41,7 +41,7 @@ def master_port_unreserved(
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
     if not names.is_master(launch.master_addr, addresses.addresses):
-        raise Skip(f"not the host of MASTER_ADDR, {launch.master_addr}")
+        raise Skip(filled("not the host of MASTER_ADDR, {0}", launch.master_addr))
     if ports.kernel_may_assign(launch.master_port):
         hccl = required_hccl_ports(launch) if npus and launch.hccl_ports else []
         yield Finding(

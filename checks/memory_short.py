@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.facts.control_group import ControlGroup
 from doctor.facts.gpu import GpuCards
 from doctor.facts.memory import GIB, MIB, HostMemory, accelerator_count, format_bytes, host_rank_count
@@ -68,6 +68,9 @@ def memory_short(
             setting=bound.setting,
             expected=format_bytes(required),
             ranks=ranks,
-            remedy=f"Raise the limit in {bound.setting}: `docker run --memory`, resources.limits.memory in Kubernetes, "
-            "`--mem` of sbatch, MemoryMax= and MemoryHigh= of a service or of user.slice.",
+            remedy=filled(
+                "Raise the limit in {0}: `docker run --memory`, resources.limits.memory in Kubernetes, "
+                "`--mem` of sbatch, MemoryMax= and MemoryHigh= of a service or of user.slice.",
+                bound.setting,
+            ),
         )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, check
+from doctor import WARNING, Finding, PerHost, check, filled
 from doctor.analysis.majority import differing
 from doctor.facts.mounts import Mount, MountTable
 
@@ -69,7 +69,7 @@ def _value(mount: Mount, setting: str) -> str:
         return "read-only" if mount.is_read_only else "read and write"
     if setting == "version":
         version = mount.option("vers", "nfsvers").partition("=")[2] or ("4" if mount.kind == "nfs4" else "3")
-        return f"version {version.partition('.')[0]}"
+        return filled("version {0}", version.partition(".")[0])
     if mount.kind == "lustre":
         return mount.option("flock", "localflock", "noflock") or "noflock"
     shown = mount.option(*NFS_OPTIONS[setting])

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.facts.hccn import DeviceAddresses, Neighbours
 from doctor.facts.hccn.fleet import flatten_by_npu
 from doctor.facts.visit import Reachability
@@ -35,8 +35,16 @@ def neighbour_is_direct_fibre(
         far = owners.get(neighbour.address)
         if len(reach) == 2 and (far is None or (far[0] != host and far[1] == npu)):
             continue
-        other = f"NPU {far[1]} of {far[0]}" if far else f"an NPU, {neighbour.address or neighbour.mac}"
-        expected = f"NPU {npu} of the other host" if len(reach) == 2 else f"a switch, for {len(reach)} hosts"
+        other = (
+            filled("NPU {0} of {1}", far[1], far[0])
+            if far
+            else filled("an NPU, {0}", neighbour.address or neighbour.mac)
+        )
+        expected = (
+            filled("NPU {0} of the other host", npu)
+            if len(reach) == 2
+            else filled("a switch, for {0} hosts", len(reach))
+        )
         yield Finding(
             "a fibre leads from NPU {npu} directly to {observed}; expected {expected}",
             hosts=[host],

@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.engine.pairwise_blame import partners, suspects
 from doctor.facts.network_test import NetworkAnswer
@@ -40,8 +40,15 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     if undecided and all(trial.result != "failed" for trial in every):
         first = undecided[0]
         raise Unreadable(
-            f"{len(undecided)} of {len(every)} attempts say nothing, such as {first.device} of {first.source} to "
-            f"{first.target}: {first.detail}"
+            filled(
+                "{0} of {1} attempts say nothing, such as {2} of {3} to {4}: {5}",
+                len(undecided),
+                len(every),
+                first.device,
+                first.source,
+                first.target,
+                first.detail,
+            )
         )
     for trial in every:
         if trial.result != "unknown":
@@ -62,7 +69,7 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
                 device=device,
                 accelerator="NPU" if device.startswith("NPU") else "RDMA",
                 number=device.rpartition(" ")[2],
-                place=f"from {host} to {peers[0]}",
+                place=filled("from {0} to {1}", host, peers[0]),
                 failed=len(peers),
                 tried=len(tried[host,]),
                 peers=peers,

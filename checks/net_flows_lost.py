@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
 
@@ -34,6 +34,6 @@ def net_flows_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
             hosts=failure.hosts,
             observed=failure.details[0] if failure.details else "some flows",
             expected="every source port passes",
-            flows=failure.details[0] if failure.details else f"on {failure.ports}",
+            flows=failure.details[0] if failure.details else filled("on {0}", failure.ports),
             **failure.values,
         )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
 
@@ -30,10 +30,12 @@ def net_large_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
         yield Finding(
             "small packets pass {place}, full-size ones do not: {size} ({how}){doubt}",
             hosts=failure.hosts,
-            size=f"the largest that passes has {largest} bytes" if largest else "none of the sizes tried passes",
+            size=filled("the largest that passes has {0} bytes", largest)
+            if largest
+            else "none of the sizes tried passes",
             largest=largest or "SIZE",
             payload=largest - 28 if largest else "SIZE",
-            observed=f"{largest} bytes" if largest else "lost",
+            observed=filled("{0} bytes", largest) if largest else "lost",
             expected="the MTU of the interfaces",
             **failure.values,
         )

@@ -2,7 +2,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.facts.kernel_log import KernelLog, LoggedFault, format_age
 
 
@@ -36,7 +36,7 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
         newest = min(faults, key=lambda fault: fault.age)
         yield Finding(
             "the network card{where} reported a fault, {count} times in 24 hours, last {age}: {text}",
-            where=f" at {device}" if ":" in device else f" {device}" if device else "",
+            where=filled(" at {0}", device) if ":" in device else f" {device}" if device else "",
             device=device or "DEVICE",
             count=sum(fault.count for fault in faults),
             age=format_age(newest.age),
@@ -50,8 +50,8 @@ def _remedy(text: str, device: str) -> str:
     if re.search(r"(?:Detected )?insufficient power", text, re.IGNORECASE):
         return "The card gets too little power: check its slot, its riser and its power cable."
     if re.search(r"\bPort module event\b", text, re.IGNORECASE):  # also one that needs more power than the port has
-        reads = f"; `mlxlink -d {shlex.quote(device)} -m` reads it" if "mlx5" in text and device else ""
-        return f"Reseat or replace the transceiver or cable, or improve its cooling{reads}."
+        reads = filled("; `mlxlink -d {0} -m` reads it", shlex.quote(device)) if "mlx5" in text and device else ""
+        return filled("Reseat or replace the transceiver or cable, or improve its cooling{0}.", reads)
     return (
         "Update driver and firmware of the card, restart the host with a power cycle, and have it replaced when it "
         "returns."

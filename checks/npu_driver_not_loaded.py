@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuInventory, NpuStart
@@ -45,7 +45,7 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory, place: HostC
         )
     elif inventory.denied_files:
         raise Unreadable(
-            f"this user may not open {inventory.denied_files[0]}, so npu-smi fails", "npu-user-not-in-group"
+            filled("this user may not open {0}, so npu-smi fails", inventory.denied_files[0]), "npu-user-not-in-group"
         )
     elif place and place.engine and not inventory.manager:
         raise Unreadable(

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.npu_table import NpuTable
 
@@ -47,4 +47,4 @@ def npu_hbm_low(table: NpuTable) -> Iterator[Finding]:
                 expected=f"{rated} MB",
             )
     if silent:
-        raise Unreadable(f"npu-smi info does not state the HBM of NPU {', '.join(map(str, silent))}")
+        raise Unreadable(filled("npu-smi info does not state the HBM of NPU {0}", ", ".join(map(str, silent))))

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.engine.sanitize import count_noun
 from doctor.facts.container import FIRST_VIRTUAL_NPU, HostContainer
 from doctor.facts.npu import NpuChips, NpuInventory
@@ -58,8 +58,8 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
             "NPU {npus} has a device file, but npu-smi does not list it",
             remedy=UNLISTED,
             npus=unlisted,
-            observed=f"{count_noun(len(chips.chips), 'NPU')} listed",
-            expected=f"{count_noun(len(devices), 'NPU')} listed",
+            observed=filled("{0} listed", count_noun(len(chips.chips), "NPU")),
+            expected=filled("{0} listed", count_noun(len(devices), "NPU")),
         )
 
 
@@ -85,6 +85,6 @@ def _in_container(devices: tuple[int, ...], chips: NpuChips | None) -> Iterator[
         remedy="On the container's host: `npu-smi info -m`. If it lists the NPU, start the container again; if not, "
         "restart that host.",
         npus=unlisted,
-        observed=f"{count_noun(len(chips.chips), 'NPU')} listed",
-        expected=f"{count_noun(len(devices), 'NPU')} listed",
+        observed=filled("{0} listed", count_noun(len(chips.chips), "NPU")),
+        expected=filled("{0} listed", count_noun(len(devices), "NPU")),
     )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled, joined
 from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuInventory
 
@@ -27,7 +27,9 @@ def npu_tools_missing(inventory: NpuInventory, place: HostContainer | None) -> I
     needed = ["npu-smi"] if inventory.inference else ["npu-smi", "hccn_tool"]
     absent_tools = [tool for tool in needed if tool not in inventory.tools]
     if absent_tools and place and place.engine:
-        raise Skip(f"the container was not given {' and '.join(absent_tools)}; on its host they can be used")
+        raise Skip(
+            filled("the container was not given {0}; on its host they can be used", joined(" and ", absent_tools))
+        )
     if absent_tools:
         yield Finding(
             "{missing} not installed, on a host with {npus} NPUs",

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled, joined
 from doctor.engine.fact import Unreadable
 from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuChips
@@ -38,7 +38,7 @@ def npu_unhealthy(
         devices = [chip.device for chip in chips.chips if chip.npu == card] if chips else [card]
         dead = [device for device in devices if table.unread.get(f"NPU {device}") == NO_VALUES]
         if not dead and card in {state.npu for state in table.npus}:
-            silent.append(f"NPU card {card}: {message}")
+            silent.append(filled("NPU card {0}: {1}", card, message))
             continue
         yield Finding(
             "NPU card {card} does not answer npu-smi: {observed}; expected {expected}",
@@ -55,7 +55,7 @@ def npu_unhealthy(
         if f"NPU {chip.device}" in table.unread or f"NPU {chip.npu}" in table.unread:
             continue  # the check is unknown for it
         if place and place.engine:
-            silent.append(f"NPU {chip.device} is not in the table of npu-smi info")
+            silent.append(filled("NPU {0} is not in the table of npu-smi info", chip.device))
             continue
         yield Finding(
             "npu-smi info leaves out NPU {npu}, which npu-smi info -m lists: the card does not answer",
@@ -67,7 +67,7 @@ def npu_unhealthy(
             repair=_of_silent(chip.npu, chip.chip),
         )
     if silent:
-        raise Unreadable("; ".join(silent[:3]))
+        raise Unreadable(joined("; ", silent[:3]))
 
 
 def _reported(
@@ -91,7 +91,9 @@ def _reported(
 
 def _unlisted(device: int, report: ChipHealth) -> str:
     codes = ", ".join(code for code in report.codes if code_levels((code,)) == {"unlisted"})
-    return f"NPU {device} reports health {report.health}, with codes that the vendor's list does not have: {codes}"
+    return filled(
+        "NPU {0} reports health {1}, with codes that the vendor's list does not have: {2}", device, report.health, codes
+    )
 
 
 def _device(chips: NpuChips | None, card: int, chip: int) -> int:
@@ -100,16 +102,25 @@ def _device(chips: NpuChips | None, card: int, chip: int) -> int:
 
 
 def _of_faulty(card: int, chip: int) -> str:
-    return (
-        f"Read the codes: `npu-smi info -t health -i {card} -c {chip}`, `npu-smi info -t ecc -i {card}`. A fault that "
-        f"asks for a reset: `npu-smi set -t reset -i {card} -c {chip} -m 1` while no job runs, or restart the host."
+    return filled(
+        "Read the codes: `npu-smi info -t health -i {0} -c {1}`, `npu-smi info -t ecc -i {2}`. A "
+        "fault that asks for a reset: `npu-smi set -t reset -i {3} -c {4} -m 1` while no job runs, "
+        "or restart the host.",
+        card,
+        chip,
+        card,
+        card,
+        chip,
     )
 
 
 def _of_silent(card: int, chip: int) -> str:
-    return (
-        f"Reset it while no job runs: `npu-smi set -t reset -i {card} -c {chip} -m 1`, or restart the host: `reboot`. "
-        "`dmesg | grep -iE 'davinci|ascend|pcie'` has the reason. If it stays silent: reseat or replace the card."
+    return filled(
+        "Reset it while no job runs: `npu-smi set -t reset -i {0} -c {1} -m 1`, or restart the host: "
+        "`reboot`. `dmesg | grep -iE 'davinci|ascend|pcie'` has the reason. If it stays silent: "
+        "reseat or replace the card.",
+        card,
+        chip,
     )
 
 

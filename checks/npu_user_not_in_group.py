@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.facts.access import JobAccess
 
 
@@ -41,5 +41,5 @@ def npu_user_not_in_group(access: JobAccess) -> Iterator[Finding]:
         mode=file.mode,
         owner=file.user,
         observed=list(access.groups),
-        expected=f"{first} can be opened",
+        expected=filled("{0} can be opened", first),
     )

@@ -3,7 +3,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.engine.pairwise_blame import partners, suspects
 from doctor.facts.firewall import FirewallRules
@@ -101,18 +101,24 @@ def peer_unreachable(
             first=source,
             address=ones[0].address,
             port=ones[0].port,
-            observed=f"{ones[0].end}, from {source} to {ones[0].address}, port {ones[0].port}",
+            observed=filled("{0}, from {1} to {2}, port {3}", ones[0].end, source, ones[0].address, ones[0].port),
             expected="connected or refused",
             remedy=_prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "",
         )
     if busy and not failed:
         source, target = min(busy)
-        raise Unreadable(f"no answer from {source} to {target}; one of them did not run for a second or more")
+        raise Unreadable(
+            filled("no answer from {0} to {1}; one of them did not run for a second or more", source, target)
+        )
     if silent and not failed:
         source, target = min(silent)
         raise Unreadable(
-            f"no answer from {source} to {target}, where a rule of one of them may stop the refusals of ports on which "
-            "nothing listens; doctor net tries it with listeners"
+            filled(
+                "no answer from {0} to {1}, where a rule of one of them may stop the refusals of ports on "
+                "which nothing listens; doctor net tries it with listeners",
+                source,
+                target,
+            )
         )
 
 
@@ -130,9 +136,16 @@ def _prefix_remedy(host: str, interfaces: Mapping[str, Interfaces]) -> str:
             (right, _), *_ = networks.most_common(1)
             change = f"`ip address add {mine.address}/{right} dev {shlex.quote(mine.interface)}`"
             undone = f"`ip address del {mine.address}/{mine.prefix} dev {shlex.quote(mine.interface)}`"
-            return (
-                f"{mine.address} on {mine.interface} has the prefix /{mine.prefix}, and /{right} on the other hosts. "
-                f"On {host}: {change}, then {undone}; and the same in the file that sets it at boot."
+            return filled(
+                "{0} on {1} has the prefix /{2}, and /{3} on the other hosts. On {4}: {5}, then {6}; and the "
+                "same in the file that sets it at boot.",
+                mine.address,
+                mine.interface,
+                mine.prefix,
+                right,
+                host,
+                change,
+                undone,
             )
     return ""
 

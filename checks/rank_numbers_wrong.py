@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.job import LaunchConfig
 
 LARGEST = 9_999_999
@@ -46,8 +46,13 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
                     variable=variable,
                     observed=number,
                     expected="another number on every host",
-                    remedy=f"Give each host its own {variable}, from the scheduler: "
-                    f"`export {variable}={COUNTED[variable]}` in the part of the job script that runs on every host.",
+                    remedy=filled(
+                        "Give each host its own {0}, from the scheduler: `export {1}={2}` in the part of the job "
+                        "script that runs on every host.",
+                        variable,
+                        variable,
+                        COUNTED[variable],
+                    ),
                 )
     yield from _out_of_range(by_host)
     yield from _wrong_total(by_host)
@@ -63,7 +68,7 @@ def _out_of_range(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]
                 variable="RANK",
                 size=size,
                 observed=rank,
-                expected=f"from 0 to {size - 1}" if size else "a WORLD_SIZE of at least 1",
+                expected=filled("from 0 to {0}", size - 1) if size else "a WORLD_SIZE of at least 1",
                 remedy="RANK counts all processes of the job from 0, and WORLD_SIZE is their number: `export "
                 "RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS` under Slurm, in each task.",
             )
@@ -83,8 +88,12 @@ def _wrong_total(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
             variable="WORLD_SIZE",
             observed=size,
             expected=total,
-            remedy=f"Set `export WORLD_SIZE={total}` on all hosts if {total} processes are meant, or correct the "
-            "number of processes for each host (LOCAL_WORLD_SIZE, `--nproc-per-node`).",
+            remedy=filled(
+                "Set `export WORLD_SIZE={0}` on all hosts if {1} processes are meant, or correct the number "
+                "of processes for each host (LOCAL_WORLD_SIZE, `--nproc-per-node`).",
+                total,
+                total,
+            ),
         )
 
 

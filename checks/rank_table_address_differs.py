@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.network import HostAddresses
@@ -32,16 +32,16 @@ def rank_table_address_differs(
         for rank in (rank for server in servers for rank in server.ranks if rank.device_ips):
             has = _device_address(rank, addresses[host])
             if has is None:
-                unsure.append(f"{host} device {rank.device_id}")
+                unsure.append(filled("{0} device {1}", host, rank.device_id))
             elif has not in [str(parse_address(ip)) for ip in rank.device_ips]:
-                wrong.append(f"device {rank.device_id} has {has}, not {','.join(rank.device_ips)}")
+                wrong.append(filled("device {0} has {1}, not {2}", rank.device_id, has, ",".join(rank.device_ips)))
         if wrong:
             template = "the device addresses of {host} differ from the rank table: {devices}"
             yield Finding(template, hosts=(host,), host=host, devices=limit_items(wrong))
     table.require_fields("device_id", "device_ip", "server_id")
     if unsure or not any(host in addresses for host in here):
         cause = ", ".join(limit_items(unsure)) if unsure else "no host of the table is among those that answered"
-        raise Unreadable(f"could not be compared: {cause}", "" if unsure else "rank-table-host-unknown")
+        raise Unreadable(filled("could not be compared: {0}", cause), "" if unsure else "rank-table-host-unknown")
 
 
 def _device_address(rank: Rank, device_addresses: DeviceAddresses) -> str | None:

@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job import RankTable, limit_items, parse_address
 
 
@@ -25,7 +25,7 @@ def rank_table_address_repeated(table: RankTable) -> Iterator[Finding]:
     for rank in table.ranks:
         for field, ips in (("device_ip", rank.device_ips), ("backup_device_ip", rank.backup_ips)):
             for ip in ips:
-                owner = (rank.host, f"{rank.host} device {rank.device_id}")
+                owner = (rank.host, filled("{0} device {1}", rank.host, rank.device_id))
                 owners[field].setdefault(str(parse_address(ip) or ip), []).append(owner)
         shared_ips = sorted(set(rank.device_ips) & set(rank.backup_ips))
         if shared_ips:

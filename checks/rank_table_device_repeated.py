@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.npu import NpuProduct
 from doctor.job import LaunchConfig, RankTable, limit_items, table_family
 
@@ -44,7 +44,7 @@ def rank_table_device_repeated(
         last = 15 if table.form != "group_list" else 7
     for host, number in sorted(highest.items()):
         if number > last:
-            expected = f"0 to {last}"
+            expected = filled("0 to {0}", last)
             yield Finding(
                 "{host} has no device {device}",
                 hosts=(host,),

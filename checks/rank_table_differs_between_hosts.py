@@ -2,7 +2,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.facts.ranks import RankTableOnHost
 from doctor.job import LaunchConfig, RankTableFile, limit_items
 
@@ -26,7 +26,7 @@ def rank_table_differs_between_hosts(
     """
     without = [host for host, copy in copies.items() if not copy.present]
     if len(without) == len(copies) and not launch.rank_table_variable:
-        raise Skip(f"no host has {file.path}: it was given only to be checked")
+        raise Skip(filled("no host has {0}: it was given only to be checked", file.path))
     if without:
         yield Finding("{path} does not exist on {who}", hosts=without, path=file.path, who=limit_items(without))
     holders: dict[str, list[str]] = defaultdict(list)

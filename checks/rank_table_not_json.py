@@ -1,7 +1,7 @@
 import shlex
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job import NotARankTable, RankTableFile, limit_items
 from doctor.job.rank_table.strict_json import parse_json, repeated_keys
 
@@ -25,18 +25,20 @@ def rank_table_not_json(file: RankTableFile) -> Iterator[Finding]:
     """
     quoted = shlex.quote(file.path)
     if file.error:
-        remedy = f"`namei -l {quoted}` shows on each host whether the file is there, and who may read it."
+        remedy = filled("`namei -l {0}` shows on each host whether the file is there, and who may read it.", quoted)
         yield Finding("{path} cannot be read: {error}", path=file.path, error=file.error, remedy=remedy)
         return
     if file.text.startswith("\ufeff"):
         yield Finding(
             "{path} begins with a byte order mark, which Python's JSON reader, and so most launchers, refuse",
             path=file.path,
-            remedy=f"Remove the mark: `sed -i '1s/^\\xEF\\xBB\\xBF//' {quoted}`.",
+            remedy=filled("Remove the mark: `sed -i '1s/^\\xEF\\xBB\\xBF//' {0}`.", quoted),
         )
     if "\ufffd" in file.text:
         line = file.text.count("\n", 0, file.text.index("\ufffd")) + 1
-        remedy = f"Save it as UTF-8; where it was written in GBK: `iconv -f GBK -t UTF-8 {quoted} >{quoted}.utf8`."
+        remedy = filled(
+            "Save it as UTF-8; where it was written in GBK: `iconv -f GBK -t UTF-8 {0} >{1}.utf8`.", quoted, quoted
+        )
         yield Finding("{path}, line {line}: bytes that are not UTF-8", path=file.path, line=line, remedy=remedy)
     try:
         twice = repeated_keys(parse_json(file.text))

@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job import RankTable, limit_items
 
 
@@ -32,7 +32,9 @@ def rank_table_ports_wrong(table: RankTable) -> Iterator[Finding]:
                 taken[rank.host, number].append(str(rank))
         backup = rank.ports.get("backup_device_port")
         if backup and backup in [ports_of.get(ip) for ip in rank.backup_ips]:
-            wrong["backup_device_port"].append(f"{backup} ({rank}), which is the other device's own device_port")
+            wrong["backup_device_port"].append(
+                filled("{0} ({1}), which is the other device's own device_port", backup, rank)
+            )
     for field, which in sorted(wrong.items()):
         yield Finding(
             "{field} cannot be used",

@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.job import RankTable, limit_items
 
 
@@ -24,7 +24,7 @@ def rank_table_ranks_not_contiguous(table: RankTable) -> Iterator[Finding]:
     holders: dict[int, list[str]] = defaultdict(list)
     for rank in table.ranks:
         if rank.rank_id is not None:
-            holders[rank.rank_id].append(f"{rank.host} device {rank.device_id}")
+            holders[rank.rank_id].append(filled("{0} device {1}", rank.host, rank.device_id))
     total = len(table.ranks)
     twice = {number: who for number, who in sorted(holders.items()) if len(who) > 1}
     for number, who in list(twice.items())[:8]:
@@ -38,7 +38,9 @@ def rank_table_ranks_not_contiguous(table: RankTable) -> Iterator[Finding]:
     over = [number for number in sorted(holders) if number >= total]
     if over:
         yield Finding(
-            "ranks beyond the last: {ranks}", ranks=limit_items(over), expected=f"0 to {total - 1}, for {total} devices"
+            "ranks beyond the last: {ranks}",
+            ranks=limit_items(over),
+            expected=filled("0 to {0}, for {1} devices", total - 1, total),
         )
     table.require_fields("rank_id")
     absent_ranks = [number for number in range(total) if number not in holders]
@@ -46,5 +48,5 @@ def rank_table_ranks_not_contiguous(table: RankTable) -> Iterator[Finding]:
         yield Finding(
             "ranks are missing: {ranks}",
             ranks=limit_items(absent_ranks),
-            expected=f"0 to {total - 1}, for {total} devices",
+            expected=filled("0 to {0}, for {1} devices", total - 1, total),
         )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job import RankTable, limit_items
 from doctor.job.rank_table.model import MAX_SERVER_ID
 
@@ -30,7 +30,7 @@ def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
                 "{path} has an empty server_id", path=server.path, observed='""', expected="the host's address or name"
             )
         elif len(name) > MAX_SERVER_ID:
-            limit = f"at most {MAX_SERVER_ID} characters"
+            limit = filled("at most {0} characters", MAX_SERVER_ID)
             yield Finding("the server_id of {path} is too long", path=server.path, observed=name, expected=limit)
         elif name in first:
             both = [first[name], server.path]

@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import WARNING, Finding, Skip, check, filled
 from doctor.job import RankTable, limit_items
 
 
@@ -38,11 +38,13 @@ def rank_table_super_device_differs(table: RankTable) -> Iterator[Finding]:
                     hosts=(server.server_id,),
                     sdid=sdid,
                     rank=str(rank),
-                    observed=f"device {device}",
-                    expected=f"device {rank.device_id}",
+                    observed=filled("device {0}", device),
+                    expected=filled("device {0}", rank.device_id),
                 )
         if len(places) > 1:
-            ranks_by_host = {f"host {place}": limit_items(ranks, 4) for place, ranks in sorted(places.items())}
+            ranks_by_host = {
+                filled("host {0}", place): limit_items(ranks, 4) for place, ranks in sorted(places.items())
+            }
             yield Finding(
                 "the super_device_ids of {host} are those of several hosts",
                 hosts=(server.server_id,),

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, check
+from doctor import WARNING, Finding, PerHost, check, joined
 from doctor.analysis.majority import differing
 from doctor.facts.rdma import RdmaPorts
 
@@ -23,7 +23,7 @@ def rdma_firmware_differs(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     """
     for board in sorted({device.board for own in adapters.values() for device in own.devices if device.board}):
         versions = {
-            host: " and ".join(sorted({device.firmware for device in own.devices if device.board == board}))
+            host: joined(" and ", sorted({device.firmware for device in own.devices if device.board == board}))
             for host, own in adapters.items()
             if any(device.board == board and device.firmware for device in own.devices)
         }

@@ -1,7 +1,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.facts.rdma import RdmaPort, RdmaPorts, chosen_ports
 from doctor.job import LaunchConfig
 
@@ -57,4 +57,4 @@ def rdma_gid_wrong(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
 def _kind(port: RdmaPort, index: int) -> str:
     """RoCE version and IP version of an address; empty where there is none that can be used."""
     gid = next((gid for gid in port.gids if gid.index == index and gid.kind), None)
-    return f"{gid.kind} over {'IPv4' if gid.is_ipv4 else 'IPv6'}" if gid else ""
+    return filled("{0} over {1}", gid.kind, "IPv4" if gid.is_ipv4 else "IPv6") if gid else ""

@@ -1,7 +1,7 @@
 import shlex
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.facts.memory import MIB, IdleSegments, format_bytes
 from doctor.job import limit_items
 
@@ -26,7 +26,8 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
     total = sum(segment.bytes for segment in stale_segments)
     if total >= MIB:
         names = [
-            segment.path if segment.path.startswith("/") else f"segment {segment.path}" for segment in stale_segments
+            segment.path if segment.path.startswith("/") else filled("segment {0}", segment.path)
+            for segment in stale_segments
         ]
         remove = [f"`rm -- {shlex.quote(segment.path)}`" for segment in segments.files] + [
             f"`ipcrm -m {segment.path}`" for segment in segments.sysv

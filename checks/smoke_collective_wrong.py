@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled, joined
 from doctor.facts.smoke import SmokeCollectives
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.buffers import describe_damage
@@ -56,7 +56,7 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     for blame in blame_ranks(wrong, run.groups, run.plan.world, rounds):
         first = blame.events[0]
         ops = sorted({event.op for event in blame.events})
-        name, members = run.groups.get(first.gid, (f"group {first.gid}", tuple(range(run.plan.world))))
+        name, members = run.groups.get(first.gid, (filled("group {0}", first.gid), tuple(range(run.plan.world))))
         kind = describe_damage(first, members)
         yield Finding(
             "{blame} {who}: {op} ({numel} x {dtype}, group {group}) returned {observed} at element {index} "
@@ -86,8 +86,12 @@ def describe_place(run: SmokeRun, blame: Blame) -> str:
     """What stands before the ranks: how much is known of where values change."""
     hosts = run.hosts(blame.ranks)
     if blame.kind == "outward":
-        return f"the fault lies with what {hosts[0]} exchanges with other hosts, and not with what it does alone:"
+        return filled(
+            "the fault lies with what {0} exchanges with other hosts, and not with what it does alone:", hosts[0]
+        )
     if blame.kind == "between":
-        way = f"the way between {' and '.join(hosts)}" if len(hosts) > 1 else "what passes between two ranks"
-        return f"the fault lies with {way}:"
+        way = (
+            filled("the way between {0}", joined(" and ", hosts)) if len(hosts) > 1 else "what passes between two ranks"
+        )
+        return filled("the fault lies with {0}:", way)
     return "the fault lies with" if blame.kind == "ranks" else "the fault lies with one of"

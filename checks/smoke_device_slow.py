@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, check
+from doctor import WARNING, Finding, PerHost, check, filled
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import SmokeDevices
 from doctor.smoke.model import SmokeRun
@@ -48,9 +48,13 @@ def smoke_device_slow(run: SmokeRun, devices: PerHost[SmokeDevices]) -> Iterator
             for test in dict.fromkeys(test for rank in ranks for test in slow[rank])
         }
         texts = [
-            f"{strip_control_chars(test, 40)} {straggler.ratio:.2f} times "
-            f"({describe_rate(amount[test], straggler.seconds, test)} against "
-            f"{describe_rate(amount[test], straggler.peer_seconds, test)})"
+            filled(
+                "{0} {1} times ({2} against {3})",
+                strip_control_chars(test, 40),
+                f"{straggler.ratio:.2f}",
+                describe_rate(amount[test], straggler.seconds, test),
+                describe_rate(amount[test], straggler.peer_seconds, test),
+            )
             for test, straggler in sorted(worst.items(), key=lambda item: -item[1].ratio)
         ]
         yield Finding(
@@ -59,7 +63,10 @@ def smoke_device_slow(run: SmokeRun, devices: PerHost[SmokeDevices]) -> Iterator
             hosts=[host],
             who=describe_ranks(run, ranks),
             ranks=ranks,
-            work=[*texts[:MAX_TESTS], *([f"{len(texts) - MAX_TESTS} more"] if len(texts) > MAX_TESTS else [])],
+            work=[
+                *texts[:MAX_TESTS],
+                *([filled("{0} more", len(texts) - MAX_TESTS)] if len(texts) > MAX_TESTS else []),
+            ],
             ratio=round(max(straggler.ratio for straggler in worst.values()), 2),
             tests=sorted(strip_control_chars(test, 40) for test in worst),
             confidence=percent(min(straggler.confidence for straggler in worst.values())),

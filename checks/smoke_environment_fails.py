@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled, joined
 from doctor.engine.fact import Unreadable
 from doctor.job.variables import MASTER_PORT
 from doctor.smoke.model import OWN_CHOICE, SmokeRun
@@ -37,20 +37,20 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
     settings = [f"{name}={trial.values.get(name, '')}" for name in trial.culprits if name != OWN_CHOICE]
     own = OWN_CHOICE in trial.culprits
     if own and not settings:
-        cause = f"{variable} is not set, and the addresses that the ranks choose do not reach each other"
-        remedy = (
-            f"Set {variable} to the interface that the hosts reach each other by (`ip route get <address>`), and let "
-            "the host's own name stand for that address in /etc/hosts, not for 127.0.1.1."
+        cause = filled("{0} is not set, and the addresses that the ranks choose do not reach each other", variable)
+        remedy = filled(
+            "Set {0} to the interface that the hosts reach each other by (`ip route get <address>`), and "
+            "let the host's own name stand for that address in /etc/hosts, not for 127.0.1.1.",
+            variable,
         )
     else:
-        named = " and ".join(settings)
-        cause = f"it fails with {named}" + f" or without {variable}" * own
+        named = joined(" and ", settings)
+        cause = joined("", (filled("it fails with {0}", named), filled(" or without {0}", variable) * own))
         unset = [name for name in trial.culprits if name not in (OWN_CHOICE, MASTER_PORT)]
-        remedy = f"Unset {', '.join(unset)}, or set the right value." if unset else ""
+        remedy = filled("Unset {0}, or set the right value.", ", ".join(unset)) if unset else ""
         if MASTER_PORT in trial.culprits:
-            remedy += (
-                " Open that port in the firewall of rank 0's host or end what listens there, or choose another one."
-            )
+            port = " Open that port in the firewall of rank 0's host or end what listens there, or choose another one."
+            remedy = joined("", (remedy, port))
     yield Finding(
         "the run fails in the job's environment and passes without: {cause}",
         hosts=trial.hosts,

@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Mapping
 
-from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.facts.smoke import SmokeCollectives, SmokePairs
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.figures import collective_speeds
@@ -42,8 +42,13 @@ def smoke_fleet_slow(
         return
     if (run.baseline.backend, run.baseline.ranks) != (run.plan.backend, run.plan.world):
         raise Skip(
-            f"the baseline is of {run.baseline.ranks} ranks with {run.baseline.backend}, "
-            f"this run of {run.plan.world} with {run.plan.backend}"
+            filled(
+                "the baseline is of {0} ranks with {1}, this run of {2} with {3}",
+                run.baseline.ranks,
+                run.baseline.backend,
+                run.plan.world,
+                run.plan.backend,
+            )
         )
     compared, slow = slower_than(run.baseline, collective_speeds(run, collectives))
     if not compared:
@@ -95,4 +100,4 @@ def below_line_rate(run: SmokeRun, pairs: Mapping[str, SmokePairs]) -> Iterator[
 def pressure_text(run: SmokeRun) -> str:
     """What kept ranks from running, as the end of a sentence; the empty string where nothing did."""
     texts = " ".join(text for texts in run.pressure.values() for text in texts[:1])
-    return f". {texts}" if texts else ""
+    return filled(". {0}", texts) if texts else ""

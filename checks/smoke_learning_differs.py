@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke import SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import REFERENCE_CHECK, analyze_training, device_outliers
@@ -56,7 +56,7 @@ def smoke_learning_differs(
             ranks=list(wrong.ranks),
             steps=events[0].steps,
             differ=DIFFER[wrong.replicas, known],
-            error=f": {wrong.error:.1e} from the serial training, as a share of what was learned"
+            error=filled(": {0} from the serial training, as a share of what was learned", f"{wrong.error:.1e}")
             if wrong.error
             else "",
         )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled, joined
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
@@ -54,14 +54,14 @@ def smoke_loss_stalled(
     if len(losses) < len(step_losses):
         raise Unreadable("the loss is not a finite number", "smoke-not-finite")
     if len(losses) < MIN_STEPS:
-        raise Skip(f"{len(losses)} steps are too few; {MIN_STEPS} are needed")
+        raise Skip(filled("{0} steps are too few; {1} are needed", len(losses), MIN_STEPS))
     reason = stall_reason(losses)
     if not reason:
         return
     causes = analyze_training(run.plan, training).causes if training else ()
     text, expected = STALL_TEXTS[reason]
     finding = Finding(
-        "the loss is {observed} after {steps} steps, expected below {expected}: " + text,
+        joined("", ("the loss is {observed} after {steps} steps, expected below {expected}: ", text)),
         observed=round(final_level(losses), 3),
         expected=round(expected, 3),
         steps=len(losses),

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, joined
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeNative, SmokeTraining
 from doctor.smoke.model import SmokeRun
@@ -47,4 +47,4 @@ def smoke_native_differs(
         yield finding.because_of(*(cause.check for cause in causes))
     absent_results = not_run(run.plan, native)
     if absent_results:
-        raise Unreadable("; ".join(absent_results))
+        raise Unreadable(joined("; ", absent_results))

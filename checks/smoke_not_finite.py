@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke import SmokeCollectives, SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import findings
@@ -46,7 +46,7 @@ def smoke_not_finite(
         finding = Finding(
             "the loss of step {step} of the learning stage is NaN or Inf on {who}; the layouts' short runs were finite",
             hosts=run.hosts(tuple(ranks)),
-            who=f"{len(ranks)} ranks" if len(ranks) > 1 else f"rank {ranks[0]}",
+            who=filled("{0} ranks", len(ranks)) if len(ranks) > 1 else f"rank {ranks[0]}",
             ranks=ranks,
             step=step,
         )

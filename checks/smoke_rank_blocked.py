@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings
+from doctor.smoke.results.trouble_findings import awaited_call, failure_findings
 
 HEARTBEAT = (
     (
@@ -57,10 +57,10 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 
 def _place(frame: str, state: str, **_: object) -> str:
     """Where the rank is, and in which state, as far as that is known."""
-    return f"Its stack: {frame}; its state: {state}." if state else f"Its stack: {frame}."
+    return filled("Its stack: {0}; its state: {1}.", frame, state) if state else filled("Its stack: {0}.", frame)
 
 
 def _sentence(failure: Failure) -> str:
-    if failure.op:
+    if failure.op or awaited_call(failure):
         return "{who} holds up {call}: {text}"
     return "{who} holds up {waiting}: {text}" if failure.waiting_ranks else "{who} holds up the others: {text}"

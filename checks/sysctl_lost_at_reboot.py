@@ -1,7 +1,7 @@
 import shlex
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import WARNING, Finding, Skip, check, filled
 from doctor.facts.container import HostContainer
 from doctor.facts.kernel import (
     MAIN_FILE,
@@ -34,7 +34,7 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
     sets is lost only if it is none that a kernel starts with. A container does not have its host's files.
     """
     if place and place.engine:
-        raise Skip(f"in a container ({place.engine}) the host's files are not to be seen")
+        raise Skip(filled("in a container ({0}) the host's files are not to be seen", place.engine))
     for key, value in live.values.items():
         line = files.boot_setting(key)
         if line is None and may_be_default(key, value):
@@ -44,12 +44,12 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
         unheeded = any(other.key == key for other in files.ignored)
         keeps = line is None or not _is_lowered(key, value, line.value)
         kept = f"echo {shlex.quote(f'{key} = {value}')} >> /etc/sysctl.d/99-zz-cluster.conf"
-        nobody = f"only {MAIN_FILE} sets it, which systemd does not read" if unheeded else "no file sets it"
+        nobody = filled("only {0} sets it, which systemd does not read", MAIN_FILE) if unheeded else "no file sets it"
         yield Finding(
             "{key} is {live} now, but {boot}",
             key=key,
             live=value,
-            boot=f"{line.path} sets {line.value or 'nothing'} at boot" if line else nobody,
+            boot=filled("{0} sets {1} at boot", line.path, line.value or "nothing") if line else nobody,
             remedy=kept if keeps or line is None else _restore_command(key, line.value),
             keep="yes" if keeps else "no",
             target=line.value if line else value,

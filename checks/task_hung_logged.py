@@ -1,7 +1,7 @@
 import re
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.facts.kernel_faults import fault_rows
 from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
@@ -35,5 +35,9 @@ def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
 
 def _describe(match: re.Match[str]) -> str:
     if match["name"]:
-        return f"process {match['pid']} ({match['name']})"
-    return "a CPU that does not leave the kernel" if match["stall"] else f"a locked CPU {match['cpu'] or match['cpu2']}"
+        return filled("process {0} ({1})", match["pid"], match["name"])
+    return (
+        "a CPU that does not leave the kernel"
+        if match["stall"]
+        else filled("a locked CPU {0}", match["cpu"] or match["cpu2"])
+    )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import WARNING, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.engine.version_matrix import TABLE_DATE, cann_for_torch_npu, same_cann_release
 from doctor.facts.python_env import PythonEnv
@@ -31,7 +31,7 @@ def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Fi
         raise Skip("torch_npu is not installed for the job's interpreter")
     expected = cann_for_torch_npu(torch_npu)
     if not expected:
-        raise Unreadable(f"torch_npu {torch_npu} is not in the compatibility table of {TABLE_DATE}")
+        raise Unreadable(filled("torch_npu {0} is not in the compatibility table of {1}", torch_npu, TABLE_DATE))
     if not same_cann_release(cann.version, expected):
         yield Finding(
             "torch_npu {torch_npu} on CANN {observed}; it was released for CANN {expected}",

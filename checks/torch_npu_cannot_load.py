@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.facts.python_env import TorchImport, import_cause, missing_library
 
 
@@ -28,7 +28,9 @@ def torch_npu_cannot_load(torch: TorchImport) -> Iterator[Finding]:
         )
         template = "import torch fails: {library} of the NPU driver is not found"
     elif kind == "cann" and torch.set_env:
-        remedy = f"CANN is installed and does not load: `source {torch.set_env}`, then read the error; reinstall CANN."
+        remedy = filled(
+            "CANN is installed and does not load: `source {0}`, then read the error; reinstall CANN.", torch.set_env
+        )
         template = "import torch fails for lack of CANN ({library}), even after sourcing {set_env}"
     elif kind == "cann":
         remedy = "Install CANN on this host; then `source /usr/local/Ascend/ascend-toolkit/set_env.sh`."

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.engine.version_matrix import base_version
 from doctor.facts.python_env import PythonEnv
@@ -25,7 +25,7 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
     if torch_npu is None:
         raise Skip("torch_npu is not installed for the job's interpreter")
     if "torch" in python.unread:
-        raise Unreadable(f"torch: {python.unread['torch']}")
+        raise Unreadable(filled("torch: {0}", python.unread["torch"]))
     if torch is None:
         yield Finding(
             "torch_npu {torch_npu} is installed, but torch is not",
@@ -37,7 +37,7 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
         return
     expected = base_version(torch_npu)
     if not (expected and base_version(torch)):
-        raise Unreadable(f"torch {torch} and torch_npu {torch_npu} cannot be compared")
+        raise Unreadable(filled("torch {0} and torch_npu {1} cannot be compared", torch, torch_npu))
     if base_version(torch) != expected:
         yield Finding(
             "torch {observed} with torch_npu {torch_npu}; expected torch {expected}",

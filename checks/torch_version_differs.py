@@ -55,4 +55,4 @@ def _pip_command(package: str, version: str) -> str:
     """
     if version == ABSENT:
         return f"python3 -m pip uninstall {package}"
-    return f"python3 -m pip install {package}=={version if version == UNDECIDED else shlex.quote(version)}"
+    return f"python3 -m pip install {package}=={(version if version == UNDECIDED else shlex.quote(version))}"

@@ -1,7 +1,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.analysis.majority import differing
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
@@ -38,13 +38,13 @@ def visible_devices_wrong(
             absent = [number for number in numbers if number not in existing]
             ranks = launch.ranks_per_host
             if absent and existing:
-                expected = f"numbers from 0 to {max(existing)}"
+                expected = filled("numbers from 0 to {0}", max(existing))
                 text = "{variable} names device {absent}, and the host has {count}"
             elif len(set(numbers)) < len(numbers):
                 expected, text = "each device once", "{variable} names a device twice"
             elif isinstance(ranks, int) and launch.launchers and ranks > len(numbers):
                 expected, text = (
-                    f"{ranks} devices, one for each rank",
+                    filled("{0} devices, one for each rank", ranks),
                     "{variable} names {named} devices for {ranks} ranks",
                 )
             else:

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from doctor.engine.result import WARNING as WARNING
     from doctor.engine.result import Finding as Finding
     from doctor.engine.texts import filled as filled
+    from doctor.engine.texts import joined as joined
 
 __version__ = "0.1.0"
-__all__ = ["ERROR", "WARNING", "Finding", "PerHost", "Skip", "check", "filled"]
+__all__ = ["ERROR", "WARNING", "Finding", "PerHost", "Skip", "check", "filled", "joined"]
 
 _HOMES = {
     "ERROR": "doctor.engine.result",
@@ -23,6 +24,7 @@ _HOMES = {
     "Skip": "doctor.engine.check",
     "check": "doctor.engine.check",
     "filled": "doctor.engine.texts",
+    "joined": "doctor.engine.texts",
 }
 
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,14 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 def installer(folder: Path, **values: str) -> Path:
     """The script as an archive would hold it."""
     text = (ROOT / ".ci" / "install.sh").read_text("utf-8")
+    sums = "".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  wheels/{path.name}\n"
+        for path in sorted((folder / "wheels").iterdir() if (folder / "wheels").exists() else ())
+    )
+    (folder / "SHA256SUMS").write_text(sums)
+    (folder / "wheels").mkdir(exist_ok=True)
     defaults = {"VERSION": "1", "PYTHONS": PYTHON, "MACHINES": platform.machine(), "GLIBC": "2.17", "PIP": "pip.whl"}
+    defaults["SUMS"] = hashlib.sha256(sums.encode()).hexdigest()
     for name, value in {**defaults, "OLDEST": PYTHON, "NEWEST": PYTHON, **values}.items():
         text = text.replace(f"@{name}@", value)
     (folder / "install.sh").write_text(text)
@@ -129,6 +137,31 @@ class TestWhereItCannotInstall:
         self.refused(done, "exists and is no virtual environment", tmp_path)
         assert os.listdir(tmp_path / "mine") == ["file"]
 
+    @pytest.mark.parametrize("change", ["wheel", "another wheel", "list", "gone", "none"])
+    def test_what_was_changed_does_not_run(self, tmp_path: Path, change: str) -> None:
+        (tmp_path / "wheels" / "pip.whl").mkdir(parents=True)
+        ran, program = tmp_path / "ran", tmp_path / "wheels" / "pip.whl"
+        program.rmdir()
+        with zipfile.ZipFile(program, "w") as archive:
+            archive.writestr("pip/__main__.py", f"open({str(ran)!r}, 'w')")
+        script = installer(tmp_path)
+        if change == "wheel":
+            with program.open("ab") as file:
+                file.write(b"x")
+        elif change == "another wheel":
+            (tmp_path / "wheels" / "evil.whl").write_text("x")
+        elif change == "list":
+            (tmp_path / "SHA256SUMS").write_text(f"{hashlib.sha256(b'x').hexdigest()}  wheels/pip.whl\n")
+            program.write_bytes(b"x")
+        elif change == "gone":
+            program.unlink()
+        done = install(script, str(tmp_path / "new"))
+        if change == "none":
+            assert ran.exists()
+            return
+        self.refused(done, "is not what the archive was made with", tmp_path)
+        assert not ran.exists()
+
     @staticmethod
     def refused(done: subprocess.CompletedProcess[str], message: str, folder: Path) -> None:
         assert (done.returncode, done.stdout) == (1, "")
@@ -186,7 +219,8 @@ def test_it_installs_without_a_network(tmp_path: Path) -> None:
             PYTHON,
         ]
         subprocess.run(arguments, cwd=ROOT, check=True, capture_output=True, timeout=600)
-    (archive,), (again,) = ([*(tmp_path / name).iterdir()] for name in ("one", "two"))
+    (archive, checksum), (again, _) = (sorted((tmp_path / name).iterdir()) for name in ("one", "two"))
+    subprocess.run(["sha256sum", "-c", checksum.name], cwd=checksum.parent, check=True, capture_output=True)
     assert archive.read_bytes() == again.read_bytes()
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path / "unpacked", **({"filter": "data"} if sys.version_info >= (3, 12) else {}))

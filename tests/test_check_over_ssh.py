@@ -72,6 +72,20 @@ def test_eight_faults_among_sixteen_hosts(mixed: Fleet, transport: str) -> None:
     assert seconds < CONNECT_TIMEOUT + 2 + 20
 
 
+@pytest.mark.parametrize("transport", ["ssh", "openssh"])
+def test_the_login_that_a_hostfile_names_goes_before_the_options(mixed: Fleet, transport: str, tmp_path: Path) -> None:
+    """Of two good hosts, one is listed with its user and port, and the user of the option has no account."""
+    listed, other = mixed.hosts[1], mixed.hosts[3]
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text(f"root@{listed}:22 slots=8\n{other} slots=8\n")
+    argv = [sys.executable, "-m", "doctor", "check", "--hostfile", str(hostfile), "-F", str(mixed.ssh_config), "--json"]
+    argv += ["-l", "stranger", "-p", "2", "--transport", transport, "--select", "host-unreachable"]
+    done = mixed.run(argv, env=CLEAN, cwd=ROOT, timeout=100)
+    report = json.loads(done.stdout)
+    assert outcome(report, "python3-missing")["evaluated_hosts"] == [listed]
+    assert set(unreached(report)) == {other}
+
+
 def test_the_whole_fleet_gone_is_one_finding_not_a_hundred_unknowns(mixed: Fleet) -> None:
     code, report, _ = check(mixed, [mixed.hosts[0]])
     assert code == 10

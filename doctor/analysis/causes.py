@@ -26,6 +26,7 @@ import msgspec
 
 from doctor.engine.check import Relations
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity
+from doctor.engine.texts import filled
 
 EVERYONE = "every other host"
 """The value ``peers`` of a finding that concerns all of them."""
@@ -70,7 +71,7 @@ class _Explanations:
                 standing.append(finding)
                 continue
             for host in finding.hosts or ("",):
-                unknown.setdefault(host, Reason(f"{cause} explains it: {finding}"[:MAX_REASON], cause))
+                unknown.setdefault(host, Reason(filled("{0} explains it: {1}", cause, finding)[:MAX_REASON], cause))
         if len(standing) == len(outcome.findings):
             return outcome
         return msgspec.structs.replace(outcome, findings=tuple(standing), unknown=unknown)

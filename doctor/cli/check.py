@@ -31,6 +31,7 @@ from doctor.cli.shared_options import (
 )
 from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.texts import filled
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog, made_rounds
 
@@ -87,7 +88,7 @@ def command(
     validate_output(output, checks)
     require_one_of("--scope", scope, SCOPES)
     if compare not in ("", "all"):
-        raise UsageError(f"--compare {compare!r}: expected all")
+        raise UsageError(filled("--compare {0}: expected all", f"{compare!r}"))
     require_one_of("--net", net, ("quick", "full", "off"))
     if net != "off" and no_hosts:
         raise UsageError("--net needs hosts that try their network; expected it without --no-hosts")
@@ -156,9 +157,11 @@ def _absolute(paths: list[str]) -> tuple[str, ...]:
     """The paths of ``--path``. Raises: UsageError."""
     for path in paths:
         if not path.startswith("/") or "\0" in path:
-            raise UsageError(f"--path {path!r}: expected an absolute path, which is the same on every host")
+            raise UsageError(
+                filled("--path {0}: expected an absolute path, which is the same on every host", f"{path!r}")
+            )
     if len(paths) > MAX_PATHS:
-        raise UsageError(f"--path: {len(paths)} paths; expected at most {MAX_PATHS}")
+        raise UsageError(filled("--path: {0} paths; expected at most {1}", len(paths), MAX_PATHS))
     return tuple(dict.fromkeys(paths))
 
 

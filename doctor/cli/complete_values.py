@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from doctor.engine.texts import filled
+
 
 class Candidate(NamedTuple):
     """A word that completes what was typed, and what it means."""
@@ -60,7 +62,7 @@ def _areas() -> Iterator[Candidate]:
     from doctor.engine.check_files import AREAS
 
     for area in AREAS:
-        yield Candidate(area, f"every check of the area {area}")
+        yield Candidate(area, filled("every check of the area {0}", area))
 
 
 def _checks() -> Iterator[Candidate]:

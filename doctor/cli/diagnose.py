@@ -28,6 +28,7 @@ from doctor.cli.shared_options import (
 )
 from doctor.config.file import require_trusted_folder
 from doctor.engine.errors import InputError
+from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.diagnose.diagnosis import Diagnosis
@@ -165,7 +166,7 @@ def _report(
 def _with_notes(diagnosis: Diagnosis, judged: Report, noted: int) -> Diagnosis:
     """With what the waivers say: of the first ``noted`` notes, the diagnosis has its own."""
     waived = [
-        f"{outcome.check}: waived until {item.until}: {item.reason}"
+        filled("{0}: waived until {1}: {2}", outcome.check, item.until, item.reason)
         for outcome in judged.outcomes
         for item in outcome.waived
     ]

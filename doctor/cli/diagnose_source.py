@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -28,8 +27,10 @@ from doctor.diagnose.run import diagnose_found, diagnose_record
 from doctor.diagnose.slurm_job import SlurmJob, read_job
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled, joined
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory, count_hosts
+from doctor.session.connection import ssh_to
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from doctor.diagnose.diagnosis import Diagnosis
     from doctor.diagnose.signature import Signature
-    from doctor.transport.options import SshOptions
 
 
 class LogSelection(NamedTuple):
@@ -64,7 +64,7 @@ class LogSelection(NamedTuple):
         ways = [("--from", self.from_file), ("--job", self.job), ("PATH or HOSTS", self.paths)]
         present = [name for name, value in ways if value]
         if len(present) > 1:
-            raise UsageError(f"{present[0]} and {present[1]} are both given: expected one of them")
+            raise UsageError(filled("{0} and {1} are both given: expected one of them", present[0], present[1]))
         if not present and not self.on_hosts:
             raise UsageError("no logs are named: expected PATH, HOSTS with --logs, --job slurm:ID or --from FILE")
         if self.from_file and (self.logs or self.since):
@@ -73,7 +73,10 @@ class LogSelection(NamedTuple):
             raise UsageError("--since is for --logs: expected --logs with it, as --job reads the job's own output")
         if self.on_hosts and len(self.paths) > 1:
             raise UsageError(
-                f"{printable(self.paths[1], 60)!r}: expected one list of hosts before --logs, such as node[01-16],gpu7"
+                filled(
+                    "{0}: expected one list of hosts before --logs, such as node[01-16],gpu7",
+                    f"{printable(self.paths[1], 60)!r}",
+                )
             )
         if save and not (self.on_hosts or self.job):
             raise UsageError("--save keeps the lines that hosts sent; expected it with --logs or --job")
@@ -122,10 +125,14 @@ class LogSource:
             try:
                 save_logs(save, record)
             except OSError as error:
-                raise InputError(f"--save {printable(str(save))}: {error.strerror}; the lines were not saved") from None
+                raise InputError(
+                    filled("--save {0}: {1}; the lines were not saved", printable(str(save)), error.strerror)
+                ) from None
         local = record.job_hosts == (LOCAL,)
         if self.inventory is None and not selection.selection.names_hosts and record.job_hosts and not local:
-            self.inventory = Inventory(record.job_hosts, f"{count_hosts(len(record.job_hosts))} of {record.source}")
+            self.inventory = Inventory(
+                record.job_hosts, filled("{0} of {1}", count_hosts(len(record.job_hosts)), record.source)
+            )
         self.hosts = {*record.hosts, *record.job_hosts}
         return diagnose_record(record, self.signatures)
 
@@ -159,7 +166,7 @@ class LogSource:
         )
         options = CollectionOptions(
             transport=self.connection.transport,
-            ssh=self._ssh(inventory),
+            ssh=ssh_to(inventory, ssh_options(self.connection), self.connection.transport),
             request=request,
             workers=visit.workers,
         )
@@ -169,21 +176,9 @@ class LogSource:
         finally:
             progress.close()
 
-    def _ssh(self, inventory: Inventory) -> SshOptions:
-        options = ssh_options(self.connection)
-        if (
-            inventory.local
-            or self.connection.transport in ("slurm", "mpi")
-            or not re.search("Slurm job|SLURM_", inventory.source)
-        ):
-            return options
-        from doctor.transport.launcher.slurm_steps import node_addresses
-
-        return msgspec.structs.replace(options, addresses=node_addresses(inventory.hosts))
-
     def _job_record(self, job: SlurmJob) -> LogRecord:
         """The job's output, read here where it lies here, else on its hosts; and what ``--logs`` names on its hosts."""
-        source = f"Slurm job {job.number}" + (f" ({job.state})" if job.state else "")
+        source = joined("", (f"Slurm job {job.number}", f" ({job.state})" if job.state else ""))
         here = [pattern for pattern in job.outputs if glob.glob(pattern)]
         record = LogRecord(SCHEMA, source, "", tuple(job.outputs), 0.0, {}, job.texts, tuple(job.hosts), job.notes)
         if here:
@@ -222,7 +217,7 @@ class LogSource:
         inventory = self.inventory
         options = ExamineOptions(
             transport=self.connection.transport,
-            ssh=self._ssh(inventory),
+            ssh=ssh_to(inventory, ssh_options(self.connection), self.connection.transport),
             sudo=self.visit.sudo,
             within=self.connection.within,
             timeout=self.visit.timeout,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from doctor.cli.host_options import ExcludeOption
+from doctor.engine.texts import filled
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def without_excluded(run: Run, where: str, exclude: str | None) -> Run:
     from doctor.hosts.nodeset import InventoryError
 
     try:
-        left = without(Inventory(tuple(run.hosts), f"{len(run.hosts)} from {where}"), exclude)
+        left = without(Inventory(tuple(run.hosts), filled("{0} from {1}", len(run.hosts), where)), exclude)
     except InventoryError as error:
         raise InputError(str(error)) from None
     return msgspec.structs.replace(run, hosts={host: run.hosts[host] for host in left.hosts})

@@ -15,6 +15,7 @@ from doctor.engine.catalog import check_files
 from doctor.engine.check_files import AREAS
 from doctor.engine.errors import CommandError, UsageError
 from doctor.engine.streams import write_stdout
+from doctor.engine.texts import filled
 from doctor.report.explain.topics import localized_page, render, title, topics
 from doctor.session.select_checks import load_errors_as_input_errors, load_playbook_catalog
 
@@ -74,8 +75,10 @@ def _unknown_name(name: str, names: Iterable[str]) -> CommandError:
     from doctor.engine.sanitize import printable
 
     if name in AREAS:
-        return UsageError(f"{name} is an area; `doctor list --select {name}` names its checks")
+        return UsageError(filled("{0} is an area; `doctor list --select {1}` names its checks", name, name))
     topics = ", ".join(TOPICS)
-    lists = f"; `doctor list` names the checks, `doctor list --playbooks` the playbooks, and the topics are {topics}"
+    lists = filled(
+        "; `doctor list` names the checks, `doctor list --playbooks` the playbooks, and the topics are {0}", topics
+    )
     hint = did_you_mean(name, [*names, *TOPICS]) or lists
-    return UsageError(f"no check, playbook or topic is named '{printable(name, 100)}'{hint}")
+    return UsageError(filled("no check, playbook or topic is named '{0}'{1}", printable(name, 100), hint))

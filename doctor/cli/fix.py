@@ -22,6 +22,7 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.shared_options import ChecksOption, PlaybooksOption, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.texts import filled
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _validate_options(
     validate_product(product)
     validate_connection(connection)
     if connection.transport not in ("ssh", "openssh"):
-        raise UsageError(f"--transport {connection.transport} cannot change hosts; expected ssh or openssh")
+        raise UsageError(filled("--transport {0} cannot change hosts; expected ssh or openssh", connection.transport))
     if sum((action.apply, bool(action.undo), action.list_plans)) > 1:
         raise UsageError("--apply, --undo and --list exclude each other; expected one of them")
     if names and (action.undo or action.list_plans):
@@ -113,9 +114,11 @@ def _validate_hosts(names: list[str], where: FixHostOptions, action: FixAction, 
         given["--exclude"] = where.exclude
     named = [option for option, value in given.items() if value is not None]
     if named and plan.startswith("--"):
-        raise UsageError(f"{plan} takes no {named[0]}")
+        raise UsageError(filled("{0} takes no {1}", plan, named[0]))
     if named:
-        raise UsageError(f"the plan {plan} has its hosts and takes no {named[0]}; --exclude leaves hosts out")
+        raise UsageError(
+            filled("the plan {0} has its hosts and takes no {1}; --exclude leaves hosts out", plan, named[0])
+        )
 
 
 def _is_plan_id(names: list[str]) -> bool:
@@ -169,6 +172,7 @@ def _plan_context(
         source=fleet.source,
         local=fleet.local,
         slots=fleet.slots,
+        logins=fleet.logins,
         launch=job.launch(product),
         environ=relevant(os.environ),
         rank_table=os.path.abspath(hosts.rank_table) if hosts.rank_table else "",

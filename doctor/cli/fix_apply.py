@@ -22,6 +22,7 @@ from doctor.cli.host_options import ConnectionOptions, ssh_options
 from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.engine.language import phrase
 from doctor.engine.streams import write_stdout
+from doctor.engine.texts import filled, joined
 from doctor.fix import render_plan, render_progress, store
 from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
 from doctor.fix.documents import FixedDocument
@@ -86,7 +87,7 @@ def show_or_apply_saved(
     _require_not_applied(plan, Journal(plan_folder))
     if not plan.plans_to_apply:
         rest = " on the hosts that are left" if excluded else ""
-        raise CommandError(f"{saved.name} has no step to apply{rest}", 10)
+        raise CommandError(filled("{0} has no step to apply{1}", saved.name, rest), 10)
     if not action.yes:
         _show_plan(plan, display)
         confirm(phrase("Apply this to {hosts}?", hosts=count_noun(len(plan.plans_to_apply), "host")))
@@ -106,7 +107,9 @@ def _without(plan: FixPlan, exclude: str | None) -> tuple[FixPlan, tuple[str, ..
         raise InputError(str(error)) from None
     unknown = sorted(excluded - set(map(canonical_host, plan.hosts)))
     if unknown:
-        raise UsageError(f"--exclude {clean(exclude, 100)!r}: {clean(unknown[0], 100)} is no host of {plan.id}")
+        raise UsageError(
+            filled("--exclude {0}: {1} is no host of {2}", f"{clean(exclude, 100)!r}", clean(unknown[0], 100), plan.id)
+        )
     left = tuple(host_plan for host_plan in plan.host_plans if canonical_host(host_plan.host) not in excluded)
     omitted = tuple(host_plan.host for host_plan in plan.plans_to_apply if canonical_host(host_plan.host) in excluded)
     return msgspec.structs.replace(plan, host_plans=left), omitted
@@ -133,7 +136,7 @@ def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> Fi
         timeout=context.timeout,
         launch=context.launch,
     )
-    inventory = Inventory(context.hosts, context.source, context.slots, context.local)
+    inventory = Inventory(context.hosts, context.source, context.slots, context.local, logins=context.logins)
     return FixContext(
         inventory,
         tuple(checks),
@@ -166,12 +169,19 @@ def _require_unchanged(plan: FixPlan, now: PlannedFix) -> PlannedFix:
     """The same plan, with the data to apply it. Raises: CommandError when a host has changed since."""
     differences = changed_hosts(plan, now)
     if differences:
-        lines = [f"{clean(host, 100)}: {clean(why)}" for host, why in list(differences.items())[:8]]
-        more = f"; {len(differences) - 8} more" if len(differences) > 8 else ""
+        lines = [filled("{0}: {1}", clean(host, 100), clean(why)) for host, why in list(differences.items())[:8]]
+        more = filled("; {0} more", len(differences) - 8) if len(differences) > 8 else ""
         some = len(differences) < len(plan.plans_to_apply)
-        option = f", or --exclude {Fleet(plan.hosts).fold(list(differences))} for the other hosts" if some else ""
+        option = (
+            filled(", or --exclude {0} for the other hosts", Fleet(plan.hosts).fold(list(differences))) if some else ""
+        )
         raise CommandError(
-            f"hosts changed since the plan: {'; '.join(lines)}{more}; nothing was applied, expected a new plan{option}",
+            filled(
+                "hosts changed since the plan: {0}{1}; nothing was applied, expected a new plan{2}",
+                joined("; ", lines),
+                more,
+                option,
+            ),
             10,
         )
     planned = {host_plan.host for host_plan in plan.plans_to_apply}
@@ -221,7 +231,9 @@ def _apply_plan(
 def _require_not_applied(plan: FixPlan, journal: Journal) -> None:
     """Raises: CommandError."""
     if journal.undo_steps():
-        raise CommandError(f"{plan.id} was applied already; expected a new plan, or doctor fix --undo {plan.id}", 10)
+        raise CommandError(
+            filled("{0} was applied already; expected a new plan, or doctor fix --undo {1}", plan.id, plan.id), 10
+        )
 
 
 def _show_plan(plan: FixPlan, display: DisplayOptions) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from doctor.cli.host_options import ConnectionOptions
 from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.engine.streams import print_stderr, write_stdout
+from doctor.engine.texts import filled
 from doctor.fix import store
 from doctor.fix.plan import PlanContext
 from doctor.transport import Transport
@@ -34,7 +35,8 @@ def connection_of_plan(context: PlanContext, overrides: ConnectionOptions) -> Co
 @contextmanager
 def plan_transport(context: PlanContext, name: str, ssh: SshOptions) -> Iterator[Transport]:
     """The transport to the plan's hosts; closed at the end of the ``with``."""
-    transport = open_transport(context.local, name, ssh, context.hosts)
+    with_logins = msgspec.structs.replace(ssh, logins=context.logins)
+    transport = open_transport(context.local, name, with_logins, context.hosts)
     try:
         yield transport
     finally:
@@ -56,7 +58,7 @@ def with_store_errors(work: Callable[[], Result]) -> Result:
     except store.PlanStoreError as error:
         raise InputError(str(error)) from None
     except OSError as error:
-        raise InputError(f"the journal cannot be written: {error.strerror}; nothing was changed") from None
+        raise InputError(filled("the journal cannot be written: {0}; nothing was changed", error.strerror)) from None
 
 
 def require_answer(yes: bool) -> None:

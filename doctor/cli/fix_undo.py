@@ -18,6 +18,7 @@ from doctor.cli.fix_plans import (
 from doctor.cli.host_options import ConnectionOptions, ssh_options
 from doctor.engine.language import english, localized, localized_filled, phrase
 from doctor.engine.streams import write_stdout
+from doctor.engine.texts import filled, joined
 from doctor.fix import render_progress, store
 from doctor.fix.documents import PlanRow, PlansDocument, UndoDocument
 from doctor.fix.journal import Journal
@@ -137,6 +138,11 @@ def _plan_state(journal: Journal, hosts: int = 0) -> str:
     steps = count_noun(in_force, "step")
     if hosts:
         touched = {entry.host for entry in entries if entry.kind == "step"}
-        steps += f" on {len(touched)} of {count_noun(hosts, 'host')}" if len(touched) < hosts else ""
+        steps = joined(
+            "",
+            (steps, filled(" on {0} of {1}", len(touched), count_noun(hosts, "host")) if len(touched) < hosts else ""),
+        )
     finished = [entry for entry in entries if entry.kind in ("began", "finished")][-1].kind == "finished"
-    return f"applied, {steps} in effect" if finished else f"interrupted, {steps} in effect or started"
+    return (
+        filled("applied, {0} in effect", steps) if finished else filled("interrupted, {0} in effect or started", steps)
+    )

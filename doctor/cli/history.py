@@ -12,6 +12,7 @@ import typer
 
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.streams import write_stdout
+from doctor.engine.texts import filled
 from doctor.report.layout.terminal import terminal_columns
 
 if TYPE_CHECKING:
@@ -72,7 +73,10 @@ def parse_start(text: str, now: datetime) -> str:
             moment = now - timedelta(seconds=seconds) if seconds else datetime(1970, 1, 1, tzinfo=timezone.utc)
         except UsageError:
             raise UsageError(
-                f"--since {text!r}: expected a time such as 30m, 2h or 7d, or 2026-11-21 or 2026-11-21T14:02 in UTC"
+                filled(
+                    "--since {0}: expected a time such as 30m, 2h or 7d, or 2026-11-21 or 2026-11-21T14:02 in UTC",
+                    f"{text!r}",
+                )
             ) from None
         except OverflowError:
             moment = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -92,7 +96,7 @@ def _read(limit: int, start: str) -> tuple[list[RunRecord], int]:
             raise InputError(f"{error}") from None
         return [], 0
     except OSError as error:
-        raise InputError(f"the history cannot be read: {error.strerror}") from None
+        raise InputError(filled("the history cannot be read: {0}", error.strerror)) from None
 
 
 def _subject(name: str, records: Sequence[RunRecord]) -> tuple[tuple[str, ...], str]:
@@ -118,5 +122,7 @@ def _subject(name: str, records: Sequence[RunRecord]) -> tuple[tuple[str, ...], 
         return (name,), ""
     if unknown:
         hint = did_you_mean(unknown[0], {*recorded, *checks})
-        raise InputError(f"{quote(unknown[0])}: neither a host nor a check of the {len(records)} runs{hint}")
+        raise InputError(
+            filled("{0}: neither a host nor a check of the {1} runs{2}", quote(unknown[0]), len(records), hint)
+        )
     return hosts, ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.engine.record import LaunchOptions
@@ -35,7 +36,7 @@ SudoOption = Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts 
 def require_finite(seconds: float) -> float:
     """Of an option with a time. Raises: BadParameter for ``nan`` and ``inf``, which pass every limit."""
     if not math.isfinite(seconds):
-        raise typer.BadParameter(f"{seconds} is no time in seconds; expected a number")
+        raise typer.BadParameter(filled("{0} is no time in seconds; expected a number", seconds))
     return seconds
 
 
@@ -142,11 +143,13 @@ def validate_connection(connection: ConnectionOptions) -> None:
     for option in _SSH_ONLY_OPTIONS if connection.transport in ("slurm", "mpi") else ():
         if getattr(connection, option):
             flag = "--" + option.replace("_", "-")
-            raise UsageError(f"{flag} is for SSH; expected it without --transport {connection.transport}")
+            raise UsageError(filled("{0} is for SSH; expected it without --transport {1}", flag, connection.transport))
     try:
         shlex.split(connection.within)
     except ValueError as error:
-        raise UsageError(f"--within {connection.within!r}: {error}; expected a command in shell syntax") from None
+        raise UsageError(
+            filled("--within {0}: {1}; expected a command in shell syntax", f"{connection.within!r}", error)
+        ) from None
 
 
 def ssh_options(connection: ConnectionOptions, verify: bool = True) -> SshOptions:

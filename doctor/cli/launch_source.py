@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from doctor.engine.errors import UsageError
+from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
     from doctor.cli.host_options import JobOptions
@@ -46,7 +47,7 @@ class SourceOptions(NamedTuple):
         }
         named = [name for name, value in sources.items() if value]
         if len(named) > 1:
-            raise UsageError(f"{' and '.join(named)} are both given: expected one of them")
+            raise UsageError(filled("{0} are both given: expected one of them", joined(" and ", named)))
         if self.like:
             return job_environment.of_process(self.like, os.environ)
         if self.env_file:

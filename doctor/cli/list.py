@@ -15,6 +15,7 @@ from doctor.cli.shared_options import ChecksOption, IgnoreOption, SelectOption
 from doctor.engine.catalog import check_files
 from doctor.engine.errors import UsageError
 from doctor.engine.streams import write_stdout
+from doctor.engine.texts import filled
 from doctor.report.layout.terminal import terminal_columns
 from doctor.session.select_checks import (
     choose_checks,
@@ -49,7 +50,7 @@ def command(
     if playbooks:
         return _list_playbooks(folders, search_words, select, ignore, checks, as_json)
     if folders:
-        raise UsageError(f"{folders[0]}: unexpected; expected --playbooks before a folder")
+        raise UsageError(filled("{0}: unexpected; expected --playbooks before a folder", folders[0]))
     with load_errors_as_input_errors(checks):
         entries = choose_checks(
             [read_list_entry(path) for path, _ in check_files(checks)], select, ignore, listing=True

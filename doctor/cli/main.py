@@ -7,6 +7,7 @@ import sys
 
 from doctor.engine import interrupts  # first of all: see `main`
 from doctor.engine.language import FOLDER, is_english, language, localized_filled, take_option
+from doctor.engine.texts import filled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def run_guarded(run: Callable[[], None]) -> None:
     try:
         run()
     except CommandError as error:
-        print_stderr(f"doctor: {localized_filled(str(error))}")
+        print_stderr(filled("doctor: {0}", localized_filled(str(error))))
         code = error.exit_code
     except SystemExit as stop:
         code = stop.code

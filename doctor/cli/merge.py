@@ -11,6 +11,7 @@ import typer
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory, without_excluded
 from doctor.cli.shared_options import ChecksOption, IgnoreOption, OutputOptions, SelectOption, expand_option_groups
 from doctor.engine.errors import InputError, UsageError
+from doctor.engine.texts import filled
 from doctor.session.finish import replay_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog
 
@@ -55,14 +56,16 @@ def command(
         node_files = read_node_files(paths)
     except OSError as error:
         raise InputError(
-            f"{clean(str(error.filename or where))}: {error.strerror}; expected files written by doctor node"
+            filled(
+                "{0}: {1}; expected files written by doctor node", clean(str(error.filename or where)), error.strerror
+            )
         ) from None
     facts = unique_facts(fact for check in selected for fact in check.facts)
     run = merge(node_files, named, facts, where, slurm_job_run(os.environ))
     if not run.hosts:
         for entry in node_files.unusable:
-            raise InputError(f"{entry.location}: {entry.reason}")
-        raise InputError(f"{where}: no file of doctor node, and no host list; expected --expect NODES")
+            raise InputError(filled("{0}: {1}", entry.location, entry.reason))
+        raise InputError(filled("{0}: no file of doctor node, and no host list; expected --expect NODES", where))
     if named is None:
         run = without_excluded(run, where, fleet.exclude)
     raise typer.Exit(replay_and_report(run, selected, catalog, output))

@@ -35,6 +35,7 @@ from doctor.cli.shared_options import (
 )
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
@@ -152,4 +153,6 @@ def command(
 def require_two_hosts(hosts: Sequence[str], hosts_unknown: str) -> None:
     """Raises: InputError, where the only host is all that the job has: nothing was tried, so nothing is healthy."""
     if len(hosts) == 1 and not hosts_unknown:
-        raise InputError(f"nothing to try: {strip_control_chars(hosts[0], 100)} is the only host; expected two or more")
+        raise InputError(
+            filled("nothing to try: {0} is the only host; expected two or more", strip_control_chars(hosts[0], 100))
+        )

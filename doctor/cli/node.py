@@ -27,6 +27,7 @@ from doctor.cli.host_options import (
 from doctor.cli.launch_source import SourceOptions
 from doctor.cli.shared_options import ChecksOption, IgnoreOption, OutputOptions, SelectOption, expand_option_groups
 from doctor.engine.errors import CommandError, UsageError
+from doctor.engine.texts import filled
 from doctor.job.variables import of_one_host
 from doctor.session.finish import save_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog
@@ -113,7 +114,7 @@ def _mode(text: str) -> int:
     except ValueError:
         bits = -1
     if not 0o400 <= bits <= 0o777:
-        raise UsageError(f"--mode {text!r}: expected octal digits such as 0640")
+        raise UsageError(filled("--mode {0}: expected octal digits such as 0640", f"{text!r}"))
     return bits
 
 
@@ -132,7 +133,8 @@ def _write_record(examination: Examination, name: str, out: Path, mode: int) -> 
         write_atomic(path, data, mode)
     except OSError as error:
         raise CommandError(
-            f"--out {path}: {error.strerror}; the record of this host was not written", NOT_WRITTEN_EXIT_CODE
+            filled("--out {0}: {1}; the record of this host was not written", path, error.strerror),
+            NOT_WRITTEN_EXIT_CODE,
         ) from None
 
 

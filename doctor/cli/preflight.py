@@ -21,6 +21,7 @@ from doctor.cli.host_options import (
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
 from doctor.cli.shared_options import ChecksOption, IgnoreOption, NoHistoryOption, SelectOption, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.texts import filled
 from doctor.preflight.early_end import BUDGET, parse_duration
 from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.node_lists import FORMATS, format_conflict
@@ -190,7 +191,9 @@ def _validate_options(bounds: LimitOptions, spares: SpareOptions, reporting: Rep
         raise UsageError("--fail-exit and --exit-style are both given: expected one of them")
     for target in requested_targets(reporting.formats):
         if not target.path:
-            raise UsageError(f"-f {target.name}: expected {target.name}=FILE, since stdout holds the one line")
+            raise UsageError(
+                filled("-f {0}: expected {1}=FILE, since stdout holds the one line", target.name, target.name)
+            )
 
 
 def _validate_files(spares: SpareOptions, reporting: ReportingOptions) -> None:
@@ -212,7 +215,12 @@ def within_time_left(options: PreflightOptions, seconds_left: float | None) -> P
         return options
     budget = max(1.0, seconds_left - REPORT_MARGIN)
     print_warning(
-        f"the scheduler ends the job in {seconds_left:.0f} s: the budget is {budget:.0f} s, not {options.budget:g} s"
+        filled(
+            "the scheduler ends the job in {0} s: the budget is {1} s, not {2} s",
+            f"{seconds_left:.0f}",
+            f"{budget:.0f}",
+            f"{options.budget:g}",
+        )
     )
     return msgspec.structs.replace(options, budget=budget)
 
@@ -221,4 +229,6 @@ def _budget(text: str, usual: float) -> float:
     try:
         return parse_duration(text) if text else usual
     except ValueError:
-        raise UsageError(f"--budget {text!r}: expected a time from 1s to 24h, for example 90s or 2m") from None
+        raise UsageError(
+            filled("--budget {0}: expected a time from 1s to 24h, for example 90s or 2m", f"{text!r}")
+        ) from None

@@ -21,6 +21,7 @@ from doctor.cli.host_options import (
 from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import CommandError
 from doctor.engine.streams import write_stdout
+from doctor.engine.texts import filled
 from doctor.session.named_files import require_writable
 from doctor.session.select_hosts import select_inventory
 
@@ -65,10 +66,11 @@ def command(
         require_writable("--out", out)
     fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
     from doctor.collect.fanout import TimeLimits
+    from doctor.session.connection import ssh_to
     from doctor.transport.options import workers as usual
 
     limits = TimeLimits(visit.timeout, visit.budget, visit.workers or usual(len(fleet.hosts)))
-    records = _collect_records(fleet, connection, ssh, visit.sudo, limits)
+    records = _collect_records(fleet, connection, ssh_to(fleet, ssh, connection.transport), visit.sudo, limits)
     from doctor.engine.evaluate import FactCache
     from doctor.job import LaunchConfig
     from doctor.rank_table.build_parts import RankTableBuildError
@@ -118,9 +120,9 @@ def _report_problems(error: RankTableBuildError, hosts: int) -> NoReturn:
     for problem in error.problems:
         print_warning(problem.text)
     blamed = len({cause.host for cause in error.problems if cause.host})
-    where = f"on {blamed} of {hosts} hosts" if blamed else "with the table itself"
-    text = f"something is wrong {where}" if error.wrong else f"something is unknown {where}"
-    print_warning(f"no rank table was written: {text}")
+    where = filled("on {0} of {1} hosts", blamed, hosts) if blamed else "with the table itself"
+    text = filled("something is wrong {0}", where) if error.wrong else filled("something is unknown {0}", where)
+    print_warning(filled("no rank table was written: {0}", text))
     raise typer.Exit(10 if error.wrong else 12)
 
 
@@ -134,9 +136,13 @@ def _write_table(table: BuiltRankTable, out: str) -> None:
         try:
             write_atomic(out, table.text.encode(), mode=0o644)
         except OSError as error:
-            raise CommandError(f"--out {clean(out, 200)}: {error.strerror or error}; it was not written", 12) from None
+            raise CommandError(
+                filled("--out {0}: {1}; it was not written", clean(out, 200), error.strerror or error), 12
+            ) from None
     else:
         write_stdout(table.text)
-    sizes = f"{count_noun(table.hosts, 'host')}, {count_noun(table.npus, 'NPU')} of the {table.family} family"
-    summary = f"version {table.version}, {sizes}"
-    print_warning(f"rank table: {summary}{f', in {clean(out, 200)}' if out else ''}")
+    sizes = filled(
+        "{0}, {1} of the {2} family", count_noun(table.hosts, "host"), count_noun(table.npus, "NPU"), table.family
+    )
+    summary = filled("version {0}, {1}", table.version, sizes)
+    print_warning(filled("rank table: {0}{1}", summary, filled(", in {0}", clean(out, 200)) if out else ""))

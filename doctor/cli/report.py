@@ -12,6 +12,7 @@ from doctor.cli.shared_options import ChecksOption, OutputOptions, expand_option
 from doctor.engine.check_files import ROUND_AREAS
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.streams import write_stdout
+from doctor.engine.texts import filled, joined
 from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.policy import apply_policy
 from doctor.session.select_checks import load_catalog
@@ -78,7 +79,7 @@ def _validate_formats(output: OutputOptions, diff: bool) -> None:
         target.name for target in requested_targets(output.formats, output.as_json) if target.name not in DIFF_FORMATS
     ]
     if diff and other:
-        raise UsageError(f"-f {other[0]} with --diff: expected {', '.join(DIFF_FORMATS)}")
+        raise UsageError(filled("-f {0} with --diff: expected {1}", other[0], ", ".join(DIFF_FORMATS)))
 
 
 def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedReport:
@@ -117,9 +118,11 @@ def _bytes(path: Path, name: str) -> bytes:
             return read_bounded(path, MAX_RUN_BYTES)
         data: bytes = sys.stdin.buffer.read(MAX_RUN_BYTES + 1)
     except OSError as error:
-        raise InputError(f"{name}: {error.strerror}; expected a saved run or a report") from None
+        raise InputError(filled("{0}: {1}; expected a saved run or a report", name, error.strerror)) from None
     if len(data) > MAX_RUN_BYTES:
-        raise InputError(f"{name}: is larger than {MAX_RUN_BYTES >> 20} MiB; expected a saved run or a report")
+        raise InputError(
+            filled("{0}: is larger than {1} MiB; expected a saved run or a report", name, MAX_RUN_BYTES >> 20)
+        )
     return data
 
 
@@ -139,8 +142,8 @@ def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
     omitted = len([check for check in catalog if check not in selected and check.area not in ROUND_AREAS])
     if not omitted:
         return report
-    subject = count_noun(omitted, "check") + (" is" if omitted == 1 else " are")
-    note = f"{subject} not judged, for the run was not made for {'it' if omitted == 1 else 'them'}"
+    subject = joined("", (count_noun(omitted, "check"), " is" if omitted == 1 else " are"))
+    note = filled("{0} not judged, for the run was not made for {1}", subject, "it" if omitted == 1 else "them")
     return msgspec.structs.replace(report, notes=(*report.notes, note))
 
 
@@ -190,7 +193,9 @@ def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output:
                 write_atomic(target.path, text.encode("utf-8", "backslashreplace"))
             except OSError as error:
                 reason = error.strerror or error
-                print_warning(f"-f {target.name}={target.path}: {reason}; it was not written, and follows here")
+                print_warning(
+                    filled("-f {0}={1}: {2}; it was not written, and follows here", target.name, target.path, reason)
+                )
                 print_stderr(text)
                 code = code or int(Exit.NOTHING)
     name = next(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from doctor.engine.errors import CommandError
+from doctor.engine.texts import filled, joined
 
 NO_MATCH_EXIT_CODE = 1
 """As grep: nothing matches."""
@@ -77,11 +78,21 @@ def _no_match(terms: Sequence[str], needles: Sequence[str], candidates: Sequence
     quoted = [f"'{printable(word, 60)}'" for word in terms[:10]]
     if all(counts):
         parts = ", ".join(f"{word} {count}" for word, count in zip(quoted, counts, strict=False))
-        return f"no {kind} has all of these words; each alone matches: {parts}"
+        return filled("no {0} has all of these words; each alone matches: {1}", kind, parts)
     absent = [number for number, count in enumerate(counts[:10]) if not count]
     near = [word for number in absent for word in _nearest(needles[number], candidates)]
-    hint = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else f"`{_LIST[kind]}` names them all"
-    return f"no {kind} has the word{'s' if len(absent) > 1 else ''} {', '.join(quoted[i] for i in absent)}; {hint}"
+    hint = (
+        filled("did you mean {0}?", joined(" or ", dict.fromkeys(near)))
+        if near
+        else filled("`{0}` names them all", _LIST[kind])
+    )
+    return filled(
+        "no {0} has the word{1} {2}; {3}",
+        kind,
+        "s" if len(absent) > 1 else "",
+        ", ".join(quoted[i] for i in absent),
+        hint,
+    )
 
 
 _LIST = {"check": "doctor list", "playbook": "doctor list --playbooks"}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type
 import typer
 
 from doctor.engine.errors import UsageError
+from doctor.engine.texts import filled
 from doctor.report.formats.registry import FORMATS
 
 if TYPE_CHECKING:
@@ -71,10 +72,10 @@ def device_numbers(text: str) -> tuple[int, ...]:
         ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip(), re.ASCII)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if first > last or last - first > 255:
-            raise UsageError(f"--devices {text!r}: expected device numbers, for example 0-3,6")
+            raise UsageError(filled("--devices {0}: expected device numbers, for example 0-3,6", f"{text!r}"))
         numbers += range(first, last + 1)
     if len(set(numbers)) < len(numbers):
-        raise UsageError(f"--devices {text!r}: duplicate number; expected each once")
+        raise UsageError(filled("--devices {0}: duplicate number; expected each once", f"{text!r}"))
     return tuple(numbers)
 
 
@@ -95,7 +96,7 @@ IgnoreOption = Annotated[
     list[str], typer.Option("--ignore", metavar="NAME", help="Skip these checks or areas.", callback=_split_names)
 ]
 
-FORMATS_HELP = f"To stdout or FILE: {', '.join(FORMATS)}; repeatable."
+FORMATS_HELP = filled("To stdout or FILE: {0}; repeatable.", ", ".join(FORMATS))
 
 
 NoHistoryOption = Annotated[bool, typer.Option("--no-history", help="Do not keep this run in the history.")]

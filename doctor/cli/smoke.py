@@ -33,11 +33,13 @@ from doctor.cli.shared_options import (
     history_options,
 )
 from doctor.engine.errors import InputError, UsageError, require_one_of, require_utf_8
+from doctor.engine.texts import filled
 from doctor.job.variables import communication
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks, print_warning
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
+from doctor.smoke.triage.screening import needs_screening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,6 +73,16 @@ class TrainingOptions(NamedTuple):
     soak: Annotated[
         str, typer.Option("--for", metavar="TIME", help="Repeat collectives for this long, for example 90s or 10m.")
     ] = ""
+    cells: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=64,
+            help="Hosts that run together in the screening of more than 32.",
+            show_default=False,
+        ),
+    ] = 0
     baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Compare speeds with this file.")] = None
     save_baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the speeds of this run.")] = None
     env: Annotated[str, typer.Option(metavar="job|clean", help="Variables of the job in force, or none.")] = "job"
@@ -111,13 +123,18 @@ def command(
     environ, launch = job_environment.environ, job_environment.complete(job.launch())
     smoke_options = parse_smoke_options(training, job_of_launch(launch), environ)
     warn_of_time_left(smoke_options, launch.time_left_s)
-    smoke_checks_only = not (select or ignore or checks or connection.within or output.from_file)
-    catalog = [] if smoke_checks_only else load_catalog(checks)
-    selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
     if output.from_file:
+        catalog = load_catalog(checks)
+        selected = choose_checks(catalog, select or ["smoke"], ignore, roots=True)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     selection, ssh = with_hosts_of_line(hosts.selection, job_environment), ssh_options(connection)
     fleet = job_environment.annotate(select_inventory(selection, scope, environ))
+    # The agents of a screening are started cell by cell.
+    smoke_checks_only = not (
+        (select or ignore or checks or connection.within) or needs_screening(len(fleet.hosts), smoke_options.cell_size)
+    )
+    catalog = [] if smoke_checks_only else load_catalog(checks)
+    selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
     from doctor.transport.open import open_transport
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
@@ -239,16 +256,26 @@ def parse_smoke_options(
         interface=training.interface,
         baseline=_baseline(training.baseline),
         soak=_seconds(training.soak),
+        cell_size=_cell_size(training.cells),
         environment=training.env,  # type: ignore[arg-type]
         variables=communication(os.environ if environ is None else environ) if training.env == "job" else {},
     )
+
+
+def _cell_size(hosts: int) -> int:
+    """Raises: UsageError."""
+    if hosts == 1:
+        raise UsageError("--cells 1: expected at least 2 hosts, which run together")
+    return hosts
 
 
 def warn_of_time_left(options: SmokeOptions, left: float | None) -> None:
     """The scheduler would end the run before its own limits do. ``left``: seconds; None: not known."""
     seconds = options.budget + options.soak + options.device_seconds
     if left is not None and seconds > left:
-        print_warning(f"the run may take {seconds:.0f} s, and the scheduler ends the job in {left:.0f} s")
+        print_warning(
+            filled("the run may take {0} s, and the scheduler ends the job in {1} s", f"{seconds:.0f}", f"{left:.0f}")
+        )
 
 
 def _baseline(path: Path | None) -> Baseline | None:
@@ -258,9 +285,11 @@ def _baseline(path: Path | None) -> Baseline | None:
     try:
         return read_baseline(path) if path else None
     except OSError as error:
-        raise InputError(f"--baseline {path}: {error.strerror}; expected a file of --save-baseline") from None
+        raise InputError(
+            filled("--baseline {0}: {1}; expected a file of --save-baseline", path, error.strerror)
+        ) from None
     except ValueError as error:
-        raise InputError(f"--baseline {path}: {error}") from None
+        raise InputError(filled("--baseline {0}: {1}", path, error)) from None
 
 
 def _save_baseline(path: Path, summary: SmokeSummary | None) -> None:
@@ -272,7 +301,7 @@ def _save_baseline(path: Path, summary: SmokeSummary | None) -> None:
             raise ValueError("there was no run")
         save_baseline(path, summary)
     except (OSError, ValueError) as error:
-        raise InputError(f"--save-baseline {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(filled("--save-baseline {0}: {1}", path, getattr(error, "strerror", None) or error)) from None
 
 
 def _seconds(text: str) -> float:
@@ -280,7 +309,7 @@ def _seconds(text: str) -> float:
     match = re.fullmatch(r"(\d{1,6})([smh]?)", text.strip(), re.ASCII)
     seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
     if text and not 1 <= seconds <= MAX_SOAK:
-        raise UsageError(f"--for {text!r}: expected a time from 1s to 24h, for example 90s or 10m")
+        raise UsageError(filled("--for {0}: expected a time from 1s to 24h, for example 90s or 10m", f"{text!r}"))
     return float(seconds)
 
 
@@ -289,5 +318,5 @@ def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d{1,10})\s*([KMG]?)(?:i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
     size = int(match[1]) << _UNITS[match[2].upper()] if match else 0
     if not 4 <= size <= 1 << 31:
-        raise UsageError(f"--max-bytes {text!r}: expected a size from 4 to 2G, for example 64K or 4M")
+        raise UsageError(filled("--max-bytes {0}: expected a size from 4 to 2G, for example 64K or 4M", f"{text!r}"))
     return size

@@ -30,6 +30,7 @@ from doctor.cli.shared_options import (
 from doctor.cli.smoke import TrainingOptions, parse_smoke_options
 from doctor.engine import interrupts
 from doctor.engine.errors import InputError, UsageError
+from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, detect, for_spawned
 from doctor.session.finish import save_and_report, validate_output
 from doctor.session.run_history import HistoryOptions
@@ -118,7 +119,7 @@ def command(
     except ValueError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
-        raise InputError(f"rank 0 cannot listen on any of the rendezvous ports: {error}") from None
+        raise InputError(filled("rank 0 cannot listen on any of the rendezvous ports: {0}", error)) from None
     raise typer.Exit(code)
 
 
@@ -145,7 +146,7 @@ def _report(
     started = datetime.fromtimestamp(time.time() - result.run.seconds, timezone.utc)
     run = Run(
         SCHEMA,
-        f"{job_context.launcher}, {result.run.plan.world} ranks",
+        filled("{0}, {1} ranks", job_context.launcher, result.run.plan.world),
         started.isoformat(timespec="seconds").replace("+00:00", "Z"),
         result.run.seconds,
         round_result.records if round_result else result.records,

@@ -14,6 +14,7 @@ from doctor.cli.watch_attach import AttachOptions
 from doctor.cli.watch_log import ChoiceOptions, LogOptions
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
     from doctor.watch.launch import WatchOptions
@@ -81,10 +82,12 @@ def command(
             raise UsageError(
                 "nothing to watch: expected a command after --, for example doctor watch -- torchrun train.py"
             )
-        problem = f"{' and '.join(requested)} are both given"
-        raise UsageError(f"{problem}: expected a command after --, for example doctor watch -- torchrun train.py")
+        problem = filled("{0} are both given", joined(" and ", requested))
+        raise UsageError(
+            filled("{0}: expected a command after --, for example doctor watch -- torchrun train.py", problem)
+        )
     if targets and command_line:
-        raise UsageError(f"{printable(targets[0], 60)!r}: expected no word before --, except options")
+        raise UsageError(filled("{0}: expected no word before --, except options", f"{printable(targets[0], 60)!r}"))
     if attach.requested:
         raise typer.Exit(attach.run(targets, choice, connection, visit, output))
     if log.requested:
@@ -151,7 +154,11 @@ def _with_free_paths(output: OutputOptions, files: ReportFiles) -> OutputOptions
     places = {path: files.free_path(path) for path in output_paths(output)}
     for path, place in places.items():
         if place != path:
-            warn(f"{printable(path, 300)} has another report that was written meanwhile; this one is {place}")
+            warn(
+                filled(
+                    "{0} has another report that was written meanwhile; this one is {1}", printable(path, 300), place
+                )
+            )
     formats = [
         f"{name}={places[path]}" if path in places else name + equals + path
         for name, equals, path in (text.partition("=") for text in output.formats)

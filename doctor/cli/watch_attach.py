@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
     from doctor.cli.host_options import ConnectionOptions, VisitOptions
@@ -72,11 +73,16 @@ class AttachOptions(NamedTuple):
         failed = {host: answer for host, answer in answers.items() if isinstance(answer, str)}
         if failed and not reports:
             host, reason = next(iter(failed.items()))
-            raise InputError(f"{host}: {reason}" + (f" ({len(failed)} hosts)" if len(failed) > 1 else ""))
+            raise InputError(
+                joined(
+                    "",
+                    (filled("{0}: {1}", host, reason), f" ({len(failed)} hosts)" if len(failed) > 1 else ""),
+                )
+            )
         recorded = self._recorded(reports, inventory, connection, visit)
 
         absent = [str(pid) for report in reports.values() for pid in report.not_found]
-        notes = [f"no process has pid {', '.join(absent)}"] if absent else []
+        notes = [filled("no process has pid {0}", ", ".join(absent))] if absent else []
         notes += unseen_notes(reports)
         seconds = time.monotonic() - began
         run, checks = attached_run(
@@ -104,6 +110,7 @@ class AttachOptions(NamedTuple):
             from doctor.diagnose.fetch.ask_hosts import LogRequest
             from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
             from doctor.diagnose.signature import load_signatures
+            from doctor.session.connection import ssh_to
 
             request = LogRequest(
                 places=tuple(map(glob_quoted, paths)),
@@ -112,7 +119,10 @@ class AttachOptions(NamedTuple):
                 sudo=visit.sudo,
             )
             options = CollectionOptions(
-                transport=connection.transport, ssh=ssh_options(connection), request=request, workers=visit.workers
+                transport=connection.transport,
+                ssh=ssh_to(inventory, ssh_options(connection), connection.transport),
+                request=request,
+                workers=visit.workers,
             )
             return collect_logs(inventory, options, load_signatures())
 
@@ -123,7 +133,7 @@ class AttachOptions(NamedTuple):
             raise UsageError("--from reads a saved run; expected doctor report FILE")
         require_one_of("--stack-signal", self.stack_signal, ("", *SIGNALS))
         if self.py_spy not in ("", "off") and not self.py_spy.startswith("/"):
-            raise UsageError(f"--py-spy {self.py_spy!r}: expected an absolute path, or off")
+            raise UsageError(filled("--py-spy {0}: expected an absolute path, or off", f"{self.py_spy!r}"))
 
     def _inventory(self, targets: Sequence[str]) -> Inventory:
         from doctor.diagnose.fetch.excerpt_reading import LOCAL
@@ -132,7 +142,7 @@ class AttachOptions(NamedTuple):
         from doctor.session.select_hosts import select_inventory
 
         if len(targets) > 1:
-            raise UsageError(f"{targets[1]!r}: expected one list of hosts, such as node[01-16],gpu7")
+            raise UsageError(filled("{0}: expected one list of hosts, such as node[01-16],gpu7", f"{targets[1]!r}"))
         if len([True for option in (targets, self.pid, self.job) if option]) > 1:
             raise UsageError("HOSTS, --pid and --job: expected one of them")
         if self.job:
@@ -140,7 +150,7 @@ class AttachOptions(NamedTuple):
 
             job = read_job(self.job)
             if not job.hosts:
-                raise InputError(f"--job {self.job}: Slurm names no host of it; expected a job that runs")
+                raise InputError(filled("--job {0}: Slurm names no host of it; expected a job that runs", self.job))
             return Inventory(tuple(job.hosts), f"Slurm job {job.number}")
         if targets:
             return select_inventory(HostSelection(None, None, None, None, targets[0]))
@@ -150,6 +160,7 @@ class AttachOptions(NamedTuple):
         self, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions
     ) -> dict[str, HostReport | str]:
         from doctor.cli.host_options import ssh_options
+        from doctor.session.connection import ssh_to
         from doctor.transport import TransportError
         from doctor.transport.open import open_transport
         from doctor.transport.options import workers
@@ -164,8 +175,9 @@ class AttachOptions(NamedTuple):
             within=tuple(shlex.split(connection.within)),
             sudo=visit.sudo,
         )
+        ssh = ssh_to(inventory, ssh_options(connection), connection.transport)
         try:
-            transport = open_transport(inventory.local, connection.transport, ssh_options(connection), inventory.hosts)
+            transport = open_transport(inventory.local, connection.transport, ssh, inventory.hosts)
         except TransportError as error:
             raise InputError(error.text) from None
         try:
@@ -187,6 +199,8 @@ def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: Outp
     chosen_checks = choice.chosen(catalog)
     selected = [check for check in chosen_checks if check.name in checks]
     if not selected:
-        raise InputError(f"--select and --ignore leave none of the checks that were made: {', '.join(checks)}")
+        raise InputError(
+            filled("--select and --ignore leave none of the checks that were made: {0}", ", ".join(checks))
+        )
     examination = Examination(run, evaluate_watch(run, selected, chosen_checks))
     return save_and_report(examination, catalog, output, history=HistoryOptions("attach", output.config))

@@ -12,6 +12,7 @@ from doctor.cli.shared_options import IgnoreOption, SelectOption
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled
 from doctor.engine.streams import print_stderr
+from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
     from doctor.cli.shared_options import OutputOptions
@@ -77,7 +78,7 @@ class LogOptions(NamedTuple):
         try:
             pattern = compile_pattern(self.loss_regex) if self.loss_regex else None
         except PatternRefusedError as error:
-            raise UsageError(f"--loss-regex {printable(self.loss_regex, 60)!r}: {error}") from None
+            raise UsageError(filled("--loss-regex {0}: {1}", f"{printable(self.loss_regex, 60)!r}", error)) from None
         return LossOptions(pattern, self.same_loss, self.silent, choice.ignored())
 
     def run(
@@ -102,13 +103,15 @@ class LogOptions(NamedTuple):
                 failed = read_once(files, watch)
                 if failed:
                     path, reason = next(iter(failed.items()))
-                    raise InputError(f"{_display_name(path)}: {reason}; expected a log file")
+                    raise InputError(filled("{0}: {1}; expected a log file", _display_name(path), reason))
             else:
                 follower = Follower(
                     on_verdict=lambda verdict: None if output.quiet else _print_verdict(verdict),
                     on_status=lambda now: _status(watch),
                     on_heartbeat=lambda: None if output.quiet else _print_line("HCCL's heartbeat names a device"),
-                    on_waiting=lambda path, reason: _print_line(f"{_display_name(path)}: {reason}; waiting for it"),
+                    on_waiting=lambda path, reason: _print_line(
+                        filled("{0}: {1}; waiting for it", _display_name(path), reason)
+                    ),
                 )
                 follow(files, watch, follower, stop_on_error=stop_on_error)
         except SystemExit as stop:  # a signal: what was seen until then is reported
@@ -146,9 +149,12 @@ def _report(
     from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
     from doctor.watch.outcome import output_only_run
 
-    notes = [*watch.notes, *(f"{_display_name(file.path)}: {note}" for file in files for note in file.notes)]
+    notes = [
+        *watch.notes,
+        *(filled("{0}: {1}", _display_name(file.path), note) for file in files for note in file.notes),
+    ]
     first = ", ".join(_display_name(file.path) for file in files[:3])
-    source = first + (f" and {len(files) - 3} more logs" if len(files) > 3 else "")
+    source = joined("", (first, filled(" and {0} more logs", len(files) - 3) if len(files) > 3 else ""))
     result = WatchResult(watch.curves(), tuple(verdicts), "logs")
     ranks = max((rank for rank in watch.series if rank is not None), default=0) + 1
     run = msgspec.structs.replace(
@@ -183,9 +189,9 @@ def _status(watch: LogWatch) -> None:
     from doctor.watch.loss.loss_report import headline
 
     steps = [entry.last_step for entry in watch.series.values() if entry.last_step is not None]
-    last = f" Last step {max(steps)}." if steps else ""
+    last = filled(" Last step {0}.", max(steps)) if steps else ""
     _print_line(f"{headline(watch, watch.verdicts(time.monotonic()))}{last}")
 
 
 def _print_line(text: str) -> None:
-    print_stderr(f"doctor: {localized_filled(text)}")
+    print_stderr(filled("doctor: {0}", localized_filled(text)))

@@ -21,6 +21,7 @@ from doctor.engine.decoding import prepare_decoding
 from doctor.engine.fact import OWN_ROUND, Fact, Output, Probe, Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.remote.bootstrap import python_problem, stdin_script
 from doctor.remote.request import Request, frame_end, framed_record, new_marker
 from doctor.transport import CommandResult, TransportError
@@ -214,7 +215,7 @@ class SharedOutputs:
             try:
                 outputs = msgspec.json.decode(text, type=dict[str, Output])
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
-                return {"": Output("error", err=f"the answer cannot be read: {error}")}
+                return {"": Output("error", err=filled("the answer cannot be read: {0}", error))}
             # Of a command, which took its time, hardly two answers are alike.
             if b'"seconds"' not in text and len(text) < MAX_SHARED_BYTES and len(self._by_text) < MAX_SHARED:
                 self._by_text[text] = outputs
@@ -237,7 +238,7 @@ def parse_response(
         outputs = {name: shared.decode(raw) for name, raw in record.outputs.items()}
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise TransportError(
-            "error", f"the collector's answer cannot be read: {error}", partial_result=result
+            "error", filled("the collector's answer cannot be read: {0}", error), partial_result=result
         ) from None
     visit = Visit(
         sent=result.sent,
@@ -271,10 +272,10 @@ def no_answer_error(result: CommandResult, begun: bool) -> TransportError:
     if begun:
         return TransportError("lost", "the answer is incomplete", partial_result=result)
     text = strip_control_chars(_last_line(errors) or _last_line(result.out.decode("utf-8", "replace")))
-    ended = f"signal {-result.code}" if result.code < 0 else f"exit status {result.code}"
-    ending = f": {text}" if text else " without output"
+    ended = filled("signal {0}", -result.code) if result.code < 0 else filled("exit status {0}", result.code)
+    ending = filled(": {0}", text) if text else " without output"
     return TransportError(
-        "shell", f"the login shell did not start the collector ({ended}){ending}", partial_result=result
+        "shell", filled("the login shell did not start the collector ({0}){1}", ended, ending), partial_result=result
     )
 
 
@@ -288,7 +289,7 @@ def unique_facts(facts: Iterable[type[Fact]]) -> tuple[type[Fact], ...]:
     by_name: dict[str, type[Fact]] = {}
     for fact in facts:
         if by_name.setdefault(fact.__name__, fact) is not fact:
-            raise ValueError(f"two facts are named {fact.__name__}")
+            raise ValueError(filled("two facts are named {0}", fact.__name__))
     return tuple(by_name[name] for name in sorted(by_name))
 
 

@@ -11,6 +11,7 @@ import msgspec
 from doctor.collect.collector_request import CollectOptions, RequestTemplate, SharedOutputs, parse_response
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
+from doctor.engine.texts import filled
 from doctor.remote.request import Request
 from doctor.transport import CommandResult, KeepsCommands, Transport, TransportError
 from doctor.transport.program import visit_hosts
@@ -60,7 +61,7 @@ def gather(
         raise RunInterrupted(
             _with_unanswered(hosts, records, "the run was interrupted before the host answered"), stop
         ) from None
-    return _with_unanswered(hosts, records, f"no answer within {limits.budget:.3g} s")
+    return _with_unanswered(hosts, records, filled("no answer within {0} s", f"{limits.budget:.3g}"))
 
 
 class RunInterrupted(Exception):

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from doctor.engine.texts import filled
+
 LINE_BYTES = 512
 """Bytes of a line, all alike, so that what fills a pipe ends with a line."""
 MAX_LINES = 200_000
@@ -87,5 +89,9 @@ class Assembly:
         for (name, _, count), parts in self._parts.items():
             yield (
                 name,
-                f"{len(parts)} of {count} lines of its record arrived: the launcher cut them? --out DIR avoids this",
+                filled(
+                    "{0} of {1} lines of its record arrived: the launcher cut them? --out DIR avoids this",
+                    len(parts),
+                    count,
+                ),
             )

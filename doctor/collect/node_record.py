@@ -13,6 +13,7 @@ from doctor.collect.merge.hosts import HostIdentity, match_hosts
 from doctor.collect.merge.stale import slurm_job_run
 from doctor.engine.errors import CommandError
 from doctor.engine.record import Run, redact_run
+from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.environment.schedulers import scheduler_host_name
 from doctor.facts.names import is_address
@@ -30,7 +31,7 @@ def host_name(name: str, fleet: Inventory | None, environ: Mapping[str, str]) ->
     try:
         return validate_host(chosen_name or node_name.partition(".")[0], "--name" if name else "this host's own name")
     except InventoryError as error:
-        raise CommandError(f"{error}; expected --name NAME", 2 if name else 78) from None
+        raise CommandError(filled("{0}; expected --name NAME", error), 2 if name else 78) from None
 
 
 def _find_in_fleet(hosts: Sequence[str], node_name: str) -> str:
@@ -55,7 +56,7 @@ def this_host_only(name: str, fleet: Inventory | None) -> Inventory:
     """An inventory of this host only, with the names of its fleet."""
     notes = (*(fleet.notes if fleet else ()), *host_state())
     slots, hosts = (fleet.slots, fleet.hosts) if fleet else ({}, (name,))
-    return Inventory((name,), f"this host alone, {name}", slots, True, notes, hosts)
+    return Inventory((name,), filled("this host alone, {0}", name), slots, True, notes, hosts)
 
 
 def host_state() -> tuple[str, ...]:
@@ -64,10 +65,20 @@ def host_state() -> tuple[str, ...]:
 
     with suppress(psutil.Error, OSError, RuntimeError):
         memory, minutes = psutil.virtual_memory(), (time.time() - psutil.boot_time()) / 60
-        up = f"{minutes / 1440:.0f} days" if minutes > 2880 else f"{minutes / 60:.0f} h" if minutes > 120 else ""
-        load = f"load {os.getloadavg()[0]:.1f} on {psutil.cpu_count()} CPUs"
-        used = f"{(memory.total - memory.available) / (1 << 30):.1f} of {memory.total / (1 << 30):.1f} GiB in use"
-        return (f"this host: up {up or f'{minutes:.0f} min'}, {load}, {used}",)
+        up = (
+            filled("{0} days", f"{minutes / 1440:.0f}")
+            if minutes > 2880
+            else f"{minutes / 60:.0f} h"
+            if minutes > 120
+            else ""
+        )
+        load = filled("load {0} on {1} CPUs", f"{os.getloadavg()[0]:.1f}", psutil.cpu_count())
+        used = filled(
+            "{0} of {1} GiB in use",
+            f"{(memory.total - memory.available) / (1 << 30):.1f}",
+            f"{memory.total / (1 << 30):.1f}",
+        )
+        return (filled("this host: up {0}, {1}, {2}", up or filled("{0} min", f"{minutes:.0f}"), load, used),)
     return ()
 
 

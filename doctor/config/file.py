@@ -127,7 +127,7 @@ def require_trusted_folder(option: str, folder: Path, suffix: str) -> None:
 def _check_trusted(status: os.stat_result, name: str) -> None:
     if reason := distrusted(status):
         instead = filled("pass it with --config to use it anyway, or --config {0} to use none", os.devnull)
-        raise ConfigError(f"{name}: {reason}: {instead}")
+        raise ConfigError(filled("{0}: {1}: {2}", name, reason, instead))
 
 
 def read_tables(settings: ConfigFile, allowed: Collection[str]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def apply_skips(report: Report, skips: Skips) -> Report:
         _skipped_outcome(outcome) if outcome.check in set(skipped_checks) else outcome for outcome in report.outcomes
     )
     note = "all checks were skipped" if skips.all else filled("skipped: {0}", ", ".join(skipped_checks))
-    return msgspec.structs.replace(report, outcomes=outcomes, notes=(*report.notes, f"{VARIABLE}: {note}"))
+    return msgspec.structs.replace(report, outcomes=outcomes, notes=(*report.notes, filled("{0}: {1}", VARIABLE, note)))
 
 
 def _skipped_outcome(outcome: Outcome) -> Outcome:

@@ -16,7 +16,7 @@ from doctor.config.skips import Skips, apply_skips, read_skips
 from doctor.config.waiver_file import Waiver, Waivers, canonical_hosts, parse_waivers
 from doctor.engine.result import Finding, Outcome, Report, Waived
 from doctor.engine.sanitize import printable_excerpt
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 __all__ = [
     "ConfigError",
@@ -88,7 +88,7 @@ class _WaiverMatcher:
             covering = _covering_waivers(finding, [waiver for waiver in self.active if waiver.check == outcome.check])
             if covering:
                 self.used.update(covering)
-                reasons = "; ".join(dict.fromkeys(waiver.reason for waiver in covering))
+                reasons = joined("; ", dict.fromkeys(waiver.reason for waiver in covering))
                 waived.append(Waived(finding, reasons, min(waiver.until for waiver in covering).isoformat()))
             else:
                 unwaived.append(finding)
@@ -106,7 +106,7 @@ class _WaiverMatcher:
             for waiver in missed
         ]
         idle = [str(waiver) for waiver in self.active if waiver not in self.used and _was_evaluated(waiver, report)]
-        notes += [filled("waivers without a finding: {0}", "; ".join(idle))] if idle else []
+        notes += [filled("waivers without a finding: {0}", joined("; ", idle))] if idle else []
         return notes
 
 

@@ -7,8 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from doctor.diagnose.accounting_rows import ends_of_rows
-from doctor.diagnose.events import Event
+from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.signature import Signature, Trait
+from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled
 
 Catalog = Mapping[str, Signature]
 _ROWS_APART = 12
@@ -233,3 +235,20 @@ def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int])
 
     faults = (e for e in events if catalog[e.signature].role == "root" and not _UNCAUGHT.match(e.text))
     return [fault for fault in faults if any(goes_on(fault, step) for step in steps)]
+
+
+def ended_well_behind(fault: Event, events: Sequence[Event], catalog: Catalog) -> bool:
+    """Whether the process that went on after the fault shows in the same file that it ended well."""
+    ends = (event for event in events if "good-end" in catalog[event.signature].traits)
+    return any(end.file == fault.file and end.line > fault.line for end in ends)
+
+
+def note_overcome(summary: FileSummary, before: Sequence[Event], kept: Sequence[Event], catalog: Catalog) -> None:
+    """Notes at a file the faults in it after which its process went on and ended well."""
+    lines = sorted({e.line for e in before if e not in kept and catalog[e.signature].role == "root"})
+    if lines:
+        listed = ", ".join(map(str, lines[:8]))
+        note = filled(
+            "{0} after which the process went on and ended well: line {1}", count_noun(len(lines), "error"), listed
+        )
+        summary.notes += [note] if note not in summary.notes else []

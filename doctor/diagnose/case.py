@@ -7,13 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from doctor.diagnose.attempts import older_attempts, outlived, overcome, overcome_beside
+from doctor.diagnose.attempts import (
+    ended_well_behind,
+    note_overcome,
+    older_attempts,
+    outlived,
+    overcome,
+    overcome_beside,
+)
 from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
 from doctor.diagnose.launcher_reports import failure_blocks, is_of_launcher, lone_failure, may_have_failed, split
 from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.recording import Recording
 from doctor.diagnose.signature import Role, Signature, Trait
+from doctor.engine.texts import filled, joined
 
 _SPAWNED = "spawned-process-failed"
 """The lines behind it are those of its rank."""
@@ -59,12 +67,11 @@ class Process(msgspec.Struct):
     @property
     def name(self) -> str:
         """As a report shows it: ``rank 3 (host n1, device 3)``."""
-        place = [f"host {self.host}" if self.host else "", f"device {self.device}" if self.device is not None else ""]
-        if self.rank is None and self.pid:
-            place.append(f"pid {self.pid}")
-        place_text = ", ".join(word for word in place if word)
+        device = filled("device {0}", self.device) if self.device is not None else ""
+        pid = f"pid {self.pid}" if self.rank is None and self.pid else ""
+        place = joined(", ", filter(None, (filled("host {0}", self.host) if self.host else "", device, pid)))
         head = f"rank {self.rank}" if self.rank is not None else "a process of unknown rank"
-        return f"{head} ({place_text})" if place_text else head
+        return filled("{0} ({1})", head, place) if place else head
 
 
 class Case(msgspec.Struct):
@@ -155,7 +162,9 @@ def build_case(
     for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
         _copy_hints(reading.summary, hints)
         hints = hints if index in host_files or reading.summary.kernel else msgspec.structs.replace(hints, host="")
-        events, about_others = split([] if old[index] else overcome(reading.events, signatures), signatures, any(old))
+        kept = [] if old[index] else overcome(reading.events, signatures)
+        note_overcome(reading.summary, [] if old[index] else reading.events, kept, signatures)
+        events, about_others = split(kept, signatures, any(old))
         reports += about_others
         if reading.summary.accounting:
             reports += events
@@ -186,6 +195,11 @@ def build_case(
         if not may_have_failed(process.rank, process.pid, reports, signatures):
             process.outlived = outlived(process.events, signatures, shared)
             process.events = [event for event in process.events if event not in process.outlived]
+            survived = [event for event in process.outlived if ended_well_behind(event, process.events, signatures)]
+            process.outlived = [event for event in process.outlived if event not in survived]
+            for index in process.files:
+                events = [event for event in survived if event.file == index]
+                note_overcome(summaries[index], events, [], signatures)
     processes.sort(key=lambda item: (item.rank is None, item.rank or 0, item.host, item.device or 0, item.pid))
     every = [event for process in processes for event in process.events]
     case = Case(

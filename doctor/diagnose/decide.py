@@ -14,6 +14,7 @@ from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
 from doctor.diagnose.rules.fingerprints import different_fingerprints
+from doctor.diagnose.rules.init_choices import odd_choices
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults, tells_only_the_end
 from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of, terminated
 from doctor.diagnose.rules.ras import ras_reports
@@ -31,6 +32,7 @@ from doctor.diagnose.rules.waiting import (
 )
 from doctor.diagnose.rules.whole_job import too_many_clients, truncated_messages
 from doctor.diagnose.signature import Signature
+from doctor.engine.texts import filled, joined
 
 _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     too_many_clients,
@@ -112,11 +114,11 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
         return [], undecidable
     if any(case.role(event) in _FAILED_ROLES for event in case.events) or _failed_reports(case):
         return [], _not_decided(case)
-    return [_outlived(cause) for cause in local_faults(outlived)], None
+    return [_outlived(cause) for cause in local_faults(outlived)] or odd_choices(case), None
 
 
 def _outlived(cause: Cause) -> Cause:
-    summary = f"{cause.summary}; the process went on after it"
+    summary = filled("{0}; the process went on after it", cause.summary)
     return msgspec.structs.replace(cause, confidence="possible", summary=summary)
 
 
@@ -180,7 +182,7 @@ def _with_local_fault(case: Case, cause: Cause) -> Cause:
             return msgspec.structs.replace(
                 cause,
                 signature=fault.event.signature,
-                summary=f"{cause.summary}; its own log shows: {title}",
+                summary=filled("{0}; its own log shows: {1}", cause.summary, title),
                 evidence=(fault.event, *cause.evidence)[:4],
             )
     return cause
@@ -217,8 +219,10 @@ def _not_decided(case: Case) -> Undecidable:
     size = case.world_size or (0 if _shares_a_file(case) else max(logged_ranks, default=-1) + 1)
     absent = [str(rank) for rank in range(min(size, 100_000)) if rank not in logged_ranks]
     if absent:
-        listed = ", ".join(absent[:8]) + (f" and {len(absent) - 8} more" if len(absent) > 8 else "")
-        needed.append(f"the logs of ranks {listed}")
+        listed = joined(
+            "", (", ".join(absent[:8]), filled(" and {0} more", len(absent) - 8) if len(absent) > 8 else "")
+        )
+        needed.append(filled("the logs of ranks {0}", listed))
     elif len(logged_ranks) < 2:
         needed.append("the logs of all other ranks")
     if any("hccl" in case.signatures[event.signature].components for event in case.events):
@@ -230,7 +234,7 @@ def _not_decided(case: Case) -> Undecidable:
     unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
     peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
     if len(peers) == 1:
-        return Undecidable(f"the logs show that {peers.pop()} was not reached, and not why", tuple(needed))
+        return Undecidable(filled("the logs show that {0} was not reached, and not why", peers.pop()), tuple(needed))
     return Undecidable("the logs show who waited, and not for whom", tuple(needed))
 
 

@@ -10,6 +10,7 @@ import msgspec
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.events import Event, FileSummary
 from doctor.engine.result import CheckName
+from doctor.engine.texts import filled
 
 Confidence = Literal["certain", "likely", "possible"]
 """``certain``: a library or launcher names the rank, or the fault stands in its own log. ``likely``: the other ranks'
@@ -37,16 +38,16 @@ class Culprit(msgspec.Struct, frozen=True):
         place = ", ".join(
             word
             for word in (
-                f"host {self.host}" if self.host else "",
-                f"device {self.device}" if self.device is not None else "",
+                filled("host {0}", self.host) if self.host else "",
+                filled("device {0}", self.device) if self.device is not None else "",
             )
             if word
         )
         if self.rank is None and self.label:
             return f"{self.label} ({place})" if place else self.label
         if self.rank is None:
-            return place or (f"the process of {self.log}" if self.log else "a process of unknown rank")
-        return f"rank {self.rank} ({place})" if place else f"rank {self.rank}"
+            return place or (filled("the process of {0}", self.log) if self.log else "a process of unknown rank")
+        return filled("rank {0} ({1})", self.rank, place) if place else f"rank {self.rank}"
 
 
 def culprit_of(process: Process) -> Culprit:

@@ -12,6 +12,7 @@ from doctor.diagnose.diagnosis import MAX_EVIDENCE, Cause, Diagnosis, EarlierAtt
 from doctor.diagnose.events import FileReading
 from doctor.diagnose.rules.deciding_lines import DECIDING_LINE
 from doctor.diagnose.signature import Signature
+from doctor.engine.texts import filled
 
 MAX_ATTEMPTS = 20
 """Attempts that are diagnosed, the newest."""
@@ -70,7 +71,9 @@ def _restart_named(diagnosis: Diagnosis, before: EarlierAttempt) -> Diagnosis:
     if stronger or before.is_job or not refused or not earlier.causes or not connected:
         return diagnosis
     first = earlier.causes[0].summary
-    summary = f"{first}; torchrun started the ranks again, and they connect to addresses of the failed attempt"
+    summary = filled(
+        "{0}; torchrun started the ranks again, and they connect to addresses of the failed attempt", first
+    )
     evidence = tuple(refused[:MAX_EVIDENCE])
     cause = Cause("torch-restart-shares-store", "restart", "likely", (), summary, evidence)
     return msgspec.structs.replace(diagnosis, causes=(cause,), undecidable=None)

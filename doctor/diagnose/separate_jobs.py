@@ -19,6 +19,7 @@ from doctor.diagnose.earlier_attempts import with_earlier_attempts
 from doctor.diagnose.events import FileReading
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.signature import Signature
+from doctor.engine.texts import filled
 
 GAP_S = 600.0
 """Seconds between the last line of one job and the first of another."""
@@ -59,7 +60,7 @@ def _not_opened(readings: Sequence[FileReading]) -> list[str]:
     summaries = [reading.summary for reading in readings]
     hints = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
     return [
-        f"{summary.name}: {summary.notes[-1] if summary.notes else 'not read'}"
+        filled("{0}: {1}", summary.name, summary.notes[-1] if summary.notes else "not read")
         for summary, of_file in zip(summaries, hints, strict=True)
         if summary.incomplete and not summary.lines
         if of_file.rank is None and of_file.local_rank is None and not summary.origin

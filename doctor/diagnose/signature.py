@@ -13,6 +13,7 @@ import msgspec
 from doctor.engine import toml_compat
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.texts import filled
 
 Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "benign"]
 """What the line says of the rank that printed it.
@@ -49,6 +50,14 @@ Trait = Literal[
 - ``progress``: a step of the program: it goes on. Read only behind an error, and never from a host
 - ``restart``: what stands before it belongs to an earlier attempt
 - ``unspecific``: reports a failure without what failed: any other fault, of whichever process, says more
+"""
+
+Remedy = Literal["", "drain-host", "fix-host", "retry", "fix-program", "fix-settings", "give-memory"]
+"""What a person, or a controller of jobs, does about the cause before the job runs again; empty: look further.
+
+- ``drain-host``: no job runs on the host until its hardware is repaired; ``fix-host``: a setting or service of the host
+- ``fix-settings``: the settings of the job; ``give-memory``: less use of memory, or more of it
+- ``fix-program``: a further try fails alike; ``retry``: nothing of the job has failed
 """
 
 FOLDER = Path(__file__).with_name("signatures")
@@ -91,6 +100,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     phase: Phase
     patterns: tuple[str, ...]
     """Python regular expressions, searched in one line of at most 4,096 characters."""
+    action: Remedy = ""
     components: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
     """Error codes of the vendor, such as EI0002."""
@@ -165,7 +175,9 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
             if path not in bundled:
                 validate_signature(path, signature)
             if signature.id in loaded:
-                raise SignatureError(f"{_name(path)}: {signature.id!r} exists twice; expected an id of its own")
+                raise SignatureError(
+                    filled("{0}: {1} exists twice; expected an id of its own", _name(path), f"{signature.id!r}")
+                )
             loaded[signature.id] = signature
     for signature in loaded.values():
         for field in ("explains", "wrong_beside", "field_of"):
@@ -173,7 +185,7 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
             absent = next((name for name in names if name not in loaded), "")
             if absent:
                 problem = f"{field} {printable_excerpt(absent)!r}"
-                raise SignatureError(f"{signature.id}: {problem}; expected a signature's id")
+                raise SignatureError(filled("{0}: {1}; expected a signature's id", signature.id, problem))
     return loaded
 
 
@@ -181,25 +193,29 @@ def _signature_files(folder: Path) -> list[Path]:
     try:
         return toml_compat.toml_files(folder)
     except OSError as error:
-        raise SignatureError(f"{_name(folder)}: {error.strerror}; expected a folder with signatures") from None
+        raise SignatureError(
+            filled("{0}: {1}; expected a folder with signatures", _name(folder), error.strerror)
+        ) from None
 
 
 def validate_signature(path: Path, signature: Signature) -> None:
     """Raises: SignatureError for a signature that breaks a rule; ``path`` is the file that it is in."""
     where = f"{_name(path)}: {printable_excerpt(signature.id)}"
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", signature.id):
-        raise SignatureError(f"{where}: expected an id of lower-case words joined by hyphens")
+        raise SignatureError(filled("{0}: expected an id of lower-case words joined by hyphens", where))
     for text in signature.patterns:
         try:
             re.compile(text)
         except re.error as error:
             raise SignatureError(
-                f"{where}: {error}; expected a regular expression: {printable_excerpt(text)}"
+                filled("{0}: {1}; expected a regular expression: {2}", where, error, printable_excerpt(text))
             ) from None
         if len(longest_literal(text)) < MIN_LITERAL:
-            raise SignatureError(f"{where}: expected {MIN_LITERAL} literal characters in {printable_excerpt(text)}")
+            raise SignatureError(
+                filled("{0}: expected {1} literal characters in {2}", where, MIN_LITERAL, printable_excerpt(text))
+            )
     if not signature.patterns:
-        raise SignatureError(f"{where}: expected at least one pattern")
+        raise SignatureError(filled("{0}: expected at least one pattern", where))
 
 
 @cache
@@ -213,9 +229,13 @@ def _read(path: Path) -> Sequence[Signature]:
         data = toml_compat.loads(read_bounded(path, MAX_BYTES).decode())
         return msgspec.convert(data, _SignatureFile).signature
     except OSError as error:
-        raise SignatureError(f"{_name(path)}: {error.strerror}; expected a readable file of signatures") from None
+        raise SignatureError(
+            filled("{0}: {1}; expected a readable file of signatures", _name(path), error.strerror)
+        ) from None
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
-        raise SignatureError(f"{_name(path)}: {printable_excerpt(str(error), 200)}; expected signatures") from None
+        raise SignatureError(
+            filled("{0}: {1}; expected signatures", _name(path), printable_excerpt(str(error), 200))
+        ) from None
 
 
 def longest_literal(pattern: str) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from doctor.diagnose.fetch.collect import glob_quoted
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled, joined
 from doctor.environment.commands import run_command
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 
@@ -56,16 +57,20 @@ def read_job(text: str, run: RunCommand = run_command) -> SlurmJob:
     """
     kind, _, number = text.partition(":")
     if kind != "slurm" or not _NUMBER.fullmatch(number):
-        raise UsageError(f"--job {printable(text, 60)!r}: expected slurm:ID, such as slurm:1234 or slurm:1234_7")
+        raise UsageError(
+            filled("--job {0}: expected slurm:ID, such as slurm:1234 or slurm:1234_7", f"{printable(text, 60)!r}")
+        )
     job = SlurmJob(number=number, hosts=[], outputs=[], texts={}, notes=[])
     problems = [_ask_controller(job, run), _ask_accounting(job, run)]
     if not job.texts:
-        reasons = "; ".join(problem for problem in problems if problem)
+        reasons = joined("; ", (problem for problem in problems if problem))
         raise InputError(
-            f"--job {text}: {reasons}; expected a job that Slurm knows, or its log files and hosts themselves"
+            filled(
+                "--job {0}: {1}; expected a job that Slurm knows, or its log files and hosts themselves", text, reasons
+            )
         )
     if problems[0]:
-        job.notes.append(f"{problems[0]}; its state is from sacct")
+        job.notes.append(filled("{0}; its state is from sacct", problems[0]))
     _add_script_outputs(job, run)
     if job.state == "NODE_FAIL" and job.hosts:
         with suppress(OSError):
@@ -107,7 +112,7 @@ def _ask_accounting(job: SlurmJob, run: RunCommand) -> str:
     rows = [line.split("|") for line in output.splitlines()[1:]]
     rows = [row for row in rows if len(row) == _SACCT_FIELDS.count(",") + 1]
     if not rows:
-        return f"sacct knows no job {job.number}"
+        return filled("sacct knows no job {0}", job.number)
     job.texts[f"sacct --jobs {job.number}"] = output
     of_job = [row for row in rows if "." not in row[0]] or rows
     job.state = job.state or of_job[-1][1].partition(" ")[0]
@@ -133,7 +138,7 @@ def _reason(program: str, error: OSError) -> str:
         return "scontrol no longer knows the job (MinJobAge)"
     if "accounting storage is disabled" in text.lower():
         return "there is no accounting (sacct)"
-    return printable(text, 200) if text.startswith(program) else f"{program}: {printable(text, 200)}"
+    return printable(text, 200) if text.startswith(program) else filled("{0}: {1}", program, printable(text, 200))
 
 
 def _add_hosts(job: SlurmJob, text: str) -> None:
@@ -226,7 +231,7 @@ def output_glob(pattern: str, number: str, output: str = "") -> str:
     values["u"] = user[1] if user else "*"
     values["J"] = f"{values['j']}*"
 
-    def filled(match: re.Match[str]) -> str:
+    def conversion(match: re.Match[str]) -> str:
         width, letter = match[1], match[2]
         value = values.get(letter, "*")
         if value == "*" or letter == "J":
@@ -235,6 +240,6 @@ def output_glob(pattern: str, number: str, output: str = "") -> str:
 
     parts = re.split(r"(%\d{0,2}[%A-Za-z])", pattern)
     return "".join(
-        re.sub(r"^%(\d{0,2})([%A-Za-z])$", filled, part) if part.startswith("%") else glob_quoted(part)
+        re.sub(r"^%(\d{0,2})([%A-Za-z])$", conversion, part) if part.startswith("%") else glob_quoted(part)
         for part in parts
     )

@@ -13,6 +13,7 @@ from doctor.diagnose.diagnosis import Cause, CheckedCause, CheckedFinding, Check
 from doctor.diagnose.signature import Signature
 from doctor.engine.result import Outcome, Status
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.session.examine import ExamineOptions, examine, examine_partial
 from doctor.session.select_checks import choose_checks
 
@@ -47,7 +48,9 @@ def check_suspects(
             checked.append(CheckedCause(hosts, reason="no check finds this cause"))
         elif not hosts:
             named = ", ".join(sorted({culprit.host for culprit in cause.culprits if culprit.host}))
-            reason = f"{named}: not among the hosts that were named" if named else "the logs do not show its host"
+            reason = (
+                filled("{0}: not among the hosts that were named", named) if named else "the logs do not show its host"
+            )
             checked.append(CheckedCause(hosts, reason=reason))
         else:
             selected = choose_checks(catalog, names, roots=True)

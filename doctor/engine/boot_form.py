@@ -10,6 +10,7 @@ import msgspec
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 
 
 class BootForm(msgspec.Struct, frozen=True):
@@ -56,5 +57,5 @@ class BootView(FactCache):
         except Absent as why:
             return why.with_traceback(None)
         except Exception as error:  # noqa: BLE001 - the rim: whatever a file holds, it ends as an outcome
-            text = f"{form.fact.__name__} after a reboot: {type(error).__name__}: {error}"
+            text = filled("{0} after a reboot: {1}: {2}", form.fact.__name__, type(error).__name__, error)
             return Unreadable(strip_control_chars(text))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import zlib
 
+from doctor.engine.texts import filled
+
 
 class StreamTooLarge(ValueError):
     """It stands for more bytes than are read."""
@@ -21,9 +23,9 @@ def inflate(data: bytes, limit: int) -> bytes:
     try:
         content = inflater.decompress(data, max(limit, 1))
     except zlib.error as error:
-        raise ValueError(f"no zlib stream: {error}") from None
+        raise ValueError(filled("no zlib stream: {0}", error)) from None
     if inflater.unconsumed_tail:
-        raise StreamTooLarge(f"larger than {limit} bytes")
+        raise StreamTooLarge(filled("larger than {0} bytes", limit))
     if not inflater.eof:
         raise ValueError("a part of a zlib stream")
     return content

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
+from doctor.engine.texts import filled
+
 MAX_BYTES = 64 << 20
 """Bytes of a file where its kind has no limit of its own."""
 
@@ -51,7 +53,7 @@ def _open_bounded(
 
 
 def _too_large(path: str | os.PathLike[str], limit: int) -> OSError:
-    return OSError(errno.EFBIG, f"is larger than {_size(limit)}", os.fspath(path))
+    return OSError(errno.EFBIG, filled("is larger than {0}", _size(limit)), os.fspath(path))
 
 
 def read_bounded_text(path: str | os.PathLike[str], limit: int = MAX_BYTES, errors: str = "strict") -> str:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from doctor.engine.texts import filled
+
 _CHUNK = 1 << 16
 _END_SECONDS = 1.0
 """Seconds that a program has to end after it has closed its output."""
@@ -83,7 +85,7 @@ def _read(child: subprocess.Popen[bytes], deadline: float, limit: int, seconds: 
                 if not chunk:
                     selector.unregister(key.fd)
             if len(out) + len(err) > limit:
-                raise TooMuchOutput(f"more than {limit} bytes")
+                raise TooMuchOutput(filled("more than {0} bytes", limit))
             if has_ended and not ready:
                 break
     return bytes(out), bytes(err)

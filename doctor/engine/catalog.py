@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from doctor.engine.check import BadCheck, Check, Need
 from doctor.engine.check_files import bundled_check_paths, bundled_path, read_declaration
+from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.engine.check_files import HasArea, HasAreaT
@@ -40,7 +41,7 @@ def _load(path: Path, package: str) -> Check:
     name = f"{package}.{stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise BadCheck(f"{path}: cannot be loaded as Python")
+        raise BadCheck(filled("{0}: cannot be loaded as Python", path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -50,7 +51,7 @@ def _load(path: Path, package: str) -> Check:
         raise BadCheck(f"{path}: {type(error).__name__}: {error}") from error
     function = getattr(module, stem, None)
     if not callable(function) or "doctor" not in getattr(function, "__dict__", {}):
-        raise BadCheck(f"{path}: expected a function {stem}() marked with @check")
+        raise BadCheck(filled("{0}: expected a function {1}() marked with @check", path, stem))
     return Check(function, str(path))
 
 
@@ -80,7 +81,11 @@ def iter_checks(extra: Sequence[Path] = ()) -> Iterator[Check]:
     for path, package in check_files(extra):
         check = load_check(path, package)
         if check.name in checks_by_name:
-            raise BadCheck(f"{path}: the check {check.name} is already defined in {checks_by_name[check.name].path}")
+            raise BadCheck(
+                filled(
+                    "{0}: the check {1} is already defined in {2}", path, check.name, checks_by_name[check.name].path
+                )
+            )
         checks_by_name[check.name] = check
         yield check
 
@@ -123,7 +128,9 @@ def deferred_checks(folders: Sequence[Path] = ()) -> list[Check]:
         declaration = _read_once(path, path.stem) if package == "doctor.checks" else None
         check = DeferredCheck(path, package, declaration["area"]) if declaration else load_check(path, package)
         if check.name in checks:
-            raise BadCheck(f"{path}: the check {check.name} is already defined in {checks[check.name].path}")
+            raise BadCheck(
+                filled("{0}: the check {1} is already defined in {2}", path, check.name, checks[check.name].path)
+            )
         checks[check.name] = check
     return list(checks.values())
 
@@ -144,7 +151,7 @@ def select_checks(
     everything = list(all_checks)
     for word in (*select, *ignore):
         if not any(word in (check.name, check.area) for check in everything):
-            raise LookupError(f"no check or area is named {word!r}{_did_you_mean(word, everything)}")
+            raise LookupError(filled("no check or area is named {0}{1}", f"{word!r}", _did_you_mean(word, everything)))
 
     def matches(check: HasArea, names: Sequence[str]) -> bool:
         return check.name in names or check.area in names
@@ -184,4 +191,4 @@ def _did_you_mean(word: str, everything: Sequence[HasArea]) -> str:
     import difflib
 
     near = difflib.get_close_matches(word, {name for check in everything for name in (check.name, check.area)}, 1)
-    return f"; did you mean {near[0]}?" if near else "; `doctor list` lists all of them"
+    return filled("; did you mean {0}?", near[0]) if near else "; `doctor list` lists all of them"

@@ -14,6 +14,7 @@ import msgspec
 
 from doctor.engine.fact import Fact, PerHost
 from doctor.engine.result import Finding, Severity
+from doctor.engine.texts import filled
 
 Function = TypeVar("Function", bound=Callable[..., Iterable[Finding]])
 
@@ -140,7 +141,11 @@ class Check:
         if fleet:
             (hint,) = typing.get_args(hint)
         if not isinstance(hint, type) or typing.get_origin(hint):  # Python 3.10 takes list[X] for a type
-            raise BadCheck(f"{self.path}: {self.function.__name__}({name}): expected a fact, PerHost[fact] or intent")
+            raise BadCheck(
+                filled(
+                    "{0}: {1}({2}): expected a fact, PerHost[fact] or intent", self.path, self.function.__name__, name
+                )
+            )
         return Need(name, hint, fleet, optional, name in self.advisory)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from doctor.engine.texts import filled
+
 
 class CommandError(Exception):
     """A command that cannot go on: one line for stderr, and the exit code."""
@@ -30,10 +32,12 @@ def require_utf_8(option: str, value: str) -> None:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise UsageError(f"{option} {value!r}: expected UTF-8") from None
+        raise UsageError(filled("{0} {1}: expected UTF-8", option, f"{value!r}")) from None
 
 
 def require_one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises: UsageError (exit code 2) when ``value`` is not among ``choices``."""
     if value not in choices:
-        raise UsageError(f"{option} {value!r}: expected {', '.join(word for word in choices if word)}")
+        raise UsageError(
+            filled("{0} {1}: expected {2}", option, f"{value!r}", ", ".join(word for word in choices if word))
+        )

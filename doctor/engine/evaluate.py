@@ -11,6 +11,7 @@ from doctor.engine.fact import OWN_ROUND, Absent, Fact, Output, PerHost, ProbeAn
 from doctor.engine.record import HostRecord
 from doctor.engine.result import NO_HOST, Finding, Outcome, Reason
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 
 MAX_REASON = 1000
 """Characters of the reason why a fact could not be read."""
@@ -71,7 +72,9 @@ def read_fact(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
     except Absent as why:
         return _printable(why)
     except Exception as error:  # noqa: BLE001 - the rim: whatever a tool printed, it ends as an outcome
-        return Unreadable(strip_control_chars(f"{answer.label}: cannot be parsed: {type(error).__name__}: {error}"))
+        return Unreadable(
+            strip_control_chars(filled("{0}: cannot be parsed: {1}: {2}", answer.label, type(error).__name__, error))
+        )
 
 
 def _printable(why: Absent) -> Absent:
@@ -106,7 +109,7 @@ def _probe_label(fact: type[Fact]) -> str:
     probe = fact.probe
     if probe.kind == "run" and len(probe.text) < 60 and "\n" not in probe.text:
         return probe.text
-    return probe.requires or (probe.paths[0] if len(probe.paths) == 1 else f"the fact {fact.__name__}")
+    return probe.requires or (probe.paths[0] if len(probe.paths) == 1 else filled("the fact {0}", fact.__name__))
 
 
 class _OutcomeBuilder:
@@ -143,7 +146,7 @@ class _OutcomeBuilder:
 
     def note_unread(self, host: str, fact: Fact) -> None:
         if fact.unread:
-            text = "; ".join(f"{part}: {why}" for part, why in sorted(fact.unread.items()))
+            text = "; ".join(filled("{0}: {1}", part, why) for part, why in sorted(fact.unread.items()))
             self.unknown.setdefault(host, Reason(strip_control_chars(text)))
 
     def build(self) -> Outcome:
@@ -182,7 +185,9 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
     for need in check.needs:
         if need.is_fact:
             continue
-        value = intent.get(need.type) or getattr(need.type, "absent", Absent(f"no {need.type.__name__} was given"))
+        value = intent.get(need.type) or getattr(
+            need.type, "absent", Absent(filled("no {0} was given", need.type.__name__))
+        )
         if isinstance(value, Absent):
             if need.optional and not isinstance(value, Unreadable):
                 value = None

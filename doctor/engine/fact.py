@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
+from doctor.engine.texts import filled
+
 F = TypeVar("F")
 Kind = Literal["run", "read", "ask", "visit", "smoke", "network-test"]
 
@@ -193,15 +195,15 @@ class ProbeAnswer(Mapping[str, Output]):
         status that is not among ``codes``.
         """
         if key not in self._outputs and "" not in self._outputs:
-            raise Absent(f"{self.label or 'it'} does not exist")
+            raise Absent(filled("{0} does not exist", self.label or "it"))
         # Where sudo or the container failed, one output under "" stands for all that was asked.
         output = self._outputs.get(key, self._outputs.get("", Output()))
         name = key if key.startswith("/") else self.label or "the command"
         if output.ended == "absent":
-            raise Absent(output.err or f"{name} does not exist")
+            raise Absent(output.err or filled("{0} does not exist", name))
         why = unusable_reason(output, codes)
         if why:
-            raise Unreadable(f"{name}: {why}")
+            raise Unreadable(filled("{0}: {1}", name, why))
         return output.out
 
     def json(self) -> Any:
@@ -210,7 +212,7 @@ class ProbeAnswer(Mapping[str, Output]):
         try:
             return msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise Unreadable(f"{self.label}: not JSON: {error}") from None
+            raise Unreadable(filled("{0}: not JSON: {1}", self.label, error)) from None
 
     def devices(self) -> Iterator[tuple[int, Output]]:
         """The outputs of an ``each`` probe, by device number, in order.
@@ -229,20 +231,22 @@ def not_reached(failure: str, text: str) -> Unreadable:
     """
     causes = {"no-python": "python3-missing", "budget": "", "no-file": ""}
     state = "unknown" if failure == "no-file" else "not reached"
-    return Unreadable(f"{state}: {text}", causes.get(failure, "host-unreachable"))
+    return Unreadable(filled("{0}: {1}", state, text), causes.get(failure, "host-unreachable"))
 
 
 def unusable_reason(output: Output, codes: tuple[int, ...] = (0,)) -> str:
     """Why an output cannot be used, or the empty string."""
     if output.ended == "timeout":
-        return f"no answer in {output.seconds:.0f} s"
+        return filled("no answer in {0} s", f"{output.seconds:.0f}")
     if output.ended in ("error", "absent"):
         return output.err.strip() or "could not be read"
     if output.cut:
         return "output exceeds the limit"
     if output.code not in codes:
         lines = (output.err.strip() or output.out.strip()).splitlines()
-        ended = f"killed by signal {-output.code}" if output.code < 0 else f"exit status {output.code}"
+        ended = (
+            filled("killed by signal {0}", -output.code) if output.code < 0 else filled("exit status {0}", output.code)
+        )
         return f"{lines[-1].strip()[:200]} ({ended})" if lines else ended
     return ""
 

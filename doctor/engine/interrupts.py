@@ -10,6 +10,8 @@ import os
 import signal
 import time
 
+from doctor.engine.texts import filled
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +123,7 @@ def remove_old(path: str) -> None:
         if os.path.isfile(path) and not os.path.islink(path) and not os.path.ismount(path):
             os.unlink(path)
     except OSError as error:
-        print_line(f"doctor: {path!r} of an earlier run could not be removed: {error.strerror}")
+        print_line(filled("doctor: {0} of an earlier run could not be removed: {1}", f"{path!r}", error.strerror))
 
 
 def print_line(text: str) -> None:

@@ -110,8 +110,10 @@ def take_option(argv: list[str], environ: Mapping[str, str]) -> list[str]:
     if requested not in (*LANGUAGES, "auto"):
         from doctor.engine.errors import UsageError
         from doctor.engine.sanitize import printable
+        from doctor.engine.texts import filled
 
-        raise UsageError(f"{source} '{printable(requested, 40)}': expected {', '.join(LANGUAGES)} or auto")
+        choices = ", ".join(LANGUAGES)
+        raise UsageError(filled("{0} '{1}': expected {2} or auto", source, printable(requested, 40), choices))
     select(requested, environ, getattr(sys.stdout, "encoding", None) or "ascii")
     return kept + after
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding, fill_template
+from doctor.engine.texts import filled
 from doctor.engine.watch_summary import MIN_JUDGED, LossRule, LossVerdict, WatchResult
 
 CHECK_OF: dict[LossRule, str] = {
@@ -72,7 +73,7 @@ def loss_findings(watch: WatchResult, check: str) -> Iterator[Finding]:
     if verdicts or watch.is_decided:
         return
     if watch.source == "logs":
-        raise Unreadable(f"{watch.losses} losses are too few; {MIN_JUDGED} of one rank are needed")
+        raise Unreadable(filled("{0} losses are too few; {1} of one rank are needed", watch.losses, MIN_JUDGED))
     if not watch.losses:
         raise Skip("no loss was read: the program printed none that is known; see --loss-regex")
-    raise Skip(f"{watch.losses} losses are too few; {MIN_JUDGED} of one rank are needed")
+    raise Skip(filled("{0} losses are too few; {1} of one rank are needed", watch.losses, MIN_JUDGED))

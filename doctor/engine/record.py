@@ -9,6 +9,7 @@ import msgspec
 from doctor.engine.fact import Output, Visit
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
+from doctor.engine.texts import filled
 
 SCHEMA = "doctor.run/3"
 """A change of `Run`, or of what is in it, gets a new number: `tests.test_saved_run` holds the form of this one."""
@@ -184,9 +185,11 @@ def load_run(data: bytes, name: str) -> Run:
         except msgspec.ValidationError:
             run = _load_earlier(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
-        raise BadRun(f"{name}: not a saved run: {strip_control_chars(str(error), 300)}") from None
+        raise BadRun(filled("{0}: not a saved run: {1}", name, strip_control_chars(str(error), 300))) from None
     if run.schema not in (SCHEMA, *EARLIER_SCHEMAS):
-        raise BadRun(f"{name}: schema {strip_control_chars(run.schema, 60)!r}, expected {SCHEMA!r}")
+        raise BadRun(
+            filled("{0}: schema {1}, expected {2}", name, f"{strip_control_chars(run.schema, 60)!r}", f"{SCHEMA!r}")
+        )
     return msgspec.structs.replace(run, schema=SCHEMA)
 
 
@@ -207,7 +210,7 @@ def _load_earlier(data: bytes) -> Run:
     if not dropped:
         return run
     names = strip_control_chars(", ".join(sorted(dropped)), 200)
-    note = f"the run was saved in an earlier form, {saved['schema']}: {names} cannot be read any more"
+    note = filled("the run was saved in an earlier form, {0}: {1} cannot be read any more", saved["schema"], names)
     return msgspec.structs.replace(run, notes=(*run.notes, note))
 
 

@@ -8,6 +8,7 @@ import re
 import sys
 
 from doctor.engine.secrets import hide_secrets, hide_tokens
+from doctor.engine.texts import filled
 
 NOT_WRITTEN_EXIT_CODE = 78
 _unwritten: list[str] = []
@@ -62,7 +63,7 @@ def write_stdout(text: str) -> None:
 def _note_unwritten(error: OSError) -> None:
     """Tells on stderr, in one line, that stdout cannot be written; what follows is dropped."""
     if not _unwritten:
-        print_stderr(f"doctor: stdout: {error.strerror}")
+        print_stderr(filled("doctor: stdout: {0}", error.strerror))
     _unwritten.append(str(error.strerror))
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

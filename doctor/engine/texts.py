@@ -7,7 +7,7 @@ may be compared, sorted, sent and saved as any other, and `doctor.engine.transla
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 MAX_TEXTS = 100_000
@@ -18,7 +18,10 @@ PLACEHOLDER = re.compile(r"\{(\w+)\}")
 SEPARATORS = (", ", " and ", " or ", "; ", ": ", ". ")
 """Between texts that are joined: translated, though few letters are in them."""
 
-_templates: dict[str, tuple[str, Mapping[str, str]]] = {}
+Values = Mapping[str, str] | Callable[[str], str]
+"""By name; or how the template was changed."""
+
+_templates: dict[str, tuple[str, Values]] = {}
 """Template and values by the filled text."""
 
 
@@ -64,8 +67,20 @@ def enumerated(texts: Iterable[str], conjunction: str = " and ") -> str:
     return filled(", ".join(numbers[:-1]) + conjunction + numbers[-1], *items)
 
 
-def remember(text: str, template: str, values: Mapping[str, str]) -> None:
-    """Takes note that ``text`` is ``template``, filled with ``values``."""
+def rewritten(text: str, change: Callable[[str], str]) -> str:
+    """``change(text)``, for a change that is the same in every language, as of a placeholder in a command.
+
+    >>> rewritten("see dmesg -T of NODE", lambda text: text.replace("NODE", "node1"))
+    'see dmesg -T of node1'
+    """
+    result = change(text)
+    if result != text:
+        remember(result, text, change)
+    return result
+
+
+def remember(text: str, template: str, values: Values) -> None:
+    """Takes note that ``text`` is ``template``, filled with ``values``, or changed by them."""
     if len(text) > MAX_CHARS:
         return
     if len(_templates) >= MAX_TEXTS:
@@ -74,7 +89,7 @@ def remember(text: str, template: str, values: Mapping[str, str]) -> None:
     _templates[text] = template, values
 
 
-def origin(text: str) -> tuple[str, Mapping[str, str]] | None:
+def origin(text: str) -> tuple[str, Values] | None:
     """Template and values of a text; None where it was not filled here."""
     return _templates.get(text)
 

@@ -74,25 +74,29 @@ class Catalogue:
     def of_origin(self, english: str, depth: int) -> str | None:
         """The translation of a text that `doctor.engine.texts` has filled; None of any other.
 
-        Where the template has none, as ``{0}: {1}``, its words are looked up piece by piece; signs follow the values.
+        Where the template has none, as ``{0}: {1}``, its words and signs are looked up piece by piece, beside values
+        that have one. A comma stays where words are between the values: it is that of a list of names.
         """
         known = origin(english)
         if known is None:
             return None
         template, values = known
+        if callable(values):
+            return values(self.filled(template, depth + 1))
         texts = {name: self.filled(value, depth + 1) for name, value in values.items()}
         shape = self.texts.get(template)
         if shape is not None:
             return fill(shape, texts)
         pieces = template_pieces(template)
-        words = any(is_text and piece.strip(" ,;:.()") for is_text, piece in pieces)
-        if not words and texts == values:
+        words = {piece for is_text, piece in pieces if is_text and re.search("[A-Za-z]", piece)}
+        if texts == values and not words & self.texts.keys():
             return english
+        as_they_stand = {COMMA} if words else set[str]()
         return "".join(
             texts.get(piece, piece)
             if not is_text
             else piece
-            if words and piece == COMMA
+            if piece in as_they_stand
             else self.texts.get(piece, piece)
             for is_text, piece in pieces
         )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from doctor.engine.bounded_run import TooMuchOutput, run_bounded
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 
 RunCommand = Callable[[Sequence[str]], str]
 """A command's output. Raises: OSError, where it is not installed, fails, or does not end."""
@@ -25,15 +26,21 @@ def run_command(argv: Sequence[str], time_limit: float = TIME_LIMIT) -> str:
     """What the command prints, within ``time_limit`` in seconds and `MAX_OUTPUT`. Raises: OSError."""
     program = shutil.which(argv[0])
     if program is None:
-        raise OSError(f"{argv[0]} is not installed")
+        raise OSError(filled("{0} is not installed", argv[0]))
     command = " ".join(argv)
     try:
         done = run_bounded([program, *argv[1:]], time_limit, MAX_OUTPUT, {**os.environ, **_ENVIRON})
     except subprocess.TimeoutExpired:
-        raise OSError(f"{command} does not end") from None
+        raise OSError(filled("{0} does not end", command)) from None
     except TooMuchOutput:
-        raise OSError(f"{command} prints more than {MAX_OUTPUT >> 20} MiB") from None
+        raise OSError(filled("{0} prints more than {1} MiB", command, MAX_OUTPUT >> 20)) from None
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise OSError(f"{command} fails: {printable(lines[-1] if lines else f'exit code {done.returncode}', 120)}")
+        raise OSError(
+            filled(
+                "{0} fails: {1}",
+                command,
+                printable(lines[-1] if lines else filled("exit code {0}", done.returncode), 120),
+            )
+        )
     return done.stdout.decode("utf-8", "replace")

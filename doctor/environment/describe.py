@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.environment.inventory import USER_VARIABLES
 from doctor.environment.launcher import LaunchedRank
 from doctor.environment.launchers import by_hand
@@ -59,7 +60,7 @@ def describe(origin: Origin) -> str:
         parts.append(origin.hosts_source)
     text = ", ".join(parts) or "this host alone"
     host_name = allocation.host_name if allocation else ""
-    return f"{text} on {printable(host_name, 60)}" if host_name else text
+    return filled("{0} on {1}", text, printable(host_name, 60)) if host_name else text
 
 
 def _as_host(allocation: Allocation | None) -> str:
@@ -73,9 +74,9 @@ def _as_rank(origin: Origin, variables: EnvironmentVariables) -> list[str]:
     launch = origin.launch
     launcher = launch.launcher if launch else by_hand()
     if launch and launch.is_scheduler_process:
-        return [f"{launcher.title}'s scheduler"]
+        return [filled("{0}'s scheduler", launcher.title)]
     rank, world_size = (launch.rank, launch.world_size) if launch else (None, None)
-    parts = launcher.describe(f"{or_unknown(rank)} of {or_unknown(world_size)}", variables)
+    parts = launcher.describe(filled("{0} of {1}", or_unknown(rank), or_unknown(world_size)), variables)
     alone = launcher.scheduler and (not origin.allocation or launcher.scheduler != origin.allocation.scheduler.name)
     return [launcher.title, *parts] if alone else parts
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.text_files import ReadFile, unreadable_reason
 from doctor.environment.variables import EnvironmentVariables
@@ -60,14 +61,14 @@ def read_host_lists(lists: Sequence[HostList], read_file: ReadFile, run: RunComm
         try:
             text = _text(host_list, read_file, run)
         except (OSError, ValueError) as error:
-            problems.append(f"{_name(host_list)}: {unreadable_reason(error)}")
+            problems.append(filled("{0}: {1}", _name(host_list), unreadable_reason(error)))
             continue
         place = printable(host_list.path, 200) if host_list.path else host_list.source
         lines = host_list.parse(text, place)
         lines = (host_list.has_launch_node and lines[1:]) or lines
         slots = {line.host: line.slots for line in lines if line.slots} if host_list.ranks else {}
         return ReadList(tuple(line.host for line in lines), _name(host_list), slots)
-    return ReadList(problem="; ".join(problems))
+    return ReadList(problem=joined("; ", problems))
 
 
 def _text(host_list: HostList, read_file: ReadFile, run: RunCommand) -> str:

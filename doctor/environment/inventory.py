@@ -7,12 +7,21 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import read_host_lists
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.text_files import ReadFile, unreadable_reason
 from doctor.hosts.hostfile import HostLine
-from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, expand_nodeset, validate_host
+from doctor.hosts.nodeset import (
+    MAX_HOSTS,
+    InventoryError,
+    Login,
+    canonical_host,
+    expand_nodeset,
+    expand_with_logins,
+    validate_host,
+)
 
 __all__ = ["HostSelection", "Inventory", "InventoryError", "resolve_hosts", "without"]
 
@@ -43,6 +52,8 @@ class Inventory(msgspec.Struct, frozen=True):
     """The names of the whole fleet, where ``hosts`` are only some of it."""
     hosts_unknown: str = ""
     """Why the job may have more hosts than these; empty where it has not, or where the user chose this host alone."""
+    logins: dict[str, Login] = {}
+    """Of hosts whose list names a user or a port."""
 
 
 class _SourceHosts(msgspec.Struct, frozen=True):
@@ -54,6 +65,7 @@ class _SourceHosts(msgspec.Struct, frozen=True):
     source: str
     slots: dict[str, int] = {}
     notes: tuple[str, ...] = ()
+    logins: dict[str, Login] = {}
 
 
 def resolve_hosts(
@@ -105,15 +117,15 @@ def _of_batch_job(environ: Mapping[str, str], read_file: ReadFile, run: RunComma
     read = read_host_lists(allocation.host_lists, read_file, run)
     if read.problem:
         expected = "expected the job's list of hosts; without it, name the hosts with --hosts or --hostfile"
-        raise InventoryError(f"{allocation.title}: {read.problem}; {expected}")
+        raise InventoryError(filled("{0}: {1}; {2}", allocation.title, read.problem, expected))
     if read.hosts is None:
         return None
     return _SourceHosts(read.hosts, [read.source] * len(read.hosts), read.source, read.slots)
 
 
 def _node_set(text: str, source: str) -> _SourceHosts:
-    hosts = expand_nodeset(text, source, groups=True)
-    return _SourceHosts(hosts, [source] * len(hosts), source)
+    hosts, logins = expand_with_logins(text, source)
+    return _SourceHosts(hosts, [source] * len(hosts), source, logins=logins)
 
 
 def _ansible_inventory(path: str, run: RunCommand) -> list[HostLine]:
@@ -123,7 +135,7 @@ def _ansible_inventory(path: str, run: RunCommand) -> list[HostLine]:
         return ansible.parse_inventory(run(ansible.inventory_command(path)), path)
     except OSError as error:
         name, reason = printable_excerpt(path, 200), printable_excerpt(str(error), 200)
-        raise InventoryError(f"{name}: an Ansible inventory, and {reason}; expected a hostfile") from None
+        raise InventoryError(filled("{0}: an Ansible inventory, and {1}; expected a hostfile", name, reason)) from None
 
 
 def _hostfile(path: str, read_file: ReadFile, run: RunCommand, named_by: str = "") -> _SourceHosts:
@@ -134,14 +146,19 @@ def _hostfile(path: str, read_file: ReadFile, run: RunCommand, named_by: str = "
         lines = _ansible_inventory(path, run)
     else:
         lines = hostfile.parse_hostfile(text, path)
-    notes = [f"{line.location}: not used: {', '.join(line.unused_settings)}" for line in lines if line.unused_settings]
+    notes = [
+        filled("{0}: not used: {1}", line.location, ", ".join(line.unused_settings))
+        for line in lines
+        if line.unused_settings
+    ]
     more = len(notes) - _MOST_NOTES
     return _SourceHosts(
         [line.host for line in lines],
         [line.location for line in lines],
-        f"hostfile {printable_excerpt(path, 200)} ({hostfile.file_form(lines)}){named_by}",
+        filled("hostfile {0} ({1}){2}", printable_excerpt(path, 200), hostfile.file_form(lines), named_by),
         {line.host: line.slots for line in lines if line.slots is not None},
-        (*notes[:_MOST_NOTES], *((f"{more} more such lines",) if more > 0 else ())),
+        (*notes[:_MOST_NOTES], *((filled("{0} more such lines", more),) if more > 0 else ())),
+        {line.host: line.login for line in lines if line.login != Login()},
     )
 
 
@@ -152,9 +169,9 @@ def _rank_table(path: str, read_file: ReadFile, named_by: str = "") -> _SourceHo
     try:
         servers = read_rank_table(path, text).servers
     except NotARankTable as error:
-        raise InventoryError(f"{name}: {error}; expected a rank table of version 1.0 or 1.2") from None
+        raise InventoryError(filled("{0}: {1}; expected a rank table of version 1.0 or 1.2", name, error)) from None
     if not servers:
-        raise InventoryError(f"{name}: lists no host; expected server_list or group_list with entries")
+        raise InventoryError(filled("{0}: lists no host; expected server_list or group_list with entries", name))
     places = [f"{name}: {server.path}" for server in servers]
     hosts = [
         validate_host(server.host_ip or server.server_id, place) for server, place in zip(servers, places, strict=True)
@@ -168,18 +185,24 @@ def _read(path: str, read_file: ReadFile, expected: str) -> str:
         return read_file(path)
     except (OSError, ValueError) as error:
         reason = unreadable_reason(error)
-    raise InventoryError(f"{printable_excerpt(path, 200)}: {reason}; expected {expected} that can be read")
+    raise InventoryError(
+        filled("{0}: {1}; expected {2} that can be read", printable_excerpt(path, 200), reason, expected)
+    )
 
 
 def _refuse_repeated(source: _SourceHosts) -> None:
     """Raises: InventoryError for a host that is named twice, and for too many hosts."""
     if len(source.hosts) > MAX_HOSTS:
-        raise InventoryError(f"{source.source}: names {len(source.hosts)} hosts; expected at most {MAX_HOSTS}")
+        raise InventoryError(
+            filled("{0}: names {1} hosts; expected at most {2}", source.source, len(source.hosts), MAX_HOSTS)
+        )
     first: dict[str, str] = {}
     for host, place in zip(source.hosts, source.places, strict=True):
         if canonical_host(host) in first:
-            where = f", first in {first[canonical_host(host)]}" if first[canonical_host(host)] != place else ""
-            raise InventoryError(f"{place}: duplicate host {host}{where}; expected every host once")
+            where = (
+                filled(", first in {0}", first[canonical_host(host)]) if first[canonical_host(host)] != place else ""
+            )
+            raise InventoryError(filled("{0}: duplicate host {1}{2}; expected every host once", place, host, where))
         first[canonical_host(host)] = place
 
 
@@ -191,18 +214,18 @@ def _excluding(source: _SourceHosts, exclude: str | None, local: bool = False) -
         else set()
     )
     hosts = tuple(host for host in source.hosts if canonical_host(host) not in excluded)
-    text = source.source if local else f"{count_hosts(len(source.hosts))} from {source.source}"
+    text = source.source if local else filled("{0} from {1}", count_hosts(len(source.hosts)), source.source)
     if not hosts:
-        raise InventoryError(f"--exclude: removes all of {text}; expected at least one host")
+        raise InventoryError(filled("--exclude: removes all of {0}; expected at least one host", text))
     unknown = sorted(excluded - {canonical_host(host) for host in source.hosts})
     notes = source.notes
     if unknown:
         names = ", ".join(unknown[:_MOST_SHOWN]) + (", ..." if len(unknown) > _MOST_SHOWN else "")
-        notes += (f"--exclude: not in the host list: {names}",)
+        notes += (filled("--exclude: not in the host list: {0}", names),)
     if len(hosts) < len(source.hosts):
-        text += f", less {len(source.hosts) - len(hosts)} excluded"
+        text = joined("", (text, filled(", less {0} excluded", len(source.hosts) - len(hosts))))
     slots = {host: number for host, number in source.slots.items() if canonical_host(host) not in excluded}
-    return Inventory(hosts, text, slots, local, notes)
+    return Inventory(hosts, text, slots, local, notes, logins=source.logins)
 
 
 def without(inventory: Inventory, exclude: str | None) -> Inventory:
@@ -210,9 +233,11 @@ def without(inventory: Inventory, exclude: str | None) -> Inventory:
     if exclude is None:
         return inventory
     source = inventory.source.partition(" from ")[2]
-    return _excluding(_SourceHosts(inventory.hosts, (), source, inventory.slots, inventory.notes), exclude)
+    return _excluding(
+        _SourceHosts(inventory.hosts, (), source, inventory.slots, inventory.notes, inventory.logins), exclude
+    )
 
 
 def count_hosts(number: int) -> str:
     """``1 host``, ``64 hosts``."""
-    return "1 host" if number == 1 else f"{number} hosts"
+    return "1 host" if number == 1 else filled("{0} hosts", number)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.describe import Origin, Started, describe, kind, tag
 from doctor.environment.inventory import Inventory, InventoryError, count_hosts
@@ -121,8 +122,12 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def leader_location(self) -> str:
         """``MASTER_ADDR=w1``, or that the variable is unset."""
-        addresses = " or ".join(self.leader_addresses)
-        return f"{self.leader_address_source}={addresses}" if addresses else f"{self.leader_address_source} is unset"
+        addresses = joined(" or ", self.leader_addresses)
+        return (
+            f"{self.leader_address_source}={addresses}"
+            if addresses
+            else filled("{0} is unset", self.leader_address_source)
+        )
 
     def inventory(self) -> Inventory | None:
         """The hosts of the job; None where no source names them. Raises: InventoryError."""
@@ -130,7 +135,9 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
             raise InventoryError(self.hosts_error)
         if self.hosts is None:
             return None
-        return Inventory(self.hosts, f"{count_hosts(len(self.hosts))} from {self.hosts_source}", self.slots)
+        return Inventory(
+            self.hosts, filled("{0} from {1}", count_hosts(len(self.hosts)), self.hosts_source), self.slots
+        )
 
 
 def detect(
@@ -270,4 +277,4 @@ def _notes(context: JobContext) -> tuple[str, ...]:
     if not context.hosts_unknown:
         return ()
     effect = "each host checks itself, nothing between hosts is checked"
-    return (f"{context.hosts_unknown}: {effect}; expected --hostfile FILE, or DOCTOR_HOSTFILE",)
+    return (filled("{0}: {1}; expected --hostfile FILE, or DOCTOR_HOSTFILE", context.hosts_unknown, effect),)

@@ -15,6 +15,7 @@ from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.environment.schedulers import batch_allocation
 from doctor.environment.text_files import unreadable_reason
@@ -134,7 +135,7 @@ def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnviro
     try:
         line = read_launch_line(argv, environ)
     except NotALaunchLine as error:
-        raise InputError(f"the launch line after --: {error}") from None
+        raise InputError(filled("the launch line after --: {0}", error)) from None
     source = _with_line(line, environ, "the launch line")
     return msgspec.structs.replace(
         source,
@@ -151,16 +152,19 @@ def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
     try:
         script = read_job_script(text, environ)
     except NotAJobScript as error:
-        raise InputError(f"--job-script {name}: {error}") from None
+        raise InputError(filled("--job-script {0}: {1}", name, error)) from None
     if script.job_line is None:
         raise InputError(
-            f"--job-script {name}: no launch line was found; expected torchrun, srun, mpirun, msrun, deepspeed, "
-            "accelerate or python3 with a program"
+            filled(
+                "--job-script {0}: no launch line was found; expected torchrun, srun, mpirun, msrun, "
+                "deepspeed, accelerate or python3 with a program",
+                name,
+            )
         )
-    source = _with_line(script.job_line, environ, f"the job script {name}, line {script.job_line.line}")
-    notes = [f"{name}, line {part.line}: {part.text} {part.reason}" for part in script.unread[:8]]
+    source = _with_line(script.job_line, environ, filled("the job script {0}, line {1}", name, script.job_line.line))
+    notes = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
     if script.job_line.conditional:
-        notes.append(f"{name}, line {script.job_line.line}: the launch line stands in a branch or a loop")
+        notes.append(filled("{0}, line {1}: the launch line stands in a branch or a loop", name, script.job_line.line))
     limits = [limit for limit in (script.resources.time_limit_s, step_limit(script.job_line)) if limit is not None]
     return msgspec.structs.replace(source, time_limit_s=min(limits, default=None), notes=(*source.notes, *notes))
 
@@ -169,23 +173,25 @@ def of_file(path: str, caller: Mapping[str, str]) -> JobEnvironment:
     """A saved environment: the output of ``env``, ``env -0`` or ``export -p``, or JSON. Raises: InputError."""
     name = printable(path, 200)
     environ = parse_environment(_read(path, "--env-file", "a saved environment"), f"--env-file {name}")
-    return JobEnvironment(label=f"the file {name}", environ={**_callers(caller), **environ})
+    return JobEnvironment(label=filled("the file {0}", name), environ={**_callers(caller), **environ})
 
 
 def of_process(pid: int, caller: Mapping[str, str], proc: Path = Path("/proc")) -> JobEnvironment:
     """The environment, launch line and namespaces of a running process. Raises: InputError."""
     folder = proc / str(pid)
     if not folder.is_dir():
-        raise InputError(f"--like {pid}: there is no such process on this host")
+        raise InputError(filled("--like {0}: there is no such process on this host", pid))
     try:
         raw = (folder / "environ").read_bytes()[:MAX_FILE]
         argv = [word.decode("utf-8", "replace") for word in (folder / "cmdline").read_bytes()[: 1 << 20].split(b"\0")]
     except PermissionError:
-        raise InputError(f"--like {pid}: the process is of another user; expected its user, or root") from None
+        raise InputError(
+            filled("--like {0}: the process is of another user; expected its user, or root", pid)
+        ) from None
     except OSError as error:
-        raise InputError(f"--like {pid}: {error.strerror or error}") from None
+        raise InputError(filled("--like {0}: {1}", pid, error.strerror or error)) from None
     environ = parse_environment(raw.decode("utf-8", "replace"), f"--like {pid}")
-    label = f"process {pid}"
+    label = filled("process {0}", pid)
     enter, notes = _namespaces(folder, proc / "self", pid)
     source = JobEnvironment(label=label, environ={**_callers(caller), **environ})
     try:
@@ -203,12 +209,16 @@ def _namespaces(folder: Path, caller: Path, pid: int) -> tuple[tuple[str, ...], 
     try:
         other = [name for name in _NAMESPACES if os.readlink(folder / "ns" / name) != os.readlink(caller / "ns" / name)]
     except OSError:
-        return (), (f"the namespaces of process {pid} cannot be read: its network and mounts may be others",)
+        return (), (filled("the namespaces of process {0} cannot be read: its network and mounts may be others", pid),)
     if not other:
         return (), ()
     if os.geteuid():
         listed = ", ".join(other)
-        return (), (f"process {pid} is in other namespaces ({listed}), which only root may enter: not checked in them",)
+        return (), (
+            filled(
+                "process {0} is in other namespaces ({1}), which only root may enter: not checked in them", pid, listed
+            ),
+        )
     return ("nsenter", "-t", str(pid), *(flags[name] for name in other), "--"), ()
 
 
@@ -236,12 +246,17 @@ def parse_environment(text: str, place: str) -> dict[str, str]:
             values.append(line)
         elif line.strip() and not line.startswith("#"):
             raise InputError(
-                f"{place}, line {number}: {printable(line, 60)!r}; expected NAME=value, as `env` prints it"
+                filled(
+                    "{0}, line {1}: {2}; expected NAME=value, as `env` prints it",
+                    place,
+                    number,
+                    f"{printable(line, 60)!r}",
+                )
             )
     if name:
         environ[name] = "\n".join(values)
     if not environ:
-        raise InputError(f"{place}: no variable in it; expected NAME=value lines, as `env` prints them")
+        raise InputError(filled("{0}: no variable in it; expected NAME=value lines, as `env` prints them", place))
     return environ
 
 
@@ -268,7 +283,7 @@ def _parse_json(text: str, place: str) -> dict[str, str]:
         return dict(msgspec.json.decode(text, type=_Record).launch.environ)
     except (msgspec.DecodeError, RecursionError):
         raise InputError(
-            f'{place}: expected JSON such as {{"NAME": "value"}}, or a file of doctor node or --save'
+            filled('{0}: expected JSON such as {"NAME": "value"}, or a file of doctor node or --save', place)
         ) from None
 
 
@@ -277,7 +292,9 @@ def _read(path: str, option: str, expected: str) -> str:
         return read_bounded_text(path, MAX_FILE)
     except (OSError, ValueError) as error:
         reason = unreadable_reason(error)
-    raise InputError(f"{option} {printable(path, 200)}: {reason}; expected {expected} that can be read")
+    raise InputError(
+        filled("{0} {1}: {2}; expected {3} that can be read", option, printable(path, 200), reason, expected)
+    )
 
 
 def _callers(environ: Mapping[str, str]) -> dict[str, str]:
@@ -301,8 +318,10 @@ def _with_line(line: LaunchLine, outside: Mapping[str, str], label: str) -> JobE
     for name in unresolved:
         environ.pop(name, None)
     scheduler = {name: value for name, value in outside.items() if name in _FROM_CALLER or "HOST" in name}
-    notes = [f"not known: {key} ({text})" for key, text in line.unresolved.items() if not key.endswith("=")]
-    notes += [f"not known: the value of {name} ({text})" for name, text in unresolved.items()]
+    notes = [
+        filled("not known: {0} ({1})", key, text) for key, text in line.unresolved.items() if not key.endswith("=")
+    ]
+    notes += [filled("not known: the value of {0} ({1})", name, text) for name, text in unresolved.items()]
     return JobEnvironment(
         label=label,
         environ={**{name: value for name, value in scheduler.items() if name in _FROM_CALLER}, **environ},

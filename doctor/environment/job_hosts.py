@@ -8,6 +8,7 @@ from itertools import pairwise
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import HostList, in_files, read_host_lists
 from doctor.environment.inventory import USER_VARIABLES, HostSelection, resolve_hosts
@@ -61,7 +62,7 @@ def find_job_hosts(
     if allocation and of_scheduler:
         conflicts.append(_wrong_count(allocation, of_scheduler[0]))
     problems = [hosts.problem for hosts in (*of_scheduler, *of_launcher) if hosts.problem]
-    chosen = sources[0] if sources else JobHosts(problem="; ".join(problems))
+    chosen = sources[0] if sources else JobHosts(problem=joined("; ", problems))
     return msgspec.structs.replace(chosen, conflicts=tuple(text for text in conflicts if text))
 
 
@@ -91,11 +92,13 @@ def _from_lists(lists: Sequence[HostList], read_file: ReadFile, run: RunCommand)
 def _from_table(table: MountedRankTable) -> JobHosts:
     """A table that is not complete names no hosts yet: that is no error, and is waited for."""
     if table.error:
-        return JobHosts(error=f"rank table {printable(table.path)}: {table.error}; expected one that can be read")
+        return JobHosts(
+            error=filled("rank table {0}: {1}; expected one that can be read", printable(table.path), table.error)
+        )
     if table.is_pending:
         return JobHosts()
     hosts = _from_variable({"RANK_TABLE_FILE": table.path}, lambda path: table.text)
-    named_by = f", named by {table.variable}" if table.variable else ""
+    named_by = filled(", named by {0}", table.variable) if table.variable else ""
     source = f"rank table {printable(table.path)}{named_by}"
     return msgspec.structs.replace(hosts, source=source) if hosts.hosts else hosts
 
@@ -103,7 +106,7 @@ def _from_table(table: MountedRankTable) -> JobHosts:
 def _wrong_count(allocation: Allocation, hosts: JobHosts) -> str:
     if not hosts.hosts or allocation.node_count in (None, len(hosts.hosts)):
         return ""
-    return f"the job has {allocation.node_count} hosts, and {hosts.source} names {len(hosts.hosts)}"
+    return filled("the job has {0} hosts, and {1} names {2}", allocation.node_count, hosts.source, len(hosts.hosts))
 
 
 def _difference(first: JobHosts, second: JobHosts) -> str:
@@ -113,10 +116,12 @@ def _difference(first: JobHosts, second: JobHosts) -> str:
         {canonical_host(host) for host in second.hosts or ()},
     )
     if len(first_names) != len(second_names):
-        return f"{first.source} names {len(first_names)} hosts, and {second.source} names {len(second_names)}"
+        return filled(
+            "{0} names {1} hosts, and {2} names {3}", first.source, len(first_names), second.source, len(second_names)
+        )
     are_names = {parse_address(host) is None for host in first_names | second_names}
     if len(are_names) > 1 or first_names == second_names:
         return ""
     absent = sorted(first_names - second_names)
     names = ", ".join(absent[:_MOST_SHOWN]) + (", ..." if len(absent) > _MOST_SHOWN else "")
-    return f"{first.source} names {names}, which {second.source} does not"
+    return filled("{0} names {1}, which {2} does not", first.source, names, second.source)

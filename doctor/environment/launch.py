@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled, joined
 from doctor.environment.launcher import LaunchedRank, RankLauncher
 from doctor.environment.launchers import by_hand, launchers, read_launch, world_size_by_hand
 from doctor.environment.mounted_rank_table import MountedRankTable
@@ -68,14 +69,18 @@ def contradictions(variables: EnvironmentVariables, launch: LaunchedRank) -> tup
     """A script that reads RANK would take itself for another rank than the launcher does."""
     numbers = {} if launch.is_scheduler_process else {"RANK": launch.rank, "WORLD_SIZE": launch.world_size}
     different = [
-        f"{name} is {printable(variables.text(name), 40)}"
+        filled("{0} is {1}", name, printable(variables.text(name), 40))
         for name, number in numbers.items()
         if number is not None and variables.text(name, str(number)) != str(number)
     ]
     if not different:
         return ()
-    actual = f"{launch.launcher.name} made this rank {or_unknown(launch.rank)} of {or_unknown(launch.world_size)}"
-    return (f"{' and '.join(different)}, but {actual}: a program that reads the variables is another rank",)
+    actual = filled(
+        "{0} made this rank {1} of {2}", launch.launcher.name, or_unknown(launch.rank), or_unknown(launch.world_size)
+    )
+    return (
+        filled("{0}, but {1}: a program that reads the variables is another rank", joined(" and ", different), actual),
+    )
 
 
 def complete_from_table(launch: LaunchedRank, table: MountedRankTable | None) -> LaunchedRank:
@@ -100,8 +105,8 @@ def table_conflicts(launch: LaunchedRank, table: MountedRankTable | None) -> tup
     content = table.content if table else None
     if content is None or not content.has_rank_ids or launch.world_size in (None, len(content.ranks)):
         return ()
-    table_text = f"the rank table {printable(content.path)} lists {len(content.ranks)}"
-    return (f"the job has {launch.world_size} ranks, and {table_text}",)
+    table_text = filled("the rank table {0} lists {1}", printable(content.path), len(content.ranks))
+    return (filled("the job has {0} ranks, and {1}", launch.world_size, table_text),)
 
 
 def _is_unset_size(problem: VariableProblem) -> bool:
@@ -113,4 +118,4 @@ def _nesting(launcher: RankLauncher, present: Sequence[RankLauncher]) -> tuple[s
     if not outer:
         return ()
     title = launcher.title
-    return (f"started by {title} inside of {' and '.join(outer)}: the ranks are those of {title}",)
+    return (filled("started by {0} inside of {1}: the ranks are those of {2}", title, joined(" and ", outer), title),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.environment.variables import EnvironmentVariables, VariableProblem
 
 
@@ -120,6 +121,6 @@ class RankLauncher(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def describe(self, rank_of_world: str, variables: EnvironmentVariables) -> list[str]:
         """Parts of a sentence. ``rank_of_world``: ``3 of 8``, with ``?`` for what is not known."""
         if not self.scheduler:
-            return [f"{self.title}, rank {rank_of_world}"]
-        step = [f"step {printable(variables.text(self.step), 20)}"] if self.step else []
-        return [*step, f"task {rank_of_world}"]
+            return [filled("{0}, rank {1}", self.title, rank_of_world)]
+        step = [filled("step {0}", printable(variables.text(self.step), 20))] if self.step else []
+        return [*step, filled("task {0}", rank_of_world)]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.environment.text_files import ReadFile, read_text_file
 from doctor.job import NotARankTable, RankTable, read_rank_table
 from doctor.job.variables import TABLE_VARIABLES
@@ -133,6 +134,13 @@ def wait_for_table(
 
 
 def _not_completed(table: MountedRankTable, seconds: float) -> str:
-    state = f"its status is {table.state}" if table.state.startswith('"') else table.state
+    state = filled("its status is {0}", table.state) if table.state.startswith('"') else table.state
     hint = "is the Ascend Operator running, and does the device plugin report every device's IP?"
-    return f'rank table {printable(table.path)}: {state} after {seconds:.0f} s, expected "{COMPLETED}": {hint}'
+    return filled(
+        'rank table {0}: {1} after {2} s, expected "{3}": {4}',
+        printable(table.path),
+        state,
+        f"{seconds:.0f}",
+        COMPLETED,
+        hint,
+    )

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.environment.host_list import HostList, in_files
 from doctor.environment.variables import EnvironmentVariables
 from doctor.hosts import listed
@@ -40,7 +41,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         """``Slurm job 1234``."""
-        return f"{self.scheduler.title} job {self.job_id}" if self.job_id else self.scheduler.title
+        return filled("{0} job {1}", self.scheduler.title, self.job_id) if self.job_id else self.scheduler.title
 
 
 class HostSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,7 +147,7 @@ class JobScheduler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Parts of a sentence on a process that is the only one of its launch, such as ``batch script``."""
         step = variables.text(self.step)
         if step:
-            return [f"step {printable(step, 20)}"]
+            return [filled("step {0}", printable(step, 20))]
         return ["batch script"] if self.batch_script in variables else []
 
 

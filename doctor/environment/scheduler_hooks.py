@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled, joined
 from doctor.environment.host_list import HostList, in_files
 from doctor.environment.launchers import launchers
 from doctor.environment.mounted_rank_table import MountedRankTable
@@ -56,7 +57,7 @@ def _components(variables: EnvironmentVariables) -> tuple[HostList, ...]:
             continue
         names = [f"SLURM_JOB_NODELIST_{group}_{number}" for number in range(size)]
         absent = [name for name in names if name not in variables]
-        source = f"{names[0]} to {size - 1}" if size > 1 else names[0]
+        source = filled("{0} to {1}", names[0], size - 1) if size > 1 else names[0]
         if absent:
             return (HostList(source, parse=partial(_refuse_absent, absent[0])),)
         return (HostList(source, text=",".join(map(variables.text, names)), parse=_union),)
@@ -70,7 +71,9 @@ def _union(text: str, place: str) -> list[HostLine]:
 
 def _refuse_absent(name: str, text: str, place: str) -> list[HostLine]:
     """Raises: InventoryError. A component whose nodes are not known is not left out in silence."""
-    raise InventoryError(f"{name} is not set, although the job is heterogeneous; expected the nodes of every component")
+    raise InventoryError(
+        filled("{0} is not set, although the job is heterogeneous; expected the nodes of every component", name)
+    )
 
 
 def _is_step_of_ranks(variables: EnvironmentVariables) -> bool:
@@ -182,7 +185,7 @@ def volcano(row: JobScheduler, variables: EnvironmentVariables, table: MountedRa
         node_rank = variables.number_of(row.node_rank)
     return Allocation(
         scheduler=row,
-        host_lists=(HostList(" and ".join(names), text=",".join(hosts)),) if hosts else (),
+        host_lists=(HostList(joined(" and ", names), text=",".join(hosts)),) if hosts else (),
         node_rank=node_rank,
         node_count=len(hosts) or None,
         starts_every_host=len(hosts) != 1,
@@ -202,7 +205,7 @@ def volcengine(row: JobScheduler, variables: EnvironmentVariables, table: Mounte
     names = {role: _names(variables, role, count) for role, count in counts.items()}
     complete = bool(names) and all(names[role] or not counts[role] for role in roles)
     text = ",".join(variables.text(name) for role in roles for name in names[role])
-    source = " and ".join(name for role in roles for name in names[role][:1])
+    source = joined(" and ", (name for role in roles for name in names[role][:1]))
     node_count = sum(counts.values()) or None
     return msgspec.structs.replace(
         row.read(variables),

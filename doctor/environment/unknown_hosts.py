@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from doctor.engine.addresses import means_own_host
+from doctor.engine.texts import filled
 from doctor.environment.job_hosts import JobHosts
 from doctor.environment.launcher import LaunchedRank
 from doctor.environment.launchers import world_size_without_rank
@@ -36,7 +37,7 @@ def unknown_hosts(
     if hosts.hosts is None:
         return _why_unlisted(variables, allocation, launch, hosts, least)
     if least > len(hosts.hosts):
-        return f"the job has {least} hosts or more, and {hosts.source} names {len(hosts.hosts)}"
+        return filled("the job has {0} hosts or more, and {1} names {2}", least, hosts.source, len(hosts.hosts))
     return ""
 
 
@@ -50,16 +51,16 @@ def _why_unlisted(
     """Where no source lists hosts. ``least``: the job has so many at least."""
     title = allocation.title if allocation else ""
     if hosts.problem and least != 1:
-        return f"{title or 'launcher'}: the list of the job's hosts cannot be read: {hosts.problem}"
+        return filled("{0}: the list of the job's hosts cannot be read: {1}", title or "launcher", hosts.problem)
     if least > 1:
-        return f"the names of the job's hosts are unknown ({least} or more)"
+        return filled("the names of the job's hosts are unknown ({0} or more)", least)
     if allocation is None and (launch is None or launch.launcher.by_hand) and (stated := _stated_hosts(variables)):
-        return f"the names of the job's hosts are unknown: {stated}"
+        return filled("the names of the job's hosts are unknown: {0}", stated)
     if launch is None and allocation is None:
         return _without_rank(variables)
     on_one_host = _is_on_one_host(variables, launch) if launch else bool(allocation and allocation.node_count == 1)
     author = title or (launch.launcher.title if launch else "")
-    return "" if on_one_host else f"the names of the job's hosts are unknown: {author} does not list them"
+    return "" if on_one_host else filled("the names of the job's hosts are unknown: {0} does not list them", author)
 
 
 def _stated_hosts(variables: EnvironmentVariables) -> str:
@@ -111,4 +112,6 @@ def _without_rank(variables: EnvironmentVariables) -> str:
     size, leader = world_size_without_rank(variables), variables.text("MASTER_ADDR").strip()
     if size < 2 or not leader or means_own_host(leader):
         return ""
-    return f"the names of the job's hosts are unknown: the world size is {size}, and MASTER_ADDR is not loopback"
+    return filled(
+        "the names of the job's hosts are unknown: the world size is {0}, and MASTER_ADDR is not loopback", size
+    )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 
 MOST_RANKS = 9_999_999
 
@@ -30,8 +31,8 @@ class VariableProblem(msgspec.Struct, frozen=True):
         >>> VariableProblem("RANK", "x", "a number from 0 to 3").text
         "RANK='x', expected a number from 0 to 3"
         """
-        observed = f"{self.variable}={self.value!r}" if self.value else f"{self.variable} is not set"
-        return f"{observed}, expected {self.expected}"
+        observed = f"{self.variable}={self.value!r}" if self.value else filled("{0} is not set", self.variable)
+        return filled("{0}, expected {1}", observed, self.expected)
 
 
 class EnvironmentVariables:
@@ -67,7 +68,7 @@ class EnvironmentVariables:
             return number
         if value or required:
             limit = f" to {maximum}" if maximum < MOST_RANKS else ""
-            expected = f"a whole number from {minimum}{limit}"
+            expected = filled("a whole number from {0}{1}", minimum, limit)
             self.problems.append(VariableProblem(name, printable(value, 40), expected))
         return None
 

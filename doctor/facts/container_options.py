@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from doctor.engine.texts import filled
 from doctor.facts.container import Engine
 
 NPU_MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
@@ -21,15 +22,18 @@ def device_options(engine: Engine, devices: Sequence[str], kind: str) -> str:
     """How to give a container these files of /dev; ``kind`` is ``npu``, ``gpu`` or ``rdma``."""
     if engine == "kubernetes":
         resources = {"npu": "huawei.com/Ascend910: 8", "gpu": "nvidia.com/gpu: 8", "rdma": "rdma/hca: 1"}
-        return (
-            f"under the container's `resources.limits` in the pod (or in the task of a Volcano or MindCluster job) "
-            f"`{resources[kind]}`, with the number that it needs; the device plugin then adds the files"
+        return filled(
+            "under the container's `resources.limits` in the pod (or in the task of a Volcano or "
+            "MindCluster job) `{0}`, with the number that it needs; the device plugin then adds the files",
+            resources[kind],
         )
     if engine == "apptainer":
         flag = "apptainer exec --nv" if kind == "gpu" else "apptainer exec"
         return f"`{flag} {' '.join(f'--bind /dev/{name}' for name in devices)} IMAGE`"
     if engine == "enroot":
-        return f"`enroot start {' '.join(f'--mount /dev/{name}' for name in devices)} NAME`, or ENROOT_RESTRICT_DEV=no"
+        return filled(
+            "`enroot start {0} NAME`, or ENROOT_RESTRICT_DEV=no", " ".join(f"--mount /dev/{name}" for name in devices)
+        )
     if kind == "gpu":
         return "`docker run --gpus all`, with the NVIDIA Container Toolkit on the host"
     tool = "podman" if engine == "podman" else "docker"
@@ -39,9 +43,10 @@ def device_options(engine: Engine, devices: Sequence[str], kind: str) -> str:
 def mount_options(engine: Engine, paths: Sequence[str]) -> str:
     """How to show a container files or folders of its host, read-only."""
     if engine == "kubernetes":
-        return (
-            f"a `hostPath` volume and a `volumeMounts` entry with `readOnly: true` for each of {', '.join(paths)} in "
-            "the pod (or in the task of a Volcano or MindCluster job)"
+        return filled(
+            "a `hostPath` volume and a `volumeMounts` entry with `readOnly: true` for each of {0} in the "
+            "pod (or in the task of a Volcano or MindCluster job)",
+            ", ".join(paths),
         )
     if engine == "apptainer":
         return f"`apptainer exec {' '.join(f'--bind {path}:{path}:ro' for path in paths)} IMAGE`"

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, run, unusable_reason
+from doctor.engine.texts import filled, joined
 from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_report, short_bus
 from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
 
@@ -167,13 +168,13 @@ class GpuInventory(Fact, frozen=True):
     def require(self, *elements: str) -> None:
         """Raises: Unreadable where the driver could not read one of these elements of a GPU's report."""
         failed = [
-            f"GPU {gpu.index} ({gpu.bus}): {element}: {gpu.failed[element]}"
+            filled("GPU {0} ({1}): {2}: {3}", gpu.index, gpu.bus, element, gpu.failed[element])
             for gpu in self.gpus
             for element in elements
             if element in gpu.failed
         ]
         if failed:
-            raise Unreadable("; ".join(failed[:4]), "gpu-tool-fails")
+            raise Unreadable(joined("; ", failed[:4]), "gpu-tool-fails")
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> GpuInventory:
@@ -183,13 +184,13 @@ class GpuInventory(Fact, frozen=True):
         text = answer[""].out if "" in answer else ""
         if "<nvidia_smi_log" not in text:
             if failure.kind and not _TABLE_ROW.search(text):
-                raise Unreadable(f"nvidia-smi: {failure.text}", _ROOT_CAUSES.get(failure.kind, ""))
+                raise Unreadable(filled("nvidia-smi: {0}", failure.text), _ROOT_CAUSES.get(failure.kind, ""))
             return _read_table(text)
         report = parse_report(text)
         if not report.gpus and not report.unread:
             raise Unreadable("nvidia-smi: it listed no GPU")
         unlisted = (bus for bus in failure.lost if not any(bus in name for name in report.unread))
-        unread = {**report.unread, **{f"GPU at {bus}": "nvidia-smi has no handle for it" for bus in unlisted}}
+        unread = {**report.unread, **{filled("GPU at {0}", bus): "nvidia-smi has no handle for it" for bus in unlisted}}
         return cls(gpus=report.gpus, cuda=report.cuda, unread=unread)
 
 
@@ -201,9 +202,9 @@ def _read_table(text: str) -> GpuInventory:
         if len(row) == 6 and row[0].isdecimal() and (gpu := _parse_row(row)):
             gpus.append(gpu)
         elif row and row[0].isdecimal():
-            unread[f"GPU {row[0]}"] = f"not understood: {', '.join(row)[:120]}"
+            unread[f"GPU {row[0]}"] = filled("not understood: {0}", ", ".join(row)[:120])
         elif "no devices were found" not in " ".join(row).lower():
-            raise Unreadable(f"nvidia-smi: not understood: {', '.join(row)[:120]}")
+            raise Unreadable(filled("nvidia-smi: not understood: {0}", ", ".join(row)[:120]))
     if not gpus and not unread and "no devices" not in text.lower():
         raise Unreadable("nvidia-smi: it listed no GPU")
     return GpuInventory(gpus=tuple(gpus), unread=unread)
@@ -258,7 +259,7 @@ class NvidiaSmi(Fact, frozen=True):
         if "" in answer and answer[""].ended == "absent":
             raise Absent(answer[""].err or "nvidia-smi is not installed")
         if "" not in answer or answer[""].ended == "error":
-            raise Unreadable(f"nvidia-smi: {unusable_reason(answer['']) if '' in answer else 'was not run'}")
+            raise Unreadable(filled("nvidia-smi: {0}", unusable_reason(answer[""]) if "" in answer else "was not run"))
         return _failure(answer)
 
 
@@ -270,13 +271,13 @@ def _failure(answer: ProbeAnswer) -> NvidiaSmi:
     if output.ended in ("absent", "error"):
         answer.text()
     if output.ended == "timeout":
-        return NvidiaSmi(kind="hang", text=f"no answer in {output.seconds:.0f} s")
+        return NvidiaSmi(kind="hang", text=filled("no answer in {0} s", f"{output.seconds:.0f}"))
     if output.cut:
         raise Unreadable("nvidia-smi: output exceeds the limit")
     has_report = "<nvidia_smi_log" in output.out
     printed = f"{_around_report(output.out)}\n{output.err}"
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    text = " / ".join(lines[:2])[:300] or f"exit status {output.code}"
+    text = " / ".join(lines[:2])[:300] or filled("exit status {0}", output.code)
     lost = tuple(short_bus(match[1]) for match in _HANDLE.finditer(printed))
     if has_report:
         report = _safe_report(output.out) if LOST.search(output.out) else None
@@ -310,7 +311,7 @@ def _beside(lines: list[str], code: int) -> str:
         return " / ".join(complaints[:2])[:300]
     if not code:
         return ""
-    return f"exit status {code}: {lines[0][:200]}" if lines else f"exit status {code}"
+    return filled("exit status {0}: {1}", code, lines[0][:200]) if lines else filled("exit status {0}", code)
 
 
 def _safe_report(text: str) -> GpuReport | None:
@@ -342,7 +343,7 @@ def tool_text(answer: ProbeAnswer) -> str:
     if output is None or output.ended in ("absent", "error") or output.cut:
         return answer.text()
     if output.ended == "timeout":
-        raise Unreadable(f"nvidia-smi: no answer in {output.seconds:.0f} s", "gpu-tool-fails")
+        raise Unreadable(filled("nvidia-smi: no answer in {0} s", f"{output.seconds:.0f}"), "gpu-tool-fails")
     printed = f"{output.out}\n{output.err}"
     kind = _failure_kind(output, printed, bool(_HANDLE.search(printed)))
     if kind == "no-devices":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.reported_value import value_state
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class Gpu(msgspec.Struct, frozen=True):
     """What the NVLink fabric reports of itself, such as ``summary: Unhealthy``; since driver 550."""
     processes: tuple[GpuProcess, ...] = ()
     vbios: str = ""
+    replays: int | None = None
+    """PCIe packets that were sent again since the driver was loaded."""
     license: str = ""
     """Of a virtual GPU: Licensed (...), Unlicensed (...); empty where none is needed."""
     failed: dict[str, str] = {}
@@ -162,14 +165,14 @@ def parse_report(text: str) -> GpuReport:
     try:
         root = ElementTree.fromstring(body)
     except (ElementTree.ParseError, ValueError) as error:
-        raise Unreadable(f"nvidia-smi -q -x: not XML: {error}") from None
+        raise Unreadable(filled("nvidia-smi -q -x: not XML: {0}", error)) from None
     driver = _text(root, "driver_version")
     gpus: list[Gpu] = []
     unread: dict[str, str] = {}
     for index, element in enumerate(root.findall("gpu")[:MAX_GPUS]):
         bus = short_bus(element.get("id", ""))
         if any(LOST.search(value) for value in element.itertext()):
-            unread[f"GPU {index} ({bus})"] = "GPU is lost"
+            unread[filled("GPU {0} ({1})", index, bus)] = "GPU is lost"
         else:
             gpus.append(_gpu(index, bus, driver, element))
     return GpuReport(driver, _text(root, "cuda_version"), tuple(gpus), unread)
@@ -216,6 +219,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         fabric_faults=_fabric_faults(element.find("fabric/health")),
         processes=_processes(element),
         vbios=_text(element, "vbios_version"),
+        replays=_number(element, "pci/replay_counter"),
         license=_text(element, "vgpu_software_licensed_product/license_status")
         or _text(element, "grid_licensed_product/license_status"),
         failed=_failed_elements(element),
@@ -286,7 +290,7 @@ def _fabric_faults(health: Element | None) -> tuple[str, ...]:
     """The conditions that are not as they should be, by whatever name the driver has for them."""
     fields = [(str(child.tag), _text(child, ".")) for child in (health if health is not None else ())]
     faults = [
-        f"{name.replace('_', ' ')}: {text}"
+        filled("{0}: {1}", name.replace("_", " "), text)
         for name, text in fields
         if text in _UNSOUND or (name.startswith("incorrect") and text not in ("", "False", "No"))
     ]

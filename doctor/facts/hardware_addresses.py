@@ -13,6 +13,7 @@ import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.engine.texts import filled
 from doctor.facts.interfaces import MAX_LINKS, Interfaces
 from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
 from doctor.remote.runtime.netlink import netlink_entries
@@ -103,14 +104,16 @@ class HardwareAddresses(Fact, frozen=True):
         try:
             value = msgspec.convert(answer.json(), cls)
         except msgspec.ValidationError as error:
-            raise Unreadable(f"no hardware addresses: {error}") from None
+            raise Unreadable(filled("no hardware addresses: {0}", error)) from None
         for hardware in (*value.local, *value.neighbours.values()):
             if not _HARDWARE.fullmatch(hardware):
-                raise Unreadable(f"{hardware[:40]!r} is no hardware address")
+                raise Unreadable(filled("{0} is no hardware address", f"{hardware[:40]!r}"))
         for address in value.neighbours:
             plain_address(address)
         if len(value.local) > MAX_LINKS or len(value.neighbours) > MAX_NEIGHBOURS:
-            raise Unreadable(f"it has {len(value.local)} hardware addresses and {len(value.neighbours)} neighbours")
+            raise Unreadable(
+                filled("it has {0} hardware addresses and {1} neighbours", len(value.local), len(value.neighbours))
+            )
         return value
 
 

@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read
+from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuInventory
@@ -97,7 +98,11 @@ class HostSettings(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> HostSettings:
         kernel = _line(answer, _KERNEL)
         if not kernel:
-            raise Unreadable(f"{_KERNEL}: no version") if _KERNEL in answer else Absent("no Linux kernel settings")
+            raise (
+                Unreadable(filled("{0}: no version", _KERNEL))
+                if _KERNEL in answer
+                else Absent("no Linux kernel settings")
+            )
         governors = {_line(answer, path) for path in answer if path.endswith("/scaling_governor")}
         swaps = [line.split() for line in _lines(answer, _SWAPS)[1:]]
         chosen = re.search(r"\[(\w+)\]", _line(answer, _PAGES))

@@ -12,6 +12,7 @@ import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.texts import filled, joined
 from doctor.facts.network import MAX_ADDRESSES
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries
 
@@ -158,9 +159,11 @@ class Interfaces(Fact, frozen=True):
         if not interfaces.links:
             raise Unreadable("the kernel lists no interface, not even lo")
         if len(interfaces.links) > MAX_LINKS:
-            raise Unreadable(f"it has {len(interfaces.links)} interfaces; expected at most {MAX_LINKS}")
+            raise Unreadable(filled("it has {0} interfaces; expected at most {1}", len(interfaces.links), MAX_LINKS))
         if len(interfaces.addresses) > 2 * MAX_ADDRESSES:
-            raise Unreadable(f"it has {len(interfaces.addresses)} addresses; expected at most {2 * MAX_ADDRESSES}")
+            raise Unreadable(
+                filled("it has {0} addresses; expected at most {1}", len(interfaces.addresses), 2 * MAX_ADDRESSES)
+            )
         for address in interfaces.addresses:
             network_of(address.address, address.prefix)
         for route in interfaces.routes or ():
@@ -228,13 +231,13 @@ def _external(interfaces: Interfaces) -> list[LinkAddress]:
 def usable_names(interfaces: Interfaces) -> str:
     """The names of the interfaces that other hosts may reach, for a remedy: ``eth0 or ib0``."""
     names = list(dict.fromkeys(entry.label for entry in _external(interfaces)))
-    return " or ".join(names[:4]) or "an interface with an address that the other hosts reach"
+    return joined(" or ", names[:4]) or "an interface with an address that the other hosts reach"
 
 
 def usable_addresses(interfaces: Interfaces) -> str:
     """The same with their addresses: ``eth0 (10.0.0.1)``."""
-    texts = [f"{entry.label} ({entry.address})" for entry in _external(interfaces)]
-    return " or ".join(texts[:4]) or "an interface with an address that the other hosts reach"
+    texts = [filled("{0} ({1})", entry.label, entry.address) for entry in _external(interfaces)]
+    return joined(" or ", texts[:4]) or "an interface with an address that the other hosts reach"
 
 
 def only_usable(interfaces: Interfaces) -> LinkAddress | None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.texts import filled
 
 
 def _checksum(path: str, size: int, end: float) -> str:
@@ -100,8 +101,8 @@ class PathState(msgspec.Struct, frozen=True):
         """Such as ``file of 1234 bytes, sha256 9f86d081``."""
         checksum = self.checksum[:8]
         if self.kind == "folder":
-            return f"folder of {self.files} files, {self.size} bytes, sha256 {checksum}"
-        return f"{self.kind} of {self.size} bytes, sha256 {checksum}"
+            return filled("folder of {0} files, {1} bytes, sha256 {2}", self.files, self.size, checksum)
+        return filled("{0} of {1} bytes, sha256 {2}", self.kind, self.size, checksum)
 
 
 class JobPaths(Fact, frozen=True):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 
 import msgspec
 
 from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read, unusable_reason
+from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
@@ -37,7 +39,7 @@ def read_number(answer: ProbeAnswer, path: str) -> int:
     """The one number in a file. Raises: Absent, Unreadable."""
     text = answer.text(path).strip()
     if not re.fullmatch(r"[0-9]{1,19}", text, re.ASCII):
-        raise Unreadable(f"{path}: {text[:40]!r}, expected a number")
+        raise Unreadable(filled("{0}: {1}, expected a number", path, f"{text[:40]!r}"))
     return int(text)
 
 
@@ -223,7 +225,7 @@ def _file_text(answer: ProbeAnswer, path: str) -> str:
         return ""
     why = unusable_reason(output)
     if why:
-        raise Unreadable(f"{path}: {why}; it can be read as root, with --sudo")
+        raise Unreadable(filled("{0}: {1}; it can be read as root, with --sudo", path, why))
     return output.out
 
 
@@ -253,14 +255,26 @@ class Conntrack(Fact, frozen=True):
     Raw output, from ``/proc/sys/net/netfilter/nf_conntrack_max``::
 
         262144
+
+    Raw output, from ``/proc/sys/net/netfilter/nf_conntrack_buckets``::
+
+        262144
     """
 
-    probe = read("/proc/sys/net/netfilter/nf_conntrack_count", "/proc/sys/net/netfilter/nf_conntrack_max")
+    probe = read(
+        "/proc/sys/net/netfilter/nf_conntrack_count",
+        "/proc/sys/net/netfilter/nf_conntrack_max",
+        "/proc/sys/net/netfilter/nf_conntrack_buckets",
+    )
 
     count: int
     maximum: int
+    buckets: int | None = None
+    """Lists that the entries are kept in; None where it is not known."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> Conntrack:
-        count, most = (read_number(answer, path) for path in cls.probe.paths)
+        count, most = (read_number(answer, path) for path in cls.probe.paths[:2])
+        with suppress(Absent):
+            return cls(count=count, maximum=most, buckets=read_number(answer, cls.probe.paths[2]))
         return cls(count=count, maximum=most)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.texts import filled
 from doctor.facts.kernel_faults import KernelFaultRow, compiled_pattern, fault_rows, fault_words, named_device
 
 HOUR = 3600
@@ -156,7 +157,11 @@ def format_age(seconds: float) -> str:
     ('45 s ago', '5 min ago', '2 h ago', '2 days ago')
     """
     if seconds < 90:
-        return f"{seconds:.0f} s ago"
+        return filled("{0} s ago", f"{seconds:.0f}")
     if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min ago"
-    return f"{seconds / HOUR:.0f} h ago" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days ago"
+        return filled("{0} min ago", f"{seconds / 60:.0f}")
+    return (
+        filled("{0} h ago", f"{seconds / HOUR:.0f}")
+        if seconds < 2 * DAY
+        else filled("{0} days ago", f"{seconds / DAY:.0f}")
+    )

@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read
+from doctor.engine.texts import filled
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -58,7 +59,7 @@ class ResourceLimits(Fact, frozen=True):
 def _parse_limit(text: str, name: str) -> Limit:
     match = re.search(rf"^{name}\s+([0-9]{{1,20}}|unlimited)\s+([0-9]{{1,20}}|unlimited)\s", text, re.M | re.A)
     if not match:
-        raise Unreadable(f"/proc/self/limits: no line {name!r} with two values")
+        raise Unreadable(filled("/proc/self/limits: no line {0} with two values", f"{name!r}"))
     soft, hard = (None if value == "unlimited" else int(value) for value in match.groups())
     return Limit(soft, hard)
 

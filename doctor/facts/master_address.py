@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from doctor.engine.addresses import is_localhost
+from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.names import HostNames, is_address, is_loopback, normalize_host
 from doctor.job import LaunchConfig, limit_items
@@ -43,19 +44,19 @@ class MasterMeaning(msgspec.Struct, frozen=True):
 
 def _reason(host: str, meaning: MasterMeaning, master: str) -> str:
     literal = is_address(meaning.master) or is_localhost(meaning.master)
-    prefix = "" if literal else f"resolves to {', '.join(limit_items(list(meaning.addresses), 3))} and "
+    prefix = "" if literal else filled("resolves to {0} and ", ", ".join(limit_items(list(meaning.addresses), 3)))
     if meaning.is_loopback:
         if host == master or meaning.is_own_name:
             return ""
-        return "leads every host to itself" if literal else f"{prefix}leads the host to itself"
+        return "leads every host to itself" if literal else filled("{0}leads the host to itself", prefix)
     if not meaning.owners:
-        return f"{prefix}is the address of none of these hosts"
+        return filled("{0}is the address of none of these hosts", prefix)
     if len(meaning.owners) > 1:
-        return f"{prefix}is an address of {', '.join(limit_items(sorted(meaning.owners), 3))}"
+        return filled("{0}is an address of {1}", prefix, ", ".join(limit_items(sorted(meaning.owners), 3)))
     if master and master not in meaning.owners:
-        return f"{prefix}leads to {next(iter(meaning.owners))}; on other hosts to {master}"
+        return filled("{0}leads to {1}; on other hosts to {2}", prefix, next(iter(meaning.owners)), master)
     if not meaning.has_route:
-        return f"{prefix}is in a network that the host has no route to"
+        return filled("{0}is in a network that the host has no route to", prefix)
     return ""
 
 

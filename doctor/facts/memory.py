@@ -13,6 +13,7 @@ import time
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
@@ -33,7 +34,7 @@ def format_bytes(count: int) -> str:
     for unit, name in ((GIB << 10, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if count >= unit:
             return f"{round(count / unit, 1):g} {name}"
-    return f"{count} bytes"
+    return filled("{0} bytes", count)
 
 
 def accelerator_count(npus: NpuInventory | None, gpus: GpuCards | None) -> int:
@@ -173,9 +174,15 @@ class IdleSegments(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> IdleSegments:
         data = answer.json()
         if "release" in data:
-            raise Absent(f"Linux {data['release']} cannot show who uses a file in /dev/shm; Linux 5.3 and later can")
+            raise Absent(
+                filled("Linux {0} cannot show who uses a file in /dev/shm; Linux 5.3 and later can", data["release"])
+            )
         files = msgspec.convert(data["files"], list[Segment])
-        hidden = {"/dev/shm": f"files of other users, {data['untold']} here, can be checked only as root: use --sudo"}
+        hidden = {
+            "/dev/shm": filled(
+                "files of other users, {0} here, can be checked only as root: use --sudo", data["untold"]
+            )
+        }
         return cls(
             files=tuple(sorted(files, key=lambda segment: (-segment.bytes, segment.path))),
             sysv=_unattached_segments(data["sysv"], data["now"]),
@@ -188,7 +195,7 @@ def _unattached_segments(table: str, now: float) -> tuple[Segment, ...]:
     lines = table.splitlines()
     names = lines[0].split() if lines else []
     if lines and not {"shmid", "size", "nattch", "atime", "dtime", "ctime"} <= set(names):
-        raise Unreadable(f"/proc/sysvipc/shm: {lines[0][:80]!r} are not the columns expected")
+        raise Unreadable(filled("/proc/sysvipc/shm: {0} are not the columns expected", f"{lines[0][:80]!r}"))
     segments = []
     for line in lines[1:]:
         row = dict(zip(names, (int(word) for word in line.split()), strict=True))
@@ -220,7 +227,7 @@ class HostMemory(Fact, frozen=True):
         text = answer.text("/proc/meminfo")
         total, available = _meminfo_bytes(text, "MemTotal"), _meminfo_bytes(text, "MemAvailable")
         if not 0 <= available <= total or total == 0:
-            raise Unreadable(f"/proc/meminfo: {available} of {total} bytes available is inconsistent")
+            raise Unreadable(filled("/proc/meminfo: {0} of {1} bytes available is inconsistent", available, total))
         return cls(total=total, available=available)
 
 
@@ -261,5 +268,5 @@ class MemoryCommitment(Fact, frozen=True):
 def _meminfo_bytes(text: str, name: str) -> int:
     match = re.search(rf"^{name}:\s+([0-9]{{1,15}}) kB$", text, re.M | re.A)
     if not match:
-        raise Unreadable(f"/proc/meminfo: no {name}")
+        raise Unreadable(filled("/proc/meminfo: no {0}", name))
     return int(match[1]) * KIB

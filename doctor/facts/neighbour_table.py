@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
-from ipaddress import collapse_addresses, ip_interface
+from ipaddress import IPv4Address, IPv4Interface, collapse_addresses
 
 from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read
+from doctor.engine.texts import filled
 from doctor.facts.kernel import read_number, sysctl_path
 from doctor.facts.network import HostAddresses
 
@@ -55,13 +56,13 @@ def _overflows(answer: ProbeAnswer) -> int:
         return 0
     names = header.split()
     if "entries" not in names or not rows:
-        raise Unreadable(f"{STATISTICS}: expected a header and a row for each CPU")
+        raise Unreadable(filled("{0}: expected a header and a row for each CPU", STATISTICS))
     if "table_fulls" not in names:
         return 0
     column = names.index("table_fulls")
     counts = [row.split()[column : column + 1] for row in rows]
     if not all(count and re.fullmatch("[0-9a-f]{1,16}", count[0]) for count in counts):
-        raise Unreadable(f"{STATISTICS}: expected hexadecimal numbers in {len(names)} columns")
+        raise Unreadable(filled("{0}: expected hexadecimal numbers in {1} columns", STATISTICS, len(names)))
     return sum(int(count[0], 16) for count in counts)
 
 
@@ -69,7 +70,7 @@ def hosts_on_link(addresses: HostAddresses, fleet: Mapping[str, HostAddresses]) 
     """How many IPv4 addresses of other hosts of the fleet are in the subnets of this host's interfaces."""
     numbers = _fleet_numbers(fleet)
     interfaces = [
-        ip_interface(f"{each.address}/{each.prefix}") for each in addresses.interfaces if _is_counted(each.address)
+        IPv4Interface(f"{each.address}/{each.prefix}") for each in addresses.interfaces if _is_counted(each.address)
     ]
     count = 0
     for subnet in collapse_addresses(interface.network for interface in interfaces):
@@ -87,4 +88,4 @@ def _is_counted(address: str) -> bool:
 def _fleet_numbers(fleet: Mapping[str, HostAddresses]) -> list[int]:
     """Each IPv4 address of the fleet once, as a number, in order."""
     texts = {each.address for addresses in fleet.values() for each in addresses.interfaces if _is_counted(each.address)}
-    return sorted(int(ip_interface(text)) for text in texts)
+    return sorted(int(IPv4Address(text)) for text in texts)

@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.texts import filled
 from doctor.remote.runtime.netlink import netlink_entries
 
 MAX_ADDRESSES = 512
@@ -56,11 +57,11 @@ class HostAddresses(Fact, frozen=True):
         for interface in interfaces:
             number = plain_address(interface.address)
             if not 0 <= interface.prefix <= number.max_prefixlen:
-                raise Unreadable(f"{interface.address} has a prefix of {interface.prefix} bits")
+                raise Unreadable(filled("{0} has a prefix of {1} bits", interface.address, interface.prefix))
             numbers.append(number)
         count = sum(not (number.is_link_local or number.is_loopback) for number in numbers)
         if count > MAX_ADDRESSES:
-            raise Unreadable(f"it has {count} addresses; expected at most {MAX_ADDRESSES}")
+            raise Unreadable(filled("it has {0} addresses; expected at most {1}", count, MAX_ADDRESSES))
         return cls(interfaces=tuple(interfaces))
 
     @property

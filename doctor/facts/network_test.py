@@ -8,6 +8,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, network_test
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 
 MAX_TEST_HOSTS = 10_000
 
@@ -50,13 +51,17 @@ class NetworkAnswer(Fact, frozen=True):
         try:
             value = msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
-            raise Unreadable(f"the network test's record cannot be read: {error}") from None
+            raise Unreadable(filled("the network test's record cannot be read: {0}", error)) from None
         if not 0 <= value.host < len(value.hosts) <= MAX_TEST_HOSTS:
-            raise Unreadable(f"host number {value.host} of {len(value.hosts)} in the network test's record")
+            raise Unreadable(
+                filled("host number {0} of {1} in the network test's record", value.host, len(value.hosts))
+            )
         unknown = sum(row.count("?") for row in value.rows)
         if unknown:
             total = sum(len(row) - row.count(".") - row.count("-") for row in value.rows)
-            text = f"{unknown} of {total} attempts were not made in time, or say nothing{value.busy_text}"
+            text = filled(
+                "{0} of {1} attempts were not made in time, or say nothing{2}", unknown, total, value.busy_text
+            )
             value = msgspec.structs.replace(value, unread={"network test": text})
         return value
 
@@ -65,7 +70,9 @@ class NetworkAnswer(Fact, frozen=True):
         """The first host that was too busy to answer, and by what that was measured; empty where none was."""
         hosts = self.answer.get("too_busy")
         for host, why in hosts.items() if isinstance(hosts, dict) else ():
-            return f": {strip_control_chars(str(host), 60)} was too busy, {strip_control_chars(str(why), 200)}"
+            return filled(
+                ": {0} was too busy, {1}", strip_control_chars(str(host), 60), strip_control_chars(str(why), 200)
+            )
         return ""
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, run
+from doctor.engine.texts import filled
 from doctor.facts.npu_smi import (
     StartFailure,
     card_answers,
@@ -110,18 +111,18 @@ class NpuProduct(Fact, frozen=True):
         if detection.pci:
             ids = sorted(set(detection.pci.values()))
             families = {FAMILY_OF_PCI.get(pci_id) for pci_id in ids}
-            evidence = "PCI id " + ", ".join(f"19e5:{pci_id}" for pci_id in ids)
+            evidence = f"PCI id {', '.join(f'19e5:{pci_id}' for pci_id in ids)}"
         elif detection.chips is not None:
             chips = _parse_chips(detection.chips)
             families = {family_of_chip(chip.name, chip.has_phy_id) for chip in chips}
-            evidence = "chip name " + ", ".join(sorted({chip.name for chip in chips}))
+            evidence = f"chip name {', '.join(sorted({chip.name for chip in chips}))}"
         else:
             raise Unreadable("the family of the NPUs is unknown: neither the PCI bus nor npu-smi shows them")
         if len(families) != 1:
-            raise Unreadable(f"the NPUs are of several families: {evidence}")
+            raise Unreadable(filled("the NPUs are of several families: {0}", evidence))
         (family,) = families
         if family is None:
-            raise Unreadable(f"the family of the NPUs is unknown: {evidence}")
+            raise Unreadable(filled("the family of the NPUs is unknown: {0}", evidence))
         return cls(family=family, evidence=evidence)
 
 
@@ -149,7 +150,7 @@ class NpuInventory(Fact, frozen=True):
     newer_than_boot: tuple[str, ...]
     """Version files of driver and firmware that were written after the host's last start."""
     inference: bool = False
-    """By their PCI ids all NPUs are inference products (310, 310P), which have no network port."""
+    """All NPUs are inference products (310, 310B, 310P), which have no network port."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuInventory:
@@ -162,8 +163,18 @@ class NpuInventory(Fact, frozen=True):
             denied_files=tuple(sorted(detection.refused)),
             tools=tuple(detection.tools),
             newer_than_boot=tuple(detection.newer),
-            inference={FAMILY_OF_PCI.get(pci_id) for pci_id in detection.pci.values()} == {"inference"},
+            inference=_families(detection) == {"inference"},
         )
+
+
+def _families(detection: _NpuDetection) -> set[Family | None]:
+    """By PCI id; of a board whose NPU is no PCI device (310B), by npu-smi's chip names. Empty where neither tells."""
+    if detection.pci or detection.chips is None:
+        return {FAMILY_OF_PCI.get(pci_id) for pci_id in detection.pci.values()}
+    try:
+        return {family_of_chip(chip.name, chip.has_phy_id) for chip in _parse_chips(detection.chips)}
+    except Unreadable:
+        return set()
 
 
 def family_of_chip(name: str, has_phy_id: bool) -> Family | None:
@@ -330,12 +341,12 @@ class NpuMemoryErrors(Fact, frozen=True):
         unread: dict[str, str] = {}
         for card in card_answers(answer):
             if card.problem:
-                unread[f"NPU card {card.card}"] = card.problem
+                unread[filled("NPU card {0}", card.card)] = card.problem
                 continue
             try:
                 by_card[card.card] = _parse_memory_errors(card.text)
             except Unreadable as why:
-                unread[f"NPU card {card.card}"] = str(why)
+                unread[filled("NPU card {0}", card.card)] = str(why)
         if not by_card:
             raise Unreadable(next(iter(unread.values())))
         return cls(by_card=by_card, unread=unread)

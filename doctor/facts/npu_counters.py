@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
+
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.npu_smi import card_answers, labelled_values, per_card_probe
 from doctor.facts.reported_value import reported_count
 
@@ -25,7 +29,7 @@ def _read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[
         except Unreadable as why:
             problem = str(why)
         if value is None:
-            unread[f"NPU card {card.card}"] = problem or "not understood"
+            unread[filled("NPU card {0}", card.card)] = problem or "not understood"
         else:
             values[card.card] = value
     if not values:
@@ -71,6 +75,15 @@ def _parse_pcie_errors(text: str) -> dict[str, int] | None:
     return counts or None
 
 
+class RunningClock(msgspec.Struct, frozen=True):
+    """The clock of a card's AI cores as it was read."""
+
+    usage: int
+    """Per cent of the time in which the cores computed."""
+    megahertz: int
+    rated: int
+
+
 class NpuFrequencies(Fact, frozen=True):
     """The rated clock of each NPU card's AI cores, in MHz (``npu-smi info -t common``).
 
@@ -92,11 +105,25 @@ class NpuFrequencies(Fact, frozen=True):
     probe = per_card_probe("common")
 
     by_card: dict[int, int]
+    running: dict[int, RunningClock] = {}
+    """Of the cards that report how busy their cores are, and at which clock."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuFrequencies:
         by_card, unread = _read_cards(answer, _parse_frequency)
-        return cls(by_card=by_card, unread=unread)
+        running = {card.card: clock for card in card_answers(answer) if (clock := _running_clock(card.text))}
+        return cls(by_card=by_card, running=running, unread=unread)
+
+
+def _running_clock(text: str) -> RunningClock | None:
+    """Of the busiest chip of a card; None where one of the three values is not reported."""
+    values: dict[str, list[int]] = {}
+    for label, value in labelled_values(text):
+        if re.fullmatch("[0-9]{1,6}", value):
+            values.setdefault(label.lower(), []).append(int(value))
+    columns = [values.get(name, []) for name in ("aicore usage rate(%)", "aicore curfreq(mhz)", "aicore freq(mhz)")]
+    chips = [RunningClock(*row) for row in zip(*columns, strict=False)]
+    return max(chips, key=lambda chip: chip.usage) if chips else None
 
 
 def _parse_frequency(text: str) -> int | None:

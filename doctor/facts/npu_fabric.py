@@ -6,6 +6,7 @@ import re
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, labelled_values, read_npu_smi_text, strip_escapes
 from doctor.facts.reported_value import reported_count
 
@@ -83,12 +84,18 @@ class NpuHccs(Fact, frozen=True):
     """By card and chip, ``0-0``: OK or NOK."""
     errors: dict[str, int]
     """CRC errors by card and chip, summed over the links."""
+    lanes: dict[str, tuple[int, ...]] = {}
+    """How many lanes each link uses, by card and chip; empty where the tool does not tell."""
+    first_error_lane: dict[str, str] = {}
+    """By card and chip, of those that name one."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuHccs:
         pieces = re.split(r"^-- (\d{1,9}) (\d{1,4}) --[ \t\r]*$", read_npu_smi_text(answer[""]), flags=re.M)
         health: dict[str, str] = {}
         errors: dict[str, int] = {}
+        lanes: dict[str, tuple[int, ...]] = {}
+        first_error_lane: dict[str, str] = {}
         unread: dict[str, str] = {}
         unsupported = 0
         for card, chip, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
@@ -96,19 +103,33 @@ class NpuHccs(Fact, frozen=True):
             state = values.get("hccs health status", "")
             if state in ("OK", "NOK"):
                 health[f"{card}-{chip}"] = state
+                lanes[f"{card}-{chip}"] = _used_lanes(values)
+                lane = values.get("hccs first error lane", "")
+                if re.fullmatch("[0-9]{1,3}", lane):
+                    first_error_lane[f"{card}-{chip}"] = lane
                 try:
                     errors[f"{card}-{chip}"] = sum(_lane_counts(values.get("hccs error count", "")))
                 except Unreadable as why:
-                    unread[f"NPU card {card} chip {chip}"] = str(why)
+                    unread[filled("NPU card {0} chip {1}", card, chip)] = str(why)
             elif re.search(UNSUPPORTED_PATTERN, text, re.I):
                 unsupported += 1
             else:
-                unread[f"NPU card {card} chip {chip}"] = strip_control_chars(text.strip() or "no answer in 5 s", 120)
+                unread[filled("NPU card {0} chip {1}", card, chip)] = strip_control_chars(
+                    text.strip() or "no answer in 5 s", 120
+                )
         if unsupported and not (health or unread):
             raise Absent("npu-smi reports no HCCS links on this product, or in this container")
         if not health:
             raise Unreadable(next(iter(unread.values()), "npu-smi info -m: it lists no chip"))
-        return cls(health=health, errors=errors, unread=unread)
+        return cls(health=health, errors=errors, lanes=lanes, first_error_lane=first_error_lane, unread=unread)
+
+
+def _used_lanes(values: dict[str, str]) -> tuple[int, ...]:
+    """Of each link the lesser of its mode and the ones of its lane list, as of ``[4  4]`` and ``[1111  0011]``."""
+    modes = [int(word) for word in re.findall(r"[0-9]{1,2}", values.get("hccs lane mode", ""))]
+    masks = re.findall(r"[01]{1,8}", values.get("hccs link lane list", ""))
+    ones = [mask.count("1") for mask in masks] if len(masks) == len(modes) else modes
+    return tuple(min(pair) for pair in zip(modes, ones, strict=True))
 
 
 def _lane_counts(text: str) -> list[int]:

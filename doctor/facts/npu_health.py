@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.engine.toml_compat import read_table
 from doctor.facts.npu_smi import card_answers, per_card_probe, strip_escapes
 
@@ -142,7 +143,7 @@ class NpuHealth(Fact, frozen=True):
             if card.code == 0 and reports:
                 chips += reports
             elif card.code in (None, 0, 124):
-                unread[f"NPU card {card.card}"] = f"health: {card.problem or 'not understood'}"
+                unread[filled("NPU card {0}", card.card)] = filled("health: {0}", card.problem or "not understood")
             else:
                 refused[card.card] = card.problem
         return cls(chips=tuple(chips), refused=refused, unread=unread)
@@ -158,7 +159,9 @@ def _parse_reports(card: int, text: str) -> list[ChipHealth]:
     def close(number: int | None) -> None:
         nonlocal health
         if health and number is not None:
-            reports.append(ChipHealth(card, number, health, tuple(codes), strip_control_chars("; ".join(texts), 200)))
+            reports.append(
+                ChipHealth(card, number, health, tuple(codes), strip_control_chars(joined("; ", texts), 200))
+            )
         health = ""
         codes.clear()
         texts.clear()

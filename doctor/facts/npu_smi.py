@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 
 UNSUPPORTED_PATTERN = (
     r"not support|cannot be executed on a VM|not found\. *$|Error parameter of -t|Invalid parameter of -t"
@@ -46,10 +47,10 @@ def read_npu_smi_text(output: Output) -> str:
         raise Absent(output.err or "npu-smi is not installed")
     failure = find_start_failure(output)
     if failure:
-        raise Unreadable(f"npu-smi does not start: {failure.message}", "npu-driver-not-loaded")
+        raise Unreadable(filled("npu-smi does not start: {0}", failure.message), "npu-driver-not-loaded")
     why = unusable_reason(output)
     if why:
-        raise Unreadable(f"npu-smi: {why}")
+        raise Unreadable(filled("npu-smi: {0}", why))
     return output.out
 
 
@@ -87,7 +88,7 @@ class CardAnswer(msgspec.Struct, frozen=True):
         if self.code == 0 and self.text.strip():
             return ""
         if self.code in (None, 124):
-            return f"npu-smi: no answer in {CALL_SECONDS} s"
+            return filled("npu-smi: no answer in {0} s", CALL_SECONDS)
         return strip_control_chars(self.text.strip().partition("\n")[0] or "npu-smi printed nothing", 120)
 
 
@@ -108,7 +109,7 @@ def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
     if not answers:
         raise Unreadable("npu-smi info -l: it lists no card")
     if all(_is_unsupported(card.text) for card in answers):
-        raise Absent(f"npu-smi has no such query here: {answers[0].problem}")
+        raise Absent(filled("npu-smi has no such query here: {0}", answers[0].problem))
     return answers
 
 
@@ -141,4 +142,4 @@ def labelled_values(text: str) -> Iterator[tuple[str, str]]:
 
 def row_excerpt(cells: list[str]) -> str:
     """A row that is not understood, short enough for a message."""
-    return strip_control_chars(f"not understood: {' | '.join(cells)[:120]}")
+    return strip_control_chars(filled("not understood: {0}", " | ".join(cells)[:120]))

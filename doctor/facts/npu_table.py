@@ -8,6 +8,7 @@ import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.facts.npu_smi import read_npu_smi_text, row_excerpt, table_rows
 from doctor.facts.reported_value import value_state
 
@@ -161,11 +162,11 @@ class _Table:
         if state is None:
             self._note(upper_row + cells)
         elif _has_no_values(values):
-            self.unread[f"NPU {state.device}"] = NO_VALUES
+            self.unread[filled("NPU {0}", state.device)] = NO_VALUES
         else:
             self.states.append(state)
             if failed := _failed_columns([name for names in self.upper for name in names], values):
-                self.unread[f"NPU {state.device}"] = failed
+                self.unread[filled("NPU {0}", state.device)] = failed
 
     def _add_process(self, cells: list[str]) -> None:
         assert self.process is not None
@@ -190,9 +191,9 @@ class _Table:
         if self.process is None:
             return "npu-smi info of this driver lists no processes, or its output was cut"
         if self.bad_processes:
-            return f"a process is {self.bad_processes[0]}"
+            return filled("a process is {0}", self.bad_processes[0])
         silent = sorted({state.npu for state in self.states} - self.covered)
-        return f"npu-smi info: no process list for NPU {silent[0]}" if silent else ""
+        return filled("npu-smi info: no process list for NPU {0}", silent[0]) if silent else ""
 
 
 def _column_names(cell: str) -> list[str]:
@@ -258,7 +259,7 @@ def _failed_columns(names: list[str], values: dict[str, str | None]) -> str:
         for name, text in measured.items()
         if not re.fullmatch(r"-?[0-9]{1,5}(\.[0-9]{1,3})?", text) and value_state(text) != "absent"
     ]
-    return strip_control_chars("; ".join(failed), 120)
+    return strip_control_chars(joined("; ", failed), 120)
 
 
 def _has_no_values(values: dict[str, str | None]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.openmpi_sockets import (
     BUILDS,
@@ -58,7 +59,9 @@ class OpenmpiTraffic(msgspec.Struct, frozen=True):
             if certain or possible:
                 first = (certain or possible)[0]
                 race = "" if certain else ", unless the peer connects first"
-                doubts.append(f"with {build.label} {first.interface} does not connect: {first.reason}{race}")
+                doubts.append(
+                    filled("with {0} {1} does not connect: {2}{3}", build.label, first.interface, first.reason, race)
+                )
         if not sound:
             return cls(faults, "")
         return cls((), doubts[0] if doubts else "")
@@ -66,7 +69,7 @@ class OpenmpiTraffic(msgspec.Struct, frozen=True):
     def raise_doubt(self) -> None:
         """Raises: Unreadable where it depends on Open MPI's build or on which host is first."""
         if self.doubt:
-            raise Unreadable(f"whether a program that sends by MPI hangs cannot be known here: {self.doubt}")
+            raise Unreadable(filled("whether a program that sends by MPI hangs cannot be known here: {0}", self.doubt))
 
 
 def _faults(

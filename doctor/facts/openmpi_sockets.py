@@ -13,6 +13,7 @@ from functools import cache
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces, LinkAddress, usable_names
 from doctor.facts.names import is_loopback
 from doctor.facts.socket_choice import SocketChoice, exact_choice
@@ -39,7 +40,9 @@ class Build(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         release = "4.1" if self.release == 4 else "5"
-        return f"Open MPI {release} with IPv6" if self.has_ipv6 else f"Open MPI {release} without IPv6"
+        return (
+            filled("Open MPI {0} with IPv6", release) if self.has_ipv6 else filled("Open MPI {0} without IPv6", release)
+        )
 
 
 BUILDS = tuple(Build(release, has_ipv6) for release in (4, 5) for has_ipv6 in (False, True))
@@ -89,16 +92,20 @@ def openmpi_choices(environ: Mapping[str, str], interfaces: Interfaces) -> list[
         is_dead = absent if variable == _INCLUDED else absent == listed
         if value and is_dead:
             name = absent[0]
-            problem = f"interface {name} has no address" if interfaces.link(name) else f"there is no interface {name}"
+            problem = (
+                filled("interface {0} has no address", name)
+                if interfaces.link(name)
+                else filled("there is no interface {0}", name)
+            )
             if name.startswith(passed_over) and interfaces.link(name):
-                problem = f"Open MPI's daemons pass over {name}, as all interfaces whose names begin with vir"
+                problem = filled("Open MPI's daemons pass over {0}, as all interfaces whose names begin with vir", name)
             expected = usable_names(interfaces)
             choices.append(SocketChoice("Open MPI", variable, value, problem=problem, expected=expected))
         elif len(named) == 1 and named == listed and (variable == _DAEMONS or _is_plain(interfaces, value)):
             choices.append(exact_choice("Open MPI", variable, value, value, interfaces))
     excluded = environ.get(OPENMPI_EXCLUDED, DEFAULT_EXCLUDED)
     if environ.get(_INCLUDED) and excluded != DEFAULT_EXCLUDED:
-        problem = f"{OPENMPI_EXCLUDED} is set as well, and Open MPI takes one of the two alone"
+        problem = filled("{0} is set as well, and Open MPI takes one of the two alone", OPENMPI_EXCLUDED)
         choices = [choice for choice in choices if choice.variable != _INCLUDED]
         choices.append(SocketChoice("Open MPI", _INCLUDED, environ[_INCLUDED], problem=problem, expected="one of them"))
     return choices
@@ -183,7 +190,9 @@ def _start(module: TcpModule, peer: LinkAddress) -> Connection:
     first = module.entries[0]
     if first.is_ipv6 == peer.is_ipv6:
         return Connection(module, first.address, peer)
-    problem = f"{module.interface} has no address to connect to {peer.address} from" if peer.is_ipv6 else ""
+    problem = (
+        filled("{0} has no address to connect to {1} from", module.interface, peer.address) if peer.is_ipv6 else ""
+    )
     return Connection(module, "", peer, problem)
 
 
@@ -273,7 +282,9 @@ def dead_connections(
     back = connections(theirs, mine, build)
     forth = connections(mine, theirs, build)
     if not forth:
-        yield DeadConnection("no interface", f"its variables leave none that fits one of {peer}", is_certain=True)
+        yield DeadConnection(
+            "no interface", filled("its variables leave none that fits one of {0}", peer), is_certain=True
+        )
     for connection in forth:
         reason = _obstacle(connection, interfaces, others, peer, {entry.peer.address for entry in back})
         if not reason:
@@ -295,19 +306,30 @@ def _obstacle(
     if connection.problem:
         return connection.problem
     if interfaces.holder(target):
-        return "every host reaches itself at it" if is_loopback(target) else f"several hosts have the address {target}"
+        return (
+            "every host reaches itself at it"
+            if is_loopback(target)
+            else filled("several hosts have the address {0}", target)
+        )
     if interfaces.leads_to(target) is False:
         if _same_network(entry, connection.peer) and not has_carrier(interfaces, connection.module.interface):
             return "it has no carrier"
-        return f"it is paired with {connection.peer.interface} of {peer}, whose {target} no route leads to"
+        return filled(
+            "it is paired with {0} of {1}, whose {2} no route leads to", connection.peer.interface, peer, target
+        )
     if connection.source and (others.holder(connection.source) or others.leads_to(connection.source) is False):
-        return (
-            f"it is paired with {connection.peer.interface} of {peer}, which has no route back to {connection.source}"
+        return filled(
+            "it is paired with {0} of {1}, which has no route back to {2}",
+            connection.peer.interface,
+            peer,
+            connection.source,
         )
     if connection.source and connection.source not in accepted:
-        return (
-            f"it is paired with {connection.peer.interface} of {peer}, "
-            f"which expects another address than {connection.source}"
+        return filled(
+            "it is paired with {0} of {1}, which expects another address than {2}",
+            connection.peer.interface,
+            peer,
+            connection.source,
         )
     return ""
 

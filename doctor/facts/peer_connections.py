@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces, LinkAddress, same_address
 from doctor.facts.names import HostNames, is_loopback
 from doctor.facts.ports import ReservedPorts
@@ -155,7 +156,7 @@ class PeerConnections(Fact, frozen=True):
         try:
             return msgspec.convert(value if isinstance(value, dict) else {"connections": value}, cls)
         except msgspec.ValidationError as error:
-            raise Unreadable(f"no list of connections: {error}") from None
+            raise Unreadable(filled("no list of connections: {0}", error)) from None
 
 
 def connection_partners(hosts: Sequence[str]) -> dict[str, list[str]]:

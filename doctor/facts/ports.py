@@ -14,6 +14,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
 from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled
 from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, SysctlFiles, sysctl_path
 from doctor.job import LaunchConfig, PortRange
 
@@ -31,7 +32,7 @@ def parse_ports(text: str) -> tuple[PortRange, ...]:
         match = re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part, re.ASCII)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last <= 65535:
-            raise ValueError(f"{part.strip()[:40]!r} is neither a port nor a port range")
+            raise ValueError(filled("{0} is neither a port nor a port range", f"{part.strip()[:40]!r}"))
         port_ranges.append(PortRange(first, last))
     return merge_ranges(port_ranges)
 
@@ -85,11 +86,13 @@ class ReservedPorts(Fact, frozen=True):
         try:
             (ephemeral,) = parse_ports("-".join(ends)) if len(ends) == 2 else ()
         except ValueError:
-            raise Unreadable(f"{path}: {' '.join(ends)[:40]!r}, expected two ports in order") from None
+            raise Unreadable(
+                filled("{0}: {1}, expected two ports in order", path, f"{' '.join(ends)[:40]!r}")
+            ) from None
         try:
             return cls(reserved=parse_ports(reserved), ephemeral=ephemeral)
         except ValueError as error:
-            raise Unreadable(f"{sysctl_path(RESERVED_PORTS)}: {error}") from None
+            raise Unreadable(filled("{0}: {1}", sysctl_path(RESERVED_PORTS), error)) from None
 
     def kernel_may_assign(self, port: int) -> bool:
         """The kernel may hand the port to an outgoing connection of any program."""
@@ -114,8 +117,8 @@ class ReservedPorts(Fact, frozen=True):
             "range": format_ports([self.ephemeral]),
             "first": self.ephemeral.first,
             "merged": format_ports(merge),
-            "observed": f"reserved: {format_ports(self.reserved)}",
-            "expected": f"reserved: {format_ports(single_port_ranges(required))}",
+            "observed": filled("reserved: {0}", format_ports(self.reserved)),
+            "expected": filled("reserved: {0}", format_ports(single_port_ranges(required))),
         }
 
 
@@ -230,8 +233,8 @@ class ListeningSocket(msgspec.Struct, frozen=True):
     def owner(self) -> str:
         """Who holds the port, in words."""
         if not self.pid:
-            return f"a process of user {self.user} (which one: unknown without root, or in another container)"
-        return f"{hide_secrets(self.command)[:120] or 'a process'} (pid {self.pid}, user {self.user})"
+            return filled("a process of user {0} (which one: unknown without root, or in another container)", self.user)
+        return filled("{0} (pid {1}, user {2})", hide_secrets(self.command)[:120] or "a process", self.pid, self.user)
 
 
 class Listeners(Fact, frozen=True):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.engine.texts import filled
 from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import find_tool, matching_paths
 
@@ -171,7 +172,7 @@ class PythonEnv(Fact, frozen=True):
         _require_interpreter(data)
         versions_by_package = msgspec.convert(data["packages"], dict[str, list[str]])
         unread = {
-            name: f"several versions are installed: {', '.join(v)}"
+            name: filled("several versions are installed: {0}", ", ".join(v))
             for name, v in versions_by_package.items()
             if len(v) > 1
         }
@@ -195,11 +196,11 @@ class PythonEnv(Fact, frozen=True):
 
 def _require_interpreter(data: dict[str, Any]) -> None:
     if not data["path"] and data["asked"]:
-        raise Unreadable(f"there is no interpreter {data['asked']}", "job-python-missing")
+        raise Unreadable(filled("there is no interpreter {0}", data["asked"]), "job-python-missing")
     if not data["path"]:
         raise Absent("there is no python3 where the job runs")
     if data.get("error"):
-        raise Unreadable(f"{data['path']} does not run: {data['error']}")
+        raise Unreadable(filled("{0} does not run: {1}", data["path"], data["error"]))
 
 
 def try_import(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -276,7 +277,7 @@ class TorchImport(Fact, frozen=True):
 def _attempt_error(attempt: dict[str, Any]) -> str:
     """What one try raised. Raises: Absent without torch; Unreadable when it did not end."""
     if "timeout" in attempt:
-        raise Unreadable(f"import torch: no answer in {attempt['timeout']} s")
+        raise Unreadable(filled("import torch: no answer in {0} s", attempt["timeout"]))
     if attempt["code"] == 0:
         if "doctor-imported " in attempt["out"]:
             return ""
@@ -290,8 +291,12 @@ def _attempt_error(attempt: dict[str, Any]) -> str:
     if causes:
         return str((set_env_errors or causes)[0]).strip()[:400]
     error_lines = attempt["err"].strip().splitlines()
-    ended = f"killed by signal {-attempt['code']}" if attempt["code"] < 0 else f"exit status {attempt['code']}"
-    return f"{error_lines[-1].strip()[:300]} ({ended})" if error_lines else ended
+    ended = (
+        filled("killed by signal {0}", -attempt["code"])
+        if attempt["code"] < 0
+        else filled("exit status {0}", attempt["code"])
+    )
+    return filled("{0} ({1})", error_lines[-1].strip()[:300], ended) if error_lines else ended
 
 
 _DRIVER_LIBRARIES = r"libascend_hal|libdrv\w*|libdcmi|libc_sec"

@@ -126,6 +126,9 @@ def read_rdma(arguments: dict[str, Any]) -> list[dict[str, Any]]:
         time.sleep(1)
     for port, values in active:
         values["after"] = _counters(port)
+    uptime = _read("/proc/uptime").split()
+    for adapter in adapters:
+        adapter["uptime"] = float(uptime[0]) if uptime else 0
     return adapters
 
 
@@ -197,6 +200,8 @@ class RdmaDevice(msgspec.Struct, frozen=True):
     ports: tuple[RdmaPort, ...]
     virtual: bool = False
     """A virtual function (SR-IOV) of another adapter."""
+    uptime: float = 0.0
+    """Seconds since the host was started, in which its counters were counted; 0 in older records."""
     node: str = ""
     """``1: CA``, ``4: RNIC`` (iWARP), ``7: <unknown>`` (EFA); empty in older records.
 

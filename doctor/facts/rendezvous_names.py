@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from doctor.engine.texts import filled
 from doctor.facts.master_address import MasterMeaning
 from doctor.facts.names import NO_ANSWER, HostNames, NameResolution, is_address, is_loopback, normalize_host
 from doctor.job import LaunchConfig, limit_items
@@ -38,10 +39,18 @@ def _not_recognised(
         if meanings[host].is_loopback and (is_address(endpoint) or endpoint == "localhost"):
             continue
         if resolution.error:
-            yield host, f"is not compared: the host's own name {host_names.own} has no address, which ends torchrun"
+            yield (
+                host,
+                filled("is not compared: the host's own name {0} has no address, which ends torchrun", host_names.own),
+            )
         elif owners == {host} and not _shared(resolution.addresses, meanings[host].addresses):
             listed = ", ".join(limit_items(list(resolution.addresses), 3))
-            yield host, f"is the host's own, but its name {host_names.own} means {listed}: torchrun opens no store"
+            yield (
+                host,
+                filled(
+                    "is the host's own, but its name {0} means {1}: torchrun opens no store", host_names.own, listed
+                ),
+            )
 
 
 def _shared(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
@@ -59,7 +68,10 @@ def _not_found(names: Mapping[str, HostNames], meanings: Mapping[str, MasterMean
         if host == first or meaning is None or meaning.error == NO_ANSWER or host not in meanings:
             continue
         if reason := _leads_astray(meaning, names[first]):
-            yield host, f"is not where the ranks meet: {first} announces itself as {announced}, which {reason}"
+            yield (
+                host,
+                filled("is not where the ranks meet: {0} announces itself as {1}, which {2}", first, announced, reason),
+            )
 
 
 def _leads_astray(meaning: NameResolution, first: HostNames) -> str:

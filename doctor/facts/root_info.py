@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 
 ROOT_INFO = "/etc/hccl_rootinfo.json"
 
@@ -81,7 +82,7 @@ class HcclRootInfo(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> HcclRootInfo:
         data = msgspec.convert(answer.json(), _Answer)
         if not data.there:
-            raise Absent(f"there is no {ROOT_INFO}")
+            raise Absent(filled("there is no {0}", ROOT_INFO))
         if data.refused:
             raise Unreadable(f"{ROOT_INFO}: {strip_control_chars(data.refused, 80)}")
         return cls(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces, LinkAddress, usable_names
 from doctor.facts.names import HostNames, is_address, is_loopback
 from doctor.job.variables import (
@@ -51,7 +52,7 @@ class SocketChoice(msgspec.Struct, frozen=True):
         """``GLOO_SOCKET_IFNAME=eth0``, or the rule in words."""
         if self.variable:
             return f"{self.variable}={self.value}"
-        return "its host name" if self.library == "Gloo" else f"{self.library}'s default"
+        return "its host name" if self.library == "Gloo" else filled("{0}'s default", self.library)
 
     @property
     def setting(self) -> str:
@@ -101,16 +102,16 @@ def _explain_name(name: str, interfaces: Interfaces) -> tuple[str, str]:
     link = interfaces.link(name)
     if link:
         state = "" if link.is_up else ", and is down"
-        return f"interface {name} has no address{state}", expected
+        return filled("interface {0} has no address{1}", name, state), expected
     if not name:
         return "there is an empty name in the list", expected
     if is_address(name):
         return "it is an address, not an interface name", expected
     if name[0] in "^=":
-        return f"{name[0]} is NCCL's and HCCL's notation; this library compares whole names", expected
+        return filled("{0} is NCCL's and HCCL's notation; this library compares whole names", name[0]), expected
     if name != name.strip():
-        return f"there is a space in {name!r}", expected
-    return f"there is no interface {name}", expected
+        return filled("there is a space in {0}", f"{name!r}"), expected
+    return filled("there is no interface {0}", name), expected
 
 
 def nccl_choice(environ: Mapping[str, str], interfaces: Interfaces) -> SocketChoice:
@@ -128,7 +129,7 @@ def nccl_choice(environ: Mapping[str, str], interfaces: Interfaces) -> SocketCho
         entry = _first_match(rule, usable, exact_prefix=False)
         if entry:
             return SocketChoice("NCCL", address=entry.address, interface=entry.interface)
-    problem = f"no interface is running{_family_words(family)}"
+    problem = filled("no interface is running{0}", _family_words(family))
     return SocketChoice("NCCL", problem=problem, expected="an interface with a carrier and an address")
 
 
@@ -163,7 +164,7 @@ def _own_address(library: str, variable: str, address: str, interfaces: Interfac
     entry = interfaces.holder(address)
     if entry:
         return SocketChoice(library, variable, address, entry.address, entry.interface)
-    problem, expected = f"no interface has the address {address}", usable_names(interfaces)
+    problem, expected = filled("no interface has the address {0}", address), usable_names(interfaces)
     return SocketChoice(library, variable, address, problem=problem, expected=expected)
 
 
@@ -194,18 +195,18 @@ def _first_match(value: str, usable: Iterable[LinkAddress], *, exact_prefix: boo
 
 def _no_match(library: str, variable: str, value: str, interfaces: Interfaces, family: str) -> SocketChoice:
     entries = value.lstrip("^=").split(",")
-    problem = f"no interface that is up matches it{family}"
+    problem = filled("no interface that is up matches it{0}", family)
     if any(map(is_address, entries)):
         problem = "it is an address, not an interface name"
     elif value.startswith("^"):
-        problem = f"it excludes every interface that is up{family}"
+        problem = filled("it excludes every interface that is up{0}", family)
     else:
         links = [link for link in interfaces.links if any(link.name.startswith(word) for word in entries)]
         if links:
             state = "is down" if not links[0].is_up else "has no carrier" if not links[0].is_running else ""
-            problem = f"interface {links[0].name} {state or 'has no address' + family}"
+            problem = filled("interface {0} {1}", links[0].name, state or filled("has no address{0}", family))
     return SocketChoice(library, variable, value, problem=problem, expected=usable_names(interfaces))
 
 
 def _family_words(family: bool | None) -> str:
-    return "" if family is None else f" with an {'IPv6' if family else 'IPv4'} address"
+    return "" if family is None else filled(" with an {0} address", "IPv6" if family else "IPv4")

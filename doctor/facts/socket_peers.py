@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.names import HostNames, normalize_host
@@ -191,14 +192,19 @@ def _of_daemons(
         others = {name: interface for name, interface in interfaces.items() if name in used and address}
         lost = [name for name, interface in others.items() if interface.leads_to(address) is False]
         if lost:
-            reason = f"{lost[0]} has no route to {address} of {host}"
+            reason = filled("{0} has no route to {1} of {2}", lost[0], address, host)
             alone = [fault for fault in faults if fault.host in lost]
             certain += alone or [Unreachable(host, used[host], reason, "route")]
     if faults and not certain:
         first = faults[0]
         raise Unreadable(
-            f"Open MPI 5 starts no daemon on {first.host}, whose {first.choice.interface} it connects from "
-            f"({first.reason}); Open MPI 4.1 does, unless mpirun runs there"
+            filled(
+                "Open MPI 5 starts no daemon on {0}, whose {1} it connects from ({2}); Open MPI 4.1 does, "
+                "unless mpirun runs there",
+                first.host,
+                first.choice.interface,
+                first.reason,
+            )
         )
     return certain
 
@@ -221,7 +227,7 @@ def _families(used: Mapping[str, SocketChoice]) -> Iterator[Unreachable]:
     for host, version in versions.items():
         if count[version] == least:
             yield Unreachable(
-                host, used[host], f"it is an IPv{version} address; others are IPv{10 - version}", "family"
+                host, used[host], filled("it is an IPv{0} address; others are IPv{1}", version, 10 - version), "family"
             )
 
 
@@ -245,7 +251,7 @@ def _shared(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
         others = [host for host in owners.get(address, ()) if host not in taken and host in used]
         harmed = len(hosts) > 1 or any(_connects(used[hosts[0]], used[other]) for other in others)
         if harmed:
-            reason = f"{len({*owners.get(address, ()), *hosts})} hosts have this address"
+            reason = filled("{0} hosts have this address", len({*owners.get(address, ()), *hosts}))
             yield from (Unreachable(host, used[host], reason, "shared") for host in hosts)
 
 
@@ -265,9 +271,9 @@ def _without_carrier(used: Mapping[str, SocketChoice], interfaces: Mapping[str, 
         if link is None or link.is_loopback or link.is_running or choice.is_loopback:
             continue
         if not link.is_up:
-            yield Unreachable(host, choice, f"interface {link.name} is down", "carrier")
+            yield Unreachable(host, choice, filled("interface {0} is down", link.name), "carrier")
         elif members[networks.get(host, "")] > 1:
-            yield Unreachable(host, choice, f"interface {link.name} has no carrier", "carrier")
+            yield Unreachable(host, choice, filled("interface {0} has no carrier", link.name), "carrier")
 
 
 def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> list[Unreachable]:
@@ -287,11 +293,13 @@ def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
                         continue
                     leads = interfaces[host].leads_to(used[peer].address)
                     if leads is None:
-                        doubt = doubt or f"whether {host} has a route to {used[peer].address} depends on policy routing"
+                        doubt = doubt or filled(
+                            "whether {0} has a route to {1} depends on policy routing", host, used[peer].address
+                        )
                     elif not leads:
                         # The network of fewer hosts is the one to blame.
                         guilty = host if order[network] > order[other] else peer
-                        reason = f"{host} has no route to {used[peer].address} of {peer}"
+                        reason = filled("{0} has no route to {1} of {2}", host, used[peer].address, peer)
                         faults.setdefault(guilty, Unreachable(guilty, used[guilty], reason, "route"))
     if doubt and not faults:
         raise Unreadable(doubt)

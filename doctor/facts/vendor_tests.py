@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, run
+from doctor.engine.texts import filled
 
 RESULT = "/var/log/ascend_check/environment_check_before.txt"
 """Where ``ascend-dmi --dg -fmt json`` of root saves its result."""
@@ -64,7 +65,7 @@ class AscendDiagnosis(Fact, frozen=True):
             groups = tuple(_group(item) for item in items[:MAX_ITEMS])
             return cls(age=float(data["age"]), groups=groups)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise Unreadable(f"{RESULT}: not a result of ascend-dmi") from None
+            raise Unreadable(filled("{0}: not a result of ascend-dmi", RESULT)) from None
 
 
 def _group(item: dict[str, Any]) -> DiagnosisGroup:
@@ -116,7 +117,11 @@ def _problems(body: dict[str, Any]) -> list[tuple[str, str, str]]:
             for system, state in systems.items():
                 sentences = " ".join(str(line) for line in state.get("overflow") or [])
                 problems.append(
-                    (f"{kind} {number}"[:40], str(state.get("value"))[:40], f"{system}: {sentences}"[:MAX_CHARS])
+                    (
+                        filled("{0} {1}", kind, number)[:40],
+                        str(state.get("value"))[:40],
+                        filled("{0}: {1}", system, sentences)[:MAX_CHARS],
+                    )
                 )
     return problems
 
@@ -191,7 +196,7 @@ class GpudStates(Fact, frozen=True):
         if not isinstance(data, dict) or not data.get("running"):
             raise Absent("gpud does not run here, or not as root")
         if data.get("status") != 200:
-            raise Unreadable(f"gpud: {data.get('text') or data.get('status')}"[:MAX_CHARS])
+            raise Unreadable(filled("gpud: {0}", data.get("text") or data.get("status"))[:MAX_CHARS])
         try:
             components = json.loads(str(data.get("text", "")))
             states = [(entry, state) for entry in components for state in entry.get("states") or []]

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.reading import matching_paths
 
 DRIVER = "/usr/local/Ascend/driver/version.info"
@@ -23,7 +24,7 @@ def _parse_fields(text: str) -> dict[str, str]:
 def _parse_version(text: str, path: str) -> str:
     version = _parse_fields(text).get("Version", "")
     if not re.fullmatch(r"\d[\w.+-]{0,60}", version, re.ASCII):
-        raise Unreadable(f"{path} contains no version")
+        raise Unreadable(filled("{0} contains no version", path))
     return version
 
 
@@ -57,6 +58,8 @@ class NpuVersions(Fact, frozen=True):
     """First and last firmware that the driver declares compatible; empty when it declares none."""
     install_status: str | None
     """``complete`` when the driver's installation ended well; None when the installer's note does not say."""
+    is_note_a_folder: bool = False
+    """An engine made an empty folder of the installer's note, which it was to mount and did not find."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuVersions:
@@ -66,8 +69,8 @@ class NpuVersions(Fact, frozen=True):
         if answer[DRIVER].ended == "absent":
             where = install.get("Driver_Install_Path_Param", "/usr/local/Ascend")
             if where.rstrip("/") != "/usr/local/Ascend":
-                raise Unreadable(f"the driver is installed under {where}, not /usr/local/Ascend")
-            raise Absent("no NPU driver is installed: " + answer[DRIVER].err)
+                raise Unreadable(filled("the driver is installed under {0}, not /usr/local/Ascend", where))
+            raise Absent(filled("no NPU driver is installed: {0}", answer[DRIVER].err))
         text = answer.text(DRIVER)
         firmware = _optional_text(answer, FIRMWARE)
         ranges = re.findall(r"\[\s*([\w.]+)\s*,\s*([\w.]+)\s*\]", _parse_fields(text).get("compatible_version_fw", ""))
@@ -76,6 +79,7 @@ class NpuVersions(Fact, frozen=True):
             firmware=_parse_version(firmware, FIRMWARE) if firmware is not None else None,
             firmware_ranges=tuple(ranges),
             install_status=install.get("Driver_Install_Status"),
+            is_note_a_folder=is_folder,
         )
 
 
@@ -137,7 +141,7 @@ class CannVersion(Fact, frozen=True):
             root = next(iter(installed))
             return cls(version=installed[root], path=root, installed=installed)
         if silent:
-            raise Unreadable("; ".join(f"{path}: {why}" for path, why in silent.items()))
+            raise Unreadable(joined("; ", (filled("{0}: {1}", path, why) for path, why in silent.items())))
         raise Absent("CANN is not installed where the job runs")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, not_reached, visit
+from doctor.engine.texts import filled
 
 
 class Reachability(Fact, frozen=True):
@@ -53,5 +54,11 @@ class ClockOffset(Fact, frozen=True):
             raise Absent("the host checked itself: no second clock was read for comparison")
         on_host, all_in_all = host_visit.ended - host_visit.began, host_visit.received - host_visit.sent
         if not 0 <= on_host <= all_in_all * MAX_CLOCK_RATE + MAX_CLOCK_ERROR:
-            raise Unreadable(f"by the host's clock its visit took {on_host:.3g} s; expected 0 to {all_in_all:.3g} s")
+            raise Unreadable(
+                filled(
+                    "by the host's clock its visit took {0} s; expected 0 to {1} s",
+                    f"{on_host:.3g}",
+                    f"{all_in_all:.3g}",
+                )
+            )
         return cls(minimum=host_visit.ended - host_visit.received, maximum=host_visit.began - host_visit.sent)

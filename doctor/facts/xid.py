@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.facts.gpu_report import Gpu, short_bus
 from doctor.facts.kernel_faults import fault_pattern, fault_rows
@@ -157,7 +158,7 @@ def unlisted_xids(log: KernelLog) -> list[str]:
     """Xids of the last day whose meaning NVIDIA's catalog does not have."""
     matches = [match for _, match in log.matching(fault_rows()["xid"].pattern)]
     unlisted = {(match["device"], int(match["code"])) for match in matches if int(match["code"]) not in listed_xids()}
-    return [f"Xid {code} on {short_bus(device)}" for device, code in sorted(unlisted)]
+    return [filled("Xid {0} on {1}", code, short_bus(device)) for device, code in sorted(unlisted)]
 
 
 def xid_events(log: KernelLog, within: float = 7 * DAY) -> list[XidEvent]:

@@ -13,6 +13,7 @@ import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled, joined
 from doctor.fix.dependence import held_reason
 from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.inspect_host import (
@@ -26,7 +27,7 @@ from doctor.fix.inspect_host import (
 )
 from doctor.fix.journal import Journal, StateAfter, UndoStep
 from doctor.fix.plan import HostPlan, host_plan, shown_command
-from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
+from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected, log_text
 from doctor.fix.select import ReadyStep, Treatment
 from doctor.remedy.playbook import PlaybookStep, TemplateError
 from doctor.transport import Transport
@@ -82,6 +83,8 @@ class PlanApplier:
             refusal = self._refusal(executors, host_work)
             if refusal:
                 return refusal
+            count = sum(not step.skip and step.kind in ("run", "file") for step in host_work.host_plan.steps)
+            executors.most_privileged().log(filled("{0}: applied, up to {1} steps", self.journal.origin, count))
             self._apply_steps(executors, host_work, progress)
             return progress.result()
         except ConnectionLost as error:
@@ -105,7 +108,7 @@ class PlanApplier:
             return HostResult(executors.host, "refused", reason=reason)
         activity = () if self.force else find_activity(executors.most_privileged())
         return (
-            HostResult(executors.host, "busy", reason=f"{'; '.join(activity[:3])} (--force proceeds)")
+            HostResult(executors.host, "busy", reason=filled("{0} (--force proceeds)", joined("; ", activity[:3])))
             if activity
             else None
         )
@@ -138,7 +141,7 @@ class PlanApplier:
         undo = UndoStep(
             0, remote.host, ready_step.playbook.root, step.say, ready_step.playbook.name, file=step.file, kept=files
         )
-        number = self._record_step(remote.host, ready_step, step.say, f"save {step.file}", undo)
+        number = self._record_step(remote.host, ready_step, step.say, filled("save {0}", step.file), undo)
         self.journal.record_state(StateAfter(number, kept=files))
         self.journal.record_end(number, remote.host, 0, "")
         return number
@@ -150,7 +153,7 @@ class PlanApplier:
         try:
             return self.journal.record_step(host, ready_step.playbook.name, description, command, undo)
         except OSError as error:
-            raise _HostStopped(f"the journal cannot be written: {error.strerror}") from None
+            raise _HostStopped(filled("the journal cannot be written: {0}", error.strerror)) from None
 
     def _apply_step(
         self,
@@ -171,15 +174,18 @@ class PlanApplier:
         else:
             request, undo, command = _run_request(remote, ready_step, step, was, kept)
         number = self._record_step(remote.host, ready_step, description, command, undo)
+        if step.file or step.changes:
+            request["log"] = log_text(f"{self.journal.origin}: {ready_step.playbook.name}: {description}")
         try:
             response = remote.call(**request)
         except RequestRejected as why:
             self.journal.record_end(number, remote.host, None, str(why), ran=False)
             raise
         except ConnectionLost as why:
-            self.journal.record_end(number, remote.host, None, f"unknown: {why}")
+            self.journal.record_end(number, remote.host, None, filled("unknown: {0}", why))
             raise _HostStopped(
-                f"connection lost during “{description}”, which may or may not be complete: {why}", touched=True
+                filled("connection lost during “{0}”, which may or may not be complete: {1}", description, why),
+                touched=True,
             ) from None
         code = response.get("code", 0)
         record_states(self.journal, number, response.get("state"), kept)
@@ -187,7 +193,7 @@ class PlanApplier:
         if undo and undo.token:
             remote.call("forget", token=undo.token)
         if code or response.get("trouble"):
-            raise _StepFailed(f"“{description}”: the command {describe_failure(response)}")
+            raise _StepFailed(filled("“{0}”: the command {1}", description, describe_failure(response)))
         applied.append(description)
 
 
@@ -288,7 +294,7 @@ def _file_request(
     """Raises: ConnectionLost; RequestRejected."""
     old = msgspec.convert(remote.call("peek", path=step.file), FileState)
     if old.trouble:
-        raise RequestRejected(f"{old.real}: {old.trouble}")
+        raise RequestRejected(filled("{0}: {1}", old.real, old.trouble))
     data = edited_content(old.content, step, run_filter(remote, step, old.content) if step.filter else None) or b""
     exists = old.kind == "file"
     new = msgspec.structs.replace(
@@ -309,7 +315,7 @@ def _file_request(
         old=msgspec.structs.replace(old, link=""),
         new=msgspec.structs.replace(new, link=""),
     )
-    return request, undo, f"write {old.real}"
+    return request, undo, filled("write {0}", old.real)
 
 
 def file_fields(state: FileState, with_owner: bool = True) -> dict[str, Any]:

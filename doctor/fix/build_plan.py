@@ -13,6 +13,7 @@ from doctor.collect.fanout import RecordCallback
 from doctor.engine.check import Check
 from doctor.engine.record import Run
 from doctor.engine.result import Report
+from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.fix.apply import HostWork
 from doctor.fix.inspect_host import HostExecutors, find_activity, inspect_host
@@ -171,7 +172,7 @@ def changed_hosts(saved: FixPlan, now: PlannedFix) -> dict[str, str]:
     for old in saved.plans_to_apply:
         new, record = present.get(old.host), now.run.hosts.get(old.host)
         if record is not None and record.visit.failure:
-            differences[old.host] = f"not reached: {record.visit.text}"
+            differences[old.host] = filled("not reached: {0}", record.visit.text)
         elif new is None:
             differences[old.host] = "the planned findings no longer exist"
         elif new.failure:
@@ -198,7 +199,7 @@ def _describe_difference(old: HostPlan, new: HostPlan) -> str:
         "",
     )
     return (
-        f"the state that “{changed}” changes is different now"
+        filled("the state that “{0}” changes is different now", changed)
         if changed
         else "the state that the steps change is different now"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
+from doctor.engine.texts import filled
 from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.select import ReadyStep, Treatment, placeholder_values, same_action
 from doctor.remedy.playbook import PlaybookStep, fill_step
@@ -49,7 +50,7 @@ def held_reason(name: str, dependences: Mapping[str, Mapping[str, str]], failed:
     """
     return next(
         (
-            f"{earlier} was not applied, and {reason}"
+            filled("{0} was not applied, and {1}", earlier, reason)
             for earlier, reason in dependences.get(name, {}).items()
             if earlier in failed
         ),
@@ -72,10 +73,10 @@ def _shared_step(
     earlier_steps = [ready_step for ready_step in ready_steps if ready_step.playbook.name == earlier]
     for treatment in treatments:
         for step in treatment.playbook.steps if treatment.playbook.name == later else ():
-            filled = fill_step(step, placeholder_values(treatment.finding, host))
-            later_step = ReadyStep(treatment.playbook, step, filled)
+            ready = fill_step(step, placeholder_values(treatment.finding, host))
+            later_step = ReadyStep(treatment.playbook, step, ready)
             if not step.keep and not step.manual and any(same_action(later_step, other) for other in earlier_steps):
-                return f"both do “{filled.say}”"
+                return filled("both do “{0}”", ready.say)
     return ""
 
 
@@ -84,10 +85,10 @@ def _reason(
 ) -> str:
     for file in files:
         if any(fnmatchcase(file, other) or fnmatchcase(other, file) for other in earlier_files):
-            return f"both change {file}"
+            return filled("both change {0}", file)
     if checks:
-        return f"both treat {checks[0]}"
-    return f"{causes[0]} may be the cause of what it treats" if causes else ""
+        return filled("both treat {0}", checks[0])
+    return filled("{0} may be the cause of what it treats", causes[0]) if causes else ""
 
 
 Written = tuple[str, PlaybookStep, FileState, "bytes | None"]

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.plan import HostInspection, StepProbe
 from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
@@ -96,7 +97,7 @@ def _probe_step(remote: RemoteExecutor, step: PlaybookStep, contents: dict[str, 
         if response["code"] == 1:
             return StepProbe(skip="does not apply here")
         if response["code"]:
-            return StepProbe(failure=f"`{step.only}` {describe_failure(response)}")
+            return StepProbe(failure=filled("`{0}` {1}", step.only, describe_failure(response)))
     if step.keep:
         return _probe_kept(remote, step)
     state, filtered = None, None
@@ -104,11 +105,11 @@ def _probe_step(remote: RemoteExecutor, step: PlaybookStep, contents: dict[str, 
         try:
             state = msgspec.convert(remote.call("peek", path=step.file), FileState)
             if state.trouble:
-                return StepProbe(failure=f"{state.real}: {state.trouble}", file=state)
+                return StepProbe(failure=filled("{0}: {1}", state.real, state.trouble), file=state)
             old = contents.get(state.real, state.content)
             filtered = run_filter(remote, step, old) if step.filter else None
         except RequestRejected as why:
-            return StepProbe(failure=f"{step.file}: {why}")
+            return StepProbe(failure=filled("{0}: {1}", step.file, why))
         contents[state.real] = edited_content(old, step, filtered)
     probe = _probe_before(remote, step, state)
     managed = managed_header(state.content) if state else ""
@@ -119,8 +120,8 @@ def _probe_kept(remote: RemoteExecutor, step: PlaybookStep) -> StepProbe:
     try:
         kept = peek_many(remote, step.file)
     except RequestRejected as why:
-        return StepProbe(failure=f"{step.file}: {why}")
-    bad = next((f"{path}: {state.trouble}" for path, state in kept.items() if state.trouble), "")
+        return StepProbe(failure=filled("{0}: {1}", step.file, why))
+    bad = next((filled("{0}: {1}", path, state.trouble) for path, state in kept.items() if state.trouble), "")
     return StepProbe(failure=bad, kept=kept)
 
 
@@ -136,7 +137,7 @@ def run_filter(remote: RemoteExecutor, step: PlaybookStep, old: bytes | None) ->
         "filter", READ_SECONDS, sh=step.filter, values=dict(step.values), data=data, limit=MAX_FILE_BYTES
     )
     if response["code"] or response["cut"] or response.get("trouble"):
-        raise RequestRejected(f"`{step.filter}` {describe_failure(response)}")
+        raise RequestRejected(filled("`{0}` {1}", step.filter, describe_failure(response)))
     return base64.b64decode(response["data"])
 
 
@@ -169,7 +170,9 @@ def _probe_before(remote: RemoteExecutor, step: PlaybookStep, state: FileState |
         return StepProbe(file=state)
     response = _run_read_only(remote, step.before, step.values)
     if response["code"] or response.get("cut"):
-        return StepProbe(failure=f"`{step.before}` {describe_failure(response)}, so the step could not be undone")
+        return StepProbe(
+            failure=filled("`{0}` {1}, so the step could not be undone", step.before, describe_failure(response))
+        )
     return StepProbe(before=response["out"].strip(), file=state)
 
 
@@ -193,13 +196,17 @@ def describe_failure(response: dict[str, Any]) -> str:
     if response.get("trouble"):
         return str(response["trouble"])
     if response.get("cut"):
-        return f"printed more than {MAX_OUTPUT_BYTES} bytes"
+        return filled("printed more than {0} bytes", MAX_OUTPUT_BYTES)
     last_line = strip_control_chars(
         (response["err"].strip() or response["out"].strip()).splitlines()[-1]
         if response["err"] + response["out"]
         else ""
     )
-    ended = f"died of signal {-response['code']}" if response["code"] < 0 else f"ended with {response['code']}"
+    ended = (
+        filled("died of signal {0}", -response["code"])
+        if response["code"] < 0
+        else filled("ended with {0}", response["code"])
+    )
     return f"{ended}{f': {last_line}' if last_line else ''}"
 
 
@@ -211,14 +218,19 @@ def find_activity(remote: RemoteExecutor) -> tuple[str, ...]:
     try:
         response = remote.call("busy", READ_SECONDS)
     except RequestRejected as why:
-        return (f"the users of its accelerators are unknown: {why}", *_jobs(remote))
+        return (filled("the users of its accelerators are unknown: {0}", why), *_jobs(remote))
     activity = [
-        f"process {holder['pid']} ({strip_control_chars(holder['name'])}, {strip_control_chars(holder['user'])})"
-        f" uses {holder['what']}"
+        filled(
+            "process {0} ({1}, {2}) uses {3}",
+            holder["pid"],
+            strip_control_chars(holder["name"]),
+            strip_control_chars(holder["user"]),
+            holder["what"],
+        )
         for holder in response["holders"]
     ]
     if response["hidden"]:
-        activity.append(f"{response['hidden']} processes cannot be inspected without root")
+        activity.append(filled("{0} processes cannot be inspected without root", response["hidden"]))
     if response["trouble"]:
         activity.append(strip_control_chars(response["trouble"]))
     return (*activity, *_jobs(remote))
@@ -245,9 +257,9 @@ def _jobs(remote: RemoteExecutor) -> list[str]:
         return (
             []
             if any(pattern in err for pattern in _NO_SLURM)
-            else [f"Slurm's jobs on it are unknown: {strip_control_chars(err)}"]
+            else [filled("Slurm's jobs on it are unknown: {0}", strip_control_chars(err))]
         )
-    return [f"Slurm job {strip_control_chars(job, 40)} runs on it" for job in out.split()]
+    return [filled("Slurm job {0} runs on it", strip_control_chars(job, 40)) for job in out.split()]
 
 
 __all__ = [

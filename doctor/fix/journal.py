@@ -22,6 +22,7 @@ from doctor.engine.bounded_read import read_bounded
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import printable
 from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled
 from doctor.fix.file_edits import FileState
 
 JOURNAL_FILE, UNDO_FILE, AFTER_FILE = "journal.jsonl", "undo.jsonl", "after.jsonl"
@@ -100,6 +101,11 @@ class Journal:
             undo.number for undo in _read_lines(folder / UNDO_FILE, UndoStep)
         ]
         self._last_number = max(numbers, default=0)
+
+    @property
+    def origin(self) -> str:
+        """The plan and who works on it, for the log of a host."""
+        return filled("plan {0} by {1}@{2}", self._folder.name, _user(), os.uname().nodename)
 
     def entries(self) -> list[JournalEntry]:
         return _read_lines(self._folder / JOURNAL_FILE, JournalEntry)

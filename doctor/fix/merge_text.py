@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.fix.file_edits import MAX_DIFF_LINE_CHARS, file_diff
 
 MAX_VALUE_LINES = 20
@@ -81,5 +82,5 @@ def value_versions(before: str, applied: str | None, now: str) -> list[str]:
         value_lines = ["not known, the fix was interrupted"] if value is None else value.splitlines() or ["(nothing)"]
         lines += [title, *(f"  {printable(line, MAX_DIFF_LINE_CHARS)}" for line in value_lines[:MAX_VALUE_LINES])]
         if len(value_lines) > MAX_VALUE_LINES:
-            lines.append(f"  ({len(value_lines) - MAX_VALUE_LINES} more lines)")
+            lines.append(filled("  ({0} more lines)", len(value_lines) - MAX_VALUE_LINES))
     return lines

@@ -16,9 +16,11 @@ import msgspec
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled
 from doctor.fix.dependence import find_conflicts, find_dependences, held_reason
 from doctor.fix.file_edits import FileState, edited_content, file_diff
 from doctor.fix.select import ReadyStep, Treatment, Untreated, finding_message, fingerprint
+from doctor.hosts.nodeset import Login
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_variables
 
 SCHEMA = "doctor.plan/1"
@@ -35,6 +37,8 @@ class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     local: bool = False
     slots: dict[str, int] = {}
+    logins: dict[str, Login] = {}
+    """User and port of hosts whose list names them."""
     names: tuple[str, ...] = ()
     playbooks: tuple[str, ...] = ()
     """Folders, as whole paths; so are all other paths here."""
@@ -296,7 +300,7 @@ def _with_dependent(
     for name in dict.fromkeys(ready_step.playbook.name for ready_step in ready_steps):
         why = name not in left_out and held_reason(name, depends_on, left_out)
         if why:
-            left_out[name] = f"playbook {name}: {why}"
+            left_out[name] = filled("playbook {0}: {1}", name, why)
     return left_out
 
 
@@ -306,9 +310,9 @@ def _managed(ready_steps: Sequence[ReadyStep], probes: Sequence[StepProbe]) -> d
     for ready_step, probe in zip(ready_steps, probes, strict=True):
         name = ready_step.playbook.name
         if probe.managed and not probe.skip and not ready_step.named:
-            header = f"“{probe.managed}” stands in {ready_step.filled_step.file}"
+            header = filled("“{0}” stands in {1}", probe.managed, ready_step.filled_step.file)
             reasons.setdefault(
-                name, f"{header}: change it where it comes from, or name the playbook: doctor fix {name}"
+                name, filled("{0}: change it where it comes from, or name the playbook: doctor fix {1}", header, name)
             )
     return reasons
 
@@ -324,12 +328,12 @@ def _find_conflicts(
         for ready_step, step, probe in zip(ready_steps, steps, probes, strict=True)
         if probe.file and not probe.skip and ready_step.playbook.name not in left_out
     ]
-    return {name: f"it would undo the change of {other}" for name, other in find_conflicts(written).items()}
+    return {name: filled("it would undo the change of {0}", other) for name, other in find_conflicts(written).items()}
 
 
 def _step_failure(ready_step: ReadyStep, why: str) -> str:
-    step = f"playbook {ready_step.playbook.name}, step {ready_step.template.number}"
-    return f"{step}: {strip_control_chars(hide_secrets(why))}"
+    step = filled("playbook {0}, step {1}", ready_step.playbook.name, ready_step.template.number)
+    return filled("{0}: {1}", step, strip_control_chars(hide_secrets(why)))
 
 
 def _preview(
@@ -346,14 +350,18 @@ def _preview(
         old = files.get(real, probe.file.content)
         new = old if probe.skip else edited_content(old, step, probe.filtered)
         files[real] = new
-        notes = [f"a link: {printable(real)} is written"] if real != step.file else []
-        notes += [f"the file says: “{probe.managed}”"] if probe.managed else []
+        notes = [filled("a link: {0} is written", printable(real))] if real != step.file else []
+        notes += [filled("the file says: “{0}”", probe.managed)] if probe.managed else []
         skip = probe.skip or (ALREADY if new == old else "")
         diff = tuple(map(hide_secrets, file_diff(real, old, new)))
         return StepPreview(name, description, "file", diff=diff, note="; ".join(notes), skip=skip)
     kind = "run" if step.changes else "look"
     undo = shown_command(step.undo, step.values) if step.undo else ""
-    note = f"cannot be undone: {strip_control_chars(hide_secrets(step.irreversible), 400)}" if step.irreversible else ""
+    note = (
+        filled("cannot be undone: {0}", strip_control_chars(hide_secrets(step.irreversible), 400))
+        if step.irreversible
+        else ""
+    )
     return StepPreview(name, description, kind, shown_command(step.run, step.values), undo, note=note, skip=probe.skip)
 
 

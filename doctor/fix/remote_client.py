@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled
 from doctor.fix.executor import MODULES
 from doctor.fix.file_edits import FileState
 from doctor.remote.bootstrap import python_problem
@@ -100,6 +103,7 @@ RESPONSE_TYPES = {
     "recall": RecallResponse,
     "forget": dict[str, Any],
     "busy": BusyResponse,
+    "log": dict[str, Any],
 }
 UNREADABLE_RESPONSE = "the output of the program on the host cannot be read"
 
@@ -110,6 +114,14 @@ class ConnectionLost(Exception):
 
 class RequestRejected(Exception):
     """The host did not do it, and nothing has changed: one plain sentence."""
+
+
+MAX_LOG_CHARS = 400
+
+
+def log_text(text: str) -> str:
+    """A line for a host's log: without secrets and control characters, and not long."""
+    return strip_control_chars(hide_secrets(text), MAX_LOG_CHARS)
 
 
 def executor_request(root: bool, lock: float) -> Request:
@@ -162,6 +174,11 @@ class RemoteExecutor(ProgramSessions):
             raise RequestRejected(strip_control_chars(str(response["refused"])))
         return self._validated(response, RESPONSE_TYPES[op])
 
+    def log(self, text: str) -> None:
+        """Writes a line to the host's own log, where it has one. Raises: ConnectionLost."""
+        with suppress(RequestRejected):
+            self.call("log", text=log_text(text))
+
     def close(self, grace: float = 1.0) -> None:
         self._session.close(grace)
 
@@ -177,9 +194,9 @@ class RemoteExecutor(ProgramSessions):
         errors = session.err.decode("utf-8", "replace")
         last_line = strip_control_chars((errors.strip().splitlines() or [""])[-1])
         if self.root and last_line.startswith("sudo:"):
-            text = f"root is not available: sudo -n: {last_line.removeprefix('sudo:').strip()}"
+            text = filled("root is not available: sudo -n: {0}", last_line.removeprefix("sudo:").strip())
         else:
-            text = f"the program on the host ended: {last_line or f'exit status {session.code}'}"
+            text = filled("the program on the host ended: {0}", last_line or filled("exit status {0}", session.code))
         return ProgramLost(python_problem(errors) or text)
 
     def _validated(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
@@ -198,7 +215,7 @@ class RemoteExecutor(ProgramSessions):
     def _next_response(self, seconds: float) -> dict[str, Any]:
         """Raises: ConnectionLost."""
         if not self.wait(lambda: bool(self._responses or self.lost), time.monotonic() + seconds):
-            raise ConnectionLost(f"no answer within {seconds:g} s")
+            raise ConnectionLost(filled("no answer within {0} s", f"{seconds:g}"))
         if not self._responses:
             raise ConnectionLost(self._lost_text())
         return self._responses.popleft()

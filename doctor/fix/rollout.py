@@ -8,6 +8,7 @@ import msgspec
 
 from doctor.engine.check import Check
 from doctor.engine.record import Run
+from doctor.engine.texts import filled
 from doctor.facts.boot import compares_boot_facts
 from doctor.fix.apply import HostResult, PlanApplier
 from doctor.fix.build_plan import FixContext, PlannedFix
@@ -191,7 +192,8 @@ class _Rollout:
     def _record(self, verification: Verification) -> None:
         self.verifications[verification.host, verification.check] = verification
         self.applier.journal.record_verification(
-            verification.host, f"{verification.check}: {verification.state} {verification.reason}".strip()
+            verification.host,
+            filled("{0}: {1} {2}", verification.check, verification.state, verification.reason).strip(),
         )
         self.report_progress(verification)
 

@@ -10,6 +10,7 @@ import msgspec
 from doctor.engine.result import Finding, Report, Severity, fill_template, format_value
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled, joined
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, fill_step
 from doctor.remedy.template import BEFORE, before_text
 
@@ -89,7 +90,9 @@ def choose_playbooks(
     for check, finding, host in _requested_findings(report, playbooks, names):
         cause = finding.follows_from
         if cause in unfixed and check not in names:  # else it would be adapted to the fault
-            untreated.append(Untreated(host, check, f"it follows from {cause}, which is to be fixed first", "none"))
+            untreated.append(
+                Untreated(host, check, filled("it follows from {0}, which is to be fixed first", cause), "none")
+            )
             continue
         treating = [
             candidate
@@ -146,8 +149,10 @@ def _is_requested(playbook: Playbook, check: str, names: Collection[str], report
 def _without_playbook(host: str, check: str, playbooks: Sequence[Playbook]) -> Untreated:
     explicit = [playbook.name for playbook in playbooks if playbook.explicit]
     if explicit:
-        return Untreated(host, check, f"only when named: doctor fix {' or '.join(explicit)}", "explicit", explicit[0])
-    return Untreated(host, check, "no playbook for it: see doctor explain " + check, "none")
+        return Untreated(
+            host, check, filled("only when named: doctor fix {0}", joined(" or ", explicit)), "explicit", explicit[0]
+        )
+    return Untreated(host, check, filled("no playbook for it: see doctor explain {0}", check), "none")
 
 
 def _exclusion(treatment: Treatment, host: str) -> Untreated | None:
@@ -159,7 +164,7 @@ def _exclusion(treatment: Treatment, host: str) -> Untreated | None:
         return Untreated(
             host,
             check,
-            f"the playbook does not fit: {strip_control_chars(hide_secrets(str(error)))}",
+            filled("the playbook does not fit: {0}", strip_control_chars(hide_secrets(str(error)))),
             "unfit",
             playbook.name,
         )
@@ -174,7 +179,10 @@ def _not_evaluated(report: Report) -> Iterator[Untreated]:
         for waived in outcome.waived:
             for host in waived.finding.hosts or ("",):
                 yield Untreated(
-                    host, outcome.check, f"waived until {waived.until}: {strip_control_chars(waived.reason)}", "waived"
+                    host,
+                    outcome.check,
+                    filled("waived until {0}: {1}", waived.until, strip_control_chars(waived.reason)),
+                    "waived",
                 )
         for host, reason in outcome.unknown.items():
             yield Untreated(host, outcome.check, strip_control_chars(hide_secrets(reason.text)), "unknown")

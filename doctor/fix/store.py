@@ -17,6 +17,7 @@ from doctor.config.atomic_write import write_atomic
 from doctor.config.paths import state_folder
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.texts import filled
 from doctor.fix.plan import SCHEMA, FixPlan
 
 MAX_PLAN_BYTES = 1 << 30
@@ -51,7 +52,11 @@ def save(plan: FixPlan, environ: Mapping[str, str]) -> Path:
         write_atomic(plan_folder / "plan.json", msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
     except OSError as error:
         raise PlanStoreError(
-            f"{printable_excerpt(str(plan_folder), 200)}: {error.strerror}; expected a writable folder for the plan"
+            filled(
+                "{0}: {1}; expected a writable folder for the plan",
+                printable_excerpt(str(plan_folder), 200),
+                error.strerror,
+            )
         ) from None
     return plan_folder
 
@@ -61,8 +66,12 @@ def find(name: str, environ: Mapping[str, str]) -> Path:
     plan_folder = folder(environ) / name
     if not PLAN_ID.fullmatch(name) or not plan_folder.is_dir():
         raise PlanStoreError(
-            f"no plan is named {printable_excerpt(name)!r} in {printable_excerpt(str(plan_folder.parent), 200)}; "
-            "plans stay with the machine and user that made them, and `doctor fix --list` lists those of this one"
+            filled(
+                "no plan is named {0} in {1}; plans stay with the machine and user that made them, and "
+                "`doctor fix --list` lists those of this one",
+                f"{printable_excerpt(name)!r}",
+                printable_excerpt(str(plan_folder.parent), 200),
+            )
         )
     require_private(plan_folder)
     return plan_folder
@@ -79,15 +88,17 @@ def require_private(plan_folder: Path) -> None:
             status = path.lstat()
             problem = ""
             if status.st_uid not in (os.geteuid(), 0):
-                problem = f"belongs to user {status.st_uid}; expected one of your own"
+                problem = filled("belongs to user {0}; expected one of your own", status.st_uid)
             elif status.st_mode & 0o022:
-                problem = f"can be written by others (mode {stat.S_IMODE(status.st_mode):04o}); expected 0700 or 0600"
+                problem = filled(
+                    "can be written by others (mode {0}); expected 0700 or 0600", f"{stat.S_IMODE(status.st_mode):04o}"
+                )
             elif path in inner and not stat.S_ISREG(status.st_mode):
                 problem = "is not a regular file"
             if problem:
-                raise PlanStoreError(f"{printable_excerpt(str(path), 200)} {problem}")
+                raise PlanStoreError(filled("{0} {1}", printable_excerpt(str(path), 200), problem))
     except OSError as error:
-        raise PlanStoreError(f"{printable_excerpt(str(plan_folder), 200)}: {error.strerror}") from None
+        raise PlanStoreError(filled("{0}: {1}", printable_excerpt(str(plan_folder), 200), error.strerror)) from None
 
 
 def load(plan_folder: Path) -> FixPlan:
@@ -96,14 +107,19 @@ def load(plan_folder: Path) -> FixPlan:
     try:
         plan = msgspec.json.decode(read_bounded(path, MAX_PLAN_BYTES), type=FixPlan)
     except OSError as error:
-        raise PlanStoreError(f"{printable_excerpt(str(path), 200)}: {error.strerror}") from None
+        raise PlanStoreError(filled("{0}: {1}", printable_excerpt(str(path), 200), error.strerror)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise PlanStoreError(
-            f"{printable_excerpt(str(path), 200)}: not a saved plan: {printable_excerpt(str(error), 200)}"
+            filled("{0}: not a saved plan: {1}", printable_excerpt(str(path), 200), printable_excerpt(str(error), 200))
         ) from None
     if plan.schema != SCHEMA:
         raise PlanStoreError(
-            f"{printable_excerpt(str(path), 200)}: schema {printable_excerpt(plan.schema)!r}; expected {SCHEMA!r}"
+            filled(
+                "{0}: schema {1}; expected {2}",
+                printable_excerpt(str(path), 200),
+                f"{printable_excerpt(plan.schema)!r}",
+                f"{SCHEMA!r}",
+            )
         )
     return plan
 
@@ -116,7 +132,9 @@ def lock_plan(plan_folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise PlanStoreError(f"{plan_folder.name} is being applied or undone by another process") from None
+            raise PlanStoreError(
+                filled("{0} is being applied or undone by another process", plan_folder.name)
+            ) from None
         yield
     finally:
         os.close(handle)
@@ -129,4 +147,4 @@ def all_ids(environ: Mapping[str, str]) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise PlanStoreError(f"{printable_excerpt(str(folder(environ)), 200)}: {error.strerror}") from None
+        raise PlanStoreError(filled("{0}: {1}", printable_excerpt(str(folder(environ)), 200), error.strerror)) from None

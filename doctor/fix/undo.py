@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled
 from doctor.fix.apply import file_fields, record_states
 from doctor.fix.file_edits import FileState
 from doctor.fix.inspect_host import HostExecutors, describe_failure, peek_many
@@ -96,11 +97,15 @@ class JournalUndoer:
             detail = str(error)
         except _ChangedSince as error:
             ok, detail, versions = self.choice == "skip", str(error), error.versions
-            detail = f"left as it is: {detail}" if ok else detail
+            detail = filled("left as it is: {0}", detail) if ok else detail
         detail = hide_secrets(detail)
         if ok:
             host_undo.undone.add(step.number)
         recorded = self.journal.record_undo_end(step, 0 if ok else 1, detail)
+        if not lost:
+            outcome = "undone" if ok else filled("not undone: {0}", detail)
+            with suppress(ConnectionLost):
+                executors.get(step.root).log(f"{self.journal.origin}: {step.playbook}: {step.description}: {outcome}")
         return UndoResult(step, ok, detail, lost, versions, recorded)
 
 
@@ -176,7 +181,7 @@ class _HostUndo:
     def undo(self, remote: RemoteExecutor, step: UndoStep) -> tuple[bool, str]:
         """Whether the step is undone, and how. Raises: _ChangedSince; ConnectionLost; RequestRejected."""
         if step.irreversible:
-            return False, f"it cannot be undone: {step.irreversible}"
+            return False, filled("it cannot be undone: {0}", step.irreversible)
         if step.kept is not None:
             return self._restore_kept(remote, step)
         if step.file:
@@ -184,7 +189,7 @@ class _HostUndo:
             assert step.old and step.new
             now = msgspec.convert(remote.call("peek", path=step.file), FileState)
             if now.real != step.file:
-                raise RequestRejected(f"is now a link to {now.real}")
+                raise RequestRejected(filled("is now a link to {0}", now.real))
             target = self._decide(step.file, step.old, step.new, now)
             return True, self._put(remote, step.file, step.old, target, now)
         return self._run_undo(remote, step)
@@ -202,7 +207,7 @@ class _HostUndo:
         if now is None or (now != applied and self.choice != "overwrite"):
             why = "was changed since" if applied is not None else "may have been changed since"
             raise _ChangedSince(
-                f"{why}, by somebody or by a newer plan",
+                filled("{0}, by somebody or by a newer plan", why),
                 value_versions(step.before_output, applied, "(cannot be read)" if now is None else now),
             )
         token = step.token or "0" * 32
@@ -220,7 +225,7 @@ class _HostUndo:
         record_states(self.journal, step.number, response.get("state"), keepers)
         remote.call("forget", token=token)
         if response["code"] or response.get("trouble"):
-            return False, f"the command {describe_failure(response)}"
+            return False, filled("the command {0}", describe_failure(response))
         return True, ""
 
     def _read_state(self, remote: RemoteExecutor, step: UndoStep) -> str | None:
@@ -244,7 +249,7 @@ class _HostUndo:
             raise self._refused[step.number]
         for other in self.undos:
             if other.run and other.number not in self.undone and step.number in self._keepers(other).values():
-                return False, f"restored when “{other.description}” is undone, which changes it"
+                return False, filled("restored when “{0}” is undone, which changes it", other.description)
         current = peek_many(remote, step.file)
         done: list[str] = []
         for path, (old, new, start_state) in self._kept_versions(step).items():
@@ -261,7 +266,7 @@ class _HostUndo:
     def _decide(self, path: str, old: FileState, new: FileState, start_state: FileState) -> FileState:
         """What the file is to be. Raises: _ChangedSince, where that is for the user to say."""
         if start_state.link not in (new.link, old.link):
-            raise _ChangedSince(f"{path} was made a link to {start_state.link} since", ())
+            raise _ChangedSince(filled("{0} was made a link to {1} since", path, start_state.link), ())
         target = _target_state(old, new, start_state)
         if _content_same(start_state, new) or _content_same(start_state, old):
             return target
@@ -270,7 +275,7 @@ class _HostUndo:
         if self.choice == "merge":
             return self._merged(path, old, new, start_state, target)
         raise _ChangedSince(
-            f"{path} was changed since, by somebody or by a newer plan",
+            filled("{0} was changed since, by somebody or by a newer plan", path),
             file_versions(path, old.content, new.content, start_state.content),
         )
 
@@ -281,7 +286,7 @@ class _HostUndo:
                 remote.call("write", path=path, sha="", missing=old.missing, data=None)
             return _ALREADY
         if now.trouble:
-            raise RequestRejected(f"{path}: {now.trouble}")
+            raise RequestRejected(filled("{0}: {1}", path, now.trouble))
         fields = file_fields(target) if target.kind == "file" else {"data": None}
         remote.call("write", path=path, sha=now.sha, missing=old.missing, **fields)
         if not _content_same(target, old):
@@ -293,7 +298,8 @@ class _HostUndo:
             data = take_back(old.content, new.content, now.content)
         except ValueError as why:
             raise _ChangedSince(
-                f"{path} cannot be merged: {why}", file_versions(path, old.content, new.content, now.content)
+                filled("{0} cannot be merged: {1}", path, why),
+                file_versions(path, old.content, new.content, now.content),
             ) from None
         if data is None:
             return FileState(path)

@@ -15,6 +15,7 @@ import msgspec
 
 from doctor.engine.exit_code import verdict
 from doctor.engine.result import Finding, Outcome, Report, Severity
+from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -166,7 +167,9 @@ def encode(record: RunRecord) -> bytes:
     data = msgspec.msgpack.encode(record)
     compressed = zlib.compress(data, COMPRESSION_LEVEL)
     if len(data) > MAX_DECODED_BYTES or len(compressed) > MAX_RECORD_BYTES:
-        raise ValueError(f"the record of {record.host_count} hosts is larger than {MAX_RECORD_BYTES >> 20} MiB")
+        raise ValueError(
+            filled("the record of {0} hosts is larger than {1} MiB", record.host_count, MAX_RECORD_BYTES >> 20)
+        )
     return compressed
 
 
@@ -179,9 +182,9 @@ def decode(data: bytes) -> RunRecord:
             raise BadRecord("is cut short or too large")
         record = msgspec.msgpack.decode(content, type=RunRecord)
     except (zlib.error, msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
-        raise BadRecord(f"is no record of a run: {type(error).__name__}") from None
+        raise BadRecord(filled("is no record of a run: {0}", type(error).__name__)) from None
     if record.format != FORMAT:
-        raise BadRecord(f"has format {record.format}; expected {FORMAT}")
+        raise BadRecord(filled("has format {0}; expected {1}", record.format, FORMAT))
     if not 0 <= record.host_count <= len(record.names):
         raise BadRecord("counts more hosts than it names")
     return record

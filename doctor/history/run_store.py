@@ -18,6 +18,7 @@ from pathlib import Path
 from doctor.config.file import HistorySettings
 from doctor.config.paths import state_folder
 from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.texts import filled
 from doctor.history.run_record import MAX_RECORD_BYTES, BadRecord, RunRecord, decode, encode
 
 FOLDER = "history"
@@ -125,7 +126,7 @@ def open_history(environ: Mapping[str, str], create: bool) -> Iterator[HistoryFo
     except FileNotFoundError:
         raise NoHistory("") from None
     except OSError as error:
-        raise NoHistory(f"{printable_excerpt(str(path), 200)}: {error.strerror or error}") from None
+        raise NoHistory(filled("{0}: {1}", printable_excerpt(str(path), 200), error.strerror or error)) from None
     try:
         yield folder
     finally:
@@ -167,7 +168,7 @@ def _make(path: Path) -> None:
         path = path.parent
     owner = path.stat().st_uid
     if absent and os.geteuid() == 0 and owner != 0:
-        raise OSError(0, f"{printable_excerpt(str(path), 200)} belongs to user {owner}; expected your own")
+        raise OSError(0, filled("{0} belongs to user {1}; expected your own", printable_excerpt(str(path), 200), owner))
     for folder in reversed(absent):
         folder.mkdir(mode=0o700, exist_ok=True)
 
@@ -175,9 +176,9 @@ def _make(path: Path) -> None:
 def _require_private(handle: int) -> None:
     status = os.fstat(handle)
     if status.st_uid != os.geteuid():
-        raise OSError(0, f"belongs to user {status.st_uid}; expected your own")
+        raise OSError(0, filled("belongs to user {0}; expected your own", status.st_uid))
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise OSError(0, f"others can write it (mode {stat.S_IMODE(status.st_mode):04o}); expected 0700")
+        raise OSError(0, filled("others can write it (mode {0}); expected 0700", f"{stat.S_IMODE(status.st_mode):04o}"))
 
 
 def current_time() -> datetime:

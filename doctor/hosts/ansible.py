@@ -12,13 +12,14 @@ import os
 import re
 from collections.abc import Iterator
 
-from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 from doctor.hosts.hostfile import HostLine
-from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, validate_host
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, Login, canonical_host, validate_host
 
 _SECTION = re.compile(r"\[([A-Za-z0-9_.-]+)(?::[a-z]+)?\]")
-_UNUSED = ("ansible_port", "ansible_user", "ansible_ssh_common_args")
+_USERS, _PORTS = ("ansible_user", "ansible_ssh_user"), ("ansible_port", "ansible_ssh_port")
+_UNUSED = ("ansible_ssh_common_args", "ansible_ssh_private_key_file")
 
 
 def is_ansible_inventory(text: str, path: str) -> bool:
@@ -85,7 +86,20 @@ def _names(tree: dict[str, object]) -> Iterator[str]:
 def _host_line(name: str, variables: dict[str, object], place: str) -> HostLine:
     host = validate_host(str(variables.get("ansible_host") or name), f"{place}: {printable_excerpt(name)}")
     unused = tuple(variable for variable in _UNUSED if variable in variables)
-    return HostLine(host, f"{place}: {printable_excerpt(name)}", "Ansible inventory", None, unused)
+    where = f"{place}: {printable_excerpt(name)}"
+    return HostLine(host, where, "Ansible inventory", None, unused, _login(variables, where))
+
+
+def _login(variables: dict[str, object], where: str) -> Login:
+    """``ansible_user`` and ``ansible_port``. Raises: InventoryError."""
+    user, port = (str(next((variables[name] for name in names if name in variables), "")) for names in (_USERS, _PORTS))
+    if user and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", user, re.ASCII):
+        raise InventoryError(
+            filled("{0}: {1} is no user name; expected ansible_user as ssh takes it", where, quote(user))
+        )
+    if port and not (re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) and 0 < int(port) < 65536):
+        raise InventoryError(filled("{0}: {1} is no port; expected ansible_port from 1 to 65535", where, quote(port)))
+    return Login(user, int(port or 0))
 
 
 def _is_address(text: str) -> bool:

@@ -2,7 +2,7 @@
 
 Open MPI and DeepSpeed (``host slots=8``), MPICH and Intel MPI (``host:8``), MVAPICH (``host:8:mlx5_0``), Grid Engine
 and Donau (``host 8 queue ...``), bare names. A host that is repeated has one slot a line, as in the files of PBS and
-OAR. ``user@host`` and ``user@host:port`` are read, and what cannot be kept of them is noted.
+OAR. Of ``user@host`` and ``user@host:port`` the login is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, validate_host
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, Login, canonical_host, split_login, validate_host
 
 MAX_SLOTS = 4096
 MAX_LINES = 1_000_000
@@ -33,6 +33,7 @@ class HostLine(msgspec.Struct, frozen=True):
     slots: int | None = None
     unused_settings: tuple[str, ...] = ()
     """Parts of the line that mean nothing here."""
+    login: Login = Login()
 
 
 class _Word(msgspec.Struct, frozen=True):
@@ -42,6 +43,7 @@ class _Word(msgspec.Struct, frozen=True):
     count: str | None = None
     unused: tuple[str, ...] = ()
     form: str = "host:N"
+    login: Login = Login()
 
 
 def parse_hostfile(text: str, path: str) -> list[HostLine]:
@@ -88,30 +90,29 @@ def _merged(lines: list[HostLine], repeated: bool) -> HostLine:
         return first
     form = "a line for each slot" if first.form == "bare names" else first.form
     unused = tuple(dict.fromkeys(setting for line in lines for setting in line.unused_settings))
-    return HostLine(first.host, first.location, form, sum(line.slots or 1 for line in lines), unused)
+    return HostLine(first.host, first.location, form, sum(line.slots or 1 for line in lines), unused, first.login)
 
 
 def _parse_line(fields: list[str], place: str) -> HostLine:
     word = _first_word(fields[0])
     host = validate_host(word.host, place)
     if len(fields) > 1 and fields[1].isdecimal():
-        return HostLine(host, place, "host N", _parse_slots(fields[1], place), word.unused)
+        return HostLine(host, place, "host N", _parse_slots(fields[1], place), word.unused, word.login)
     settings = _parse_settings(fields[1:], place)
     unused = (*word.unused, *sorted(settings.keys() - {"slots", "max_slots"}))
     if "slots" in settings:
-        return HostLine(host, place, "host slots=N", _parse_slots(settings["slots"], place), unused)
+        return HostLine(host, place, "host slots=N", _parse_slots(settings["slots"], place), unused, word.login)
     if word.count is not None:
-        return HostLine(host, place, word.form, _parse_slots(word.count, place), unused)
-    return HostLine(host, place, "bare names", None, unused)
+        return HostLine(host, place, word.form, _parse_slots(word.count, place), unused, word.login)
+    return HostLine(host, place, "bare names", None, unused, word.login)
 
 
 def _first_word(word: str) -> _Word:
     """A name, ``name:8``, ``name:8:hca``, ``user@name:22``, an IPv6 address, or one in brackets with ``:8``."""
-    user, at, rest = word.rpartition("@")
-    if at and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", user, re.ASCII):
+    login, rest = split_login(word)
+    if login != Login():
         inner = _first_word(rest)
-        port = (filled("port {0}", printable_excerpt(inner.count, 8)),) if inner.count is not None else ()
-        return _Word(inner.host, None, (filled("user {0}", user), *port))
+        return _Word(inner.host, inner.count, inner.unused, inner.form, login)
     bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(.*))?", word)
     if bracketed:
         return _Word(bracketed[1], bracketed[2])

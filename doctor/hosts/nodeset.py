@@ -1,7 +1,7 @@
 """Node sets and host names, as users write them: every name checked before anything is done with it.
 
-A host is named as ssh names it. ``user@host`` and ``host:port`` are refused: a name also stands in reports and is what
-the hosts call each other, so users and ports belong in ``--user``, ``--port`` or ``~/.ssh/config``.
+A host is named as ssh names it: its name stands in reports and is what the hosts call each other. Of ``user@host`` and
+``user@host:port`` the user and the port are kept apart, as a `Login`; ``host:8``, slots in hostfiles, is refused here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import ipaddress
 import re
 from itertools import islice, product
 
+import msgspec
+
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 
@@ -17,11 +19,43 @@ MAX_HOSTS = 10_000
 """Hosts. More than this is a slip in a range, not a cluster."""
 
 
+_PART = re.compile(r"(?:\[[^\]]*\]?|[^\s,\[])+")
+_USER = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})@([^@]+?)(?::([0-9]{1,5}))?", re.ASCII)
 _RANGE = re.compile(r"([0-9]{1,12})(?:-([0-9]{1,12})(?:/([0-9]{1,6}))?)?")
 
 
 class InventoryError(Exception):
     """One line: the error, its place, and the expected value."""
+
+
+class Login(msgspec.Struct, frozen=True):
+    """How one host is to be logged in to, where its list says so."""
+
+    user: str = ""
+    port: int = 0
+
+
+def split_login(word: str) -> tuple[Login, str]:
+    """The login of a word of a list of hosts, and the rest of the word: ``user@host:port``.
+
+    >>> split_login("root@n1:2222"), split_login("n1:8")
+    ((Login(user='root', port=2222), 'n1'), (Login(user='', port=0), 'n1:8'))
+    """
+    match = _USER.fullmatch(word)
+    if match is None or (match[3] and not 0 < int(match[3]) < 65536) or (match[2].count(":") and "[" not in match[2]):
+        return Login(), word
+    return Login(match[1], int(match[3] or 0)), match[2]
+
+
+def expand_with_logins(text: str, place: str) -> tuple[list[str], dict[str, Login]]:
+    """`expand_nodeset` with groups, of a text whose parts may begin with ``user@``; and the logins of those hosts.
+
+    Raises: InventoryError.
+    """
+    parts = [split_login(part) for part in _PART.findall(text)]
+    hosts = expand_nodeset(",".join(rest for _, rest in parts), place, groups=True)
+    named = [(login, rest) for login, rest in parts if login != Login()]
+    return hosts, {host: login for login, rest in named for host in expand_nodeset(rest, place)}
 
 
 def expand_nodeset(text: str, place: str, groups: bool = False) -> list[str]:
@@ -32,7 +66,7 @@ def expand_nodeset(text: str, place: str, groups: bool = False) -> list[str]:
 
     Raises: InventoryError.
     """
-    parts = re.findall(r"(?:\[[^\]]*\]?|[^\s,\[])+", text)
+    parts = _PART.findall(text)
     if not parts:
         raise InventoryError(filled("{0}: no host is named; expected a node set such as node[01-16],gpu7", place))
     if sum(_part_size(part) for part in parts) > MAX_HOSTS:

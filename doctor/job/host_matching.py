@@ -8,6 +8,7 @@ from typing import Protocol
 
 from doctor.engine.addresses import parse_address
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled, joined
 from doctor.job.launch_config import LaunchConfig
 from doctor.job.rank_table.model import RankTable, Server, limit_items
 
@@ -41,8 +42,10 @@ def product_family(launch: LaunchConfig, products: Mapping[str, HasFamily] | Non
         return next(iter(hosts_by_family))
     if not hosts_by_family:
         raise Unreadable("the product family is unknown; expected --product A1, A2 or A3")
-    who = "; ".join(f"{name}: {', '.join(limit_items(hosts, 3))}" for name, hosts in sorted(hosts_by_family.items()))
-    raise Unreadable(f"the hosts are of several product families ({who}); choose one with --product")
+    who = joined(
+        "; ", (f"{name}: {', '.join(limit_items(hosts, 3))}" for name, hosts in sorted(hosts_by_family.items()))
+    )
+    raise Unreadable(filled("the hosts are of several product families ({0}); choose one with --product", who))
 
 
 def table_family(table: RankTable, launch: LaunchConfig, products: Mapping[str, HasFamily] | None) -> str:

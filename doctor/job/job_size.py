@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.texts import filled
+
 SizeKind = Literal["ranks", "tasks", "hosts", "ranks per host", "tasks per host"]
 VARIABLES: dict[str, SizeKind] = {
     "WORLD_SIZE": "ranks",
@@ -111,20 +113,20 @@ def contradictions(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
     for other in ranks[1:]:
         if other.number != ranks[0].number and min(other.number, ranks[0].number) > 1:
             larger, smaller = sorted((other, ranks[0]), key=lambda size: -size.number)
-            expected = f"the same, or the number of hosts as {smaller.source}"
+            expected = filled("the same, or the number of hosts as {0}", smaller.source)
             yield Contradiction(other, ranks[0], expected, larger.number % smaller.number > 0)
     for size in sizes:
         if size.kind == "tasks" and ranks and ranks[0].number % size.number and size.number > 1:
-            expected = f"a multiple of {size.source} as {ranks[0].source}"
+            expected = filled("a multiple of {0} as {1}", size.source, ranks[0].source)
             yield Contradiction(ranks[0], size, expected, size.in_force)
         elif size.kind == "hosts" and ranks and size.number > ranks[0].number > 1:
-            expected = f"at least one rank on each host: {ranks[0].source} from {size.number} on"
+            expected = filled("at least one rank on each host: {0} from {1} on", ranks[0].source, size.number)
             yield Contradiction(ranks[0], size, expected, False)
     yield from _products(sizes, ranks)
     stated = [size for size in sizes if size.kind == "hosts" and size.in_force]
     for other in stated[1:]:
         if other.number != stated[0].number:
-            yield Contradiction(other, stated[0], f"{stated[0].source} and {other.source} alike")
+            yield Contradiction(other, stated[0], filled("{0} and {1} alike", stated[0].source, other.source))
 
 
 def _products(sizes: Sequence[StatedSize], ranks: Sequence[StatedSize]) -> Iterator[Contradiction]:
@@ -132,11 +134,11 @@ def _products(sizes: Sequence[StatedSize], ranks: Sequence[StatedSize]) -> Itera
     hosts = next((size for size in sizes if size.kind == "hosts"), None)
     each = next((size for size in sizes if size.kind == "ranks per host"), None)
     if each and ranks and each.number > ranks[0].number:
-        yield Contradiction(each, ranks[0], f"{each.source} of at most {ranks[0].number}")
+        yield Contradiction(each, ranks[0], filled("{0} of at most {1}", each.source, ranks[0].number))
     elif each and hosts and ranks and hosts.number * each.number != ranks[0].number:
         product = hosts.number * each.number
         first = msgspec.structs.replace(hosts, source=f"{hosts.source} x {each.source}", number=product)
-        yield Contradiction(ranks[0], first, f"{product} as {ranks[0].source}", hosts.in_force)
+        yield Contradiction(ranks[0], first, filled("{0} as {1}", product, ranks[0].source), hosts.in_force)
 
 
 def _number(text: str) -> int:

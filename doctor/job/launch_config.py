@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.job_size import StatedSize, stated_sizes
 from doctor.job.variables import (
     BY_HOST,
@@ -133,7 +134,9 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         """Why it is not known where the ranks meet: only a shell computes it. Empty: it is known, or not given."""
         name = next((name for name in ("MASTER_ADDR", "MS_SCHED_HOST") if name in self.unresolved), "")
         return (
-            f"{name} is {self.unresolved[name]}, which only a shell computes" if name and not self.master_addr else ""
+            filled("{0} is {1}, which only a shell computes", name, self.unresolved[name])
+            if name and not self.master_addr
+            else ""
         )
 
     @classmethod

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled, joined
 
 STRICT = (2, 24)
 """The first release that ends at a word that it does not know."""
@@ -55,7 +56,7 @@ def list_faults(environ: Mapping[str, str], nccl: tuple[int, ...]) -> Iterator[L
             ends = nccl >= STRICT or (variable == "NCCL_PROTO" and not _has_accepted(value, accepted))
             yield ListFault(variable, printable(value, 80), expected, ends)
         elif nccl >= STRICT and variable == "NCCL_ALGO" and (without := _without_algorithm(value)):
-            expected = f"Ring for {' and '.join(without)}, too: allreduce:tree leaves them as they are"
+            expected = filled("Ring for {0}, too: allreduce:tree leaves them as they are", joined(" and ", without))
             yield ListFault(variable, printable(value, 80), expected, ends=False)
 
 
@@ -78,14 +79,17 @@ def _fault(value: str, accepted: tuple[str, ...]) -> str:
     folded = {word.lower() for word in accepted} | (_OLD if accepted is ALGORITHMS else set())
     for number, (function, names) in enumerate(_parts(value)):
         if function and function.lower() not in {name.lower() for name in FUNCTIONS}:
-            return (
-                f"{', '.join(FUNCTIONS[:-1])} or {FUNCTIONS[-1]} before the colon instead of {printable(function, 40)}"
+            return filled(
+                "{0} or {1} before the colon instead of {2}",
+                ", ".join(FUNCTIONS[:-1]),
+                FUNCTIONS[-1],
+                printable(function, 40),
             )
         if number and not function:
-            return f"a function before {printable(names, 40)}, such as allreduce:{printable(names, 40)}"
+            return filled("a function before {0}, such as allreduce:{1}", printable(names, 40), printable(names, 40))
         for word in _members(names):
             if word.lower() not in folded:
-                return f"{', '.join(accepted[:-1])} or {accepted[-1]} instead of {printable(word, 40)}"
+                return filled("{0} or {1} instead of {2}", ", ".join(accepted[:-1]), accepted[-1], printable(word, 40))
     return ""
 
 

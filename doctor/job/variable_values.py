@@ -13,6 +13,7 @@ import msgspec
 
 from doctor.engine.addresses import parse_address
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 
 Family = str
@@ -86,7 +87,7 @@ class ValueRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return "" if len(value) < _LONGEST and re.fullmatch(self.pattern, value, flags) else self.expected
         value = value.strip() if self.trimmed else value
         right = value.lower() in map(str.lower, self.choices) if self.any_case else value in self.choices
-        return "" if right else "one of " + ", ".join(self.choices)
+        return "" if right else filled("one of {0}", ", ".join(self.choices))
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,7 +119,7 @@ def invalid_settings(env: Mapping[str, str], family: Family = "") -> tuple[EnvSe
     wrong = refused(env, "ends", family)
     pcie, roce = env.get("HCCL_INTRA_PCIE_ENABLE"), env.get("HCCL_INTRA_ROCE_ENABLE")
     if (pcie, roce) not in {(None, None), ("1", None), ("1", "0"), ("0", "0"), ("0", "1"), (None, "1")}:
-        value = f"HCCL_INTRA_PCIE_ENABLE={_or_unset(pcie)} and HCCL_INTRA_ROCE_ENABLE={_or_unset(roce)}"
+        value = filled("HCCL_INTRA_PCIE_ENABLE={0} and HCCL_INTRA_ROCE_ENABLE={1}", _or_unset(pcie), _or_unset(roce))
         wrong.append(EnvSetting("HCCL_INTRA_PCIE_ENABLE", value, "1 and 0 (PCIe), or 0 and 1 (RoCE)"))
     if env.get("HCCL_WHITELIST_DISABLE") == "0" and not env.get("HCCL_WHITELIST_FILE"):
         wrong.append(EnvSetting("HCCL_WHITELIST_FILE", "unset", "a file, since HCCL_WHITELIST_DISABLE=0"))
@@ -134,13 +135,13 @@ def _digits(value: str, limits: tuple[int, int], multiple_of: int = 1) -> str:
     if number in range(limits[0], limits[1] + 1, multiple_of):
         return ""
     if multiple_of > 1:
-        return f"a multiple of {multiple_of} from {limits[0]} to {limits[1]}"
-    return f"a whole number from {limits[0]} to {limits[1]}"
+        return filled("a multiple of {0} from {1} to {2}", multiple_of, limits[0], limits[1])
+    return filled("a whole number from {0} to {1}", limits[0], limits[1])
 
 
 def _number(value: str, least: int, most: int) -> str:
     right = re.fullmatch(_NUMBER, value, re.ASCII) and least <= _strtoll(value) <= most
-    return "" if right else f"a whole number from {least} to {most}"
+    return "" if right else filled("a whole number from {0} to {1}", least, most)
 
 
 def _strtoll(value: str) -> int:
@@ -162,7 +163,7 @@ def _strtoll(value: str) -> int:
 
 def _nccl_number(value: str) -> str:
     right = re.fullmatch(_NUMBER, value, re.ASCII)
-    return "" if right else f"a whole number: NCCL reads {_strtoll(value)} there"
+    return "" if right else filled("a whole number: NCCL reads {0} there", _strtoll(value))
 
 
 def _ports(value: str) -> str:
@@ -256,7 +257,7 @@ def _hccl_algorithm(value: str) -> str:
         levels = [re.findall(r"level([0-3]):", part) for part in value.split("/")]
         if all(len(numbers) == len(set(numbers)) for numbers in levels):
             return ""
-    return "such as level0:NA;level1:NHR, each level once, with " + ", ".join(_ALGORITHMS.split("|")[1:])
+    return filled("such as level0:NA;level1:NHR, each level once, with {0}", ", ".join(_ALGORITHMS.split("|")[1:]))
 
 
 def _hccl_retry(value: str) -> str:
@@ -283,20 +284,20 @@ def _npu_allocator(value: str) -> str:
     if options.get("expandable_segments") == "True":
         other = next((name for name in ("max_split_size_mb", "garbage_collection_threshold") if name in options), "")
         if other:
-            return f"expandable_segments:False beside {other}"
+            return filled("expandable_segments:False beside {0}", other)
     return "" if options else "options such as expandable_segments:True"
 
 
 def _allocator_option(name: str, text: str) -> str:
     if name not in (*_TRUTHS, *_NUMBERS, *_WORDS):
-        return "only options that torch_npu has: " + ", ".join(sorted((*_TRUTHS, *_NUMBERS, *_WORDS)))
+        return filled("only options that torch_npu has: {0}", ", ".join(sorted((*_TRUTHS, *_NUMBERS, *_WORDS))))
     if name in _TRUTHS:
-        return "" if text in ("True", "False") else f"{name}:True or False"
+        return "" if text in ("True", "False") else filled("{0}:True or False", name)
     if name == "page_size":
         return "" if text == "1g" else "page_size:1g"
     if name in _NUMBERS:
         if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", text, re.ASCII):
-            return f"{name} with a number"
+            return filled("{0} with a number", name)
         if name == "max_split_size_mb" and float(text) <= 20:
             return "max_split_size_mb above 20"
         if name == "garbage_collection_threshold" and not 0 < float(text) < 1:

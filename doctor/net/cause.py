@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.sanitize import count_noun, strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.net.host_groups import HostGroup
 from doctor.net.matrix import Matrix, TestedPort
 
@@ -79,12 +80,19 @@ def describe(cause: NetworkCause, matrix: Matrix) -> str:
     results = ", ".join(
         f"{name} {number}" if len(cause.outcomes) > 1 else name for name, number in cause.outcomes.items()
     )
-    ports = "" if cause.all_ports else f", {port_text([matrix.ports[port] for port in cause.ports])}"
-    text = f"{place(cause, matrix.hosts)}{ports}: {cause.failed} of {count_noun(total, 'attempt')} failed ({results})"
+    ports = "" if cause.all_ports else filled(", {0}", port_text([matrix.ports[port] for port in cause.ports]))
+    text = filled(
+        "{0}{1}: {2} of {3} failed ({4})",
+        place(cause, matrix.hosts),
+        ports,
+        cause.failed,
+        count_noun(total, "attempt"),
+        results,
+    )
     if cause.certain:
         return text
-    others = ", or ".join(place(candidate, matrix.hosts) for candidate in cause.candidates)
-    return f"{text}; cannot tell from {others}"
+    others = joined(", or ", (place(candidate, matrix.hosts) for candidate in cause.candidates))
+    return filled("{0}; cannot tell from {1}", text, others)
 
 
 def place(cause: NetworkCause, names: Sequence[str]) -> str:
@@ -93,26 +101,34 @@ def place(cause: NetworkCause, names: Sequence[str]) -> str:
     groups = [group.label for group in cause.groups]
     if cause.kind == "host":
         name = hosts[0]
-        return {"both": f"to and from {name}", "inbound": f"to {name}", "outbound": f"from {name}"}[cause.way]
+        return {
+            "both": filled("to and from {0}", name),
+            "inbound": filled("to {0}", name),
+            "outbound": filled("from {0}", name),
+        }[cause.way]
     if cause.kind == "link":
-        return f"between {hosts[0]} and {hosts[1]}"
+        return filled("between {0} and {1}", hosts[0], hosts[1])
     if cause.kind == "direction":
-        return f"from {hosts[0]} to {hosts[1]}"
+        return filled("from {0} to {1}", hosts[0], hosts[1])
     if cause.kind == "address":
-        return f"{hosts[0]} and {hosts[1]} answer to one address"
+        return filled("{0} and {1} answer to one address", hosts[0], hosts[1])
     if cause.kind == "groups":
         ends = [*hosts, *groups]
         if cause.way == "inbound":
             ends.reverse()
-        return f"between {ends[0]} and {ends[1]}" if cause.way == "both" else f"from {ends[0]} to {ends[1]}"
+        return (
+            filled("between {0} and {1}", ends[0], ends[1])
+            if cause.way == "both"
+            else filled("from {0} to {1}", ends[0], ends[1])
+        )
     if cause.kind == "border":
         name = groups[0]
         return {
-            "both": f"between {name} and all others",
-            "inbound": f"from all others to {name}",
-            "outbound": f"from {name} to all others",
+            "both": filled("between {0} and all others", name),
+            "inbound": filled("from all others to {0}", name),
+            "outbound": filled("from {0} to all others", name),
         }[cause.way]
-    return f"within {groups[0]}" if cause.kind == "group" else "between all hosts"
+    return filled("within {0}", groups[0]) if cause.kind == "group" else "between all hosts"
 
 
 def port_text(ports: Sequence[TestedPort]) -> str:
@@ -128,11 +144,11 @@ def port_text(ports: Sequence[TestedPort]) -> str:
         if not ports[0].number and ports[0].purpose == "ephemeral":
             return "an ephemeral port"
         purpose, _, number = labels[0].partition(" ")
-        return f"port {purpose} {number}" if number else f"port {purpose}"
+        return filled("port {0} {1}", purpose, number) if number else filled("port {0}", purpose)
     listed = ", ".join(labels[:MAX_LABELS])
     if len(labels) > MAX_LABELS:
-        return f"{len(ports)} TCP ports: {listed} and {len(labels) - MAX_LABELS} more"
-    return f"{len(ports)} TCP ports: {listed}"
+        return filled("{0} TCP ports: {1} and {2} more", len(ports), listed, len(labels) - MAX_LABELS)
+    return filled("{0} TCP ports: {1}", len(ports), listed)
 
 
 def _ranges(ports: Iterable[TestedPort]) -> Iterable[str]:

@@ -20,6 +20,7 @@ import msgspec
 
 from doctor.engine.fact import PerHost
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
 from doctor.facts.network_test import NetworkAnswer
@@ -179,7 +180,7 @@ def read_ping(text: str) -> tuple[TrialResult, str, float]:
     match = _PINGED.search(text)
     if match is None:
         return "unknown", last_line(text), 0.0
-    lost = f"{match[2]} of {match[1]} packets came back"
+    lost = filled("{0} of {1} packets came back", match[2], match[1])
     return ("worked", "", 0.0) if match[1] == match[2] != "0" else ("failed", lost, 0.0)
 
 
@@ -212,7 +213,7 @@ def _read_rping(text: str) -> tuple[TrialResult, str, float]:
     if answered >= PINGS:
         return "worked", "", 0.0
     if answered:
-        return "failed", f"{answered} of {PINGS} pings came back", 0.0
+        return "failed", filled("{0} of {1} pings came back", answered, PINGS), 0.0
     return "unknown", _line_at(text, _RPING.search(text).start()), 0.0  # type: ignore[union-attr]
 
 

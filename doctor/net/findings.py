@@ -10,6 +10,7 @@ import msgspec
 from doctor.engine.check import Skip, once_per_fleet
 from doctor.engine.fact import PerHost
 from doctor.engine.result import Finding
+from doctor.engine.texts import filled, joined
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import assemble_matrix, groups_of
 from doctor.net.cause import NetworkCause, place, port_text
@@ -64,14 +65,14 @@ class LocatedFailure(msgspec.Struct, frozen=True):
         outcome_text = ", ".join(
             f"{name} {number}" if len(self.outcomes) > 1 else name for name, number in self.outcomes.items()
         )
-        detail_text = f"; {self.details[0]}" if self.details else ""
+        detail_text = filled("; {0}", self.details[0]) if self.details else ""
         return {
             "place": self.place,
             "ports": self.ports,
             "failed": self.failed,
             "attempts": self.attempts,
-            "how": f"{outcome_text}{detail_text}",
-            "doubt": f"; cannot tell from: {self.doubt}" if self.doubt else "",
+            "how": filled("{0}{1}", outcome_text, detail_text),
+            "doubt": filled("; cannot tell from: {0}", self.doubt) if self.doubt else "",
             "first": self.example[0],
             "other": self.example[1],
             "port": self.numbers[0] if self.numbers else "PORT",
@@ -126,7 +127,7 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
         ]
     answering = {attempt.answered_by for attempt in attempts} - {-1}
     if answering:
-        details = [f"{matrix.hosts[host]} answered" for host in sorted(answering)]
+        details = [filled("{0} answered", matrix.hosts[host]) for host in sorted(answering)]
     example = (attempts[0].source, attempts[0].target) if attempts else (0, len(matrix.hosts) - 1)
     ports = [matrix.ports[port] for port in cause.ports]
     return LocatedFailure(
@@ -139,7 +140,7 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
         cause.failed + cause.opened,
         cause.outcomes,
         tuple(dict.fromkeys(details))[:4],
-        "; ".join(place(candidate, matrix.hosts) for candidate in cause.candidates[:4]),
+        joined("; ", (place(candidate, matrix.hosts) for candidate in cause.candidates[:4])),
         min(sizes, default=0),
         (matrix.hosts[example[0]], matrix.hosts[example[1]]),
         tuple(port.number for port in ports if port.number),
@@ -181,10 +182,10 @@ def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, Any]:
     """Where a slow path lies, in words, and its figures."""
     names = [hosts[host] for host in path.hosts]
     ways = {"both": "to and from", "inbound": "to", "outbound": "from"}
-    kind_text = {"host": f"{ways[path.way]} {names[0]}", "link": f"between {' and '.join(names)}"}
+    kind_text = {"host": f"{ways[path.way]} {names[0]}", "link": filled("between {0}", joined(" and ", names))}
     show = _FIGURE_TEXT[path.figure]
     return {
-        "place": kind_text.get(path.kind, f"from {names[0]} to {names[-1]}"),
+        "place": kind_text.get(path.kind, filled("from {0} to {1}", names[0], names[-1])),
         "figure": path.figure,
         "ratio": round(path.ratio, 2),
         "value": show(path.value),
@@ -200,8 +201,8 @@ def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, Any]:
 
 _FIGURE_TEXT: dict[str, Callable[[float], str]] = {
     "arrival rate": lambda value: f"{value / 1e6:.4g} MB/s",
-    "least latency": lambda value: f"{value * 1e6:.4g} us",
+    "least latency": lambda value: f"{value * 1000000.0:.4g} us",
     "throughput": lambda value: f"{value / 1e6:.4g} MB/s",
-    "latency": lambda value: f"{value * 1e6:.4g} us",
+    "latency": lambda value: f"{value * 1000000.0:.4g} us",
     "retransmissions": lambda value: f"{100 * value:.2g} %",
 }

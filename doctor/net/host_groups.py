@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from doctor.engine.sanitize import printable, strip_control_chars
+from doctor.engine.texts import filled
 from doctor.net.grid import Grid, mask_of, members
 
 MAX_GROUPS = 512
@@ -148,7 +149,7 @@ def _folded(hosts: Sequence[str], mask: int) -> str:
     try:
         return printable(str(NodeSet.fromlist(names)), 60)
     except NodeSetException:
-        return printable(f"{names[0]} to {names[-1]}", 60)
+        return printable(filled("{0} to {1}", names[0], names[-1]), 60)
 
 
 def _members(name: str, direct: Mapping[str, set[int]], below: Mapping[str, Iterable[str]]) -> set[int]:

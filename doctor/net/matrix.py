@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from doctor.engine.texts import filled
+
 MAX_HOSTS, MAX_PORTS = 10_000, 128
 MAX_DETAIL = 200
 """Characters of a detail."""
@@ -252,10 +254,14 @@ class MatrixCoverage(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         one_way = self.pairs_either_way - self.pairs_both_ways
         both = self.pairs_both_ways
-        texts = [f"{both} of {self.pairs} pairs both ways" if self.pairs != 1 else f"{both} of 1 pair both ways"]
-        texts += [f"{one_way} more one way"] if one_way else []
-        texts += [f"{self.ports} ports" if self.ports != 1 else "1 port"]
-        texts += [f"{self.unknown} of {self.attempts} attempts unknown"] if self.unknown else []
+        texts = [
+            filled("{0} of {1} pairs both ways", both, self.pairs)
+            if self.pairs != 1
+            else filled("{0} of 1 pair both ways", both)
+        ]
+        texts += [filled("{0} more one way", one_way)] if one_way else []
+        texts += [filled("{0} ports", self.ports) if self.ports != 1 else "1 port"]
+        texts += [filled("{0} of {1} attempts unknown", self.unknown, self.attempts)] if self.unknown else []
         return ", ".join(texts)
 
 

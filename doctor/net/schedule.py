@@ -18,6 +18,8 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.texts import filled, joined
+
 ALL_PORTS_UP_TO = 128
 """Hosts up to which `full` tries every port of every pair; above, each host's work stays what it is at this number."""
 LEAST_PORTS = 4
@@ -127,14 +129,28 @@ class Schedule(msgspec.Struct, frozen=True):
         return 1 - share * (1 - self.chance_to_miss_pair)
 
     def __str__(self) -> str:
-        text = f"{self.pair_count} of {self.all_pair_count} pairs both ways in {self.rounds} rounds, "
-        text += f"{self.ports_each} of {self.ports} ports"
+        text = filled("{0} of {1} pairs both ways in {2} rounds, ", self.pair_count, self.all_pair_count, self.rounds)
+        text = joined("", (text, filled("{0} of {1} ports", self.ports_each, self.ports)))
         if self.kind == "quick":
-            text += f", each host in at least {self.degree} pairs; "
-            text += f"chance to miss a single bad pair or direction: {_percent(self.chance_to_miss_pair)}"
+            text = joined("", (text, filled(", each host in at least {0} pairs; ", self.degree)))
+            text = joined(
+                "",
+                (
+                    text,
+                    filled("chance to miss a single bad pair or direction: {0}", _percent(self.chance_to_miss_pair)),
+                ),
+            )
         elif self.ports_each < self.ports:
-            text += " of each pair, all of a rank's neighbours; "
-            text += f"chance to miss a single bad port of one direction: {_percent(self.chance_to_miss_port)}"
+            text = joined("", (text, " of each pair, all of a rank's neighbours; "))
+            text = joined(
+                "",
+                (
+                    text,
+                    filled(
+                        "chance to miss a single bad port of one direction: {0}", _percent(self.chance_to_miss_port)
+                    ),
+                ),
+            )
         return text
 
 

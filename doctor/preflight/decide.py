@@ -10,6 +10,7 @@ import msgspec
 from doctor.engine.exit_code import Exit
 from doctor.engine.result import Outcome, Reason, Report
 from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -187,11 +188,11 @@ def _select_spares(
 def _need_notes(selection: SpareSelection) -> list[str]:
     """What became of the search for enough hosts."""
     if selection.code != Exit.HEALTHY and selection.obstacles:
-        return [f"--need {selection.need}: {line}" for line in selection.obstacles]
-    out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items())
+        return [filled("--need {0}: {1}", selection.need, line) for line in selection.obstacles]
+    out = joined("; ", (f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items()))
     spare = f", {count_noun(len(selection.spares), 'healthy spare')}" if selection.spares else ""
     outcome = "met" if selection.code == Exit.HEALTHY else "not met"
-    return [f"--need {selection.need}: {outcome}{spare}{'; excluded: ' if out else ''}{out}"]
+    return [filled("--need {0}: {1}{2}{3}{4}", selection.need, outcome, spare, "; excluded: " if out else "", out)]
 
 
 def _with_notes(report: Report, notes: Sequence[str]) -> Report:

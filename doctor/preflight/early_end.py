@@ -11,6 +11,7 @@ import os
 import time
 
 from doctor.engine import interrupts
+from doctor.engine.texts import filled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class EarlyEnd:
             if report not in ("", "-") and all(os.environ.get(name, "0") == "0" for name in OTHER_RANKS):
                 interrupts.remove_old(report)
             ends = f"exit={code} t={interrupts.process_age():.1f}s"
-            line = f"doctor preflight: UNKNOWN nodes=0/{len(self.hosts) or 1} why={why} {ends}\n"
+            line = filled("doctor preflight: UNKNOWN nodes=0/{0} why={1} {2}\n", len(self.hosts) or 1, why, ends)
             os.write(1, line.encode("ascii"))
         except OSError:
             pass

@@ -12,6 +12,7 @@ import msgspec
 
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.variables import communication
 from doctor.preflight.gathered import NotReady
 from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, tests_network
@@ -59,8 +60,8 @@ def gather(
     if scope != "follower" and context.rank_table_pending:
         _wait_for_table(context, budget, progress)
         context = _detect_context(environ, progress)
-    conflicts = [f"contradiction: {conflict}" for conflict in context.conflicts]
-    progress.add_notes(f"started in: {context.description}", *conflicts, *context.notes)
+    conflicts = [filled("contradiction: {0}", conflict) for conflict in context.conflicts]
+    progress.add_notes(filled("started in: {0}", context.description), *conflicts, *context.notes)
     leader_verdict = _follow_leader(context, scope, environ, budget, progress)
     if leader_verdict is not None:
         return leader_verdict
@@ -126,7 +127,7 @@ def _wait_for_table(context: JobContext, budget: TimeBudget, progress: GatherPro
     from doctor.environment.mounted_rank_table import wait_for_table
 
     progress.heartbeat.activity = "waiting for the rank table to be completed"
-    why = f"rank table {printable(context.rank_table_path)}: it was not completed before the budget ended"
+    why = filled("rank table {0}: it was not completed before the budget ended", printable(context.rank_table_path))
     progress.pending = NotReady(why, "rank-table-not-complete")
     why = wait_for_table(context.rank_table_path, budget.start_time + budget.seconds * TABLE_WAIT_SHARE)
     if why:
@@ -169,9 +170,9 @@ def _select_checks(options: PreflightOptions, environ: Mapping[str, str], progre
     selected, excluded = checks_of_tier(candidates, tier)
     progress.update(selected_checks=tuple(selected))
     if excluded:
-        progress.add_notes(f"not checked in tier {tier}: {', '.join(excluded)}")
+        progress.add_notes(filled("not checked in tier {0}: {1}", tier, ", ".join(excluded)))
     if not selected:
-        raise InputError(f"--select, --ignore and --tier {tier} leave no check to run")
+        raise InputError(filled("--select, --ignore and --tier {0} leave no check to run", tier))
 
 
 def _select_hosts(
@@ -184,7 +185,7 @@ def _select_hosts(
 
     _require_files(options)
     if scope == "local":
-        return Inventory((local_host_name(environ),), f"this host alone ({context.description})", local=True)
+        return Inventory((local_host_name(environ),), filled("this host alone ({0})", context.description), local=True)
     if options.hosts.names_hosts:
         return select_inventory(options.hosts)
     try:

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext
 from doctor.environment.scope import Scope
 from doctor.preflight.leader_lock import LeaderLock, LockFolder, UntrustedFolder, open_lock_folder
@@ -158,7 +159,7 @@ def join(
         lock_folder = open_lock_folder(_key(context, environ, about), environ)
     except (OSError, UntrustedFolder) as error:
         why = strip_control_chars(getattr(error, "strerror", None) or str(error))
-        return Leader(f"the host's ranks could not elect a leader, so each checks the host: {why}")
+        return Leader(filled("the host's ranks could not elect a leader, so each checks the host: {0}", why))
     try:
         return _lead_or_follow(
             lock_folder, context, chosen, until, time.monotonic() + (patience if chosen == "follower" else 0.0)
@@ -166,7 +167,10 @@ def join(
     except OSError as error:
         lock_folder.close()
         return Leader(
-            f"the host's ranks could not elect a leader, so each checks the host: {strip_control_chars(str(error))}"
+            filled(
+                "the host's ranks could not elect a leader, so each checks the host: {0}",
+                strip_control_chars(str(error)),
+            )
         )
 
 
@@ -244,7 +248,7 @@ def _receive_verdict(
 def _name(context: JobContext) -> str:
     """Which of the host's processes this is, the same in every preflight of its script."""
     if context.rank is not None:
-        return f"rank {context.rank}"
+        return filled("rank {0}", context.rank)
     return "scheduler" if context.is_scheduler_process else f"child of {os.getppid()}"
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 
 
 class UntrustedFolder(Exception):
@@ -129,8 +130,10 @@ def open_lock_folder(key: str, environ: Mapping[str, str]) -> LockFolder:
     try:
         status = os.fstat(folder)
         if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
-            has = f"user {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o}"
-            raise UntrustedFolder(f"{printable(path)} belongs to {has}; expected user {os.geteuid()}, mode 0700")
+            has = filled("user {0}, mode {1}", status.st_uid, f"{stat.S_IMODE(status.st_mode):04o}")
+            raise UntrustedFolder(
+                filled("{0} belongs to {1}; expected user {2}, mode 0700", printable(path), has, os.geteuid())
+            )
     except BaseException:
         os.close(folder)
         raise

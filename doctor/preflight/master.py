@@ -8,6 +8,7 @@ from doctor.engine.addresses import means_own_host
 from doctor.engine.evaluate import FactCache
 from doctor.engine.record import Run
 from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.texts import filled
 from doctor.facts.names import HostNames, is_address, normalize_host
 from doctor.facts.network import HostAddresses
 from doctor.job import LaunchConfig
@@ -43,7 +44,7 @@ def master_obstacle(run: Run, hosts: Collection[str], master: str, left_out: Col
     expected = "expected MASTER_ADDR to be one of the remaining hosts"
     if not master:
         address = printable_excerpt(master_addr)
-        return f"MASTER_ADDR {address} is not a known host of the job, and hosts are excluded; {expected}"
+        return filled("MASTER_ADDR {0} is not a known host of the job, and hosts are excluded; {1}", address, expected)
     who = f"MASTER_ADDR {printable_excerpt(master_addr)}" + (f" is {master}, which" if master_addr != master else "")
     return f"{who} is {'excluded' if master in left_out else 'not needed'}; {expected}"
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
     from doctor.preflight.spares import SpareSelection
@@ -47,7 +48,7 @@ def format_deepspeed(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
     unknown = [host for host in hosts if not slots.get(host)]
     if unknown:
         raise NodeListError(
-            f"deepspeed needs the slots of {printable_excerpt(unknown[0])}; expected --ranks-per-host N"
+            filled("deepspeed needs the slots of {0}; expected --ranks-per-host N", printable_excerpt(unknown[0]))
         )
     return format_openmpi(hosts, slots)
 
@@ -87,9 +88,9 @@ def render(node_format: str, hosts: Sequence[str], slots: Mapping[str, int] | No
 def format_conflict(node_format: str, nodes: str, bad: str) -> str:
     """Why the format does not fit the requested files, or the empty string."""
     if (node_format in NODE_FORMATS or node_format == RANK_TABLE) and not nodes:
-        return f"--node-format {node_format} is for the list of healthy hosts; expected --write-nodes FILE"
+        return filled("--node-format {0} is for the list of healthy hosts; expected --write-nodes FILE", node_format)
     if node_format in BAD_HOST_FORMATS and not bad:
-        return f"--node-format {node_format} is for the list of bad hosts; expected --write-bad FILE"
+        return filled("--node-format {0} is for the list of bad hosts; expected --write-bad FILE", node_format)
     return ""
 
 
@@ -117,9 +118,13 @@ def write_node_lists(selection: SpareSelection, options: NodeListOptions, done: 
         try:
             write_output(path, text().encode(), mode=0o644)
         except NodeListError as why:
-            lines.append(f"{option} {printable_excerpt(path, 200)}: {why}; it was not written")
+            lines.append(filled("{0} {1}: {2}; it was not written", option, printable_excerpt(path, 200), why))
         except OSError as error:
-            lines.append(f"{option} {printable_excerpt(path, 200)}: {error.strerror or error}; it was not written")
+            lines.append(
+                filled(
+                    "{0} {1}: {2}; it was not written", option, printable_excerpt(path, 200), error.strerror or error
+                )
+            )
     return lines
 
 
@@ -147,7 +152,7 @@ def _table(selection: SpareSelection, path: str) -> str:
     from doctor.rank_table.reduce import ReductionError
 
     if not selection.enough or not selection.hosts:
-        raise NodeListError("; ".join(selection.obstacles) or "no host is healthy")
+        raise NodeListError(joined("; ", selection.obstacles) or "no host is healthy")
     try:
         return render(RANK_TABLE, selection.hosts, table=reduce_verified(selection.run, selection.hosts, path))
     except ReductionError as why:

@@ -12,6 +12,7 @@ from doctor.config.atomic_write import write_atomic
 from doctor.engine.interrupts import remove_old
 from doctor.engine.language import localized_filled, phrase
 from doctor.engine.streams import print_stderr
+from doctor.engine.texts import filled
 from doctor.preflight.early_end import claim_line
 from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_output
 
@@ -53,7 +54,7 @@ class PreflightReporter:
             except OSError as error:
                 if path != STDOUT:
                     remove_old(path)
-                print_stderr(f"doctor: {option} {path}: {error.strerror or error}; it was not written")
+                print_stderr(filled("doctor: {0} {1}: {2}; it was not written", option, path, error.strerror or error))
         if self.format_targets:
             from doctor.report.formats.registry import RenderContext
             from doctor.session.output_files import write_files
@@ -131,12 +132,12 @@ def print_advice(verdict: PreflightVerdict) -> None:
 
     report = verdict.report
     for text in _scope_lines(verdict):
-        print_stderr(f"doctor: {localized_filled(text)}")
+        print_stderr(filled("doctor: {0}", localized_filled(text)))
     if verdict.code == 0 or not report.outcomes:
         return
     checks_by_name = {check.name: check for check in verdict.gathered.catalog}
     for text in [note for note in report.notes if note.startswith("--need ")]:
-        print_stderr(f"doctor: {localized_filled(text)}")
+        print_stderr(filled("doctor: {0}", localized_filled(text)))
     command = fix_command(report, fold(report), fixable_checks())
     for text in oneline.advice(report, checks_by_name, 4 if command else 5):
         print_stderr(text)
@@ -149,13 +150,13 @@ def _scope_lines(verdict: PreflightVerdict) -> Iterator[str]:
     gathered = verdict.gathered
     if gathered.hosts_unknown:
         expected = "expected HOSTS, --hostfile FILE or DOCTOR_HOSTS; --scope local checks this host alone"
-        yield f"{gathered.hosts_unknown}; {expected}"
+        yield filled("{0}; {1}", gathered.hosts_unknown, expected)
     elif gathered.is_alone:
         where = gathered.context.description if gathered.context else ""
         if where in ("", "this host alone"):
             yield "this host alone was checked"
         else:
-            yield f"this host alone was checked ({where})"
+            yield filled("this host alone was checked ({0})", where)
 
 
 def write_node_files(selection: SpareSelection, options: PreflightOptions) -> list[str]:
@@ -164,7 +165,7 @@ def write_node_files(selection: SpareSelection, options: PreflightOptions) -> li
 
     lines = write_node_lists(selection, options)
     for text in lines:
-        print_stderr(f"doctor: {text}")
+        print_stderr(filled("doctor: {0}", text))
     return lines
 
 

@@ -15,6 +15,7 @@ from doctor.engine import interrupts
 from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import Exit
 from doctor.engine.streams import forgive_unwritten, print_stderr
+from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.preflight import early_end
 from doctor.preflight.deadline import Deadline, Heartbeat, TimeBudget
@@ -152,7 +153,7 @@ class PreflightRun:
 
     def _finish_not_ready(self, why: str, code: int, cause: str) -> None:
         """Nothing can be evaluated: bad input, or a platform that is not ready."""
-        print_stderr(f"doctor: {why}")
+        print_stderr(filled("doctor: {0}", why))
         self.progress.add_notes(why)
         self._report(self._unevaluated(why, code, cause))
 
@@ -169,7 +170,7 @@ class PreflightRun:
         from doctor.session.console import report_own_bug
 
         code = report_own_bug(error)
-        self.progress.add_notes(f"a bug of doctor itself ended the run: {type(error).__name__}")
+        self.progress.add_notes(filled("a bug of doctor itself ended the run: {0}", type(error).__name__))
         verdict = self._unevaluated("a bug of doctor itself ended the run", code, "doctor-bug")
         try:
             self._report(verdict)
@@ -178,7 +179,10 @@ class PreflightRun:
 
     def _budget_ended(self) -> PreflightVerdict:
         """The verdict where none was reached in time: what was evaluated stands in the report."""
-        why, examination = f"the budget of {self.options.budget:g} s ended", self.progress.gathered.examination
+        why, examination = (
+            filled("the budget of {0} s ended", f"{self.options.budget:g}"),
+            self.progress.gathered.examination,
+        )
         pending = self.progress.pending
         verdict = self._unevaluated(str(pending or why), Exit.UNKNOWN, pending.cause if pending else "budget-ended")
         if examination is not None:
@@ -196,7 +200,7 @@ class PreflightRun:
         guard, named = early_end.early_end, self.options.hosts
         hosts = guard.hosts if guard else early_end.listed_hosts(named.nodes or named.hosts, "", self.environ)
         if hosts and self.options.scope != "local":
-            return Inventory(hosts, f"{len(hosts)} hosts")
+            return Inventory(hosts, filled("{0} hosts", len(hosts)))
         return Inventory((local_host_name(self.environ),), "this host alone", local=self.options.scope == "local")
 
     def _wait_for_connections(self) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from doctor.engine.exit_code import Exit, FailOn, OnUnknown
 from doctor.engine.record import Run
 from doctor.engine.result import Outcome, Report
+from doctor.engine.texts import filled
 from doctor.preflight.bad_hosts import FailureRules, bad_hosts, blamed_hosts, healthy_hosts, unevaluated_hosts
 from doctor.preflight.master import master_host, master_obstacle
 from doctor.rank_table.run_subset import subset, table_host_names
@@ -94,9 +95,9 @@ class _HostSearch:
                 break
             report, part = self._evaluate_subset(self.remaining_hosts if newly_excluded else self._first())
         else:
-            return self._not_enough(f"no stable selection of hosts after {MAX_ROUNDS} evaluations")
+            return self._not_enough(filled("no stable selection of hosts after {0} evaluations", MAX_ROUNDS))
         if len(self.remaining_hosts) < self.need:
-            return self._not_enough(f"{_hosts(len(self.remaining_hosts))} healthy, {self.need} needed")
+            return self._not_enough(filled("{0} healthy, {1} needed", _hosts(len(self.remaining_hosts)), self.need))
         return self._selection(report, part, writes_table)
 
     def _hosts_to_exclude(self, report: Report) -> dict[str, list[str]]:
@@ -117,7 +118,7 @@ class _HostSearch:
             return self.evaluate(part), part
         if not self.smoke_passed:
             others = ", ".join(list(self.excluded)[:3]) or "the spares"
-            part = subset(self.run, hosts, {"not_started": f"it has to run again without {others}"})
+            part = subset(self.run, hosts, {"not_started": filled("it has to run again without {0}", others)})
             return self.evaluate(part), part
         part = subset(self.run, hosts, {})
         return _with_smoke(self.evaluate(part), self.report), part

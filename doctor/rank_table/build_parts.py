@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.facts.hccn import DeviceAddresses, SuperDevices, SuperPodId
 from doctor.facts.hccn.fleet import address_use
 from doctor.facts.network import HostAddresses
@@ -38,7 +39,7 @@ class RankTableBuildError(Exception):
     """Why there is no table."""
 
     def __init__(self, problems: Sequence[BuildProblem]) -> None:
-        super().__init__("; ".join(problem.text for problem in problems))
+        super().__init__(joined("; ", (problem.text for problem in problems)))
         self.problems = tuple(problems)
 
     @property
@@ -70,7 +71,9 @@ class FactFinder:
         return None
 
     def add_problem(self, host: str, text: str, *, wrong: bool = False) -> None:
-        self._problems[BuildProblem(strip_control_chars(f"{host}: {text}" if host else text, 400), wrong, host)] = None
+        self._problems[
+            BuildProblem(strip_control_chars(filled("{0}: {1}", host, text) if host else text, 400), wrong, host)
+        ] = None
 
     def raise_problems(self) -> None:
         """Raises: NotMade, when anything stands against the table so far."""
@@ -88,15 +91,20 @@ def npus_of(finder: FactFinder, hosts: Sequence[str], devices: Sequence[int]) ->
             continue
         if absent_npus := _npus_without_device_file(inventory, devices):
             more = "" if devices else " (npu-missing); --devices chooses among the others"
-            finder.add_problem(host, f"NPU {_format_npus(absent_npus)} has no device file{more}", wrong=True)
+            finder.add_problem(
+                host, filled("NPU {0} has no device file{1}", _format_npus(absent_npus), more), wrong=True
+            )
         chosen[host] = tuple(sorted(devices or inventory.devices))
         groups.setdefault(chosen[host], []).append(host)
     if len(groups) > 1:
-        groups_text = "; ".join(
-            f"{', '.join(limit_items(who, 3))}: NPU {_format_npus(npus)}" for npus, who in sorted(groups.items())
+        groups_text = joined(
+            "; ",
+            (f"{', '.join(limit_items(who, 3))}: NPU {_format_npus(npus)}" for npus, who in sorted(groups.items())),
         )
         finder.add_problem(
-            "", f"the hosts have different NPUs ({groups_text}); --devices chooses those that all have", wrong=True
+            "",
+            filled("the hosts have different NPUs ({0}); --devices chooses those that all have", groups_text),
+            wrong=True,
         )
     return chosen
 
@@ -129,7 +137,7 @@ def family_of(finder: FactFinder, hosts: Iterable[str], launch: LaunchConfig) ->
         finder.add_problem("", str(why), wrong=True)
         product = ""
     if product not in ("", "A1", "A2", "A3"):
-        finder.add_problem("", f"the NPUs are of the family {product}; expected A1, A2 or A3", wrong=True)
+        finder.add_problem("", filled("the NPUs are of the family {0}; expected A1, A2 or A3", product), wrong=True)
     if product not in ("A1", "A2", "A3"):
         finder.raise_problems()
     return product
@@ -144,14 +152,20 @@ def pods_of(finder: FactFinder, npus: Npus) -> dict[str, HostSuperPod]:
             continue
         for npu in chosen_npus:
             if npu not in devices.by_npu:
-                finder.add_problem(host, f"NPU {npu}: {devices.unread.get(f'NPU {npu}', 'npu-smi does not list it')}")
+                finder.add_problem(
+                    host,
+                    filled("NPU {0}: {1}", npu, devices.unread.get(f"NPU {npu}", "npu-smi does not list it")),
+                )
             elif _is_other_device(devices.by_npu[npu].sdid, npu):
-                finder.add_problem(host, f"NPU {npu}: its SDID {devices.by_npu[npu].sdid} is that of another device")
+                finder.add_problem(
+                    host, filled("NPU {0}: its SDID {1} is that of another device", npu, devices.by_npu[npu].sdid)
+                )
         chosen_devices = {npu: device for npu, device in devices.by_npu.items() if npu in chosen_npus}
         pod_ids = sorted({pod.id, *(device.super_pod_id for device in chosen_devices.values())})
         if len(pod_ids) > 1:
             finder.add_problem(
-                host, f"npu-smi names several super pods: {', '.join(limit_items(pod_ids))}; expected one a host"
+                host,
+                filled("npu-smi names several super pods: {0}; expected one a host", ", ".join(limit_items(pod_ids))),
             )
             continue
         pods[host] = HostSuperPod(pod, {npu: device.sdid for npu, device in chosen_devices.items()})
@@ -215,8 +229,8 @@ def _refuse_unplanned(finder: FactFinder, interfaces: Mapping[str, Mapping[int, 
         for npu, interface in by_npu.items():
             block = _block(interface)
             if users[block] == {host}:
-                text = f"NPU {npu} says device IP {interface.ip}; expected one of the other hosts' ranges"
-                finder.add_problem(host, f"{text} (no other has one in {block})", wrong=True)
+                text = filled("NPU {0} says device IP {1}; expected one of the other hosts' ranges", npu, interface.ip)
+                finder.add_problem(host, filled("{0} (no other has one in {1})", text, block), wrong=True)
 
 
 def _host_addresses(
@@ -229,10 +243,17 @@ def _host_addresses(
             addresses[npu] = str(device_addresses.by_npu[npu].ip)
         elif npu not in device_addresses.unset:
             finder.add_problem(
-                host, f"NPU {npu}: {device_addresses.unread.get(f'NPU {npu}', 'hccn_tool did not report its address')}"
+                host,
+                filled(
+                    "NPU {0}: {1}",
+                    npu,
+                    device_addresses.unread.get(f"NPU {npu}", "hccn_tool did not report its address"),
+                ),
             )
         elif needed:
-            finder.add_problem(host, f"NPU {npu} has no device IP; expected one (device-ip-unset)", wrong=True)
+            finder.add_problem(
+                host, filled("NPU {0} has no device IP; expected one (device-ip-unset)", npu), wrong=True
+            )
     return addresses
 
 

@@ -11,6 +11,7 @@ from doctor.engine.evaluate import FactCache, Intent, evaluate_check
 from doctor.engine.record import Run
 from doctor.engine.result import Severity
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.facts.network import HostAddresses
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, match_servers, read_rank_table
 from doctor.rank_table.build import BuiltRankTable, build_rank_table
@@ -43,12 +44,12 @@ def needs_table_only(check: Check) -> bool:
 def _check_problems(check: Check, intent: Intent) -> Iterable[str]:
     outcome = evaluate_check(check, (), FactCache({}), intent)
     if outcome.crashed:
-        yield f"{check.name}: the check crashed"
+        yield filled("{0}: the check crashed", check.name)
     elif outcome.findings and outcome.found_severity is Severity.ERROR:
         yield strip_control_chars(f"{check.name}: {outcome.findings[0]}")
     else:
         yield from (
-            strip_control_chars(f"{check.name}: {why.text}")
+            strip_control_chars(filled("{0}: {1}", check.name, why.text))
             for why in outcome.unknown.values()
             if why.root_cause.startswith("rank-table-")
         )
@@ -68,8 +69,8 @@ def reduce_verified(run: Run, hosts: Sequence[str], path: str) -> str:
     product = LaunchConfig.from_options(run.launch).product
     problems = verify(RankTableFile(path, table.text, link_target=link), LaunchConfig(product=product))
     if problems:
-        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise ReductionError(f"the reduced rank table fails doctor's own checks: {problems[0]}{more}")
+        more = filled(", and {0} more", len(problems) - 1) if len(problems) > 1 else ""
+        raise ReductionError(filled("the reduced rank table fails doctor's own checks: {0}{1}", problems[0], more))
     return table.text
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.host_matching import HasAddresses, match_servers
 from doctor.job.rank_table.model import RankTable, limit_items
 from doctor.job.rank_table.parse import read_table
@@ -30,7 +31,7 @@ def reduce_table(text: str, hosts: Collection[str], addresses: Mapping[str, HasA
     try:
         tree, table = parse_json(text), read_table("", text)
     except NotARankTable as why:
-        raise ReductionError(f"{why}; expected version 1.0 or 1.2, or a group_list without version") from None
+        raise ReductionError(filled("{0}; expected version 1.0 or 1.2, or a group_list without version", why)) from None
     keep = _kept_server_ids(table, hosts, addresses)
     if table.form in ("1.0", "1.2"):
         _server_list(tree, keep)
@@ -63,7 +64,9 @@ def _kept_server_ids(
     strange = [host for host in hosts if host not in servers_by_host]
     if strange:
         raise ReductionError(
-            f"it does not list {', '.join(limit_items(strange, 4))}; expected an entry for every remaining host"
+            filled(
+                "it does not list {0}; expected an entry for every remaining host", ", ".join(limit_items(strange, 4))
+            )
         )
     if not hosts:
         raise ReductionError("no host remains; expected at least one")

@@ -10,6 +10,7 @@ import msgspec
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact, Output
 from doctor.engine.record import HostRecord, LaunchOptions, Run, SavedRankTable
+from doctor.engine.texts import filled
 from doctor.facts.hccn import DeviceAddresses, SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.hccn.pings import DevicePings
@@ -33,7 +34,7 @@ def subset(run: Run, hosts: Sequence[str], smoke: Mapping[str, Any] | None = Non
     table = _table(run, hosts)
     return msgspec.structs.replace(
         run,
-        source=f"{len(hosts)} of {run.source}",
+        source=filled("{0} of {1}", len(hosts), run.source),
         hosts=_records(run, hosts, bool(table)),
         probe_inputs=msgspec.structs.replace(run.probe_inputs, hosts=tuple(hosts)),
         launch=_launch(run.launch, hosts, table),
@@ -59,7 +60,7 @@ def _table(run: Run, hosts: Sequence[str]) -> SavedRankTable:
     try:
         return SavedRankTable(table.path, reduce_table(table.text, hosts, FactCache(run.hosts).fleet(HostAddresses)))
     except ReductionError as why:
-        return SavedRankTable(table.path, error=f"it cannot be reduced to {len(hosts)} hosts: {why}")
+        return SavedRankTable(table.path, error=filled("it cannot be reduced to {0} hosts: {1}", len(hosts), why))
 
 
 def _launch(launch: LaunchOptions, hosts: Collection[str], table: SavedRankTable) -> LaunchOptions:

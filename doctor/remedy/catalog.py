@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from doctor.engine.catalog import bundled_folder, check_files
+from doctor.engine.texts import filled
 from doctor.engine.toml_compat import toml_files
 from doctor.remedy.parse import PlaybookError as PlaybookError
 from doctor.remedy.parse import file_name
@@ -30,7 +31,9 @@ def load_playbooks(folders: Sequence[Path] = (), checks: Sequence[Path] = ()) ->
         playbook = read_playbook(path, checks_by_name)
         if playbook.name in playbooks:
             first_path = file_name(Path(playbooks[playbook.name].path))
-            raise PlaybookError(f"{file_name(path)}:1: {playbook.name} is already defined in {first_path}")
+            raise PlaybookError(
+                filled("{0}:1: {1} is already defined in {2}", file_name(path), playbook.name, first_path)
+            )
         playbooks[playbook.name] = playbook
     return list(playbooks.values())
 
@@ -49,7 +52,9 @@ def _playbook_files(folder: Path) -> list[Path]:
     try:
         return toml_files(folder)
     except OSError as error:
-        raise PlaybookError(f"{file_name(folder)}: {error.strerror}; expected a folder with playbooks") from None
+        raise PlaybookError(
+            filled("{0}: {1}; expected a folder with playbooks", file_name(folder), error.strerror)
+        ) from None
 
 
 def check_files_by_name(folders: Sequence[Path] = ()) -> dict[str, Path]:

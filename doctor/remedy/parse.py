@@ -14,6 +14,7 @@ from doctor.config.file import did_you_mean
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.check_files import AREAS
 from doctor.engine.sanitize import printable_excerpt, quote
+from doctor.engine.texts import filled
 from doctor.remedy.finding_values import read_finding_values
 from doctor.remedy.playbook import ALWAYS_SUPPLIED, RISKS, WHO, Playbook, PlaybookStep
 from doctor.remedy.validate import changes_nothing, needed_names, step_violations
@@ -48,7 +49,9 @@ def read_playbook(path: Path, check_files: Mapping[str, Path], unread: Collectio
         return reader.parse()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "is not UTF-8 text"
-        raise PlaybookError(f"{file_name(path)}: {printable_excerpt(why)}; expected a readable playbook") from None
+        raise PlaybookError(
+            filled("{0}: {1}; expected a readable playbook", file_name(path), printable_excerpt(why))
+        ) from None
 
 
 def file_name(path: Path) -> str:
@@ -73,7 +76,7 @@ class _PlaybookReader:
                 self.refuse(key, 0, "is missing")
         for key, choices in _CHOICES.items():
             if top[key] not in choices:
-                self.refuse(key, 0, f"{quote(top[key])}; expected one of {', '.join(choices)}")
+                self.refuse(key, 0, filled("{0}; expected one of {1}", quote(top[key]), ", ".join(choices)))
         if not top["title"].strip() or "\n" in top["title"]:
             self.refuse("title", 0, "expected one line")
         playbook = Playbook(
@@ -85,10 +88,14 @@ class _PlaybookReader:
     def checked_name(self) -> str:
         name = self.path.stem.replace("_", "-")
         if not re.fullmatch(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", name):
-            raise PlaybookError(f"{file_name(self.path)}: expected a name of small letters, digits and dashes, .toml")
+            raise PlaybookError(
+                filled("{0}: expected a name of small letters, digits and dashes, .toml", file_name(self.path))
+            )
         if name in self.check_files or name in AREAS:
             kind = "a check" if name in self.check_files else "an area"
-            raise PlaybookError(f"{file_name(self.path)}: {name} is the name of {kind}; expected a unique name")
+            raise PlaybookError(
+                filled("{0}: {1} is the name of {2}; expected a unique name", file_name(self.path), name, kind)
+            )
         return name
 
     def parse_toml(self) -> dict[str, Any]:
@@ -102,7 +109,12 @@ class _PlaybookReader:
             message = " ".join(str(error).split())
             line = re.search(r"at line (\d+)", message)
             raise PlaybookError(
-                f"{file_name(self.path)}:{line[1] if line else 1}: not TOML: {printable_excerpt(message, 200)}"
+                filled(
+                    "{0}:{1}: not TOML: {2}",
+                    file_name(self.path),
+                    line[1] if line else 1,
+                    printable_excerpt(message, 200),
+                )
             ) from None
 
     def read_bytes(self) -> bytes:
@@ -111,11 +123,11 @@ class _PlaybookReader:
     def check_keys(self, table: Mapping[str, Any], allowed_keys: Collection[str], step: int) -> None:
         for key in table:
             if key not in allowed_keys:
-                self.refuse(key, step, f"no such key{did_you_mean(key, allowed_keys)}")
+                self.refuse(key, step, filled("no such key{0}", did_you_mean(key, allowed_keys)))
 
     def typed_value(self, table: Mapping[str, Any], key: str, kind: type, step: int) -> Any:
         if type(table[key]) is not kind:
-            self.refuse(key, step, f"expected {_TYPE_NAMES[kind]}")
+            self.refuse(key, step, filled("expected {0}", _TYPE_NAMES[kind]))
         return table[key]
 
     def parse_treats(self, names: Any) -> tuple[str, ...]:
@@ -124,9 +136,9 @@ class _PlaybookReader:
         for check in names:
             if check not in self.check_files:
                 hint = did_you_mean(check, self.check_files) or "; `doctor list` names them all"
-                self.refuse("treats", 0, f"no check is named {quote(check)}{hint}", check)
+                self.refuse("treats", 0, filled("no check is named {0}{1}", quote(check), hint), check)
             if names.count(check) > 1:
-                self.refuse("treats", 0, f"{check} is listed twice", check)
+                self.refuse("treats", 0, filled("{0} is listed twice", check), check)
         return tuple(names)
 
     def parse_steps(self, document: Mapping[str, Any]) -> tuple[PlaybookStep, ...]:
@@ -164,7 +176,10 @@ class _PlaybookReader:
             return read_finding_values(self.check_files[check])
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
             self.refuse(
-                "treats", 0, f"the values of {check} cannot be read: {printable_excerpt(str(error), 200)}", check
+                "treats",
+                0,
+                filled("the values of {0} cannot be read: {1}", check, printable_excerpt(str(error), 200)),
+                check,
             )
 
     def check_name(
@@ -173,13 +188,15 @@ class _PlaybookReader:
         for check, names in names_by_check.items():
             if name not in names | ALWAYS_SUPPLIED:
                 near = did_you_mean(name, names | ALWAYS_SUPPLIED)
-                self.refuse(key, step.number, f"{word} is not supplied by {check}{near}", word)
+                self.refuse(key, step.number, filled("{0} is not supplied by {1}{2}", word, check, near), word)
 
     def refuse(self, key: str, step: int, why: str, word: str = "") -> NoReturn:
         """Raises: BadPlaybook at the line of the key, or of the ``word`` in its value."""
-        place = f"step {step}: " if step else ""
+        place = filled("step {0}: ", step) if step else ""
         line, reason = self.find_line(key, step, word), printable_excerpt(why, 400)
-        raise PlaybookError(f"{file_name(self.path)}:{line}: {place}{printable_excerpt(key)}: {reason}")
+        raise PlaybookError(
+            filled("{0}:{1}: {2}{3}: {4}", file_name(self.path), line, place, printable_excerpt(key), reason)
+        )
 
     def find_line(self, key: str, step: int, word: str) -> int:
         """Where a key stands in the text; else its step; else the beginning."""

@@ -14,6 +14,7 @@ from typing import Any
 from doctor.engine.result import format_value
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.shell_quote import PLACEHOLDER
+from doctor.engine.texts import filled
 
 BEFORE = "before"
 """What the step's own ``before`` printed: a variable in ``run`` and ``undo``."""
@@ -56,17 +57,19 @@ def variable_text(name: str, values: Mapping[str, Any]) -> str:
     texts = _one_line(name, values)
     bad = next((text for text in texts if text.startswith("-")), None)
     if bad is not None:
-        raise TemplateError(f"{{{name}}} is {_quote_value(bad)}; expected a word that does not begin like an option")
+        raise TemplateError(
+            filled("{{0}} is {1}; expected a word that does not begin like an option", name, _quote_value(bad))
+        )
     text = "\n".join(texts)
     if len(text.encode("utf-8", "surrogateescape")) > MAX_VALUE_BYTES:
-        raise TemplateError(f"{{{name}}} is longer than {MAX_VALUE_BYTES} bytes")
+        raise TemplateError(filled("{{0}} is longer than {1} bytes", name, MAX_VALUE_BYTES))
     return text
 
 
 def before_text(output: str) -> str:
     """What ``before`` printed, as the variable of that name. Raises: TemplateError."""
     if "\0" in output or len(output.encode("utf-8", "surrogateescape")) > MAX_VALUE_BYTES:
-        raise TemplateError(f"{{before}} holds a zero byte or more than {MAX_VALUE_BYTES} bytes")
+        raise TemplateError(filled("{before} holds a zero byte or more than {0} bytes", MAX_VALUE_BYTES))
     return output
 
 
@@ -91,7 +94,7 @@ def fill_path(template: str, values: Mapping[str, Any]) -> str:
     def put(match: re.Match[str]) -> str:
         part = " ".join(_one_line(match[1], values))
         if "/" in part or "*" in part or part in ("", ".", ".."):
-            raise TemplateError(f"{{{match[1]}}} is {_quote_value(part)}; expected a part of a file name")
+            raise TemplateError(filled("{{0}} is {1}; expected a part of a file name", match[1], _quote_value(part)))
         return part
 
     return PLACEHOLDER.sub(put, template)
@@ -101,7 +104,7 @@ def _one_line(name: str, values: Mapping[str, Any]) -> list[str]:
     texts = _value_texts(name, values)
     for word in texts:
         if any(ord(letter) < 32 or letter in "\x7f\x85\u2028\u2029" for letter in word):
-            raise TemplateError(f"{{{name}}} is {_quote_value(word)}; expected one line")
+            raise TemplateError(filled("{{0}} is {1}; expected one line", name, _quote_value(word)))
     return texts
 
 
@@ -109,14 +112,14 @@ def _value_texts(name: str, values: Mapping[str, Any]) -> list[str]:
     value = _value(name, values)
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         if not value:
-            raise TemplateError(f"{{{name}}} is empty; expected at least one")
+            raise TemplateError(filled("{{0}} is empty; expected at least one", name))
         return [format_value(item) for item in value]
     return [format_value(value)]
 
 
 def _value(name: str, values: Mapping[str, Any]) -> Any:
     if name not in values:
-        raise TemplateError(f"the finding has no value for {{{name}}}")
+        raise TemplateError(filled("the finding has no value for {{0}}", name))
     return values[name]
 
 

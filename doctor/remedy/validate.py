@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from doctor.engine.sanitize import quote
 from doctor.engine.shell_quote import PLACEHOLDER, placeholder_names
+from doctor.engine.texts import filled
 from doctor.remedy.playbook import COMMAND_KEYS, Playbook, PlaybookStep, free_variables, templates
 from doctor.remedy.template import BEFORE, fill_pattern
 
@@ -38,10 +39,12 @@ def command_violations(command: str) -> Iterator[str]:
     if "\0" in command:
         yield "expected a command without NUL"
     for name in dict.fromkeys(PLACEHOLDER.findall(command)):
-        yield f'{{{name}}} stands in a command, whose text is fixed; expected "${name}", the variable with the value'
+        yield filled(
+            '{{0}} stands in a command, whose text is fixed; expected "${1}", the variable with the value', name, name
+        )
     for name in free_variables(command):
         if name.endswith("_proxy"):
-            yield f"${name} is a variable that programs read by themselves; expected another name"
+            yield filled("${0} is a variable that programs read by themselves; expected another name", name)
 
 
 def _run_violations(step: PlaybookStep) -> Iterator[Broken]:
@@ -71,17 +74,17 @@ def _file_violations(step: PlaybookStep) -> Iterator[Broken]:
         yield from ((key, "expected only beside file") for key in used_keys)
         return
     if not _is_path(step.file) or ("*" in step.file and not step.keep):
-        yield "file", f"{quote(step.file)}: expected an absolute path without .., // and *"
+        yield "file", filled("{0}: expected an absolute path without .., // and *", quote(step.file))
     used_keys = [key for key in _EDIT_KEYS if _is_given(step, key)]
     if len(used_keys) != 1:
         listed_keys = " and ".join(used_keys) or "none"
-        yield "file", f"expected one of line, text, remove, filter and keep beside it; found {listed_keys}"
+        yield "file", filled("expected one of line, text, remove, filter and keep beside it; found {0}", listed_keys)
     if "\n" in step.line or (step.line and not step.line.strip()):
         yield "line", "expected one line"
     if step.replaces and not step.line:
         yield "replaces", "expected only beside line"
     if step.mode and not re.fullmatch(r"0[0-7]{3}", step.mode):
-        yield "mode", f'{quote(step.mode)}: expected an octal mode such as "0644"'
+        yield "mode", filled('{0}: expected an octal mode such as "0644"', quote(step.mode))
     for key in ("replaces", "remove"):
         yield from ((key, why) for why in _pattern_problems(getattr(step, key)))
 
@@ -99,7 +102,7 @@ def _pattern_problems(pattern: str) -> Iterator[str]:
     try:
         re.compile(fill_pattern(pattern, dict.fromkeys(placeholder_names(pattern), "x")), re.ASCII)
     except (re.error, RecursionError, OverflowError) as error:
-        yield f"not a regular expression: {error}"
+        yield filled("not a regular expression: {0}", error)
 
 
 def needed_names(step: PlaybookStep) -> Iterator[tuple[str, str, str]]:

@@ -6,6 +6,7 @@ import os
 import sys
 
 from doctor.engine.streams import print_stderr
+from doctor.engine.texts import filled
 
 BUG_EXIT_CODE = 70
 
@@ -28,5 +29,5 @@ def report_own_bug(error: Exception) -> int:
     except OSError:
         pass
     name = type(error).__name__
-    print_stderr(f"doctor: a bug of doctor itself, not of your cluster ({name}): please report {where}")
+    print_stderr(filled("doctor: a bug of doctor itself, not of your cluster ({0}): please report {1}", name, where))
     return BUG_EXIT_CODE

@@ -23,10 +23,12 @@ from doctor.engine.check import Check
 from doctor.engine.fact import Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
+from doctor.session.connection import ssh_to
 from doctor.session.contained import needed_facts
 from doctor.session.replay import EvaluationLimit, Examination, replay
 from doctor.session.saved_parts import smoke_run
@@ -112,7 +114,9 @@ def examine(
     smoke_round: SmokeRoundResult | None = None
     closing: threading.Thread | None = None
     if hosts:
-        transport = open_transport(inventory.local, options.transport, _ssh_options(options, inventory), hosts)
+        transport = open_transport(
+            inventory.local, options.transport, ssh_to(inventory, options.ssh, options.transport), hosts
+        )
         facts = unique_facts(_facts_to_read(checks, options))
         ask = CollectOptions(
             facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(shlex.split(options.within))
@@ -147,15 +151,6 @@ def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[typ
     from doctor.session.after_reboot import facts_after_reboot
 
     return facts_after_reboot(checks)
-
-
-def _ssh_options(options: ExamineOptions, inventory: Inventory) -> SshOptions:
-    """With Slurm's addresses of the nodes, where their names are no host names."""
-    if inventory.local or options.transport not in ("ssh", "openssh") or "SLURM_" not in inventory.source:
-        return options.ssh
-    from doctor.transport.launcher.slurm_steps import node_addresses
-
-    return msgspec.structs.replace(options.ssh, addresses=node_addresses(inventory.hosts))
 
 
 def _close(transport: Transport, wait: bool) -> threading.Thread:
@@ -251,11 +246,11 @@ class _JobInput:
     def _rank_table(self) -> str:
         """Which rank table was checked, for the head of the report; empty where the hosts are from it, or none was."""
         name = printable(self.table.path, 200) if self.table.path else ""
-        return f"; rank table: {name}" if name and name not in self.inventory.source else ""
+        return filled("; rank table: {0}", name) if name and name not in self.inventory.source else ""
 
     def _environment(self) -> str:
         """Whose environment was checked, for the head of the report; empty: this shell's."""
-        return f"; environment: of {self.launch.read_from}" if self.launch.read_from else ""
+        return filled("; environment: of {0}", self.launch.read_from) if self.launch.read_from else ""
 
     def run(
         self,
@@ -316,7 +311,9 @@ def _net_round(
     if options.budget and options.smoke:
         remaining *= NET_SHARE
     if options.budget and remaining < MIN_NET_SECONDS:
-        return NetRoundResult(without_net_answers(records, f"the budget of {options.budget:g} s ended before it"))
+        return NetRoundResult(
+            without_net_answers(records, filled("the budget of {0} s ended before it", f"{options.budget:g}"))
+        )
     if options.budget:
         net = msgspec.structs.replace(net, budget=min(net.budget, remaining))
     if not net.topology:
@@ -339,7 +336,7 @@ def _smoke_round(
     assert options.smoke
     smoke_options, remaining = options.smoke, options.budget - (time.monotonic() - clock)
     if options.budget and remaining < 1:
-        return not_started(records, f"the budget of {options.budget:g} s ended before it")
+        return not_started(records, filled("the budget of {0} s ended before it", f"{options.budget:g}"))
     if options.budget:
         smoke_options = msgspec.structs.replace(smoke_options, budget=min(smoke_options.budget, remaining))
     within = tuple(shlex.split(options.within))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.interrupts import remove_old
 from doctor.engine.streams import write_stdout
+from doctor.engine.texts import filled
 from doctor.session.output_files import (
     EventStreams,
     combine_callbacks,
@@ -94,7 +95,7 @@ def load_saved_run(path: Path) -> Run:
     try:
         return load(read_bounded(path, MAX_RUN_BYTES), str(path))
     except OSError as error:
-        raise InputError(f"--from {path}: {error.strerror}; expected a saved run") from None
+        raise InputError(filled("--from {0}: {1}; expected a saved run", path, error.strerror)) from None
     except BadRun as error:
         raise InputError(f"--from {error}") from None
 
@@ -200,7 +201,7 @@ def _save(path: Path, examination: Examination) -> bool:
     try:
         write_atomic(path, msgspec.json.encode(run) + b"\n")
     except OSError as error:
-        print_warning(f"--save {path}: {error.strerror}; the run was not saved")
+        print_warning(filled("--save {0}: {1}; the run was not saved", path, error.strerror))
         return False
     return True
 

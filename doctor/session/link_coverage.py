@@ -9,6 +9,7 @@ from typing import Any
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact
 from doctor.engine.record import HostRecord
+from doctor.engine.texts import filled
 from doctor.facts.hccn import DeviceAddresses, SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.hccn.pings import DevicePings
@@ -43,7 +44,7 @@ def _has(records: Mapping[str, HostRecord], fact: type[Fact]) -> bool:
 def _line(kind: str, links: str, tried: set[Link], count: int) -> Iterator[str]:
     if tried and count:
         share = 100 * len(tried) / count
-        yield f"{kind}: tried {share:.3g} % of the {links}, {len(tried)} of {count}"
+        yield filled("{0}: tried {1} % of the {2}, {3} of {4}", kind, f"{share:.3g}", links, len(tried), count)
 
 
 def _pairs_of(ends: Iterable[tuple[Hashable, str]]) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from doctor.engine.bounded_read import require_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.transport.options import SshOptions
@@ -22,7 +23,7 @@ def require_readable(option: str, path: str, expected: str) -> None:
     try:
         require_bounded(path)
     except (OSError, ValueError) as error:
-        text = f"{option} {printable(path)}: {_reason(error)}; expected {expected} that can be read"
+        text = filled("{0} {1}: {2}; expected {3} that can be read", option, printable(path), _reason(error), expected)
         raise InputError(text) from None
 
 
@@ -31,12 +32,14 @@ def require_writable(option: str, path: str) -> None:
     folder = os.path.dirname(os.path.realpath(path)) or "/"
     try:
         is_folder = stat.S_ISDIR(os.stat(folder).st_mode)
-        reason = "" if os.access(folder, os.W_OK) or os.access(path, os.W_OK) else f"{folder} is not writable"
-        reason = "is a folder" if os.path.isdir(path) else reason if is_folder else f"{folder} is not a folder"
+        reason = "" if os.access(folder, os.W_OK) or os.access(path, os.W_OK) else filled("{0} is not writable", folder)
+        reason = (
+            "is a folder" if os.path.isdir(path) else reason if is_folder else filled("{0} is not a folder", folder)
+        )
     except (OSError, ValueError) as error:
-        reason = f"{printable(folder)}: {_reason(error)}"
+        reason = filled("{0}: {1}", printable(folder), _reason(error))
     if reason:
-        raise InputError(f"{option} {printable(path)}: {reason}; expected a file that can be written")
+        raise InputError(filled("{0} {1}: {2}; expected a file that can be written", option, printable(path), reason))
 
 
 def require_connection_files(ssh: SshOptions) -> None:
@@ -46,7 +49,9 @@ def require_connection_files(ssh: SshOptions) -> None:
         from doctor.transport.ssh.config_files import syntax_error
 
         if reason := syntax_error(ssh.config):
-            raise InputError(f"-F {printable(ssh.config)}: {reason}; expected a configuration file that ssh accepts")
+            raise InputError(
+                filled("-F {0}: {1}; expected a configuration file that ssh accepts", printable(ssh.config), reason)
+            )
     for path in ssh.identity:
         require_readable("-i", os.path.expanduser(path), "a private key")
 

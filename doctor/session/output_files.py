@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from doctor.engine.errors import UsageError
 from doctor.engine.language import localized_filled
 from doctor.engine.streams import print_stderr, write_stdout
+from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -42,7 +43,7 @@ def output_conflict(outputs: Sequence[tuple[str, str]]) -> str:
             continue  # a device or pipe takes several
         other = options_by_file.setdefault(_file_identity(path), option)
         if other != option:
-            return f"{other} and {option} are both {path!r}: expected a separate file for each"
+            return filled("{0} and {1} are both {2}: expected a separate file for each", other, option, f"{path!r}")
     return ""
 
 
@@ -81,14 +82,16 @@ def write_files(targets: Sequence[FormatTarget], report: Report, context: Render
             except OSError as error:
                 failed.append(target)
                 reason = error.strerror or error
-                print_warning(f"-f {target.name}={target.path}: {reason}; it was not written, and follows here")
+                print_warning(
+                    filled("-f {0}={1}: {2}; it was not written, and follows here", target.name, target.path, reason)
+                )
                 print_stderr(data.rstrip(b"\n").decode("utf-8", "replace"))
     return failed
 
 
 def print_warning(text: str) -> None:
     """One line on stderr, whether or not anybody reads it."""
-    print_stderr(f"doctor: {localized_filled(text)}")
+    print_stderr(filled("doctor: {0}", localized_filled(text)))
 
 
 def combine_callbacks(*calls: Callable[..., None]) -> Callable[..., None]:
@@ -154,7 +157,7 @@ def _line_writer(path: str, failures: list[OSError]) -> Callable[[str], None] | 
     try:
         file = GrowingFile(path)
     except OSError as error:
-        print_warning(f"-f jsonl={path}: {error.strerror}; it was not written")
+        print_warning(filled("-f jsonl={0}: {1}; it was not written", path, error.strerror))
         failures.append(error)
         return None
     broken: list[OSError] = []
@@ -167,6 +170,6 @@ def _line_writer(path: str, failures: list[OSError]) -> Callable[[str], None] | 
         except OSError as error:
             broken.append(error)
             failures.append(error)
-            print_warning(f"-f jsonl={path}: {error.strerror}; the file is incomplete")
+            print_warning(filled("-f jsonl={0}: {1}; the file is incomplete", path, error.strerror))
 
     return put

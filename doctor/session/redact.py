@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from doctor.engine.texts import filled, joined
+
 if TYPE_CHECKING:
     from doctor.engine.result import Report
 
@@ -19,7 +21,7 @@ def with_pseudonyms(report: Report, aliases: Iterable[str] = ()) -> Report:
 
     key, trouble = _cached_key()
     note = "names of hosts and users, and addresses, are pseudonyms"
-    note += f" of this run only: the key could not be saved ({trouble})" if trouble else ""
+    note = joined("", (note, filled(" of this run only: the key could not be saved ({0})", trouble) if trouble else ""))
     hidden = redacted_report(report, key, aliases)
     return msgspec.structs.replace(hidden, notes=(*hidden.notes, note))
 

@@ -19,6 +19,7 @@ from doctor.engine.evaluate import FactCache, Intent, evaluate_check
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import Run, load_run
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report
+from doctor.engine.texts import filled
 
 CHECK_SECONDS = 60.0
 """For one check where there is no time budget, and a part for each host beside it."""
@@ -200,7 +201,7 @@ def _rank_table(run: Run) -> object:
     if not run.rank_table:
         return Absent("no rank table was given")
     if run.rank_table.error:
-        return Unreadable(f"{run.rank_table.path}: {run.rank_table.error}", "rank-table-not-json")
+        return Unreadable(filled("{0}: {1}", run.rank_table.path, run.rank_table.error), "rank-table-not-json")
     try:
         return job.read_rank_table(run.rank_table.path, run.rank_table.text)
     except job.NotARankTable as error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.session.output_files import print_warning
 
 if TYPE_CHECKING:
@@ -68,12 +69,12 @@ def remember(
     ended = join_unless_blocked(thread, options.seconds, options.most_seconds)
     problem = worker.problem if ended else _unanswered(options)
     if problem and keeps and not options.quiet and not worker.is_kept:
-        print_warning(f"history: {problem}; this run is not kept")
+        print_warning(filled("history: {0}; this run is not kept", problem))
     return msgspec.structs.replace(report, ages=worker.ages) if worker.ages else report
 
 
 def _unanswered(options: HistoryOptions) -> str:
-    return f"no answer within {min(options.seconds, options.most_seconds):g} s"
+    return filled("no answer within {0} s", f"{min(options.seconds, options.most_seconds):g}")
 
 
 class _Worker:

@@ -14,6 +14,7 @@ import msgspec
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import BadRun, Run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.engine.watch_summary import WatchResult
 from doctor.job.training import TrainingLaunch
 from doctor.smoke.model import SmokeRun
@@ -27,11 +28,11 @@ def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
     if not saved:
         return SmokeRun.absent
     if NOT_STARTED in saved:
-        return Unreadable(f"the smoke run was not started: {saved[NOT_STARTED]}")
+        return Unreadable(filled("the smoke run was not started: {0}", saved[NOT_STARTED]))
     try:
         return _convert(saved)
     except msgspec.ValidationError as error:
-        return Unreadable(f"the smoke run cannot be read: {error}")
+        return Unreadable(filled("the smoke run cannot be read: {0}", error))
 
 
 def training_launch(saved: Mapping[str, Any]) -> TrainingLaunch | Absent:
@@ -41,7 +42,7 @@ def training_launch(saved: Mapping[str, Any]) -> TrainingLaunch | Absent:
     try:
         return msgspec.convert(saved, TrainingLaunch)
     except msgspec.ValidationError as error:
-        return Unreadable(f"the launch cannot be read: {error}")
+        return Unreadable(filled("the launch cannot be read: {0}", error))
 
 
 def watch_result(saved: Mapping[str, Any]) -> WatchResult | Absent:
@@ -51,7 +52,7 @@ def watch_result(saved: Mapping[str, Any]) -> WatchResult | Absent:
     try:
         return _convert_watch(saved)
     except msgspec.ValidationError as error:
-        return Unreadable(f"what was watched cannot be read: {error}")
+        return Unreadable(filled("what was watched cannot be read: {0}", error))
 
 
 def require_parts(run: Run, name: str) -> None:
@@ -69,7 +70,7 @@ def _naming_field(name: str, field: str) -> Iterator[None]:
     except (msgspec.ValidationError, ValueError, RecursionError) as error:
         message = str(error).replace("`$", f"`$.{field}")
         place = "" if f"$.{field}" in message else f" - at `$.{field}`"
-        raise BadRun(f"{name}: not a saved run: {strip_control_chars(message, 300)}{place}") from None
+        raise BadRun(filled("{0}: not a saved run: {1}{2}", name, strip_control_chars(message, 300), place)) from None
 
 
 def require_watch(saved: Mapping[str, Any]) -> None:
@@ -108,7 +109,9 @@ def _check_ranks(smoke: SmokeRun) -> None:
     world = smoke.plan.world
     for number, place in enumerate(smoke.plan.places):
         if place.rank != number:
-            raise ValueError(f"rank {place.rank}, expected {number} - at `$.plan.places[{number}].rank`")
+            raise ValueError(
+                filled("rank {0}, expected {1} - at `$.plan.places[{2}].rank`", place.rank, number, number)
+            )
     for index, failure in enumerate(smoke.failures):
         for field in ("culprit_ranks", "waiting_ranks"):
             _require_ranks(getattr(failure, field), world, f"$.failures[{index}].{field}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.errors import InputError, UsageError
+from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.environment.host_selection import HostSelection
@@ -34,7 +35,7 @@ def select_inventory(
     named = {"HOSTS": selection.nodes, "--hosts": selection.hosts, "--hostfile": selection.hostfile}
     used = [option for option, value in named.items() if value]
     if len(used) > 1:
-        raise UsageError(f"{used[0]} and {used[1]} are both given: expected one of them")
+        raise UsageError(filled("{0} and {1} are both given: expected one of them", used[0], used[1]))
     try:
         inventory = resolve_hosts(selection, environ, read_text_file)
     except InventoryError as error:

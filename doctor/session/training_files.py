@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
@@ -41,7 +42,7 @@ def read_training(
     Raises: InputError for a file or a command that cannot be read as what it has to be.
     """
     if len(paths) > MAX_FILES:
-        raise InputError(f"{len(paths)} files; expected at most {MAX_FILES}")
+        raise InputError(filled("{0} files; expected at most {1}", len(paths), MAX_FILES))
     lines: list[LaunchText] = []
     configurations: list[Configuration] = []
     scripts: list[TrainingScript] = []
@@ -61,12 +62,12 @@ def read_training(
                 raise
             leave_out(str(why))
         except (UnreadableFile, NotAJobScript) as why:
-            raise InputError(f"{name}: {why}") from None
+            raise InputError(filled("{0}: {1}", name, why)) from None
     if command:
         try:
             lines.append(LaunchText(read_launch_line(command, environ)))
         except NotALaunchLine as why:
-            raise InputError(f"the command after --: {why}") from None
+            raise InputError(filled("the command after --: {0}", why)) from None
     settings = {name: Setting(f"--{name.replace('_', '-')}", number, "command line") for name, number in counts.items()}
     folders = ["", *dict.fromkeys(os.path.dirname(path) for path in paths)]
     return assemble(lines, GivenFiles(tuple(configurations), tuple(scripts)), _NamedFiles(folders).read, settings)
@@ -93,7 +94,9 @@ def _read(path: str) -> str:
         reason = "is no text in UTF-8"
     except (OSError, ValueError) as error:
         reason = printable(getattr(error, "strerror", None) or str(error))
-    raise InputError(f"{printable(path, 200)}: {reason}; expected a job script, a configuration or a program")
+    raise InputError(
+        filled("{0}: {1}; expected a job script, a configuration or a program", printable(path, 200), reason)
+    )
 
 
 def _is_python(path: str, text: str) -> bool:
@@ -104,8 +107,11 @@ def _configurations(text: str, name: str) -> tuple[Configuration, ...]:
     configurations = read_configuration(text, name)
     if not configurations:
         raise NoTrainingError(
-            f"{name}: no setting of a known framework; expected a configuration of DeepSpeed, Transformers, "
-            "MindFormers, Accelerate, Lightning, NeMo, FSDP, axolotl, torchtune or torchtitan"
+            filled(
+                "{0}: no setting of a known framework; expected a configuration of DeepSpeed, Transformers, "
+                "MindFormers, Accelerate, Lightning, NeMo, FSDP, axolotl, torchtune or torchtitan",
+                name,
+            )
         )
     return configurations
 
@@ -113,7 +119,9 @@ def _configurations(text: str, name: str) -> tuple[Configuration, ...]:
 def _launch_lines(text: str, name: str, environ: Mapping[str, str]) -> list[LaunchText]:
     script = read_job_script(text, environ)
     if not script.launch_lines:
-        raise NoTrainingError(f"{name}: starts no training; expected a line with torchrun, msrun, srun, ... or python")
+        raise NoTrainingError(
+            filled("{0}: starts no training; expected a line with torchrun, msrun, srun, ... or python", name)
+        )
     limit = script.resources.time_limit_s
     return [LaunchText(line, name, text, limit) for line in script.launch_lines]
 

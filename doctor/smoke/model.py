@@ -229,6 +229,17 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
         return min(1.0, self.used_up / self.periods) if self.periods >= MIN_PERIODS else self.waited
 
 
+class LeftOutHost(msgspec.Struct, frozen=True):
+    """A host that failed in a screening, and that the run went on without."""
+
+    host: str
+    check: str
+    """That reports its failure."""
+    why: str
+    round: int
+    """From 1."""
+
+
 class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """The run as observed by the supervisor; the reports of each rank are in the hosts' facts."""
 
@@ -257,6 +268,8 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """By host: Mb/s of its slowest interface that has an address; without hosts where that is not known."""
     watched: bool = False
     """The ranks are those of a user's own program (`doctor.watch`)."""
+    left_out: tuple[LeftOutHost, ...] = ()
+    """Of a large fleet: hosts that failed in its screening, and are not in the plan."""
     undecided: str = ""
     """Why it cannot be told whether something is wrong, of ranks that were only looked at; empty where it can."""
 

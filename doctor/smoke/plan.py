@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan
 from doctor.smoke.programs.process_groups import partitions, why_no_group
 
@@ -78,6 +79,8 @@ class SmokeOptions(msgspec.Struct, frozen=True):
     """Speeds of an earlier run to compare with."""
     library: Literal["torch", "mindspore"] = "torch"
     """What the ranks train with."""
+    cell_size: int = 0
+    """Hosts of a cell in the screening of a fleet; 0: as `doctor.smoke.triage.screening` has it."""
 
 
 def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:
@@ -145,11 +148,15 @@ def plan_layouts(placements: Sequence[RankPlacement], texts: Sequence[str], rule
     places = [msgspec.structs.asdict(place) for place in placements]
     plan = {"places": places, "group_rule": rule}
     if problem := why_no_group(plan, list(range(world))):
-        raise ValueError(f"HCCL forms no group of these NPUs: {problem}; expected {_GROUPS_OF_HALVES}, see --devices")
+        raise ValueError(
+            filled("HCCL forms no group of these NPUs: {0}; expected {1}, see --devices", problem, _GROUPS_OF_HALVES)
+        )
     refused = {layout: problem for layout in chosen if (problem := _group_problem(plan, layout))}
     if texts and refused:
         layout, problem = next(iter(refused.items()))
-        raise ValueError(f"--layout {layout.name}: HCCL forms no such group: {problem}; expected {_GROUPS_OF_HALVES}")
+        raise ValueError(
+            filled("--layout {0}: HCCL forms no such group: {1}; expected {2}", layout.name, problem, _GROUPS_OF_HALVES)
+        )
     *others, last = (layout for layout in chosen if layout not in refused)
     return (*others, last if texts else msgspec.structs.replace(last, recompute=True))
 
@@ -172,9 +179,13 @@ def buffer_notes(plan: SmokePlan, variables: Mapping[str, str]) -> tuple[str, ..
     size = int(text) if is_number else HCCL_BUFFER
     groups = 1 + len(partitions(plan_as_dict(plan)))
     default = "" if is_number else ", the default"
-    note = (
-        f"HCCL_BUFFSIZE is {size} MB{default}: the process groups of a rank ({groups}) take "
-        f"{2 * size * groups / 1000:.1f} GB of its NPU, beside what else runs there; --env clean sets 16 MB"
+    note = filled(
+        "HCCL_BUFFSIZE is {0} MB{1}: the process groups of a rank ({2}) take {3} GB of its NPU, "
+        "beside what else runs there; --env clean sets 16 MB",
+        size,
+        default,
+        groups,
+        f"{2 * size * groups / 1000:.1f}",
     )
     return (note,)
 
@@ -197,7 +208,7 @@ def parse_layout(text: str, world: int) -> Layout:
     layout = read_layout(text)
     problem = _layout_problem(layout, world)
     if problem:
-        raise ValueError(f"--layout {text!r}: {problem}")
+        raise ValueError(filled("--layout {0}: {1}", f"{text!r}", problem))
     return layout
 
 
@@ -206,11 +217,11 @@ def read_layout(text: str) -> Layout:
     values = _layout_values(text)
     sizes = {name: values[name] for name in ("dp", "tp", "pp") if name in values}
     if not sizes:
-        raise ValueError(f"--layout {text!r}: names none of dp, tp, pp; expected {_LAYOUT_FORM}")
+        raise ValueError(filled("--layout {0}: names none of dp, tp, pp; expected {1}", f"{text!r}", _LAYOUT_FORM))
     zero, recompute = values.get("zero", 0), values.get("recompute", 0)
     for name, value in (("zero", zero), ("recompute", recompute)):
         if value > 1:
-            raise ValueError(f"--layout {text!r}: {name}={value}; expected 0 or 1")
+            raise ValueError(filled("--layout {0}: {1}={2}; expected 0 or 1", f"{text!r}", name, value))
     return Layout(**sizes, zero=bool(zero), accumulate=values.get("acc", 1), recompute=bool(recompute))
 
 
@@ -219,14 +230,22 @@ def _layout_values(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, equals, number = part.strip().partition("=")
         if name not in ("dp", "tp", "pp", "zero", "acc", "recompute"):
-            raise ValueError(f"--layout {text!r}: {name!r} is not a part of a layout; expected {_LAYOUT_FORM}")
+            raise ValueError(
+                filled(
+                    "--layout {0}: {1} is not a part of a layout; expected {2}", f"{text!r}", f"{name!r}", _LAYOUT_FORM
+                )
+            )
         if name in values:
-            raise ValueError(f"--layout {text!r}: {name} appears twice; expected each part once")
+            raise ValueError(filled("--layout {0}: {1} appears twice; expected each part once", f"{text!r}", name))
         if not equals and name in ("zero", "recompute"):
             number = "1"
         least = 0 if name in ("zero", "recompute") else 1
         if not re.fullmatch(r"[0-9]{1,6}", number, re.ASCII) or int(number) < least:
-            raise ValueError(f"--layout {text!r}: {name}={number}; expected a whole number of at least {least}")
+            raise ValueError(
+                filled(
+                    "--layout {0}: {1}={2}; expected a whole number of at least {3}", f"{text!r}", name, number, least
+                )
+            )
         values[name] = int(number)
     return values
 
@@ -235,11 +254,11 @@ def _layout_problem(layout: Layout, world: int) -> str:
     """Why this world cannot train like that, or the empty string."""
     if layout.world != world:
         product = f"dp {layout.dp} x tp {layout.tp} x pp {layout.pp} = {layout.world}"
-        return f"{product}; expected {world}, the number of ranks"
+        return filled("{0}; expected {1}, the number of ranks", product, world)
     if HEADS % layout.tp:
-        return f"tp={layout.tp}; expected a divisor of {HEADS}, the attention heads of the model"
+        return filled("tp={0}; expected a divisor of {1}, the attention heads of the model", layout.tp, HEADS)
     if layout.pp > LAYERS:
-        return f"pp={layout.pp}; expected at most {LAYERS}, the layers of the model"
+        return filled("pp={0}; expected at most {1}, the layers of the model", layout.pp, LAYERS)
     if layout.accumulate not in (1, 2, 4):
         return f"acc={layout.accumulate}; expected 1, 2 or 4"
     return ""
@@ -262,7 +281,9 @@ def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeO
         count = count or (RANKS_ON_SINGLE_HOST if len(hosts) == 1 else RANKS_ON_EACH_HOST)
         if devices and count > len(devices):
             kind = _KINDS[backend].upper()
-            raise ValueError(f"{name}: {count} ranks for {len(devices)} {kind}s; expected one {kind} a rank")
+            raise ValueError(
+                filled("{0}: {1} ranks for {2} {3}s; expected one {4} a rank", name, count, len(devices), kind, kind)
+            )
         numbers = devices or (-1,) * count
         visible = tuple(host.devices.get(_KINDS.get(backend, ""), ()))
         ordinals = [visible.index(number) if number in visible else -1 for number in numbers]
@@ -276,7 +297,10 @@ def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeO
 def _devices(name: str, host: PlanHost, backend: Backend, options: SmokeOptions) -> tuple[int, ...]:
     if backend == "gloo" and options.devices:
         raise ValueError(
-            f"devices {_format_numbers(options.devices)} are requested, but gloo runs on CPUs; expected nccl or hccl"
+            filled(
+                "devices {0} are requested, but gloo runs on CPUs; expected nccl or hccl",
+                _format_numbers(options.devices),
+            )
         )
     if backend == "gloo":
         return ()
@@ -284,9 +308,11 @@ def _devices(name: str, host: PlanHost, backend: Backend, options: SmokeOptions)
     host_devices = tuple(host.devices.get(kind, ()))
     absent_devices = sorted(set(options.devices) - set(host_devices))
     if absent_devices:
-        raise ValueError(f"{name}: no {kind.upper()} {absent_devices[0]}; it has {_format_numbers(host_devices)}")
+        raise ValueError(
+            filled("{0}: no {1} {2}; it has {3}", name, kind.upper(), absent_devices[0], _format_numbers(host_devices))
+        )
     if not host_devices:
-        raise ValueError(f"{name}: has no {kind.upper()}; expected at least one for {backend}")
+        raise ValueError(filled("{0}: has no {1}; expected at least one for {2}", name, kind.upper(), backend))
     return options.devices or host_devices
 
 

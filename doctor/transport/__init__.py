@@ -12,6 +12,7 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.remote.request import Request
 
 TransportErrorKind = Literal[
@@ -90,7 +91,7 @@ def format_size(count: int) -> str:
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"
-    return f"{count} bytes"
+    return filled("{0} bytes", count)
 
 
 class RemoteSession(Protocol):

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from doctor.engine.texts import filled
 from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, format_size, transport_error
 
 MAX_LINE = 4 << 20
@@ -117,7 +118,7 @@ class LineSession:
             if self._queued_bytes + len(data) > MAX_QUEUED:
                 raise transport_error(
                     "timeout",
-                    f"{format_size(self._queued_bytes)} wait to be sent: the program does not read its input",
+                    filled("{0} wait to be sent: the program does not read its input", format_size(self._queued_bytes)),
                 )
             if data:
                 self._queue.append(memoryview(data))
@@ -191,7 +192,9 @@ class LineSession:
             *lines, rest = bytes(self._partial_line).split(b"\n")
             self._partial_line = bytearray(rest)
         if max(map(len, [*lines, self._partial_line])) > MAX_LINE:
-            raise transport_error("flood", f"it printed a line of more than {format_size(MAX_LINE)}, and was closed")
+            raise transport_error(
+                "flood", filled("it printed a line of more than {0}, and was closed", format_size(MAX_LINE))
+            )
         return lines
 
     def _limit_rate(self) -> None:
@@ -201,7 +204,9 @@ class LineSession:
         self._credit = min(self._credit + RATE * (now - self._checked_at), BURST) - new_bytes
         self._counted_bytes, self._checked_at = self._channel.received_bytes, now
         if self._credit < 0:
-            raise transport_error("flood", f"it printed more than {format_size(RATE)} a second, and was closed")
+            raise transport_error(
+                "flood", filled("it printed more than {0} a second, and was closed", format_size(RATE))
+            )
 
     def _send_queued(self) -> None:
         """Sends what goes out now, and the end of it all if that is next."""
@@ -266,7 +271,7 @@ def run_to_end(channel: CommandChannel, stdin: bytes, timeout: float, limit: int
         while not channel.complete():
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                raise transport_error("timeout", f"the command did not end within {format_seconds(timeout)}")
+                raise transport_error("timeout", filled("the command did not end within {0}", format_seconds(timeout)))
             try:
                 unsent = unsent[channel.write(unsent) :] if unsent else unsent
             except OSError:  # it reads no more; what it says still counts
@@ -274,7 +279,7 @@ def run_to_end(channel: CommandChannel, stdin: bytes, timeout: float, limit: int
             channel.wait(bool(unsent), min(remaining, _FOREVER))
             out += channel.read() or b""
             if channel.received_bytes > limit:
-                raise transport_error("flood", f"it printed more than {format_size(limit)}, and was closed")
+                raise transport_error("flood", filled("it printed more than {0}, and was closed", format_size(limit)))
             if last and out.endswith(last):
                 last = b""
                 channel.close_input()

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from doctor.engine.texts import filled
 from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import MAX_KEPT_STDERR, LineSession, run_to_end
 from doctor.transport.options import MAX_OUTPUT
@@ -44,7 +45,9 @@ class Children:
         try:
             child = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, start_new_session=True)
         except OSError as error:
-            raise transport_error("error", f"{Path(argv[0]).name} could not be started: {error.strerror}") from None
+            raise transport_error(
+                "error", filled("{0} could not be started: {1}", Path(argv[0]).name, error.strerror)
+            ) from None
         with self._lock:
             self._running.add(child)
         if self.closed:
@@ -259,7 +262,7 @@ class SocketChannel(_FileChannel):
 
 
 def _lost_error(error: OSError) -> TransportError:
-    return transport_error("lost", f"the connection was cut: {error.strerror}")
+    return transport_error("lost", filled("the connection was cut: {0}", error.strerror))
 
 
 class Local:

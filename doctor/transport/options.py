@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import resource
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from doctor.hosts.nodeset import Login
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to connect when neither the options nor the ssh configuration say otherwise."""
@@ -35,6 +39,8 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_output: int = MAX_OUTPUT
     addresses: dict[str, str] = {}
     """Addresses of hosts whose names do not resolve, where the ssh configuration has none for them."""
+    logins: dict[str, Login] = {}
+    """User and port of hosts whose list names them; they go before ``user`` and ``port``."""
     agent: bool = True
     """Ask the ssh-agent for keys."""
 

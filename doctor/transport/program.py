@@ -21,6 +21,7 @@ import msgspec
 
 from doctor.engine.bounded_inflate import StreamTooLarge, inflate
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.remote.bootstrap import assemble, python_problem, stdin_command
 from doctor.remote.request import Request, marked_text
 from doctor.remote.runtime.controller import LEFT_STATUS
@@ -125,14 +126,14 @@ class HostProgram:
                     return error
                 begun = True
             except StreamTooLarge:
-                error = error or f"its answer exceeds {limit >> 20} MiB"
+                error = error or filled("its answer exceeds {0} MiB", limit >> 20)
             except (ValueError, RecursionError, msgspec.MsgspecError):
                 error = error or "its answer is damaged"
         errors = result.err.decode("utf-8", "replace")
         last_line = strip_control_chars(errors.strip().rpartition("\n")[2])
         ending = f": {last_line}" if last_line else ""
         if begun:
-            return error or python_problem(errors) or f"its answer is incomplete{ending}"
+            return error or python_problem(errors) or filled("its answer is incomplete{0}", ending)
         return error or python_problem(errors) or self._no_answer.format(result.code, ending)
 
 
@@ -234,10 +235,16 @@ class ProgramSessions:
     def end_reason(self, session: RemoteSession) -> ProgramLost:
         """Why a program ended by itself; called in its session's thread."""
         code, text = session.code, strip_control_chars(session.err[-400:])
-        status = "" if code is None else f" (signal {-code})" if code < 0 else f" (exit status {code})"
+        status = (
+            "" if code is None else filled(" (signal {0})", -code) if code < 0 else filled(" (exit status {0})", code)
+        )
         kind = "no-python" if python_problem(text) else "shell"
         return ProgramLost(
-            f"its {self._program} ended{status}{': ' if text else ''}{text}", kind, "", code, session.err
+            filled("its {0} ended{1}{2}{3}", self._program, status, ": " if text else "", text),
+            kind,
+            "",
+            code,
+            session.err,
         )
 
     def pump(self, seconds: float | None = None) -> None:
@@ -277,14 +284,14 @@ class ProgramSessions:
             try:
                 self.take_message(name, text)
             except InvalidMessage as error:
-                problem = f"its {self._program} sent an invalid message: {strip_control_chars(str(error))}"
+                problem = filled("its {0} sent an invalid message: {1}", self._program, strip_control_chars(str(error)))
                 self._invalid[name] = ProgramLost(problem, "error"), _elapsed() + CUT_SECONDS
 
     def _without_orders(self, lost: ProgramLost) -> ProgramLost:
         """The reason of a program that no order came to, which says nothing against its host."""
-        text = f"its {self._program} got no message from doctor for too long, and ended itself"
+        text = filled("its {0} got no message from doctor for too long, and ended itself", self._program)
         if self.stood_still > STOOD_STILL:
-            text = f"doctor itself stood still for {self.stood_still:.0f} s: {text}"
+            text = filled("doctor itself stood still for {0} s: {1}", f"{self.stood_still:.0f}", text)
         return msgspec.structs.replace(lost, text=text, kind=NO_ORDERS)
 
     def send_line(self, name: str, line: bytes) -> None:

@@ -15,6 +15,7 @@ import psutil
 from doctor.engine.errors import InputError
 from doctor.engine.language import localized_filled
 from doctor.engine.streams import print_stderr
+from doctor.engine.texts import filled
 from doctor.watch.job_output import JobOutput
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -55,7 +56,7 @@ class WatchedCommand:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             if output:
                 output.close()
-            raise InputError(f"{command_line[0]}: {getattr(error, 'strerror', None) or error}") from None
+            raise InputError(filled("{0}: {1}", command_line[0], getattr(error, "strerror", None) or error)) from None
         if output:
             output.started()
         self._before = before
@@ -130,4 +131,4 @@ def _lives(process: psutil.Process) -> bool:
 
 def warn(text: str) -> None:
     """One line on stderr."""
-    print_stderr(f"doctor watch: {localized_filled(text)}")
+    print_stderr(filled("doctor watch: {0}", localized_filled(text)))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from doctor.engine.errors import UsageError
+from doctor.engine.texts import filled
 from doctor.watch.data.data_report import DataReport, analyze_records
 from doctor.watch.hook.data_hooks import SCHEDULE, parse_schedule
 from doctor.watch.hook.digest_folder import FOLDER
@@ -79,5 +80,5 @@ def _head(path: Path, most: int) -> bytes:
 def require_schedule(text: str) -> str:
     """The value of ``--data``. Raises: UsageError."""
     if text and parse_schedule(text) is None:
-        raise UsageError(f"--data {text}: expected the first steps and an interval, such as 10,100")
+        raise UsageError(filled("--data {0}: expected the first steps and an interval, such as 10,100", text))
     return text

@@ -9,6 +9,7 @@ import msgspec
 from doctor.analysis.values.value_defect import ValueDefect, describe
 from doctor.engine.check import Check
 from doctor.engine.result import Finding, Outcome, Report
+from doctor.engine.texts import filled
 from doctor.watch.data.data_report import DataReport
 
 INFERRED = " (inferred: {inferred})"
@@ -18,10 +19,12 @@ INFERRED = " (inferred: {inferred})"
 def notes_of(data: DataReport) -> tuple[str, ...]:
     """Assumptions, possibly intended differences, and unchecked parts."""
     return (
-        "digests of 1 step were compared" if data.steps == 1 else f"digests of {data.steps} steps were compared",
+        "digests of 1 step were compared"
+        if data.steps == 1
+        else filled("digests of {0} steps were compared", data.steps),
         *data.inferred,
         *(defect.text for defect in data.notes),
-        *(f"not looked at: {text}" for text in data.unseen),
+        *(filled("not looked at: {0}", text) for text in data.unseen),
     )
 
 

@@ -11,6 +11,7 @@ import os
 import re
 from typing import NamedTuple
 
+from doctor.engine.texts import filled
 from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
 from doctor.watch.attach.inspector.rank_state import process_times, transferred
@@ -81,7 +82,7 @@ class Effort:
         if not kind and not loads and not woken and now.switches > before.switches:
             kind = "asks again and again"
         if not kind and (peer := awaited_peer(pid, now.processes)):
-            kind = f"waits for {peer}"
+            kind = filled("waits for {0}", peer)
         if kind:
             self._alive_at, self.kind = clock, kind
         elif self.rest(clock) > LOOK_SECONDS:

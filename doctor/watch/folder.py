@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from doctor.engine.texts import filled
 from doctor.watch.data_folder import DataFolder
 from doctor.watch.hook import hook_text
 from doctor.watch.remnants import LOCK, PREFIX, remove_remnants
@@ -72,7 +73,9 @@ class WatchFolder:
                 return folder, False
             if time.monotonic() > limit:
                 raise TimeoutError(
-                    f"no other process of the launch made {folder.path} ready within {READY_SECONDS:g} s"
+                    filled(
+                        "no other process of the launch made {0} ready within {1} s", folder.path, f"{READY_SECONDS:g}"
+                    )
                 )
             time.sleep(0.02)
         # What a watch of the same launch has left that was killed.
@@ -91,7 +94,7 @@ class WatchFolder:
         self.path.mkdir(0o700, exist_ok=True)
         about = self.path.lstat()
         if not self.path.is_dir() or self.path.is_symlink() or about.st_uid != os.getuid() or about.st_mode & 0o77:
-            raise OSError(f"{self.path} is not this user's alone")
+            raise OSError(filled("{0} is not this user's alone", self.path))
         try:
             lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:  # another watch has just removed the folder

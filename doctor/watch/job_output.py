@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from doctor.engine.texts import filled
 from doctor.watch import output_pump
 
 DRAIN_SECONDS = 5.0
@@ -148,7 +149,7 @@ class JobOutput:
             try:
                 self.streams.append(_Stream(target, numbers, copy, every_line))
             except (OSError, termios.error, subprocess.SubprocessError) as error:
-                self.notes.append(f"no loss is read from {copy.stem.rpartition('-')[2]}: {error}")
+                self.notes.append(filled("no loss is read from {0}: {1}", copy.stem.rpartition("-")[2], error))
 
     @property
     def stdout(self) -> int | None:

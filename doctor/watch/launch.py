@@ -16,6 +16,7 @@ from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
 from doctor.engine.record import Run
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.engine.texts import filled, joined
 from doctor.engine.watch_summary import WatchResult
 from doctor.environment.job_context import detect
 from doctor.smoke.model import UNKNOWN_HOST, Failure
@@ -106,10 +107,10 @@ def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchO
         else:
             folder = WatchFolder.create()
     except OSError as error:
-        why = f"no folder for the ranks can be made: {error.strerror or error}"
+        why = filled("no folder for the ranks can be made: {0}", error.strerror or error)
         if options.within:
             raise InputError(why) from None
-        warn(f"not watched: {why}")
+        warn(filled("not watched: {0}", why))
         return WatchedCommand(command_line, environ, None).run(lambda: False)
     every_line = options.losses.pattern is not None
     output = JobOutput(folder.copies, context.rank, every_line) if options.reads_output else None
@@ -238,7 +239,7 @@ class _Watch:
             elif training.likely is not None:
                 self.report(self._outcome(training, training.likely))
                 self.reported[index] = 0  # the job ends with its own exit code: this is no verdict
-                training.announce(self._verdict(0, f"likely {_headline(training, training.likely)}"))
+                training.announce(self._verdict(0, filled("likely {0}", _headline(training, training.likely))))
             if sentence := training.long_wait():
                 warn(sentence)
         now = time.monotonic()
@@ -267,10 +268,10 @@ class _Watch:
         verdict = follower.verdict
         if verdict is not None and verdict.code:
             self.reported[index] = verdict.code
-            warn(f"{verdict.headline}; the report is on {verdict.place}")
+            warn(filled("{0}; the report is on {1}", verdict.headline, verdict.place))
             return self._end(training, hang=verdict.hang)
         if follower.leaderless and verdict is None:
-            self._warn_once(f"{self.host} reports for itself: {follower.reason()}")
+            self._warn_once(filled("{0} reports for itself: {1}", self.host, follower.reason()))
         return False
 
     def _warn_once(self, text: str) -> None:
@@ -316,16 +317,18 @@ class _Watch:
             self._warn_healthy(training)
         faults = [_slow_headline(training, slow)] if slow else []
         faults += ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
-        training.announce(self._verdict(self.reported.get(index, 0), "; ".join(faults) or "no fault was found"))
+        training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or "no fault was found"))
 
     def _warn_healthy(self, training: Training) -> None:
         unseen = training.unseen_sentence() if training.decides else ""
-        text = f"no fault was found in the ranks of {self.host}. {unseen}" if unseen else "no fault was found"
+        text = (
+            filled("no fault was found in the ranks of {0}. {1}", self.host, unseen) if unseen else "no fault was found"
+        )
         if not training.decides and training.follower is not None and training.follower.verdict is None:
             text = "the leading host did not say what it has found"
         if training.decides and (busy := training.busy_sentence()):
-            text = f"{text.removesuffix('.')}. {busy}"
-        warn(f"{self._line(training)}; {text}")
+            text = filled("{0}. {1}", text.removesuffix("."), busy)
+        warn(filled("{0}; {1}", self._line(training), text))
 
     def _await_verdict(self, index: int, training: Training) -> bool:
         """Where another host decides: whether it has found a fault. What is wrong with the data, each host finds."""
@@ -371,7 +374,7 @@ class _Watch:
             notes += (unseen,)
         data = self._data()
         if data is not None and training.post is not None:
-            notes += (f"Digests of data were compared between the ranks of {self.host} alone.",)
+            notes += (filled("Digests of data were compared between the ranks of {0} alone.", self.host),)
         saved_run, checks = watched_run(
             self.source,
             training.host_names(),
@@ -399,11 +402,13 @@ class _Watch:
         watch = training.watch
         steps = sorted(watch.steps.values()) or [0]
         seconds = time.monotonic() - training.began
-        pace = f", {steps[0] / seconds:.2f} steps/s" if steps[0] else ""
+        pace = filled(", {0} steps/s", f"{steps[0] / seconds:.2f}") if steps[0] else ""
         hosts = len(set(training.hosts.values()))
-        on_hosts = f" on {hosts} hosts" if hosts > 1 else ""
+        on_hosts = filled(" on {0} hosts", hosts) if hosts > 1 else ""
         world = count_noun(watch.world, "rank")
-        return f"{len(training.hosts)} of {world}{on_hosts}, step {steps[0]}{pace}, {seconds:.0f} s"
+        return filled(
+            "{0} of {1}{2}, step {3}{4}, {5} s", len(training.hosts), world, on_hosts, steps[0], pace, f"{seconds:.0f}"
+        )
 
 
 def _headline(training: Training, failure: Failure) -> str:
@@ -411,7 +416,7 @@ def _headline(training: Training, failure: Failure) -> str:
     names = training.host_names()
     hosts = sorted({names.get(rank, UNKNOWN_HOST) for rank in failure.culprit_ranks})
     who = f"{rank_names(failure.culprit_ranks)} on {', '.join(hosts)}" if hosts else "not known which rank"
-    return f"{FAILURE_KINDS[failure.kind].check}: {who}"
+    return filled("{0}: {1}", FAILURE_KINDS[failure.kind].check, who)
 
 
 def _slow_headline(training: Training, slow: Iterable[int]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from doctor.config.atomic_write import write_atomic
+from doctor.engine.texts import filled
 from doctor.smoke.model import UNKNOWN_HOST
 from doctor.watch.command import warn
 from doctor.watch.training import Training
@@ -51,7 +52,7 @@ class LiveMetrics:
             write_atomic(self.path, self.text(trainings, reported, running=running), 0o644)
         except OSError as error:
             if not self._failed:
-                warn(f"--prometheus {self.path}: {error.strerror or error}")
+                warn(filled("--prometheus {0}: {1}", self.path, error.strerror or error))
             self._failed = True
 
     def text(self, trainings: Sequence[Training], reported: Mapping[int, int], *, running: bool) -> bytes:

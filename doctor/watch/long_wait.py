@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from doctor.engine.texts import filled
 from doctor.smoke.model import Failure
 from doctor.smoke.rank_names import rank_names
 from doctor.smoke.run.failure_evidence import main_thread_stack
@@ -32,8 +33,16 @@ def wait_sentence(failure: Failure, hosts: str, effort: str, line: str, limit: f
         "moves data": "reads or writes",
         "asks again and again": "asks for something again and again",
     }.get(effort, effort)
-    place = f", in {line}" if line else ""
-    return (
-        f"long wait for {who} on {hosts}, which {does}{place}: no sign of it for {failure.seconds:.0f} s; waiting in "
-        f"{failure.op}: {waiting}; no fault before the group's own limit of {limit:.0f} s"
+    place = filled(", in {0}", line) if line else ""
+    return filled(
+        "long wait for {0} on {1}, which {2}{3}: no sign of it for {4} s; waiting in {5}: {6}; no "
+        "fault before the group's own limit of {7} s",
+        who,
+        hosts,
+        does,
+        place,
+        f"{failure.seconds:.0f}",
+        failure.op,
+        waiting,
+        f"{limit:.0f}",
     )

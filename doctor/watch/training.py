@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from doctor.analysis.outliers.peers import MIN_TIMES
+from doctor.engine.texts import filled
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.smoke.rank_names import rank_names
 from doctor.watch.fleet.follower import FollowingHost
@@ -110,7 +111,7 @@ class Training:
         if event.get("ev") == "error":
             self.errors[rank] = str(event.get("stack", ""))[:6000]
         if event.get("ev") == "hook":
-            self.notes[f"Rank {rank}: the hook: {str(event.get('text', ''))[:300]}"] = None
+            self.notes[filled("Rank {0}: the hook: {1}", rank, str(event.get("text", ""))[:300])] = None
 
     def take_own(self, rank: int, process: RankProcess, events: Sequence[Mapping[str, Any]], now: float) -> None:
         """What is new of a rank of this host."""
@@ -133,7 +134,7 @@ class Training:
         try:
             self.watch.take_snapshot(rank, fields, now)
         except MALFORMED:
-            self.notes[f"Rank {rank}: what it wrote cannot be read"] = None
+            self.notes[filled("Rank {0}: what it wrote cannot be read", rank)] = None
             return
         self.pace.add(rank, self.watch.of_all_ranks(rank, entries))
 
@@ -157,7 +158,7 @@ class Training:
             try:
                 self.post = LeaderPost(meeting, self.world)
             except OSError as error:
-                self.notes[f"{self.host}: no port for the other hosts: {error.strerror or error}"] = None
+                self.notes[filled("{0}: no port for the other hosts: {1}", self.host, error.strerror or error)] = None
             return
         self._outbox, local_world = outbox, meeting.context.local_world_size or -1
         self.follower = FollowingHost(meeting, self.world, min(self.processes), local_world, outbox)
@@ -319,7 +320,7 @@ class Training:
         if self.post is not None:
             texts += self.post.sentences()
         if self.follower is not None and self.follower.leaderless:
-            texts.append(f"{self.host} reports for itself: {self.follower.reason()}.")
+            texts.append(filled("{0} reports for itself: {1}.", self.host, self.follower.reason()))
         return texts
 
     def busy_sentence(self) -> str:
@@ -328,9 +329,10 @@ class Training:
         if not ranks or all(len(times) < MIN_TIMES for times in self.pace.work().values()):
             return ""
         most = 100 * max(self.cpu_waits.values())
-        return (
-            f"The paces of the ranks were not compared: {rank_names(ranks)} waited for a CPU, up to {most:.0f} % of "
-            "the time"
+        return filled(
+            "The paces of the ranks were not compared: {0} waited for a CPU, up to {1} % of the time",
+            rank_names(ranks),
+            f"{most:.0f}",
         )
 
     def unseen_sentence(self) -> str:
@@ -338,7 +340,7 @@ class Training:
         absent_ranks = [rank for rank in range(self.world) if rank not in self.hosts]
         if not absent_ranks:
             return ""
-        return f"Nothing is known of {rank_names(absent_ranks)}, which no watch has seen."
+        return filled("Nothing is known of {0}, which no watch has seen.", rank_names(absent_ranks))
 
     # ---- the end
 

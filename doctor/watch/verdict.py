@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.analysis.collectives.deaths import Death, EndCause, follows
+from doctor.engine.texts import filled
 from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
@@ -409,7 +410,9 @@ class TrainingWatch:
         if not waiting:
             return None
         first = waiting[0]
-        text = f"{', '.join(sorted(ranks))}: nothing comes from it any more, and its kernel acknowledges nothing"
+        text = filled(
+            "{0}: nothing comes from it any more, and its kernel acknowledges nothing", ", ".join(sorted(ranks))
+        )
         return Failure(
             "silent",
             tuple(sorted(lost)),
@@ -435,8 +438,10 @@ class TrainingWatch:
         absent_ranks = [rank for rank in range(self.world) if rank not in self.arrived]
         known_ranks = tuple(rank for rank in absent_ranks if rank not in unseen)
         seconds = now - min(self.arrived.values())
-        text = f"it has not called init_process_group since {seconds:.0f} s"
+        text = filled("it has not called init_process_group since {0} s", f"{seconds:.0f}")
         if not known_ranks:
             who = rank_names(absent_ranks)
-            text = f"{who} did not call init_process_group for {seconds:.0f} s, or run where no doctor watch is"
+            text = filled(
+                "{0} did not call init_process_group for {1} s, or run where no doctor watch is", who, f"{seconds:.0f}"
+            )
         return Failure("never-joined", known_ranks, tuple(sorted(waiting)), stage="rendezvous", text=text)

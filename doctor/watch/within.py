@@ -14,6 +14,7 @@ from pathlib import Path
 
 from doctor.engine.bounded_run import run_bounded
 from doctor.engine.errors import InputError
+from doctor.engine.texts import filled
 from doctor.smoke.programs.agent.procfs import read_text
 
 _SCRIPT = 'PYTHONPATH="$1${PYTHONPATH:+:$PYTHONPATH}"; export PYTHONPATH; shift; exec env "$@"'
@@ -39,14 +40,20 @@ def require_shared_folder(within: Sequence[str], folder: Path) -> None:
     try:
         done = run_bounded([*within, "sh", "-c", 'test -w "$1"', "sh", str(folder)], _ANSWER_SECONDS, 1 << 16)
     except FileNotFoundError:
-        raise InputError(f"--within: {within[0]}: no such program") from None
+        raise InputError(filled("--within: {0}: no such program", within[0])) from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"--within: {within[0]}: {error}") from None
+        raise InputError(filled("--within: {0}: {1}", within[0], error)) from None
     if done.returncode:
         place = folder.parent.parent
         raise InputError(
-            f"--within: the container does not see {folder}, or may not write there: expected one that shares {place} "
-            f"with its host, such as docker run --ipc=host or -v {place}:{place}"
+            filled(
+                "--within: the container does not see {0}, or may not write there: expected one that shares "
+                "{1} with its host, such as docker run --ipc=host or -v {2}:{3}",
+                folder,
+                place,
+                place,
+                place,
+            )
         )
 
 

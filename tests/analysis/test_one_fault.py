@@ -1,4 +1,6 @@
-"""One program and one fault, rank 2 of 4 takes no part in an all_reduce, as every source shows it: one culprit."""
+"""One program and one fault, rank 2 of 4 takes no part in an all_reduce, as every source shows it: one culprit, one
+check, one sentence.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ from random import Random
 
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.session.saved_parts import smoke_run
 from doctor.smoke.hang.detector import Detector
-from doctor.smoke.model import Failure
+from doctor.smoke.model import Failure, SmokeRun
 from doctor.watch.attach.attached_run import attached_run
 from doctor.watch.attach.odd_ranks import find_odd
+from tests.checks.smoke import findings_of, ran
 from tests.diagnose.test_flight_recorder import diagnosis, dump
 from tests.diagnose.test_rules import logs
 from tests.smoke import simulation
@@ -19,6 +23,8 @@ from tests.watch.test_odd_ranks import COMPUTES, WAITS, host, looks, rank
 from tests.watch.test_verdict import PATIENCE, Ranks
 
 CHECK = "smoke-rank-blocked"
+WORDS = "rank 2 holds up all_reduce"
+"""How the main sentence begins, whatever the source; a log has the name of the call as NCCL prints it."""
 NCCL = (
     "[rank{0}]:[E ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout: "
     "WorkNCCL(SeqNum={1}, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600042 milliseconds"
@@ -28,6 +34,13 @@ NCCL = (
 def of_failure(failure: Failure | None) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     assert failure is not None
     return FAILURE_KINDS[failure.kind].check, failure.culprit_ranks, failure.waiting_ranks
+
+
+def sentence(failure: Failure | None) -> str:
+    """Of the finding that the check makes of the failure."""
+    assert failure is not None
+    (finding,) = findings_of(CHECK.replace("-", "_"), ran(4, 2, failure))
+    return str(finding)
 
 
 def of_diagnosis(result: Diagnosis) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
@@ -40,7 +53,8 @@ def test_a_smoke_run_names_it() -> None:
     groups, programs = fleet(4, [layouts_of(4)["dp"]], 0)
     programs[2] = faulty(programs[2], simulation.sleep, 2, 0, [0], Random(0))
     failure = Simulation(4, groups, programs, Random(0)).watch(Detector(4), 60)
-    assert of_failure(failure) == (CHECK, (2,), (0, 1, 3)) and failure and failure.op == "all_reduce"
+    assert of_failure(failure) == (CHECK, (2,), (0, 1, 3))
+    assert sentence(failure).startswith(f"{WORDS} #")
 
 
 def test_a_watched_run_names_it() -> None:
@@ -57,7 +71,8 @@ def test_a_watched_run_names_it() -> None:
     for number in range(4):
         ranks.show(number, "compute" if number == 2 else "enqueued", 2, 2 * PATIENCE)
     failure = ranks.verdict(30.0)
-    assert of_failure(failure) == (CHECK, (2,), (0, 1, 3)) and failure and failure.op == "all_reduce"
+    assert of_failure(failure) == (CHECK, (2,), (0, 1, 3))
+    assert sentence(failure).startswith(f"{WORDS} #")
 
 
 def test_a_look_at_the_running_job_names_it() -> None:
@@ -66,7 +81,11 @@ def test_a_look_at_the_running_job_names_it() -> None:
         rank(number, looks("sleep") if number == 2 else None, COMPUTES if number == 2 else waiting)
         for number in range(4)
     ]
-    _, checks = attached_run(find_odd({"node1": host(*reports)}), {}, (), "this host", 4.0, [])
+    run, checks = attached_run(find_odd({"node1": host(*reports)}), {}, (), "this host", 4.0, [])
+    seen = smoke_run(run.smoke)
+    assert isinstance(seen, SmokeRun) and sentence(seen.failures[0]).startswith(
+        f"{WORDS} (main at train.py:7): it sleeps"
+    )
     (job,) = find_odd({"node1": host(*reports)})
     assert checks == (CHECK,) and [entry.rank for entry in job.odd_ranks] == [2]
     assert [view.report.rank for view in job.ranks if view.waits and "all_reduce" in view.does.text] == [0, 1, 3]
@@ -76,7 +95,9 @@ def test_logs_name_it() -> None:
     """By the silent rank; where it reports as well, by its number in the sequence."""
     texts = {f"rank_{number}": NCCL.format(number, 7) for number in (0, 1, 3)}
     assert of_diagnosis(logs(**texts, rank_2="step 6")) == (("silence",), (2,))
-    assert of_diagnosis(logs(**texts, rank_2=NCCL.format(2, 6))) == (("behind in sequence",), (2,))
+    result = logs(**texts, rank_2=NCCL.format(2, 6))
+    assert of_diagnosis(result) == (("behind in sequence",), (2,))
+    assert result.causes[0].summary.replace("ALLREDUCE", "all_reduce").startswith(f"{WORDS}: behind in sequence")
 
 
 def test_dumps_of_the_flight_recorder_name_it(tmp_path: Path) -> None:
@@ -85,6 +106,6 @@ def test_dumps_of_the_flight_recorder_name_it(tmp_path: Path) -> None:
     dumps = {number: dump(*calls[: 6 if number == 2 else 7], world=4) for number in range(4)}
     result = diagnosis(tmp_path, dumps)
     assert of_diagnosis(result) == (("behind in sequence",), (2,))
-    assert "rank 2 has not joined all_reduce, collective 7" in result.causes[0].summary
+    assert result.causes[0].summary.startswith(f"{WORDS}, collective 7 of process group")
     (tmp_path / "nccl_trace_rank_2").unlink()
     assert of_diagnosis(diagnosis(tmp_path, {0: dumps[0]})) == (("silence",), (2,))

@@ -25,3 +25,9 @@ def test_no_status_and_the_warning_of_npu_smi() -> None:
 def test_an_older_driver_notes_no_status() -> None:
     assert skipped(look, versions(install_status=None), table()) == "this driver records no installation status"
     assert skipped(look, versions(install_status=None), None)
+
+
+def test_an_empty_folder_that_an_engine_made_of_the_note_is_no_broken_installation() -> None:
+    """A container engine makes a folder of a file that it mounts and the machine does not have; npu-smi warns then."""
+    made = versions(install_status=None, is_note_a_folder=True)
+    assert "empty folder" in skipped(look, made, table(incomplete_install=True))

@@ -142,3 +142,22 @@ def test_ranks_that_most_lines_name_are_those_of_the_job() -> None:
     assert verdict(logs(train=text)) == ("silence", [2], "likely")
     lora = steps.replace("rank 0", "rank 8").replace("rank 1", "rank 16").replace("rank 2", "rank 8")
     assert not logs(train=lora + f"[rank0]: {CLOSED}\n").causes
+
+
+def test_the_backward_pass_of_ddp_is_an_all_reduce() -> None:
+    """Lines of torch 2.13: rank 2 slept, woke after the timeout of the others, and found its connections closed."""
+    frame = '[rank{0}]:   File "/usr/lib/torch/autograd/graph.py", line 865, in _engine_run_backward\n'
+    error = "[rank{0}]: RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] {1}\n"
+    waits = {0: "recv", 1: "recv", 3: "send"}
+    texts = {
+        f"rank_{rank}": frame.format(rank)
+        + error.format(rank, f"Timed out waiting 8000ms for {direction} operation to complete")
+        for rank, direction in waits.items()
+    }
+    closed = (
+        frame.format(2)
+        + "[rank2]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1\n"
+    )
+    diagnosis = logs(rank_2=closed, **texts)
+    assert [culprit.rank for cause in diagnosis.causes for culprit in cause.culprits] == [2]
+    assert {cause.confidence for cause in diagnosis.causes} <= {"likely", "possible"}

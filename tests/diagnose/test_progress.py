@@ -161,3 +161,17 @@ def test_no_text_of_another_signature_is_taken_for_printed_text() -> None:
 def test_hosts_are_not_asked_for_every_step() -> None:
     literals = _fixed_fields(LogRequest(places=()), SIGNATURES.values())["literals"]
     assert isinstance(literals, list) and "it/s" not in literals and "poch" not in literals
+
+
+def test_what_a_run_overcame_is_a_note_at_its_file() -> None:
+    for end in (
+        "Training completed\n",
+        "[2026-11-20 12:10:00,000] [INFO] [launch.py:351:main] Process 4711 exits successfully.\n",
+    ):
+        diagnosis = logs(train=steps(1, 5) + CAUGHT + steps(5, 9) + end)
+        assert exit_code(diagnosis) == 0
+        assert diagnosis.files[0].notes == ["1 error after which the process went on and ended well: line 8"]
+
+
+def test_a_process_that_ends_well_undoes_no_error_without_progress_behind_it() -> None:
+    assert confidences(logs(train=f"{FAULT}{ENDS_OF_PROCESSES['DeepSpeed']}\n")) == [("cuda-illegal-access", "certain")]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from doctor.environment.inventory import HostSelection, Inventory, InventoryError, resolve_hosts
 from doctor.environment.text_files import read_text_file
+from doctor.hosts.nodeset import Login
 from doctor.session.select_hosts import select_inventory
 from tests.checks.tables import a2, a3, lab, legacy
 
@@ -77,7 +78,9 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
         ("node[1-2][3-4]", "a bracket follows another"),
         ("@no-such-group", "expected a group that `nodeset -l` lists"),
         ("@a;b", "has an @"),
-        ("root@node1", "--user"),
+        ("root@node1@x", "--user"),
+        ("root@node1:99999", "--user"),
+        ("-x@node1", "--user"),
         ("node1:22", "--port"),
         ("-oProxyCommand=x", "is not a host name"),
         ("a;reboot", "is not a host name"),
@@ -202,8 +205,16 @@ def test_wrong_hostfile_names_the_line(text: str, part: str) -> None:
 
 def test_unused_settings_of_a_hostfile_are_said() -> None:
     assert in_file("n1:4 binding=user:0\n").notes == ("hosts:1: not used: binding",)
-    assert in_file("root@n1:2222\n").notes == ("hosts:1: not used: user root, port 2222",)
     assert in_file("n1:4:mlx5_0\n").notes == ("hosts:1: not used: adapter mlx5_0",)
+
+
+def test_logins_of_a_list_are_kept_and_are_no_part_of_a_name() -> None:
+    in_list = resolve_hosts(HostSelection(hosts="root@n[1,3]:2222,ops@[2001:db8::1],n4"), {}, files())
+    assert in_list.hosts == ("n1", "n3", "2001:db8::1", "n4")
+    assert in_list.logins == {"n1": Login("root", 2222), "n3": Login("root", 2222), "2001:db8::1": Login("ops")}
+    lines = in_file("root@n1:2222 slots=8\nn2:8\nops@n3\n")
+    assert lines.hosts == ("n1", "n2", "n3") and lines.slots == {"n1": 8, "n2": 8} and not lines.notes
+    assert lines.logins == {"n1": Login("root", 2222), "n3": Login("ops")}
 
 
 def test_a_large_node_file_is_read_in_one_pass() -> None:
@@ -301,7 +312,7 @@ def test_the_groups_that_clustershell_has_as_an_example_are_no_groups(tmp_path: 
 
 
 ANSIBLE = {
-    "_meta": {"hostvars": {"gpu": {"ansible_host": "127.0.0.9", "ansible_user": "root"}}},
+    "_meta": {"hostvars": {"gpu": {"ansible_host": "127.0.0.9", "ansible_user": "root", "ansible_port": 2222}}},
     "all": {"children": ["ungrouped", "workers", "spares"]},
     "spares": {"hosts": ["n2"]},
     "workers": {"hosts": ["n1", "n2", "gpu"]},
@@ -319,9 +330,18 @@ class TestAnsible:
 
         inventory = resolve_hosts(HostSelection(hostfile="/etc/hosts.ini"), {}, lambda path: INI, run)
         assert inventory.hosts == ("n1", "n2", "127.0.0.9")
-        assert inventory.notes == ("/etc/hosts.ini: gpu: not used: ansible_user",)
+        assert not inventory.notes and inventory.logins == {"127.0.0.9": Login("root", 2222)}
         assert inventory.source == "3 hosts from hostfile /etc/hosts.ini (Ansible inventory)"
         assert commands == [("ansible-inventory", "--inventory", "/etc/hosts.ini", "--list")]
+
+    @pytest.mark.parametrize(
+        ("variables", "excerpt"),
+        [({"ansible_user": "-oProxyCommand=x"}, "ansible_user"), ({"ansible_port": "22x"}, "ansible_port")],
+    )
+    def test_a_login_that_ssh_would_not_take_is_refused(self, variables: dict[str, str], excerpt: str) -> None:
+        output = json.dumps({"_meta": {"hostvars": {"n1": variables}}, "workers": {"hosts": ["n1"]}})
+        with pytest.raises(InventoryError, match=excerpt):
+            resolve_hosts(HostSelection(hostfile="/i"), {}, lambda path: INI, lambda argv: output)
 
     @pytest.mark.parametrize("output", ["", "[]", "{", "{}", '{"a": {"hosts": ["-x"]}}', '{"a": {"hosts": [["b"]]}}'])
     def test_what_it_prints_is_not_believed(self, output: str) -> None:

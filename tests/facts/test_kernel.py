@@ -171,6 +171,6 @@ class TestArriving:
 
 
 def test_conntrack() -> None:
-    assert value_of(Conntrack, "12\n", "262144\n") == Conntrack(count=12, maximum=262144)
-    assert isinstance(value_of(Conntrack, "twelve", "1"), Unreadable)
+    assert value_of(Conntrack, "12\n", "262144\n", "65536\n") == Conntrack(count=12, maximum=262144, buckets=65536)
+    assert isinstance(value_of(Conntrack, "twelve", "1", "1"), Unreadable)
     assert type(learned(Conntrack, dict.fromkeys(Conntrack.probe.paths, NONE))) is Absent

@@ -332,3 +332,12 @@ def test_noise_is_never_a_healthy_value(fact: type[Fact], noise: bytes, code: in
 def test_a_table_with_noise_inside_never_gains_an_npu(place: int, noise: str) -> None:
     value = read_outputs(NpuTable, one=Output(out=A3[:place] + noise + A3[place:]))
     assert isinstance(value, Unreadable) or len(value.npus) <= 4
+
+
+@pytest.mark.parametrize(("name", "is_inference"), [("310B4", True), ("310B1", True), ("910B3", False), ("xyz", False)])
+def test_boards_whose_npu_is_no_pci_device_are_told_by_the_chip_name(name: str, is_inference: bool) -> None:
+    """Atlas 200I DK A2 and OrangePi AIpro (310B4): no PCI function, and no network port of an NPU."""
+    table = f"NPU ID     Chip ID     Chip Logic ID     Chip Name\n0          0           0                 {name}\n"
+    detected = {"pci": {}, "files": ["/dev/davinci0", "/dev/davinci_manager"], "refused": [], "tools": ["npu-smi"]}
+    value = answered(NpuInventory, {**detected, "chips": {"out": table, "code": 0}, "newer": []})
+    assert value.inference is is_inference

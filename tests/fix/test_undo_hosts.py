@@ -257,3 +257,50 @@ undo = "true"
     output = site.fix("harm", "-w", host, "--apply", "--yes", code=10)
     assert f"ok       {host}: listen-queue-short passes" in output
     assert f"NEW      {host}: syn-queue-short failed since the fix, and passed before" in output
+
+
+LISTENER = r"""
+import os, socket, sys
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+if os.path.exists("/dev/log"):
+    os.unlink("/dev/log")
+log.bind("/dev/log")
+os.chmod("/dev/log", 0o666)
+with open("/run/log-lines", "wb", 0) as lines:
+    while True:
+        lines.write(log.recv(4096) + b"\n")
+"""
+SECRET = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cE3g"
+
+
+def test_what_was_done_stands_in_the_log_of_the_host(site: Site) -> None:
+    """An auditor of the host finds plan, user, step and outcome; no secret, and no line that a name forges."""
+    host = site.hosts[0]
+    book = f"""{HEAD}
+[[step]]
+say = "Set it now token={SECRET}"
+before = "sysctl -n net.core.somaxconn"
+run = "sysctl -w net.core.somaxconn=4096"
+undo = 'sysctl -w net.core.somaxconn="$before"'
+"""
+    (site.books / "logged.toml").write_text(book)
+    site.fleet.write(host, "/run/listener.py", LISTENER)
+    site.fleet.enter(
+        host, "setsid python3 /run/listener.py >/dev/null 2>&1 & until test -S /dev/log; do sleep 0.05; done"
+    )
+    site.fix("logged", "-w", host)
+    plan = site.ids()[-1]
+    site.fix(plan, "--apply", "--yes")
+    site.fix("--undo", plan, "--yes")
+    site.fleet.enter(host, "for _ in $(seq 100); do test $(wc -l </run/log-lines) -ge 3 && break; sleep 0.05; done")
+    lines = site.fleet.read(host, "/run/log-lines").splitlines()
+    bodies = [line.partition("]: ")[2] for line in lines]
+    assert all(line.startswith("<37>doctor-fix[") for line in lines)
+    assert all(body.startswith(f"plan {plan} by ") for body in bodies)
+    assert [body.partition(": ")[2].split(" token=")[0] for body in bodies] == [
+        "applied, up to 1 steps",
+        "logged: Set it now",
+        "logged: Set it now",
+    ]
+    assert [body.rpartition(": ")[2] for body in bodies[1:]] == ["done", "undone"]
+    assert SECRET not in "".join(lines)

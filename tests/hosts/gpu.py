@@ -50,6 +50,7 @@ GPU = """\
 <current_link_width>16x</current_link_width>
 </link_widths>
 </pci_gpu_link_info>
+<replay_counter>0</replay_counter>
 </pci>
 <clocks_event_reasons>
 <clocks_event_reason_gpu_idle>Active</clocks_event_reason_gpu_idle>

@@ -101,6 +101,7 @@ echo 'tmpfs /dev/shm tmpfs rw,nosuid,nodev,size=64m 0 0' >>/etc/fstab
 CONNTRACK = """\
 most=$(cat /proc/sys/net/netfilter/nf_conntrack_max)
 echo $((most * 95 / 100)) >/run/count; mount --bind /run/count /proc/sys/net/netfilter/nf_conntrack_count
+echo $most >/run/buckets; mount --bind /run/buckets /proc/sys/net/netfilter/nf_conntrack_buckets
 echo $most >/run/most; mount --bind /run/most /proc/sys/net/netfilter/nf_conntrack_max
 """
 BUSY = """\

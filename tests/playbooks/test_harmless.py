@@ -118,3 +118,18 @@ def test_the_clock_of_another_keeper_is_left_alone(fleet_cpu: Fleet, keeper: str
             assert [fleet_cpu.enter(host, only, check=False).returncode for only in steps] == [1, 1, 1]
         finally:
             fleet_cpu.enter(host, end)
+
+
+@pytest.mark.parametrize("before", ["enabled active", "disabled active", "enabled inactive", "disabled inactive"])
+def test_the_undo_of_firewalld_restores_what_was(fleet_cpu: Fleet, before: str) -> None:
+    """One that ran without being enabled is not enabled by an undo."""
+    host = fleet_cpu.hosts[1]
+    step = next(step for step in BOOKS["switch-firewall-off"].steps if "firewalld" in step.undo)
+    systemctl = (
+        "printf '#!/bin/sh\\necho $1 >>/run/calls\\n' >/usr/local/sbin/systemctl; chmod 755 /usr/local/sbin/systemctl"
+    )
+    with fleet_cpu.broken(host, f"{systemctl}; : >/run/calls"):
+        fleet_cpu.enter(host, step.undo, env={**INSIDE, "before": before})
+        calls = fleet_cpu.read(host, "/run/calls").split()
+    was_enabled, was_active = (word in before.split() for word in ("enabled", "active"))
+    assert calls == [*(["enable"] if was_enabled else []), *(["start"] if was_active else [])]

@@ -46,7 +46,8 @@ LOOK = """\
 find /etc -type f -printf '%p %m %U:%G\\n' | sort
 find /etc -type f ! -name '*-' ! -name '*.lock' ! -name .pwd.lock -exec sha256sum {} + | sort -k 2
 for f in net/core/somaxconn net/ipv4/tcp_max_syn_backlog net/ipv4/ip_local_reserved_ports \\
-    net/ipv4/ip_local_port_range net/netfilter/nf_conntrack_max; do echo "$f $(cat /proc/sys/$f)"; done
+    net/ipv4/ip_local_port_range net/netfilter/nf_conntrack_max \\
+    net/netfilter/nf_conntrack_buckets; do echo "$f $(cat /proc/sys/$f)"; done
 nft -s list ruleset 2>&1 | grep -v '^# Warning'
 iptables-legacy-save | grep -v '^#' | sed 's/\\[.*//'
 findmnt -n -o OPTIONS /dev/shm

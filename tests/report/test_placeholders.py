@@ -26,7 +26,19 @@ ALL = DetailLevel(100, 100, lists_every_check=True, names_checks=True)
 """Of each finding, every line of its remedy."""
 CONSTANT_WORDS = {
     *("CLOCK", "ECC", "PERFORMANCE", "POWER", "ROW_REMAPPER", "TEMPERATURE"),  # sections of nvidia-smi -d
-    *("ACCEPT", "DEFAULT", "ECAP_ACS", "GPU", "INPUT", "LINK_TYPE_P1", "OK", "THAWED"),  # words of other programs
+    *(
+        "ACCEPT",
+        "DEFAULT",
+        "ECAP_ACS",
+        "GBK",
+        "GPU",
+        "INPUT",
+        "LINK_TYPE_P1",
+        "OK",
+        "TARGET",
+        "THAWED",
+        "UTF",
+    ),  # words of other programs
     *("LOCAL_RANK", "MASTER_ADDR", "RANK", "TORCHINDUCTOR_CACHE_DIR"),  # variables, by name
 }
 """Words in capitals that are typed as they stand."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from doctor.smoke.hang.detector import Detector, joined
+from doctor.smoke.hang.detector import Detector, joined_snapshots
 from doctor.smoke.model import Collective, Failure, Layout, Snapshot
 
 CHANNELS = 1_000_000
@@ -316,7 +316,7 @@ class Simulation:
             pending: dict[int, Snapshot] = {}
             while on_the_way and on_the_way[0][0] <= self.now:
                 for snap in heapq.heappop(on_the_way)[2]:
-                    snapshots[snap.rank] = pending[snap.rank] = joined(pending.get(snap.rank), snap)
+                    snapshots[snap.rank] = pending[snap.rank] = joined_snapshots(pending.get(snap.rank), snap)
             trouble = detector.feed(
                 snapshots,
                 self.now,

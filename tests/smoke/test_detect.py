@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.smoke.hang.detector import Detector, Resend, joined
+from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
 from doctor.smoke.model import Collective, Failure, Layout, Snapshot
 from tests.examples import examples
 from tests.smoke import simulation
@@ -391,7 +391,7 @@ class TestMismatch:
         table.call(0, "all_reduce", numel=9)
         first = table.snaps[0]
         table.call(0, "all_reduce", seq=2)
-        table.snaps[0] = joined(first, table.snaps[0])
+        table.snaps[0] = joined_snapshots(first, table.snaps[0])
         table.call(1, "all_reduce", numel=8)
         assert kind(table.feed()) == ("mismatch", (0, 1))
 

@@ -16,6 +16,13 @@ import msgspec
 from doctor.analysis.majority import Split, split
 
 Member = TypeVar("Member")
+OPERATIONS = {
+    "_engine_run_backward": "all_reduce",
+    "_sync_buffers": "broadcast",
+    "_verify_param_shape_across_processes": "all_gather",
+}
+"""The collective that torch calls in a function of its own: of DDP its reducer in the backward pass, its buffers in the
+forward pass, its constructor. Source: pytorch torch/nn/parallel/distributed.py and c10d/reducer.cpp."""
 Aspect = Literal["operation", "size", "sequence"]
 """What calls are compared by."""
 

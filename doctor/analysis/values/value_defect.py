@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.analysis.values.splits import format_ranges
+from doctor.engine.texts import filled
 
 BEFORE_FIRST_STEP = -1
 """The step of what is wrong before the first step."""
@@ -38,7 +39,7 @@ class ValueDefect(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The defect in words."""
         text = self.template.format(who=describe(self.ranks, self.tie), step=self.step, **self.values)
-        return f"{text} (inferred: {self.inferred})" if self.inferred else text
+        return filled("{0} (inferred: {1})", text, self.inferred) if self.inferred else text
 
 
 def describe(ranks: Iterable[int], tie: bool = False) -> str:
@@ -48,4 +49,4 @@ def describe(ranks: Iterable[int], tie: bool = False) -> str:
         return "every rank"
     if len(numbers) == 1:
         return f"rank {numbers[0]}"
-    return f"one of ranks {format_ranges(numbers)}" if tie else f"ranks {format_ranges(numbers)}"
+    return filled("one of ranks {0}", format_ranges(numbers)) if tie else filled("ranks {0}", format_ranges(numbers))

@@ -15,6 +15,7 @@ from doctor.collect.merge.node_records import NodeFileRecord, NodeFiles, Unusabl
 from doctor.collect.node_lines import Assembly, TornRecord, parse_part
 from doctor.engine.record import BadRun, load_run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.hosts.nodeset import MAX_HOSTS, canonical_host
 
 MAX_RECORD_BYTES = 32 << 20
@@ -47,7 +48,7 @@ def _list_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
             continue
         names = sorted(name for name in os.listdir(path) if name.endswith((".json", ".jsonl")) and name[0] != ".")
         if len(names) > MAX_FILES:
-            raise OSError(errno.E2BIG, f"{len(names)} files; expected at most {MAX_FILES}", str(path))
+            raise OSError(errno.E2BIG, filled("{0} files; expected at most {1}", len(names), MAX_FILES), str(path))
         yield from ((path / name, True) for name in names)
 
 
@@ -79,7 +80,7 @@ def _check_owner(owner: int, folder: Path) -> None:
     """
     others = folder.stat().st_uid
     if owner not in (0, os.geteuid(), others):
-        text = f"owned by user {owner}; expected you, root, or the folder's owner, user {others}"
+        text = filled("owned by user {0}; expected you, root, or the folder's owner, user {1}", owner, others)
         raise OSError(errno.EPERM, text)
 
 
@@ -87,7 +88,7 @@ def _own_file(entries: Iterator[NodeFileRecord | UnusableFile], host: str) -> It
     """The entries of a file; the record in a file that is named after a host must be that host's."""
     for entry in entries:
         if host and isinstance(entry, NodeFileRecord) and _canonical(entry.name) != _canonical(host):
-            text = f"holds the record of {entry.name}; expected it in {entry.name}.json"
+            text = filled("holds the record of {0}; expected it in {1}.json", entry.name, entry.name)
             yield UnusableFile(host, entry.location, text)
         else:
             yield entry
@@ -104,7 +105,9 @@ def _open_error(error: OSError, listed: bool) -> str:
     if listed and error.errno == errno.ELOOP:
         return "a symbolic link; expected a file"
     if error.errno == errno.EACCES:
-        return f"{error.strerror}: owned by another user; doctor node --mode 0640 makes it readable for its group"
+        return filled(
+            "{0}: owned by another user; doctor node --mode 0640 makes it readable for its group", error.strerror
+        )
     return error.strerror or str(error)
 
 
@@ -153,7 +156,7 @@ def _parse_line(assembly: Assembly, line: bytes, location: str) -> NodeFileRecor
 def _parse_record(data: bytes, host: str = "", location: str = "") -> NodeFileRecord | UnusableFile:
     try:
         if len(data) > MAX_RECORD_BYTES:
-            raise BadRun(f"larger than {MAX_RECORD_BYTES >> 20} MiB")
+            raise BadRun(filled("larger than {0} MiB", MAX_RECORD_BYTES >> 20))
         return parse_node_record(load_run(_LABEL.sub(b"", data), location), location)
     except BadRun as error:
         return UnusableFile(host, location, strip_control_chars(str(error).removeprefix(f"{location}: ")))

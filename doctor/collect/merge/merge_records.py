@@ -20,6 +20,7 @@ from doctor.engine.evaluate import FactCache, read_fact
 from doctor.engine.fact import Fact, Output, Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
 from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.hosts.nodeset import InventoryError, canonical_host, validate_host
@@ -55,15 +56,15 @@ def merge(files: NodeFiles, fleet: Inventory | None, facts: Iterable[type[Fact]]
     }
     claimed, blamed = set(place.values()), set(bad.values())
     unexpected = [look.location for number, look in enumerate(node_records) if number not in claimed]
-    unusable_notes = [f"{entry.location}: {entry.reason}" for entry in unusable if entry not in blamed]
+    unusable_notes = [filled("{0}: {1}", entry.location, entry.reason) for entry in unusable if entry not in blamed]
     notes = [
         *duplicate_notes,
-        *(f"{place}: of a host that is not expected; ignored" for place in unexpected),
+        *(filled("{0}: of a host that is not expected; ignored", place) for place in unexpected),
         *unusable_notes,
     ]
     return Run(
         SCHEMA,
-        f"{fleet.source if fleet else count_noun(len(hosts), 'host')}, by node files in {where}",
+        filled("{0}, by node files in {1}", fleet.source if fleet else count_noun(len(hosts), "host"), where),
         min((look.run.started for look in used.values()), default=""),
         max((look.run.seconds for look in used.values()), default=0.0),
         _without_second_round(records, facts),
@@ -112,7 +113,9 @@ def _unusable_by_host(absent_hosts: Sequence[str], unusable: Sequence[UnusableFi
 
 def _absent_record(bad: UnusableFile | None, where: str) -> HostRecord:
     why = (
-        f"{bad.location}: {bad.reason}" if bad else f"no file of this host in {where}; check that doctor node ran there"
+        filled("{0}: {1}", bad.location, bad.reason)
+        if bad
+        else filled("no file of this host in {0}; check that doctor node ran there", where)
     )
     return HostRecord(Visit("no-file", why, local=True))
 
@@ -171,4 +174,4 @@ def _rank_table(looks: Iterable[NodeFileRecord]) -> SavedRankTable:
 
 def _limit_notes(notes: Sequence[str]) -> list[str]:
     omitted = len(notes) - MAX_NOTES
-    return [*notes[:MAX_NOTES], *([f"{omitted} more such files"] if omitted > 0 else [])]
+    return [*notes[:MAX_NOTES], *([filled("{0} more such files", omitted)] if omitted > 0 else [])]

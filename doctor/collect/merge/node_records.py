@@ -11,6 +11,7 @@ from doctor import __version__
 from doctor.engine.fact import Visit
 from doctor.engine.record import BadRun, HostRecord, Run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, validate_host
 
 
@@ -59,10 +60,14 @@ def parse_node_record(run: Run, location: str) -> NodeFileRecord:
     """The record of a run. Raises: BadRun when `doctor node` did not write it, or it cannot be merged."""
     if run.version != __version__:
         raise BadRun(
-            f"written by version {strip_control_chars(run.version, 60) or 'unknown'} of doctor; expected {__version__}"
+            filled(
+                "written by version {0} of doctor; expected {1}",
+                strip_control_chars(run.version, 60) or "unknown",
+                __version__,
+            )
         )
     if len(run.hosts) != 1:
-        raise BadRun(f"contains {len(run.hosts)} hosts; expected only the host that doctor node ran on")
+        raise BadRun(filled("contains {0} hosts; expected only the host that doctor node ran on", len(run.hosts)))
     ((name, record),) = run.hosts.items()
     if not (record.visit.local or record.visit.failure):
         raise BadRun("not written by doctor node on the host itself")
@@ -70,7 +75,7 @@ def parse_node_record(run: Run, location: str) -> NodeFileRecord:
         validate_host(name, "the file")
         began = datetime.fromisoformat(run.started.replace("Z", "+00:00"))
     except (InventoryError, ValueError) as error:
-        raise BadRun(f"not written by doctor node: {strip_control_chars(str(error))}") from None
+        raise BadRun(filled("not written by doctor node: {0}", strip_control_chars(str(error)))) from None
     if run.launch.by_host:
         raise BadRun("not written by doctor node: only doctor merge writes `launch.by_host`")
     if began.tzinfo is None:

@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.collect.merge.node_records import NodeFileRecord, UnusableFile
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.hosts.nodeset import canonical_host
 
 MAX_AGE_DIFFERENCE = timedelta(hours=1)
@@ -32,10 +33,12 @@ def split_stale(records: Sequence[NodeFileRecord], this_job: str) -> tuple[list[
         )
         why = ""
         if this_job and record_job:
-            why = f"of Slurm job {record_job}, this is {this_job}" if record_job != this_job else ""
+            why = filled("of Slurm job {0}, this is {1}", record_job, this_job) if record_job != this_job else ""
         elif latest and age > MAX_AGE_DIFFERENCE:
             hours = age.total_seconds() / 3600
-            why = f"{hours:.1f} h older than {latest.location}: from an earlier run, or a clock is wrong"
+            why = filled(
+                "{0} h older than {1}: from an earlier run, or a clock is wrong", f"{hours:.1f}", latest.location
+            )
         if why:
             stale.append(UnusableFile(look.name, look.location, why))
         else:
@@ -57,12 +60,19 @@ def one_by_name(records: Sequence[NodeFileRecord]) -> tuple[list[NodeFileRecord]
         other = next((record for record in alike if _answers(record) != _answers(newest)), None)
         if other:
             fact = _first_difference(_answers(other), _answers(newest))
-            text = f"disagrees with {other.location} about {newest.name} ({fact}); expected one record of a host"
+            text = filled(
+                "disagrees with {0} about {1} ({2}); expected one record of a host", other.location, newest.name, fact
+            )
             unusable.append(UnusableFile(newest.name, newest.location, text))
             continue
         chosen.append(newest)
         notes += [
-            f"{newest.name} has more than one record: {newest.location} is used, {older.location} says the same"
+            filled(
+                "{0} has more than one record: {1} is used, {2} says the same",
+                newest.name,
+                newest.location,
+                older.location,
+            )
             for older in alike[:-1]
         ]
     return chosen, unusable, notes

@@ -17,6 +17,7 @@ from doctor.diagnose.read.sources import SKIPPED_SUFFIXES
 from doctor.diagnose.signature import Signature
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.transport import TransportError
 from doctor.transport.open import open_transport
 from doctor.transport.options import SshOptions, workers
@@ -49,7 +50,7 @@ def parse_since(text: str) -> float:
         return 0.0
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?) ?(s|m|min|h|d)", text.strip(), re.ASCII)
     if not match:
-        raise UsageError(f"--since {text!r}: expected a time such as 30m, 2h or 1d, or all")
+        raise UsageError(filled("--since {0}: expected a time such as 30m, 2h or 1d, or all", f"{text!r}"))
     return float(match[1]) * _UNITS[match[2]]
 
 
@@ -91,10 +92,10 @@ def glob_quoted(path: str) -> str:
 def validate_places(places: Sequence[str]) -> tuple[str, ...]:
     """The places as given; a relative one is below the login user's home. Raises: UsageError."""
     if len(places) > MAX_PLACES:
-        raise UsageError(f"--logs is given {len(places)} times; expected at most {MAX_PLACES}")
+        raise UsageError(filled("--logs is given {0} times; expected at most {1}", len(places), MAX_PLACES))
     for place in places:
         if not place or "\0" in place or len(place) > 4096 or not place.isprintable():
-            raise UsageError(f"--logs {printable(place, 80)!r}: expected a file, a folder or a pattern")
+            raise UsageError(filled("--logs {0}: expected a file, a folder or a pattern", f"{printable(place, 80)!r}"))
     return tuple(place if place.startswith(("/", "~")) else f"~/{place}" for place in places)
 
 

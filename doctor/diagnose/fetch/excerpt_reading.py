@@ -21,6 +21,7 @@ from doctor.diagnose.read.readings import read_dump
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled
 
 OLDER = "older than asked for"
 """The excerpter's reason for files that ``--since`` leaves out: they are not missed."""
@@ -91,13 +92,13 @@ def _read_dump(host: str, log: LogExcerpt) -> FileReading:
 
 def unread_logs(record: LogRecord) -> list[str]:
     """Logs that a diagnosis may lack, in words: of hosts that did not answer, and that could not be read."""
-    reasons = [f"the logs of {host}: {logs.error}" for host, logs in record.hosts.items() if logs.error]
+    reasons = [filled("the logs of {0}: {1}", host, logs.error) for host, logs in record.hosts.items() if logs.error]
     for host, logs in record.hosts.items():
-        place = f" on {host}" if host != LOCAL else ""
+        place = filled(" on {0}", host) if host != LOCAL else ""
         for item in logs.omitted:
             if item.reason not in _HARMLESS:
                 files = count_noun(item.count, "log")
-                reasons.append(f"{files}{place}: {item.reason} ({', '.join(item.examples[:2])})")
+                reasons.append(filled("{0}{1}: {2} ({3})", files, place, item.reason, ", ".join(item.examples[:2])))
     return reasons
 
 
@@ -108,13 +109,17 @@ def collection_notes(record: LogRecord) -> list[str]:
         place = f"{host}: " if host != LOCAL else ""
         if not logs.files and not logs.error:
             older = sum(item.count for item in logs.omitted if item.reason == OLDER)
-            beside = f"; {count_noun(older, 'file')} older than asked for" if older else ""
-            notes.append(f"{place}no log at {', '.join(record.places)}{beside}")
+            beside = filled("; {0} older than asked for", count_noun(older, "file")) if older else ""
+            notes.append(filled("{0}no log at {1}{2}", place, ", ".join(record.places), beside))
         if logs.kernel:
-            notes.append(f"{place}the kernel's messages cannot be read: {logs.kernel}; --sudo reads them")
+            notes.append(filled("{0}the kernel's messages cannot be read: {1}; --sudo reads them", place, logs.kernel))
     count = sum(item.count for logs in record.hosts.values() for item in logs.omitted if item.reason == OLDER)
     if count:
-        notes.append(f"{count_noun(count, 'file')} last written more than {describe_age(record.since)} ago: not read")
+        notes.append(
+            filled(
+                "{0} last written more than {1} ago: not read", count_noun(count, "file"), describe_age(record.since)
+            )
+        )
     return notes
 
 
@@ -146,7 +151,7 @@ def _joined(kernel: FileReading, others: Sequence[FileReading], signatures: Mapp
     dropped -= sum(signatures[event.signature].role == "root" for event in kept)
     if dropped:
         why = "not of the job's time, or of other programs" if window else "no log shows the job's time"
-        kernel.summary.notes.append(f"{dropped} messages of faults left out: {why}")
+        kernel.summary.notes.append(filled("{0} messages of faults left out: {1}", dropped, why))
     return FileReading(kernel.summary, kept)
 
 

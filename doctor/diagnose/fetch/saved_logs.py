@@ -12,6 +12,7 @@ from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled
 
 SCHEMA = "doctor.logs/1"
 MAX_SAVED_BYTES = 1 << 30
@@ -102,10 +103,12 @@ def load_logs(path: Path) -> LogRecord:
     try:
         record = msgspec.json.decode(read_bounded(path, MAX_SAVED_BYTES), type=LogRecord)
     except OSError as error:
-        raise InputError(f"--from {name}: {error.strerror}; expected a file of --save") from None
+        raise InputError(filled("--from {0}: {1}; expected a file of --save", name, error.strerror)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         problem = printable(str(error), 200)
-        raise InputError(f"--from {name}: no logs saved by doctor diagnose --save: {problem}") from None
+        raise InputError(filled("--from {0}: no logs saved by doctor diagnose --save: {1}", name, problem)) from None
     if record.schema != SCHEMA:
-        raise InputError(f"--from {name}: schema {printable(record.schema, 60)!r}; expected {SCHEMA!r}")
+        raise InputError(
+            filled("--from {0}: schema {1}; expected {2}", name, f"{printable(record.schema, 60)!r}", f"{SCHEMA!r}")
+        )
     return record

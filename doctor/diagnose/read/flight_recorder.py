@@ -14,6 +14,7 @@ from typing import Any
 from doctor.diagnose.read.plain_pickle import MAX_BYTES, PickleRefusedError, is_pickle, read_plain_pickle
 from doctor.diagnose.recording import RecordedCollective, RecordedGroup, Recording
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 
 MAX_COLLECTIVES = 20_000
 """The last collectives of one dump that are kept."""
@@ -37,11 +38,11 @@ def read_recording(blocks: Iterable[bytes]) -> Recording:
         data += block
         limit = MAX_BYTES if is_pickle(bytes(data[:3])) else MAX_JSON_BYTES
         if len(data) > limit:
-            raise NoRecordingError(f"is a dump of more than {limit >> 20} MiB: it was not read")
+            raise NoRecordingError(filled("is a dump of more than {0} MiB: it was not read", limit >> 20))
     try:
         value = read_plain_pickle(bytes(data)) if is_pickle(bytes(data[:3])) else json.loads(bytes(data))
     except PickleRefusedError as error:
-        raise NoRecordingError(f"is a pickle that was not read: it {error}") from None
+        raise NoRecordingError(filled("is a pickle that was not read: it {0}", error)) from None
     except (ValueError, RecursionError):
         raise NoRecordingError("begins as a dump of the flight recorder, and is no complete JSON") from None
     entries = value.get("entries") if isinstance(value, dict) else value

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from doctor.engine.texts import filled
+
 LINE_SECONDS = 1.0
 """Seconds of CPU for one pattern on one line of at most 4,096 characters; what is sound takes microseconds."""
 
@@ -62,7 +64,10 @@ class MatchLimit:
     def notes(self) -> list[str]:
         """A line for each signature with a pattern that took too long."""
         names = sorted(set(self.slow.values()))
-        return [f"a pattern of signature {name} took longer than {LINE_SECONDS:g} s: it was left out" for name in names]
+        return [
+            filled("a pattern of signature {0} took longer than {1} s: it was left out", name, f"{LINE_SECONDS:g}")
+            for name in names
+        ]
 
     def _expire(self, number: int, frame: FrameType | None) -> None:
         if self._is_searching and self._seen == self._searches:

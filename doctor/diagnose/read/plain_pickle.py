@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from doctor.engine.texts import filled
+
 MAX_BYTES = 32 << 20
 """Bytes of one pickle."""
 MAX_OPERATIONS = 5_000_000
@@ -45,11 +47,11 @@ def read_plain_pickle(data: bytes) -> Any:
     Raises: PickleRefusedError for anything but plain values, a damaged pickle, or one beyond the limits.
     """
     if len(data) > MAX_BYTES:
-        raise PickleRefusedError(f"is larger than {MAX_BYTES >> 20} MiB")
+        raise PickleRefusedError(filled("is larger than {0} MiB", MAX_BYTES >> 20))
     try:
         return _Machine(data).run()
     except (IndexError, KeyError, TypeError, ValueError, struct.error, OverflowError) as error:
-        raise PickleRefusedError(f"is damaged ({type(error).__name__})") from None
+        raise PickleRefusedError(filled("is damaged ({0})", type(error).__name__)) from None
 
 
 class _Machine:
@@ -85,13 +87,13 @@ class _Machine:
                 return stack.pop()
             else:
                 self._build(code)
-        raise PickleRefusedError(f"has more than {MAX_OPERATIONS} operations")
+        raise PickleRefusedError(filled("has more than {0} operations", MAX_OPERATIONS))
 
     def _build(self, code: int) -> None:
         """The operations that put containers together, and those that have nothing to do with a value."""
         self.containers += code in _MAKES
         if self.containers > MAX_CONTAINERS:
-            raise PickleRefusedError(f"has more than {MAX_CONTAINERS} containers")
+            raise PickleRefusedError(filled("has more than {0} containers", MAX_CONTAINERS))
         if code in _MAKES:
             self.stack.append(self._container(code))
         elif code in _FILLS:
@@ -103,7 +105,7 @@ class _Machine:
         elif code in _SKIPPED:
             self.at += _SKIPPED[code]
         else:
-            raise PickleRefusedError(f"holds something other than plain values (operation {code:#04x})")
+            raise PickleRefusedError(filled("holds something other than plain values (operation {0})", f"{code:#04x}"))
 
     def _container(self, code: int) -> Any:
         """A new container; a tuple takes its items from the stack."""
@@ -133,7 +135,7 @@ class _Machine:
 
     def _remember(self, number: int) -> None:
         if len(self.memo) >= MAX_CONTAINERS:
-            raise PickleRefusedError(f"remembers more than {MAX_CONTAINERS} values")
+            raise PickleRefusedError(filled("remembers more than {0} values", MAX_CONTAINERS))
         self.memo[number] = self.stack[-1]
 
     def _bytes(self, count: int) -> bytes:

@@ -17,6 +17,7 @@ from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import Source, streams
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 
 PARALLEL_BYTES = 64 << 20
 """Bytes in all above which several processes read."""
@@ -147,7 +148,7 @@ def read_accounting(name: str, blocks: Iterable[bytes], matcher: Matcher, year: 
     reading = scan(name, _chained(data, rest), matcher, file=0, year=year)
     if reading.summary.bytes > MAX_BYTES:
         reading.summary.notes.append(
-            f"is output of sacct of more than {MAX_BYTES >> 20} MiB: its columns were not read"
+            filled("is output of sacct of more than {0} MiB: its columns were not read", MAX_BYTES >> 20)
         )
         return reading
     rows = read_rows(data, matcher)
@@ -189,6 +190,8 @@ def _bounded(readings: Iterable[FileReading]) -> list[FileReading]:
         total += len(reading.events)
         if total > MAX_EVENTS:
             reading = FileReading(reading.summary, [], reading.recording)
-            reading.summary.notes.append(f"more than {MAX_EVENTS} events in all: those of this file were left out")
+            reading.summary.notes.append(
+                filled("more than {0} events in all: those of this file were left out", MAX_EVENTS)
+            )
         kept.append(reading)
     return kept

@@ -16,6 +16,7 @@ from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.engine.sanitize import count_noun, strip_control_chars
+from doctor.engine.texts import filled
 
 MAX_EVENTS = 4000
 """Events of one file."""
@@ -85,9 +86,12 @@ class _Scanner:
     def _note_counts(self) -> None:
         long, other, alike = self.long_lines, self.not_text, self.uncounted + self._repeated()
         notes = (
-            (long, f"{count_noun(long, 'line')} longer than {MAX_LINE} bytes: only the beginning was read"),
-            (other, f"{count_noun(other, 'line')} with bytes that are neither UTF-8 nor GBK"),
-            (alike, f"{count_noun(alike, 'repeated event')}: only counted"),
+            (
+                long,
+                filled("{0} longer than {1} bytes: only the beginning was read", count_noun(long, "line"), MAX_LINE),
+            ),
+            (other, filled("{0} with bytes that are neither UTF-8 nor GBK", count_noun(other, "line"))),
+            (alike, filled("{0}: only counted", count_noun(alike, "repeated event"))),
         )
         self.summary.notes += [*(note for count, note in notes if count), *self.matcher.limit.notes()]
 

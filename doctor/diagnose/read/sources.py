@@ -18,6 +18,7 @@ import msgspec
 from doctor.diagnose.excerpter.file_blocks import COMPRESSED, data_blocks, opened
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 
 BLOCK = 1 << 20
 """Bytes read at once."""
@@ -71,7 +72,7 @@ def find_sources(arguments: Iterable[str]) -> list[Source]:
                 sources.setdefault((status.st_dev, status.st_ino), Source(file, status.st_size, status.st_mtime))
                 if len(sources) > MAX_FILES:
                     raise InputError(
-                        f"{printable(argument)}: more than {MAX_FILES} files; expected the logs of one job"
+                        filled("{0}: more than {1} files; expected the logs of one job", printable(argument), MAX_FILES)
                     )
     return sorted(sources.values(), key=lambda source: source.path)
 
@@ -83,7 +84,7 @@ def _expand(argument: str) -> list[str]:
     if not matches:
         name = printable(argument)
         raise InputError(
-            f"{name}: does not exist; expected log files, folders or patterns, or --logs for those of hosts"
+            filled("{0}: does not exist; expected log files, folders or patterns, or --logs for those of hosts", name)
         )
     return matches
 
@@ -98,7 +99,7 @@ def _files_of(path: str) -> Iterator[str]:
         if stat.S_ISDIR(mode):
             os.listdir(path)
     except OSError as error:
-        raise InputError(f"{printable(path)}: {error.strerror}; expected readable logs") from None
+        raise InputError(filled("{0}: {1}; expected readable logs", printable(path), error.strerror)) from None
     if stat.S_ISREG(mode):
         yield path
     elif stat.S_ISDIR(mode):
@@ -111,7 +112,7 @@ def _files_of(path: str) -> Iterator[str]:
                     yield file
         yield from closed
     else:
-        raise InputError(f"{printable(path)}: is not a regular file; expected log files or folders")
+        raise InputError(filled("{0}: is not a regular file; expected log files or folders", printable(path)))
 
 
 def _is_regular(path: str) -> bool:
@@ -140,7 +141,7 @@ def streams(source: Source, until: float = float("inf")) -> Iterator[Stream]:
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
-        yield name, iter(()), [f"cannot be opened: {error.strerror}"]
+        yield name, iter(()), [filled("cannot be opened: {0}", error.strerror)]
         return
     with os.fdopen(handle, "rb") as file:
         lower = name.lower()
@@ -172,7 +173,7 @@ def _tar_members(name: str, file: IO[bytes], until: float) -> Iterator[Stream]:
         with _open_tar(file) as archive:
             for number, member in enumerate(archive):
                 if number >= MAX_MEMBERS:
-                    yield name, iter(()), [f"more than {MAX_MEMBERS} members: the rest was not read"]
+                    yield name, iter(()), [filled("more than {0} members: the rest was not read", MAX_MEMBERS)]
                     return
                 content = archive.extractfile(member) if member.isreg() else None
                 if content and os.path.splitext(member.name)[1] not in SKIPPED_SUFFIXES:
@@ -181,7 +182,7 @@ def _tar_members(name: str, file: IO[bytes], until: float) -> Iterator[Stream]:
                     yield name, iter(()), [TIME_ENDED]
                     return
     except UNREADABLE as error:
-        yield name, iter(()), [f"the archive is damaged: {printable(str(error))}"]
+        yield name, iter(()), [filled("the archive is damaged: {0}", printable(str(error)))]
 
 
 def _zip_members(name: str, file: IO[bytes], until: float) -> Iterator[Stream]:
@@ -189,7 +190,7 @@ def _zip_members(name: str, file: IO[bytes], until: float) -> Iterator[Stream]:
         with zipfile.ZipFile(file) as archive:
             for number, member in enumerate(archive.infolist()):
                 if number >= MAX_MEMBERS:
-                    yield name, iter(()), [f"more than {MAX_MEMBERS} members: the rest was not read"]
+                    yield name, iter(()), [filled("more than {0} members: the rest was not read", MAX_MEMBERS)]
                     return
                 if member.is_dir() or os.path.splitext(member.filename)[1] in SKIPPED_SUFFIXES:
                     continue
@@ -206,7 +207,7 @@ def _zip_members(name: str, file: IO[bytes], until: float) -> Iterator[Stream]:
                     yield name, iter(()), [TIME_ENDED]
                     return
     except UNREADABLE as error:
-        yield name, iter(()), [f"the archive is damaged: {printable(str(error))}"]
+        yield name, iter(()), [filled("the archive is damaged: {0}", printable(str(error)))]
 
 
 def _opened(name: str, content: IO[bytes]) -> IO[bytes]:
@@ -231,11 +232,11 @@ def _bounded(blocks: Iterator[bytes], until: float, notes: list[str]) -> Iterato
         for block in blocks:
             total += len(block)
             if total > MAX_MEMBER_BYTES:
-                notes.append(f"is larger than {MAX_MEMBER_BYTES >> 30} GiB: the rest was not read")
+                notes.append(filled("is larger than {0} GiB: the rest was not read", MAX_MEMBER_BYTES >> 30))
                 return
             yield block
             if time.monotonic() > until:
                 notes.append(TIME_ENDED)
                 return
     except UNREADABLE as error:
-        notes.append(f"could be read only in part: {printable(str(error) or type(error).__name__)}")
+        notes.append(filled("could be read only in part: {0}", printable(str(error) or type(error).__name__)))

@@ -21,6 +21,7 @@ from doctor.diagnose.render.document import (
 from doctor.engine.errors import InputError
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Waived
 from doctor.engine.sanitize import count_noun, strip_control_chars
+from doctor.engine.texts import filled, joined
 
 RUN_ENDED_WELL = "run-ended-well"
 """The check that stands for logs without a cause."""
@@ -36,7 +37,7 @@ def read_diagnosis(data: object, name: str) -> DiagnosisDocument:
         return msgspec.convert(data, DiagnosisDocument)
     except (msgspec.ValidationError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else strip_control_chars(str(error))
-        raise InputError(f"{name}: not a diagnosis: {reason}") from None
+        raise InputError(filled("{0}: not a diagnosis: {1}", name, reason)) from None
 
 
 def diagnosis_report(diagnosis: DiagnosisDocument, started: str = "", seconds: float = 0.0) -> Report:
@@ -80,7 +81,7 @@ def waived_causes(report: Report) -> tuple[WaivedDocument, ...]:
 def _outcome(
     signature: str, findings: Sequence[Finding], hosts: tuple[str, ...], waivers: Iterable[WaivedDocument]
 ) -> Outcome:
-    claim = f"The logs do not show: {findings[0].values['means']}"
+    claim = filled("The logs do not show: {0}", findings[0].values["means"])
     accepted = {(waiver.signature, waiver.hosts): waiver for waiver in waivers}
     waived = tuple(
         Waived(finding, waiver.reason, waiver.until)
@@ -112,8 +113,11 @@ def _reported(advice: Advice, waiting: Iterable[WaitingDocument]) -> CauseDocume
 
 
 def _finding(cause: CauseDocument) -> Finding:
-    lines = (f"{line.file}:{line.line}{f' {line.time}' if line.time else ''}: {line.text}" for line in cause.evidence)
-    subject, colon, rest = cause.summary.rpartition(f": {cause.title}")
+    lines = (
+        filled("{0}:{1}{2}: {3}", line.file, line.line, filled(" {0}", line.time) if line.time else "", line.text)
+        for line in cause.evidence
+    )
+    subject, colon, rest = cause.summary.rpartition(filled(": {0}", cause.title))
     ends_with_title = bool(colon) and not rest
     template = "{means}" if cause.summary == cause.title else "{subject}: {means}" if ends_with_title else "{subject}"
     return Finding(
@@ -123,7 +127,7 @@ def _finding(cause: CauseDocument) -> Finding:
         ranks=list(cause.ranks),
         means=cause.title,
         codes=list(cause.codes),
-        confidence=f"{cause.confidence}; {cause.rule}",
+        confidence=filled("{0}; {1}", cause.confidence, cause.rule),
         evidence=list(lines),
         now=checked_lines(cause.checked) if cause.checked else [],
         why=list(cause.likely_causes),
@@ -136,11 +140,11 @@ def _remedy(advice: Advice) -> Iterator[str]:
     yield from advice.fix
     if advice.confirm:
         yield "To confirm it:"
-        yield from (f"  {text}" for text in advice.confirm)
+        yield from (filled("  {0}", text) for text in advice.confirm)
     if advice.playbooks:
-        yield f"Playbooks: {', '.join(advice.playbooks)} (doctor explain NAME)"
+        yield filled("Playbooks: {0} (doctor explain NAME)", ", ".join(advice.playbooks))
     if advice.checks:
-        yield f"Before the next job: `doctor check{''.join(f' --select {name}' for name in advice.checks)}`"
+        yield filled("Before the next job: `doctor check{0}`", "".join(f" --select {name}" for name in advice.checks))
 
 
 def _run_outcome(diagnosis: DiagnosisDocument) -> Outcome:
@@ -151,34 +155,47 @@ def _run_outcome(diagnosis: DiagnosisDocument) -> Outcome:
     if not any(file.lines for file in diagnosis.files):
         if not unread:
             return Outcome(RUN_ENDED_WELL, Severity.ERROR, LOGS, claim, skipped={"": "no log has a line"})
-        reason = f"no log could be read{unread}"
+        reason = filled("no log could be read{0}", unread)
     elif diagnosis.undecidable:
-        needed = "; ".join(diagnosis.undecidable.missing)
-        reason = diagnosis.undecidable.reason + (f"; would decide: {needed}" if needed else "")
+        needed = joined("; ", diagnosis.undecidable.missing)
+        reason = joined("", (diagnosis.undecidable.reason, filled("; would decide: {0}", needed) if needed else ""))
     elif diagnosis.verdict != "ended-well":
         reason = "the logs show no cause, and no line shows that the run ended well"
     elif unread:
-        reason = f"some logs could not be read{unread}"
+        reason = filled("some logs could not be read{0}", unread)
     unknown = {"": Reason(reason)} if reason else {}
     return Outcome(RUN_ENDED_WELL, Severity.ERROR, LOGS, claim, unknown=unknown, complete=not reason)
 
 
 def _notes(diagnosis: DiagnosisDocument) -> Iterator[str]:
     yield from diagnosis.notes
-    yield from (f"not read: {text}" for text in diagnosis.unread)
+    yield from (filled("not read: {0}", text) for text in diagnosis.unread)
     for item in diagnosis.waiting:
-        ranks = f" (ranks {', '.join(map(str, item.ranks))})" if item.ranks else ""
-        yield f"{item.count} waited{ranks}: {item.title}: {item.first.file}:{item.first.line}: {item.first.text}"
+        ranks = filled(" (ranks {0})", ", ".join(map(str, item.ranks))) if item.ranks else ""
+        yield filled(
+            "{0} waited{1}: {2}: {3}:{4}: {5}",
+            item.count,
+            ranks,
+            item.title,
+            item.first.file,
+            item.first.line,
+            item.first.text,
+        )
     for attempt in diagnosis.attempts:
-        causes = "; ".join(cause.summary for cause in attempt.diagnosis.causes) or attempt.diagnosis.verdict
+        causes = joined("; ", (cause.summary for cause in attempt.diagnosis.causes)) or attempt.diagnosis.verdict
         kind = "another job" if attempt.kind == "job" else "an attempt that was started again"
         where = ", ".join(f"{lines.file}:{lines.first}-{lines.last}" for lines in attempt.lines)
-        yield f"earlier, {kind}{f' ({where})' if where else ''}: {'the same cause' if attempt.same_cause else causes}"
+        yield filled(
+            "earlier, {0}{1}: {2}",
+            kind,
+            f" ({where})" if where else "",
+            "the same cause" if attempt.same_cause else causes,
+        )
     for job in diagnosis.earlier_jobs:
-        causes = "; ".join(f"{cause.summary} ({cause.signature})" for cause in job.causes)
-        yield f"an earlier job: {causes or job.verdict}"
+        causes = joined("; ", (filled("{0} ({1})", cause.summary, cause.signature) for cause in job.causes))
+        yield filled("an earlier job: {0}", causes or job.verdict)
     for file in diagnosis.files[:MAX_FILES]:
-        span = f", {file.first_time} to {file.last_time}" if file.first_time and file.last_time else ""
-        notes = "".join(f"; {note}" for note in file.notes)
+        span = filled(", {0} to {1}", file.first_time, file.last_time) if file.first_time and file.last_time else ""
+        notes = "".join(filled("; {0}", note) for note in file.notes)
         cut = "" if file.complete else " (not complete)"
-        yield f"read {file.name}: {count_noun(file.lines, 'line')}{span}{cut}{notes}"
+        yield filled("read {0}: {1}{2}{3}{4}", file.name, count_noun(file.lines, "line"), span, cut, notes)

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from doctor.diagnose.diagnosis import CheckedCause, Culprit, Diagnosis, EarlierAttempt, Waiting
 from doctor.diagnose.events import Event, FileSummary
+from doctor.diagnose.render.action import ActionDocument, action_of
 from doctor.diagnose.render.log_values import fill_values, values_in_logs
+from doctor.diagnose.render.memory_shortage import memory_shortage
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CheckName
+from doctor.engine.texts import joined, rewritten
 
 SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
 Verdict = Literal["found", "undecidable", "ended-well", "no-failure"]
@@ -67,6 +71,8 @@ class CauseDocument(Advice, frozen=True, kw_only=True):
     count: int
     evidence: tuple[EvidenceLine, ...]
     checked: CheckedCause | None
+    memory: str = ""
+    """Of device memory that ran out: how much was missing, and who held it."""
 
 
 class WaitingDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +154,8 @@ class DiagnosisDocument(msgspec.Struct, frozen=True, kw_only=True):
     earlier_jobs: tuple[DiagnosisDocument, ...] = ()
     waived: tuple[WaivedDocument, ...] = ()
     """Of the causes."""
+    action: ActionDocument | None = None
+    """What to do about the first cause; None in what an earlier version wrote."""
 
 
 def document(
@@ -171,6 +179,7 @@ def document(
         attempts=tuple(_attempt(attempt, catalogue, code) for attempt in diagnosis.attempts),
         earlier_jobs=tuple(document(job, catalogue, code) for job in diagnosis.earlier),
         waived=waived,
+        action=action_of(diagnosis, catalogue.signatures),
     )
 
 
@@ -188,7 +197,7 @@ def summary_text(text: str) -> str:
     sentence = localized_filled(text)
     who, *rest = text.split(": ", 4)
     for number in range(len(rest)):
-        title = ": ".join(rest[number:])
+        title = joined(": ", rest[number:])
         if title in sentence and localized(title) != title:
             return f"{localized_filled(': '.join((who, *rest[:number])))}{localized(': ')}{localized(title)}"
     return sentence
@@ -212,6 +221,7 @@ class _DocumentBuilder:
             processes=tuple(sorted({culprit.label for culprit in cause.culprits if culprit.label})),
             evidence=tuple(map(self._line, cause.evidence)),
             checked=checked[number] if number < len(checked) else None,
+            memory=memory_shortage(cause.evidence),
         )
 
     def waiting(self, item: Waiting) -> WaitingDocument:
@@ -239,12 +249,13 @@ class _DocumentBuilder:
         """The fields of `Advice`. Its playbooks: the signature's own, then those that treat its checks."""
         signature = self.catalogue.signatures[name]
         treating = (playbook for check in signature.checks for playbook in self.catalogue.playbooks.get(check, ()))
+        fill = partial(fill_values, values=log_values)
         fields = (("likely_causes", signature.causes), ("confirm", signature.confirm), ("fix", signature.fix))
         return {
             "signature": signature.id,
             "title": localized(signature.title),
             "explains": signature.explains,
-            **{key: tuple(fill_values(localized(text), log_values) for text in texts) for key, texts in fields},
+            **{key: tuple(rewritten(localized(text), fill) for text in texts) for key, texts in fields},
             "playbooks": tuple(dict.fromkeys((*signature.playbooks, *treating))),
             "checks": signature.checks,
         }

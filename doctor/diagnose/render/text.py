@@ -19,6 +19,7 @@ from doctor.diagnose.render.document import (
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, localized_filled, phrase
+from doctor.engine.texts import filled
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
 from doctor.transport import format_size
 
@@ -97,6 +98,8 @@ class _TextLayout:
         lines = self.folded(headline(diagnosis), "")
         if self.bold:
             lines = [f"\x1b[1m{line}\x1b[0m" for line in lines]
+        if content.action and content.action.kind != "none":
+            lines += ["", *self.labelled("do", [content.action.text])]
         for number in range(len(diagnosis.causes)):
             lines += ["", *self.cause(diagnosis, content, number)]
         if diagnosis.waiting:
@@ -122,6 +125,7 @@ class _TextLayout:
         yield from self.labelled("cause", [item.title + bracketed(f"{item.signature}{code}")], numbers)
         yield from self.labelled("who", [self.names(cause.culprits) or localized("the job as a whole")])
         yield from self.labelled("rule", [f"{item.rule}{localized('; ')}{item.confidence}"])
+        yield from self.labelled("memory", [item.memory] if item.memory else [])
         yield from self.labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence])
         yield from self.advice("why", item)
         if item.checked:
@@ -228,10 +232,12 @@ def _who(item: Waiting) -> str:
     ranks = [culprit.rank for culprit in item.culprits if culprit.rank is not None]
     if len(ranks) == len(item.culprits):
         return count_ranks(ranks)
-    return item.culprits[0].name if len(item.culprits) == 1 else f"{len(item.culprits)} processes"
+    return item.culprits[0].name if len(item.culprits) == 1 else filled("{0} processes", len(item.culprits))
 
 
 _LABELS = {
+    "do": "label: do",
+    "memory": "label: memory",
     "cause": "label: cause",
     "who": "label: who",
     "rule": "label: rule",

@@ -17,6 +17,7 @@ from doctor.diagnose.diagnosis import (
     sorted_culprits,
 )
 from doctor.diagnose.events import Event, small_number
+from doctor.engine.texts import filled
 
 RULE = "named by the cluster"
 LEADER = "jax-leader-lost"
@@ -70,7 +71,7 @@ def _cause(case: Case, name: str, reports: list[ClusterReport]) -> Cause:
     culprits = tuple(dict.fromkeys(culprit for report in reports for culprit in _culprits(case, report)))
     shown = sorted_culprits(culprits)
     who = ", ".join(culprit.name for culprit in shown[:4])
-    more = f" and {len(culprits) - 4} more" if len(culprits) > 4 else ""
+    more = filled(" and {0} more", len(culprits) - 4) if len(culprits) > 4 else ""
     summary = f"{who}{more}: {signature.title}" if culprits else signature.title
     confidence: Confidence = signature.reports or "likely"
     if signature.reports == "likely" and len(culprits) > MAX_CULPRITS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from doctor.analysis.collectives.calls import OPERATIONS
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.analysis.majority import split
 from doctor.diagnose.case import Case, Process
@@ -24,6 +25,7 @@ from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import failure_blocks
 from doctor.diagnose.rules.named import rank_list
 from doctor.diagnose.rules.silent_ranks import known_ranks
+from doctor.engine.texts import filled
 
 SIGNATURE = "torch-collective-call"
 _TRACEBACK_LINES = 80
@@ -61,7 +63,8 @@ def collective_calls(case: Case) -> list[TracebackCall]:
             ]
             if before and process.rank is not None:
                 frame = max(before, key=lambda event: event.line)
-                calls.append(TracebackCall(process, frame.values.get("op", ""), frame, waiting))
+                function = frame.values.get("op", "")
+                calls.append(TracebackCall(process, OPERATIONS.get(function, function), frame, waiting))
                 break
     return calls
 
@@ -77,14 +80,16 @@ def different_calls(case: Case) -> list[Cause]:
     events = first_evidence(call.frame for call in (*parts.differing, *parts.agreeing))
     if parts.tie:
         first, second = calls
-        claim = f"{first.process.name} was in {first.operation}, {second.process.name} in {second.operation}"
+        claim = filled(
+            "{0} was in {1}, {2} in {3}", first.process.name, first.operation, second.process.name, second.operation
+        )
         culprits = culprit_of(first.process), culprit_of(second.process)
-        return [one_of_two(SIGNATURE, culprits, f"{claim}; nothing shows which is wrong", events)]
+        return [one_of_two(SIGNATURE, culprits, filled("{0}; nothing shows which is wrong", claim), events)]
     culprit = culprit_of(parts.differing[0].process)
     all_report = case.world_size == len(calls) or known_ranks(case) <= {call.process.rank for call in calls}
     confidence: Confidence = "likely" if all_report else "possible"
     other, most = parts.differing[0].operation, len(parts.agreeing)
-    summary = f"{culprit.name} was in {other} where {most} ranks were in {parts.common}"
+    summary = filled("{0} was in {1} where {2} ranks were in {3}", culprit.name, other, most, parts.common)
     return [Cause(SIGNATURE, "minority", confidence, (culprit,), summary, events)]
 
 
@@ -121,7 +126,9 @@ def ring_neighbors(case: Case) -> list[Cause]:
         return []
     culprit = culprit_of_rank(case, awaited)
     waiting = [calls[rank].waiting for rank, target in targets.items() if target == awaited]
-    summary = f"both neighbors of {culprit.name} in gloo's ring waited for it: it, or its network, did not answer"
+    summary = filled(
+        "both neighbors of {0} in gloo's ring waited for it: it, or its network, did not answer", culprit.name
+    )
     return [Cause("gloo-timeout", "common target", "possible", (culprit,), summary, first_evidence(waiting))]
 
 
@@ -131,17 +138,19 @@ def different_sizes(case: Case) -> Undecidable | list[Cause]:
     if not events:
         return []
     sizes = next((event.values for event in events if event.values.get("count")), {})
-    bytes_text = f" ({sizes['count']} and {sizes['peer_count']} bytes)" if sizes else ""
-    claim = f"two ranks gave tensors of different sizes{bytes_text} to one collective"
+    bytes_text = filled(" ({0} and {1} bytes)", sizes["count"], sizes["peer_count"]) if sizes else ""
+    claim = filled("two ranks gave tensors of different sizes{0} to one collective", bytes_text)
     aborted = aborted_ranks(case)
     sender = _sender(case, aborted.pop()) if len(aborted) == 1 else None
     if sender is not None:
         rank, other = sender
         culprits = culprit_of_rank(case, rank), culprit_of_rank(case, other)
-        claim = f"{claim}: rank {rank}, or rank {other}, which sends to it; nothing shows which is wrong"
+        claim = filled(
+            "{0}: rank {1}, or rank {2}, which sends to it; nothing shows which is wrong", claim, rank, other
+        )
         return [one_of_two(_SIZES, culprits, claim, first_evidence(events))]
     return Undecidable(
-        f"{claim}, and no line shows which is wrong",
+        filled("{0}, and no line shows which is wrong", claim),
         (
             "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL in the next run: it prints the sizes of each rank",

@@ -20,6 +20,7 @@ from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.rules.silent_ranks import known_ranks
 from doctor.diagnose.rules.waiting import Proof, link_ends, named_peer
+from doctor.engine.texts import filled
 
 _TRIED_AGAIN = re.compile(r"\[W\d{3,4} ")
 """The level at which c10d prints a connection that it tries again."""
@@ -38,7 +39,7 @@ def deciding_line(case: Case) -> list[Cause]:
     signature = case.signatures[chosen]
     members = [line for line in lines if line.event.signature == chosen]
     culprits, is_sure = _culprits(case, signature.decides, members)
-    summary = f"{names_of(culprits)}: {signature.title}" if culprits else signature.title
+    summary = filled("{0}: {1}", names_of(culprits), signature.title) if culprits else signature.title
     evidence = first_evidence(event for _, event in members)
     return [Cause(chosen, DECIDING_LINE, "likely" if is_sure else "possible", culprits, summary, evidence)]
 
@@ -75,5 +76,5 @@ def timed_out_nodes(case: Case) -> list[Cause]:
     if not few_silent(ranks, len(known_ranks(case) - {*ranks})):
         return []
     culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
-    summary = f"MindSpore's scheduler no longer heard {count_ranks(ranks)}"
+    summary = filled("MindSpore's scheduler no longer heard {0}", count_ranks(ranks))
     return [Cause(_NODES, "named by the library", "likely", culprits, summary, first_evidence(events))]

@@ -12,6 +12,7 @@ from doctor.diagnose.case import Case, Process
 from doctor.diagnose.diagnosis import Cause, Confidence, Undecidable, culprit_of_rank, first_evidence, one_of_two
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
+from doctor.engine.texts import filled
 
 SIGNATURE = "torch-collective-mismatch"
 _CLAIMS: dict[Aspect, str] = {
@@ -31,18 +32,22 @@ def different_fingerprints(case: Case) -> list[Cause] | Undecidable:
     aspect, parts = result
     claim = _CLAIMS[aspect]
     compared = sorted((*parts.differing, *parts.agreeing), key=lambda call: call.member)
-    listed = ", ".join(f"rank {call.member} {claim.format(call.value(aspect))}" for call in compared[:4])
+    listed = ", ".join(filled("rank {0} {1}", call.member, claim.format(call.value(aspect))) for call in compared[:4])
     if not parts.tie:
         culprits = tuple(culprit_of_rank(case, call.member) for call in parts.differing)
         confidence: Confidence = "likely" if parts.kinds == 2 else "possible"
         who, most = count_ranks(call.member for call in parts.differing), len(parts.agreeing)
-        summary = f"{who}: another collective than the other {most} ranks: {listed}"
+        summary = filled("{0}: another collective than the other {1} ranks: {2}", who, most, listed)
         return [Cause(SIGNATURE, "minority", confidence, culprits, summary, first_evidence(proof))]
     if len(compared) == 2:
         first, last = (culprit_of_rank(case, call.member) for call in compared)
-        return [one_of_two(SIGNATURE, (first, last), f"{listed}; nothing shows which is wrong", first_evidence(proof))]
+        return [
+            one_of_two(
+                SIGNATURE, (first, last), filled("{0}; nothing shows which is wrong", listed), first_evidence(proof)
+            )
+        ]
     needed = ("the logs of the other ranks",)
-    return Undecidable(f"collectives differ and no majority shows which is wrong: {listed}", needed)
+    return Undecidable(filled("collectives differ and no majority shows which is wrong: {0}", listed), needed)
 
 
 def _fingerprints(case: Case) -> tuple[list[Call[int]], list[Event]]:

@@ -11,6 +11,7 @@ from doctor.diagnose.diagnosis import Cause, culprit_of, first_evidence
 from doctor.diagnose.events import Event
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.rules.named import count_ranks
+from doctor.engine.texts import filled
 
 _LOOPBACK = "nccl-loopback-iface"
 _GRACE_S = 2.0
@@ -141,12 +142,14 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     elif len(ranks) == len(culprits):
         who = count_ranks(ranks)
     else:
-        who = f"{len(culprits)} processes"
+        who = filled("{0} processes", len(culprits))
     events = first_evidence(event for fault in faults for event in _evidence(fault, signature))
     if "ends-all" in case.signatures[signature].traits:
         return Cause(signature, "local fault", "certain", (), title, events)
     of_kernel = all(_only_of_kernel(case, fault) for fault in faults)
-    return Cause(signature, "local fault", "likely" if of_kernel else "certain", culprits, f"{who}: {title}", events)
+    return Cause(
+        signature, "local fault", "likely" if of_kernel else "certain", culprits, filled("{0}: {1}", who, title), events
+    )
 
 
 def _evidence(fault: Fault, signature: str) -> Iterable[Event]:

@@ -8,6 +8,7 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Confidence, Culprit
 from doctor.diagnose.events import Event
 from doctor.diagnose.rules.scheduler import only_node
+from doctor.engine.texts import filled
 
 
 def lost_hosts(case: Case, event: Event) -> Iterator[Cause]:
@@ -16,7 +17,7 @@ def lost_hosts(case: Case, event: Event) -> Iterator[Cause]:
     if event.signature == "slurm-node-failure":
         # The one on which a step was cancelled for it is not the one that failed.
         if host:
-            yield _cause(event, host, "certain", f"Slurm lost host {host} during the job")
+            yield _cause(event, host, "certain", filled("Slurm lost host {0} during the job", host))
         elif not _names_lost_host(case, event.signature):
             yield _cause(
                 event,
@@ -26,11 +27,16 @@ def lost_hosts(case: Case, event: Event) -> Iterator[Cause]:
             )
     elif event.signature == "ompi-daemon-lost":
         if host or not any(e.signature == event.signature and e.values.get("culprit_host") for e in case.reports):
-            where = f"host {host}" if host else "another host"
-            summary = f"mpirun lost its daemon on {where}: that host ended, or the network to it failed"
+            where = filled("host {0}", host) if host else "another host"
+            summary = filled("mpirun lost its daemon on {0}: that host ended, or the network to it failed", where)
             yield _cause(event, host, "likely", summary)
     elif event.signature == "ssh-connect-failed":
-        yield _cause(event, host, "certain", f"ssh could not connect to host {host}: {event.values.get('reason', '')}")
+        yield _cause(
+            event,
+            host,
+            "certain",
+            filled("ssh could not connect to host {0}: {1}", host, event.values.get("reason", "")),
+        )
 
 
 def _cause(event: Event, host: str, confidence: Confidence, summary: str) -> Cause:

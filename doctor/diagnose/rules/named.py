@@ -10,6 +10,7 @@ from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, culprit_of, cu
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import FailureBlock, failure_blocks, task_failed
 from doctor.diagnose.rules.lost_hosts import lost_hosts
+from doctor.engine.texts import filled, joined
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
@@ -43,7 +44,7 @@ def _killed_under_msrun(case: Case) -> Iterator[Cause]:
         processes = [item for item in case.processes if item.pid and item.pid == event.pid]
         if code in _FATAL_SIGNALS and len(processes) == 1:
             culprit = culprit_of(processes[0])
-            summary = f"{culprit.name} was ended by {_FATAL_SIGNALS[code]}"
+            summary = filled("{0} was ended by {1}", culprit.name, _FATAL_SIGNALS[code])
             yield Cause(_signature_of_signal(code), "named by the launcher", "certain", (culprit,), summary, (event,))
 
 
@@ -72,7 +73,7 @@ def exited_silently(case: Case) -> list[Cause]:
     causes = []
     for rank, (code, event, host) in sorted(silent.items()):
         culprit = culprit_of_rank(case, rank, host)
-        summary = f"{culprit.name} ended with exit code {code} and reports no error"
+        summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, code)
         causes.append(Cause("worker-exited", "named by the launcher", "likely", (culprit,), summary, (event,)))
     return causes
 
@@ -103,9 +104,9 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
         rank = small_number(event.values["culprit_rank"])
         if rank is None:
             return
-        ended = f"signal {number}" if number else f"exit code {event.values.get('exit_code')}"
+        ended = filled("signal {0}", number) if number else filled("exit code {0}", event.values.get("exit_code"))
         culprit = culprit_of_rank(case, rank, event.values.get("culprit_host", ""))
-        yield _launcher_cause(case, event, culprit, f"{culprit.name} was ended by {ended}")
+        yield _launcher_cause(case, event, culprit, filled("{0} was ended by {1}", culprit.name, ended))
     elif event.signature == "slurm-task-ended":
         if event.values["condition"] == "Killed" and _ended_by_launcher(case, event):
             return
@@ -116,7 +117,9 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
             return
         for rank in ranks:
             culprit = culprit_of_rank(case, rank, host)
-            yield _launcher_cause(case, event, culprit, f"{culprit.name} ended: {event.values['condition']}")
+            yield _launcher_cause(
+                case, event, culprit, filled("{0} ended: {1}", culprit.name, event.values["condition"])
+            )
     else:
         yield from lost_hosts(case, event)
 
@@ -149,7 +152,7 @@ def terminated(case: Case) -> list[Cause]:
         return []
     ((rank, (event, host)),) = ended.items()
     culprit = culprit_of_rank(case, rank, host)
-    summary = f"{culprit.name} ended first, by SIGTERM from outside: an administrator, a scheduler or a limit"
+    summary = filled("{0} ended first, by SIGTERM from outside: an administrator, a scheduler or a limit", culprit.name)
     return [Cause("rank-terminated", "named by the launcher", "likely", (culprit,), summary, (event,))]
 
 
@@ -182,11 +185,13 @@ def _from_block(case: Case, block: FailureBlock) -> Cause:
     host = block.host or (process.host if process else "")
     summary, confidence = "", "certain"
     if rank is None and block.local_rank is not None:
-        summary = f"the worker with local rank {block.local_rank} and pid {block.pid} was ended by {signal}"
+        summary = filled(
+            "the worker with local rank {0} and pid {1} was ended by {2}", block.local_rank, block.pid, signal
+        )
         if _is_only_agent(case, block):
             rank, confidence = block.local_rank, "likely"
     culprit = Culprit(rank, host, process.device if process else None)
-    summary = summary or f"{culprit.name} was ended by {signal}"
+    summary = summary or filled("{0} was ended by {1}", culprit.name, signal)
     signature = _signature_of_signal(block.exit_code or 0)
     return Cause(signature, "named by the launcher", confidence, (culprit,), summary, (block.event,))  # type: ignore[arg-type]
 
@@ -242,12 +247,12 @@ def _heartbeat(case: Case) -> list[Cause]:
     if len(mutual) == len(by_place) and len(by_place) == 2:
         culprits = tuple(_place(case, place) for place in sorted(by_place, key=str))
         events = first_evidence(event for place in by_place for event in by_place[place])
-        names = " and ".join(culprit.name for culprit in culprits)
-        summary = f"{names} report each other as lost: the network between them failed"
+        names = joined(" and ", (culprit.name for culprit in culprits))
+        summary = filled("{0} report each other as lost: the network between them failed", names)
         return [Cause("hccl-heartbeat-exception", "named by HCCL", "likely", culprits, summary, events)]
     best = min(by_place, key=lambda place: (_priority(by_place[place]), _first_time(by_place[place]), str(place)))
     culprit, condition = _place(case, best), _condition(by_place[best])
-    summary = f"HCCL's heartbeat names {culprit.name}: {condition}"
+    summary = filled("HCCL's heartbeat names {0}: {1}", culprit.name, condition)
     return [
         Cause(
             "hccl-heartbeat-exception", "named by HCCL", "certain", (culprit,), summary, first_evidence(by_place[best])
@@ -306,9 +311,9 @@ def _missing_ranks(case: Case) -> list[Cause]:
             culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
             named = count_ranks(ranks)
             if signature == "torch-monitored-barrier":
-                summary = f"{named} did not reach the barrier"
+                summary = filled("{0} did not reach the barrier", named)
             else:
-                summary = f"{named} never connected to the root-info server"
+                summary = filled("{0} never connected to the root-info server", named)
             return [Cause(signature, "named by the library", "certain", culprits, summary, first_evidence(events))]
     return []
 
@@ -324,18 +329,24 @@ def _cannot_be_heard(case: Case, ranks: list[int], reached: dict[int, Event], ev
     """All ranks that the barrier misses had come: the network of the rank that counts, if it hears no other rank."""
     awaited = small_number(reached[ranks[0]].values["awaited"]) or 0
     counting, proof = culprit_of_rank(case, awaited), first_evidence([*events[:1], *(reached[rank] for rank in ranks)])
-    summary = f"{counting.name} misses {count_ranks(ranks)} at the barrier, which had come: its network failed"
+    summary = filled(
+        "{0} misses {1} at the barrier, which had come: its network failed", counting.name, count_ranks(ranks)
+    )
     others = {process.rank for process in case.processes if process.rank is not None} - {awaited}
     if others - set(ranks):
         culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
-        summary = (
-            f"{count_ranks(ranks)} had come to the barrier, and rank {awaited}, which hears others, did not hear it"
+        summary = filled(
+            "{0} had come to the barrier, and rank {1}, which hears others, did not hear it",
+            count_ranks(ranks),
+            awaited,
         )
         return Cause("torch-monitored-barrier", "common target", "likely", culprits, summary, proof)
     if len(ranks) > 1:
         return Cause("torch-monitored-barrier", "common target", "likely", (counting,), summary, proof)
-    summary = (
-        f"rank {awaited} and {count_ranks(ranks)} do not hear each other at the barrier: one of their networks failed"
+    summary = filled(
+        "rank {0} and {1} do not hear each other at the barrier: one of their networks failed",
+        awaited,
+        count_ranks(ranks),
     )
     pair = counting, culprit_of_rank(case, ranks[0])
     return Cause("torch-monitored-barrier", ONE_OF_TWO, "possible", pair, summary, proof)
@@ -364,7 +375,7 @@ def _pairs(case: Case) -> list[Cause]:
             numbers = (small_number(event.values.get(name, "")) for name in ("culprit_rank", "culprit_rank_b"))
             ranks = [rank for rank in numbers if rank is not None]
             if ranks:
-                summary = f"{claim} {count_ranks(ranks)}"
+                summary = filled("{0} {1}", claim, count_ranks(ranks))
                 culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
                 return [Cause(signature, "named by the library", "certain", culprits, summary, (event,))]
     return _tls(case)
@@ -382,7 +393,7 @@ def _tls(case: Case) -> list[Cause]:
         for word in sorted(set(fewer or on + off)):
             host, _, device = word.strip(" []").partition("/")
             culprits.append(_place(case, (host, int(device) if device.isdecimal() else None)))
-        summary = f"the TLS switch of {names_of(culprits)} differs from the others"
+        summary = filled("the TLS switch of {0} differs from the others", names_of(culprits))
         confidence = "certain" if len(on) != len(off) else "possible"
         return [Cause("ei0016-tls", "named by HCCL", confidence, tuple(culprits), summary, (event,))]  # type: ignore[arg-type]
     return []
@@ -400,7 +411,7 @@ def _connect_probe(case: Case) -> list[Cause]:
     most = max(len(events) for events in targets.values())
     chosen = sorted((place for place, events in targets.items() if len(events) == most), key=str)
     culprits = tuple(_place(case, place) for place in chosen)
-    summary = f"HCCL's connection probe cannot reach {names_of(culprits)}"
+    summary = filled("HCCL's connection probe cannot reach {0}", names_of(culprits))
     events = first_evidence(event for place in chosen for event in targets[place])
     confidence = "likely" if len(chosen) == 1 else "possible"
     return [Cause("hccl-connect-detect", "named by HCCL", confidence, culprits, summary, events)]  # type: ignore[arg-type]
@@ -434,10 +445,15 @@ def count_ranks(ranks: Iterable[int]) -> str:
     if len(ordered) == 1:
         return f"rank {ordered[0]}"
     if len(ordered) <= 8:
-        return f"ranks {', '.join(map(str, ordered[:-1]))} and {ordered[-1]}"
-    return f"ranks {', '.join(map(str, ordered[:6]))} and {len(ordered) - 6} more"
+        return filled("ranks {0} and {1}", ", ".join(map(str, ordered[:-1])), ordered[-1])
+    return filled("ranks {0} and {1} more", ", ".join(map(str, ordered[:6])), len(ordered) - 6)
+
+
+def holds_up(who: str, count: int, call: str) -> str:
+    """Of ranks that have not entered a call that others wait in; the same words as `doctor smoke` has for them."""
+    return filled("{0} holds up {1}", who, call) if count == 1 else filled("{0} hold up {1}", who, call)
 
 
 def others_wait(number: int) -> str:
     """``1 other rank waits``, ``3 other ranks wait``."""
-    return "1 other rank waits" if number == 1 else f"{number} other ranks wait"
+    return "1 other rank waits" if number == 1 else filled("{0} other ranks wait", number)

@@ -11,6 +11,7 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, Undecidable, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
+from doctor.engine.texts import filled, joined
 
 SIGNATURE = "nccl-ras-outlier"
 _MAX_NUMBER = 1 << 58
@@ -140,8 +141,10 @@ def _silent(reports: list[_Report]) -> list[Cause]:
     confidence: Confidence = "likely" if last.dead or again else "possible"
     culprits = tuple(_culprit(last, last.silent[pid], 0) for pid in pids)
     verb = "is dead (no answer for 60 s)" if last.dead else "does not answer"
-    names = " and ".join(f"process {pid} on {last.silent[pid].values.get('ras_host', '')}" for pid in pids[:4])
-    summary = f"NCCL RAS reports that {names} {verb}"
+    names = joined(
+        " and ", (filled("process {0} on {1}", pid, last.silent[pid].values.get("ras_host", "")) for pid in pids[:4])
+    )
+    summary = filled("NCCL RAS reports that {0} {1}", names, verb)
     events = first_evidence(last.silent[pid] for pid in pids)
     return [Cause(SIGNATURE, "named by the library", confidence, culprits, summary, events)]
 
@@ -166,19 +169,29 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
             continue
         behind = mismatch.listed.get(where.lowest, [])
         lowest, kind = where.lowest, mismatch.kind
-        launched = f"1 {kind} operation" if lowest == 1 else f"{lowest} {kind} operations"
+        launched = filled("1 {0} operation", kind) if lowest == 1 else filled("{0} {1} operations", lowest, kind)
         if not behind or not where.named:
             return Undecidable(
-                f"NCCL RAS: {where.behind} of {where.total} ranks launched {launched}, "
-                f"the others up to {where.highest}: which of them holds the others is not shown",
+                filled(
+                    "NCCL RAS: {0} of {1} ranks launched {2}, the others up to {3}: which of them holds the "
+                    "others is not shown",
+                    where.behind,
+                    where.total,
+                    launched,
+                    where.highest,
+                ),
                 ("ncclras -v", "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)"),
             )
         culprits = tuple(_culprit(last, event, where.total) for event in behind)
         numbers = (small_number(event.values.get("ras_rank", "")) for event in behind)
         ranks = count_ranks(rank for rank in numbers if rank is not None)
-        summary = (
-            f"NCCL RAS reports that {ranks} of communicator {mismatch.communicator} launched {launched}, "
-            f"the other {where.total - len(behind)} up to {where.highest}"
+        summary = filled(
+            "NCCL RAS reports that {0} of communicator {1} launched {2}, the other {3} up to {4}",
+            ranks,
+            mismatch.communicator,
+            launched,
+            where.total - len(behind),
+            where.highest,
         )
         return [Cause(SIGNATURE, "behind in sequence", "likely", culprits, summary, first_evidence(behind))]
     return None

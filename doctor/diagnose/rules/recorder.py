@@ -21,7 +21,8 @@ from doctor.diagnose.diagnosis import (
 from doctor.diagnose.events import Event
 from doctor.diagnose.recording import RecordedCollective, RecordedGroup
 from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender
-from doctor.diagnose.rules.named import count_ranks
+from doctor.diagnose.rules.named import count_ranks, holds_up
+from doctor.engine.texts import filled, joined
 
 SIGNATURE = "flight-recorder"
 
@@ -77,32 +78,55 @@ def _minority(case: Case, number: int, aspect: Aspect, parts: Split[Call[_Member
     group = calls[0].member.group
     events = first_evidence(_event(call.member, number) for call in calls)
     if parts.tie:
-        listed = ", ".join(f"rank {call.member.rank} {claim} {call.value(aspect)}" for call in calls[:4])
+        listed = ", ".join(
+            filled("rank {0} {1} {2}", call.member.rank, claim, call.value(aspect)) for call in calls[:4]
+        )
         pair = len(calls) == 2
         sender = aborted_sender(case, len(group.ranks), calls[0].operation or "")
         if pair and sender is not None:
             # The rank that aborted is in the right, as those two differ; and it differs from the one that sends to it.
             wrong = [call.member for call in calls if call.member.rank == sender]
-            summary = (
-                f"rank {sender} {claim} another size than the others to collective {number} of {group.name}: {listed}"
+            summary = filled(
+                "rank {0} {1} another size than the others to collective {2} of {3}: {4}",
+                sender,
+                claim,
+                number,
+                group.name,
+                listed,
             )
             return [_cause(case, "minority", wrong, summary, events)] if wrong else None
         if pair and not aborted_ranks(case):
             first, second = (culprit_of(call.member.process) for call in calls)
-            message = (
-                f"collective {number} of process group {group.name} differs, and nothing shows which is wrong: {listed}"
+            message = filled(
+                "collective {0} of process group {1} differs, and nothing shows which is wrong: {2}",
+                number,
+                group.name,
+                listed,
             )
             return [one_of_two(SIGNATURE, (first, second), message, events)]
         return Undecidable(
-            f"collective {number} of process group {group.name} differs, and no majority shows which is wrong: "
-            f"{listed}",
+            filled(
+                "collective {0} of process group {1} differs, and no majority shows which is wrong: {2}",
+                number,
+                group.name,
+                listed,
+            ),
             ("the flight recorder's dumps of the other ranks",),
         )
     first_call = parts.differing[0]
-    differs = f"{first_call.value(aspect)}" + ("" if aspect == "operation" else f" to {first_call.operation}")
-    summary = (
-        f"{count_ranks(call.member.rank for call in parts.differing)} {claim} {differs} as collective {number} of "
-        f"process group {group.name}, where {len(parts.agreeing)} ranks {claim} {parts.common}"
+    differs = joined(
+        "", (f"{first_call.value(aspect)}", "" if aspect == "operation" else f" to {first_call.operation}")
+    )
+    summary = filled(
+        "{0} {1} {2} as collective {3} of process group {4}, where {5} ranks {6} {7}",
+        count_ranks(call.member.rank for call in parts.differing),
+        claim,
+        differs,
+        number,
+        group.name,
+        len(parts.agreeing),
+        claim,
+        parts.common,
     )
     return [_cause(case, "minority", [call.member for call in parts.differing], summary, events)]
 
@@ -122,12 +146,14 @@ def _behind(case: Case, members: list[_Member]) -> list[Cause] | None:
     if first.operation in ROOTED and where.highest - where.lowest == 1:
         return None
     who = count_ranks(call.member.rank for call in late)
-    verb = "has" if len(late) == 1 else "have"
-    joined = len(members) - len(late)
-    others = "1 other rank has" if joined == 1 else f"{joined} other ranks have"
-    summary = (
-        f"{who} {verb} not joined {first.operation}, collective {first.sequence} of process group "
-        f"{members[0].group.name}; {others}"
+    entered = len(members) - len(late)
+    others = "1 other rank has entered it" if entered == 1 else filled("{0} other ranks have entered it", entered)
+    summary = filled(
+        "{0}, collective {1} of process group {2}: {3}",
+        holds_up(who, len(late), first.operation),
+        first.sequence,
+        members[0].group.name,
+        others,
     )
     last = [(call.member, where.lowest) for call in late]
     proof = [*last, *((member, first.sequence) for member in members)]
@@ -148,8 +174,16 @@ def _without_dump(case: Case, members: list[_Member]) -> list[Cause] | None:
     if absent & reporting or not few_silent(absent, len(members)) or not waits:
         return None
     call = waits[0].operation
-    summary = f"{count_ranks(absent)} left no dump of the flight recorder; "
-    summary += f"1 other rank waits in {call}" if len(members) == 1 else f"{len(members)} other ranks wait in {call}"
+    summary = filled("{0} left no dump of the flight recorder; ", count_ranks(absent))
+    summary = joined(
+        "",
+        (
+            summary,
+            filled("1 other rank waits in {0}", call)
+            if len(members) == 1
+            else filled("{0} other ranks wait in {1}", len(members), call),
+        ),
+    )
     culprits = tuple(culprit_of_rank(case, rank) for rank in sorted(absent))
     confidence: Confidence = "likely" if case.events else "possible"
     return [Cause("rank-silent", "silence", confidence, culprits, summary, first_evidence(proof))]
@@ -162,8 +196,8 @@ def _aborted(case: Case, absent: set[int], last: list[RecordedCollective], proof
     if len(last) < 2 or len(agreed) != 1 or absent != aborted or len(absent) != 1:
         return None
     ((number, operation, sizes),) = agreed
-    summary = f"{count_ranks(absent)} gave another size to {operation}, collective {number}, "
-    summary += f"than the {sizes} of the other {len(last)} ranks"
+    summary = filled("{0} gave another size to {1}, collective {2}, ", count_ranks(absent), operation, number)
+    summary = joined("", (summary, filled("than the {0} of the other {1} ranks", sizes, len(last))))
     culprits = tuple(culprit_of_rank(case, rank) for rank in absent)
     return [Cause(SIGNATURE, "minority", "likely", culprits, summary, first_evidence(proof))]
 
@@ -181,5 +215,12 @@ def _event(member: _Member, number: int) -> Event:
     item = member.group.collectives[number]
     sizes = f", {item.sizes}" if item.sizes else ""
     ended = "ended" if item.ended else "not ended"
-    text = f"collective {item.sequence} of process group {member.group.name}: {item.operation}{sizes}, {ended}"
+    text = filled(
+        "collective {0} of process group {1}: {2}{3}, {4}",
+        item.sequence,
+        member.group.name,
+        item.operation,
+        sizes,
+        ended,
+    )
     return Event(SIGNATURE, member.process.recording_file, item.sequence, text, {}, rank=member.rank)

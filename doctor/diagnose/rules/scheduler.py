@@ -5,6 +5,7 @@ from __future__ import annotations
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, first_evidence
 from doctor.diagnose.events import Event
+from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 
 RULE = "named by the scheduler"
@@ -19,8 +20,8 @@ def named_by_scheduler(case: Case) -> list[Cause]:
     if memory:
         hosts = sorted({host for event in memory for host in _only_host(event)})
         culprits = tuple(Culprit(host=host) for host in hosts)
-        where = f"on host {', '.join(hosts[:4])}" if hosts else "on a host that it does not name"
-        summary = f"Slurm ended the job for memory {where}"
+        where = filled("on host {0}", ", ".join(hosts[:4])) if hosts else "on a host that it does not name"
+        summary = filled("Slurm ended the job for memory {0}", where)
         causes.append(Cause("slurm-job-out-of-memory", RULE, "certain", culprits, summary, first_evidence(memory)))
     failed = _reports(case, "slurm-job-node-failed")
     if failed:
@@ -30,11 +31,11 @@ def named_by_scheduler(case: Case) -> list[Cause]:
         only = only_node(case)
         if only:
             hosts = [only]
-            summary = f"Slurm lost host {only}, the only node of the job"
+            summary = filled("Slurm lost host {0}, the only node of the job", only)
         elif hosts:
             # Which node is down is known of now alone; one that is up again is not among them.
             confidence = "likely" if len(hosts) == 1 else "possible"
-            summary = f"Slurm lost a node of the job, and host {', '.join(hosts[:4])} is down now"
+            summary = filled("Slurm lost a node of the job, and host {0} is down now", ", ".join(hosts[:4]))
         else:
             summary = "Slurm lost a node of the job; which one, its records do not say"
         culprits = tuple(Culprit(host=host) for host in hosts[:_MAX_NAMED])
@@ -45,7 +46,9 @@ def named_by_scheduler(case: Case) -> list[Cause]:
     if boot:
         hosts = sorted({host for event in boot for host in _only_host(event)})
         culprits = tuple(Culprit(host=host) for host in hosts)
-        summary = f"Slurm could not start host {hosts[0]}" if hosts else "Slurm could not start a node of the job"
+        summary = (
+            filled("Slurm could not start host {0}", hosts[0]) if hosts else "Slurm could not start a node of the job"
+        )
         causes.append(Cause("slurm-job-boot-failed", RULE, "certain", culprits, summary, first_evidence(boot)))
     return causes
 
@@ -60,7 +63,7 @@ def ended_from_outside(case: Case) -> list[Cause]:
         events = _reports(case, signature)
         if events:
             user = next((event.values["canceller"] for event in events if event.values.get("canceller")), "")
-            summary = f"{claim} by the user with id {user}" if user else claim
+            summary = filled("{0} by the user with id {1}", claim, user) if user else claim
             return [Cause(signature, RULE, "certain", (), summary, first_evidence(events))]
     return []
 
@@ -72,9 +75,13 @@ def crashed_step(case: Case) -> list[Cause]:
         return []
     hosts = sorted({host for event in events for host in _only_host(event)})
     values = events[0].values
-    where = f" on host {hosts[0]}" if len(hosts) == 1 else ""
-    summary = (
-        f"a task of step {values['slurm_job']}.{values['slurm_step']} was ended by signal {values['signal']}{where}"
+    where = filled(" on host {0}", hosts[0]) if len(hosts) == 1 else ""
+    summary = filled(
+        "a task of step {0}.{1} was ended by signal {2}{3}",
+        values["slurm_job"],
+        values["slurm_step"],
+        values["signal"],
+        where,
     )
     culprits = tuple(Culprit(host=host) for host in hosts[:1] if len(hosts) == 1)
     return [Cause("slurm-step-crashed", RULE, "likely", culprits, summary, first_evidence(events))]

@@ -20,6 +20,7 @@ from doctor.diagnose.diagnosis import (
 from doctor.diagnose.events import Event
 from doctor.diagnose.launcher_reports import ended_well_ranks, failure_blocks, terminated_ranks
 from doctor.diagnose.rules.named import aborts_on_others, count_ranks, others_wait
+from doctor.engine.texts import enumerated, filled, joined
 
 MAX_RANKS = 100_000
 _SIGABRT = -6
@@ -41,12 +42,12 @@ def silence(case: Case) -> list[Cause] | Undecidable:
         return []
     ranks = sorted(suspects)
     if not_read := _not_read(case, ranks):
-        reason = f"{count_ranks(not_read)} may have reported an error in logs that could not be read"
+        reason = filled("{0} may have reported an error in logs that could not be read", count_ranks(not_read))
         return Undecidable(reason, tuple(case.unread[:8]) or ("the rest of the logs that were read only in part",))
     condition = "left no log" if without_log >= set(ranks) else "reports no error: it hung, was killed, or ended early"
     if len(ranks) > 1 and not without_log & set(ranks):
         condition = "report no error: they hung, were killed, or ended early"
-    summary = f"{count_ranks(ranks)} {condition}, while {others_wait(len(waiting))}"
+    summary = filled("{0} {1}, while {2}", count_ranks(ranks), condition, others_wait(len(waiting)))
     # A rank that the launcher ended after the first timeout may have been about to report its own.
     ended = set(ranks) <= ended_by_launcher or _launcher_ends_all(case)
     confidence: Confidence = "possible" if ended and len(waiting) == 1 else "likely"
@@ -89,7 +90,7 @@ def silent_pair(case: Case) -> list[Cause]:
         return []
     if any(case.is_incomplete(item) for item in case.processes):
         return []
-    claim = f"{count_ranks(silent)} report nothing while others wait: one of them was ended before it could"
+    claim = filled("{0} report nothing while others wait: one of them was ended before it could", count_ranks(silent))
     return [one_of_two(_SIGNATURE, _pair(case, silent), claim, _proof(case, waiting))]
 
 
@@ -103,7 +104,7 @@ def absent_ranks(case: Case) -> list[Cause]:
     if len(waiting) < 2 or not few_silent(absent, len(waiting)):
         return []
     culprits = tuple(culprit_of_rank(case, rank) for rank in absent)
-    summary = f"the logs show nothing of {count_ranks(absent)}, while {others_wait(len(waiting))}"
+    summary = filled("the logs show nothing of {0}, while {1}", count_ranks(absent), others_wait(len(waiting)))
     return [Cause(_SIGNATURE, "silence", "possible", culprits, summary, _proof(case, waiting))]
 
 
@@ -127,14 +128,15 @@ def spawned(case: Case) -> list[Cause]:
     waits = {event.signature for event in case.waits(waiting[0])} <= _WAITS
     size = max(case.world_size or 0, max(case.labels, default=-1) + 1)
     others = [rank for rank in range(min(size, 3)) if rank != reporter]
-    claim = f"torch.multiprocessing shows the error of rank {reporter} alone, which waited for another; "
+    claim = filled("torch.multiprocessing shows the error of rank {0} alone, which waited for another; ", reporter)
     proof = _proof(case, waiting)
     if not 1 < size < 4 or len(ended) >= size or reporter >= size or not waits:
         return []
     condition = "had ended" if had_ended else "did not answer"
-    claim += f"{' or '.join(f'rank {rank}' for rank in others)} {condition}"
+    names = enumerated((f"rank {rank}" for rank in others), " or ")
+    claim = joined("", (claim, filled("{0} {1}", names, condition)))
     if len(others) == 1 and not had_ended and not ended:
-        claim += ": it ended by itself, as one does that waited too"
+        claim = joined("", (claim, ": it ended by itself, as one does that waited too"))
         return [one_of_two(_SIGNATURE, _pair(case, [reporter, *others]), claim, proof)]
     if len(others) == 2:
         return [one_of_two(_SIGNATURE, _pair(case, others), claim, proof)]
@@ -180,6 +182,8 @@ def silent_server(case: Case) -> list[Cause]:
     if case.unread:
         return []
     culprit = Culprit(host=server)
-    summary = f"the root-info server on {culprit.name} did not answer: its process or one of its ranks is missing"
+    summary = filled(
+        "the root-info server on {0} did not answer: its process or one of its ranks is missing", culprit.name
+    )
     events = first_evidence(servers[server])
     return [Cause("hccl-recv-timeout-firewall", "common target", "possible", (culprit,), summary, events)]

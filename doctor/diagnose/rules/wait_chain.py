@@ -8,6 +8,7 @@ from doctor.diagnose.diagnosis import Cause, Culprit, Undecidable, culprit_of_ra
 from doctor.diagnose.events import Event
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled
 
 SELF = "local"
 """HCCL's word for a rank that waits for itself."""
@@ -28,7 +29,7 @@ def wait_chain(case: Case) -> list[Cause] | Undecidable:
     culprit = _culprit(case, best)
     reason = "waits for itself" if best in edges else "reports no rank that it waits for"
     length = count_noun(len(waiters) or 1, "rank")
-    summary = f"the wait chain of {length} ends at {culprit.name}, which {reason}"
+    summary = filled("the wait chain of {0} ends at {1}, which {2}", length, culprit.name, reason)
     lines = proof[best] if isinstance(best, int) and best in proof else []
     events = first_evidence([*lines, *(event for start in waiters for event in proof[start][:1])])
     return [Cause(events[0].signature, "wait chain", "likely", (culprit,), summary, events)]
@@ -85,10 +86,15 @@ def _cycle(
     events = first_evidence(event for rank in ranks for event in proof[rank][:1])
     if len(ranks) == 2:
         culprits = tuple(_culprit(case, rank) for rank in ranks)
-        summary = f"{count_ranks(ranks)} wait for each other: the link between them, or two different operations"
+        summary = filled(
+            "{0} wait for each other: the link between them, or two different operations", count_ranks(ranks)
+        )
         return [Cause(events[0].signature, "wait chain", "possible", culprits, summary, events)]
     return Undecidable(
-        f"{count_ranks(ranks)} wait for each other in a cycle: a deadlock of the program, no single rank is to blame",
+        filled(
+            "{0} wait for each other in a cycle: a deadlock of the program, no single rank is to blame",
+            count_ranks(ranks),
+        ),
         ("the order of collectives on these ranks (flight recorder, TORCH_DISTRIBUTED_DEBUG=DETAIL)",),
     )
 

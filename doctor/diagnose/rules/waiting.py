@@ -22,8 +22,9 @@ from doctor.diagnose.diagnosis import (
 )
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.collective_calls import collective_calls
-from doctor.diagnose.rules.named import count_ranks, others_wait
+from doctor.diagnose.rules.named import count_ranks, holds_up, others_wait
 from doctor.diagnose.rules.silent_ranks import known_ranks
+from doctor.engine.texts import filled
 
 _NOT_JOINED = frozenset({"torch-store-clients", "torch-store-lost"})
 """What ranks print at whose rendezvous another did not arrive."""
@@ -47,7 +48,7 @@ def could_not_connect(case: Case) -> list[Cause]:
     events = [e for item in unconnected for e in item.events if e.signature == "torch-client-socket-timeout"]
     target = next((f" {e.values['host_name']}:{e.values['port']}" for e in events if e.values.get("port")), "")
     who = count_ranks(culprit.rank for culprit in culprits if culprit.rank is not None)
-    summary = f"{who} could not connect to the store{target}; {others_wait(len(connected))} there"
+    summary = filled("{0} could not connect to the store{1}; {2} there", who, target, others_wait(len(connected)))
     proof = first_evidence([*events[:2], *(case.waits(item)[0] for item in connected)])
     return [Cause("torch-client-socket-timeout", "not joined", "likely", culprits, summary, proof)]
 
@@ -118,7 +119,9 @@ def _behind(calls: list[Call[Proof]]) -> list[Cause]:
         return []
     where, late = result
     culprits = tuple(culprit_of(call.member.process) for call in late)
-    summary = f"{names_of(culprits)}: behind in sequence, at {where.lowest} where others are at {where.highest}"
+    reached = (call.operation for call in calls if call.sequence == where.highest and call.operation)
+    head = holds_up(names_of(culprits), len(late), next(reached, "the others"))
+    summary = filled("{0}: behind in sequence, at {1} where others are at {2}", head, where.lowest, where.highest)
     events = first_evidence(
         call.member.event for call in (*late, *(call for call in calls if call.sequence is not None))
     )
@@ -132,15 +135,22 @@ def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
     aspect, parts = result
     claim = "runs" if aspect == "operation" else "has a count of"
     if parts.tie:
-        operations = ", ".join(f"{c.member.process.name} {claim} {c.value(aspect)}" for c in parts.differing[:4])
+        operations = ", ".join(
+            filled("{0} {1} {2}", c.member.process.name, claim, c.value(aspect)) for c in parts.differing[:4]
+        )
         return Undecidable(
-            f"two ends differ and no majority shows which is wrong: {operations}",
+            filled("two ends differ and no majority shows which is wrong: {0}", operations),
             ("the logs of the other ranks of this communicator",),
         )
     culprits = tuple(culprit_of(call.member.process) for call in parts.differing)
     first = parts.differing[0]
-    summary = (
-        f"{names_of(culprits)} {claim} {first.value(aspect)} where {len(parts.agreeing)} ranks have {parts.common}"
+    summary = filled(
+        "{0} {1} {2} where {3} ranks have {4}",
+        names_of(culprits),
+        claim,
+        first.value(aspect),
+        len(parts.agreeing),
+        parts.common,
     )
     events = first_evidence(call.member.event for call in (*parts.differing, *calls))
     return [Cause(first.member.event.signature, "minority", "likely", culprits, summary, events)]
@@ -163,8 +173,8 @@ def _late_report(case: Case) -> list[Cause]:
     if timeout is None or end - before <= timeout * 0.9:
         return []
     culprit = culprit_of(process)
-    lag = f"{end - start:.0f} s after the first, more than the timeout of {timeout:.0f} s"
-    summary = f"{culprit.name} reports {lag}: it came too late"
+    lag = filled("{0} s after the first, more than the timeout of {1} s", f"{end - start:.0f}", f"{timeout:.0f}")
+    summary = filled("{0} reports {1}: it came too late", culprit.name, lag)
     return [Cause(event.signature, "late", "likely", (culprit,), summary, first_evidence([earliest, event]))]
 
 
@@ -205,8 +215,11 @@ def _late_entry(case: Case) -> list[Cause]:
         limit = case.timeouts.get("HCCL_CONNECT_TIMEOUT", 120.0)
         if last - before > limit:
             culprit = culprit_of(process)
-            summary = (
-                f"{culprit.name} entered the communicator {last - before:.0f} s after the others, timeout {limit:.0f} s"
+            summary = filled(
+                "{0} entered the communicator {1} s after the others, timeout {2} s",
+                culprit.name,
+                f"{last - before:.0f}",
+                f"{limit:.0f}",
             )
             return [Cause("late-rank-entry", "late", "likely", (culprit,), summary, first_evidence([first, event]))]
     return []
@@ -233,7 +246,9 @@ def gave_up_last(case: Case) -> list[Cause]:
         event for process in (closed[0], *timed_out) for event in process.events if event.signature.startswith("gloo")
     )
     confidence: Confidence = "likely" if len(timed_out) > 1 else "possible"  # of two, either may wait for the other
-    summary = f"{culprit.name} came back last and found its peers gone; the other {len(timed_out)} had timed out on it"
+    summary = filled(
+        "{0} came back last and found its peers gone; the other {1} had timed out on it", culprit.name, len(timed_out)
+    )
     return [Cause("gloo-conn-closed", "gave up last", confidence, (culprit,), summary, events)]
 
 
@@ -267,12 +282,12 @@ def common_target(case: Case) -> list[Cause]:
     events = first_evidence(event for _, event in links)
     signature = links[0].event.signature
     if common:
-        summary = f"most link errors name {culprits[0].name}"
+        summary = filled("most link errors name {0}", culprits[0].name)
         return [Cause(signature, "common target", "likely", culprits, summary, events)]
     if len(culprits) == 1:
-        summary = f"a link failed; one end is {culprits[0].name}, and no line names the other"
+        summary = filled("a link failed; one end is {0}, and no line names the other", culprits[0].name)
     else:
-        summary = f"a link failed; its ends are {names_of(culprits)}"
+        summary = filled("a link failed; its ends are {0}", names_of(culprits))
     return [Cause(signature, "both ends", "possible", culprits, summary, events)]
 
 

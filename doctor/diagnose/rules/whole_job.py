@@ -6,6 +6,7 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, first_evidence
 from doctor.diagnose.events import small_number
 from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled
 
 
 def too_many_clients(case: Case) -> list[Cause]:
@@ -24,7 +25,7 @@ def too_many_clients(case: Case) -> list[Cause]:
         return []
     joined = small_number(events[0].values["joined"]) or 0
     size = count_noun(small_number(events[0].values["world_size"]) or 0, "rank")
-    summary = f"{joined} processes joined the store of a job of {size}: it holds those of another start"
+    summary = filled("{0} processes joined the store of a job of {1}: it holds those of another start", joined, size)
     return [Cause("torch-store-too-many", "named by the library", "certain", (), summary, first_evidence(events))]
 
 

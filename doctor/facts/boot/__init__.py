@@ -1,7 +1,7 @@
-"""What a check gets as after a reboot: one row for each check whose facts are told by what a host loads when it starts.
+"""What a check gets as after a reboot: a row for each check whose facts are derived from what a host loads at boot.
 
-A row names the facts that are told so; the check's other facts are taken as they are now. A check without a row is not
-looked at. The check itself judges, as ever.
+A row names the facts that are derived so; the check's other facts are taken as they are now. A check without a row is
+not looked at. The check itself judges, as ever.
 """
 
 from __future__ import annotations
@@ -108,17 +108,17 @@ FORMS: dict[str, tuple[BootForm, ...]] = {
 
 
 def boot_facts(checks: Iterable[Check]) -> list[type[Fact]]:
-    """What must be read for these checks: the facts that they take as now, and what their forms are told from."""
+    """What must be read for these checks: the facts that they take as now, and what their forms are derived from."""
     facts: list[type[Fact]] = []
     for check in checks:
         forms = FORMS.get(check.name, ())
-        told = {form.fact for form in forms}
-        facts += [fact for fact in check.facts if forms and fact not in told]
+        derived = {form.fact for form in forms}
+        facts += [fact for fact in check.facts if forms and fact not in derived]
         facts += [need for form in forms for need in form.reads]
     return facts
 
 
 def compares_boot_facts(check: Check) -> bool:
     """Its verdict on one host needs what other hosts load when they start."""
-    told = {form.fact for form in FORMS.get(check.name, ())}
-    return any(need.fleet and need.type in told for need in check.needs)
+    derived = {form.fact for form in FORMS.get(check.name, ())}
+    return any(need.fleet and need.type in derived for need in check.needs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read, unusable_reason
+from doctor.engine.texts import filled
 from doctor.facts.kernel import sysctl_path
 
 UNIT_FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
@@ -92,7 +93,7 @@ class BootFiles(Fact, frozen=True):
     def text(self, path: str) -> str:
         """A file's text; empty where it does not exist. Raises: Unreadable."""
         if path in self.closed:
-            raise Unreadable(f"{path}: {self.closed[path]}; it can be read as root, with --sudo")
+            raise Unreadable(filled("{0}: {1}; it can be read as root, with --sudo", path, self.closed[path]))
         return self.files.get(path, "")
 
     def folder(self, *folders: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, ask
+from doctor.engine.texts import filled
 from doctor.facts.firewall import FirewallDump, FirewallRules
 from doctor.facts.firewall.boot_rules import list_boot_rules
 from doctor.facts.firewall.rules import RuleTable
@@ -51,12 +52,12 @@ def firewall_rules(boot: BootFirewall, now: FirewallRules) -> FirewallRules:
         tables += firewalld
     elif boot.firewalld:
         why = "it does not use nftables" if boot.firewalld == "lasts" else boot.firewalld
-        unread["firewalld"] = f"its rules after a reboot are not known: {why}"
+        unread["firewalld"] = filled("its rules after a reboot are not known: {0}", why)
     loaded = {(table.family, table.name) for table in tables}
-    idle = f" ({', '.join(boot.idle)}: not enabled)" if boot.idle else ""
+    idle = filled(" ({0}: not enabled)", ", ".join(boot.idle)) if boot.idle else ""
     for table in _blocking(now):
         if (table.family, table.name) not in loaded and table.name != "firewalld":
-            unread[f"table {table.family} {table.name}"] = NOT_LOADED + idle
+            unread[filled("table {0} {1}", table.family, table.name)] = NOT_LOADED + idle
     return msgspec.structs.replace(boot.rules, tables=tuple(tables), unread=unread)
 
 

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.boot.files import BootFiles
 from doctor.facts.gpu import GpuCards
 from doctor.facts.host_settings import HostSettings
@@ -48,9 +49,9 @@ def _number(key: str, settings: SysctlFiles, files: BootFiles, default: int | No
     if value is None and default is not None:
         return default
     if value is None:
-        raise Unreadable(f"no file sets {key}, and what this kernel starts with is not known")
+        raise Unreadable(filled("no file sets {0}, and what this kernel starts with is not known", key))
     if not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII):
-        raise Unreadable(f"a file sets {key} to {value[:40]!r}, expected a number")
+        raise Unreadable(filled("a file sets {0} to {1}, expected a number", key, f"{value[:40]!r}"))
     return int(value)
 
 
@@ -85,10 +86,10 @@ def reserved_ports(settings: SysctlFiles, files: BootFiles) -> ReservedPorts:
     try:
         (ephemeral,) = parse_ports("-".join(ends)) if len(ends) == 2 else (PortRange(1, 0),)
         if ephemeral.first > ephemeral.last:
-            raise ValueError(f"{PORT_RANGE} of {' '.join(ends)[:40]!r}")
+            raise ValueError(filled("{0} of {1}", PORT_RANGE, f"{' '.join(ends)[:40]!r}"))
         return ReservedPorts(reserved=parse_ports(reserved), ephemeral=ephemeral)
     except ValueError as error:
-        raise Unreadable(f"a file sets ports that the kernel refuses: {error}") from None
+        raise Unreadable(filled("a file sets ports that the kernel refuses: {0}", error)) from None
 
 
 def memory_commitment(settings: SysctlFiles, files: BootFiles, now: MemoryCommitment) -> MemoryCommitment:
@@ -122,9 +123,9 @@ def connection_table(settings: SysctlFiles, files: BootFiles, memory: HostMemory
     is_module = re.search(r"^nf_conntrack ", files.text("/proc/modules"), re.M)
     if is_module and "nf_conntrack" not in files.modules():
         if set_at_boot(CONNTRACK_MAX, settings, files) is not None:
-            raise Unreadable(f"a file sets {CONNTRACK_MAX}, and none loads nf_conntrack before it is read")
+            raise Unreadable(filled("a file sets {0}, and none loads nf_conntrack before it is read", CONNTRACK_MAX))
         if default is None:
-            raise Unreadable(f"no file sets {CONNTRACK_MAX}, and what this kernel starts with is not known")
+            raise Unreadable(filled("no file sets {0}, and what this kernel starts with is not known", CONNTRACK_MAX))
         return msgspec.structs.replace(now, maximum=default)
     return msgspec.structs.replace(now, maximum=_number(CONNTRACK_MAX, settings, files, default))
 

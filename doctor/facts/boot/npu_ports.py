@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceFec, DeviceGateways, HccnConf, TlsSwitches
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ def _each(
         try:
             value = parse(settings)
         except ValueError as error:
-            unread[f"NPU {npu}"] = f"/etc/hccn.conf: {error}"
+            unread[f"NPU {npu}"] = filled("/etc/hccn.conf: {0}", error)
             continue
         if value is None:
             unset.append(npu)

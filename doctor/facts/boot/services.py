@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.boot.files import CLOCK_SERVICES, UNIT_FOLDERS, BootFiles
 from doctor.facts.gpu import GpuInventory
 from doctor.facts.memory import GIB, KIB, MIB, HostMemory, SharedMemory
@@ -61,7 +62,9 @@ def host_names(files: BootFiles, now: HostNames) -> HostNames:
         raise Unreadable("cloud-init writes /etc/hosts anew at each boot (manage_etc_hosts)")
     names = [line.strip() for line in files.text("/etc/hostname").splitlines() if line.strip() and line[0] != "#"]
     if names and names[0].partition(".")[0].lower() != now.own.partition(".")[0].lower():
-        raise Unreadable(f"the host calls itself {now.own} now, and {names[0][:100]} after a reboot (/etc/hostname)")
+        raise Unreadable(
+            filled("the host calls itself {0} now, and {1} after a reboot (/etc/hostname)", now.own, names[0][:100])
+        )
     return now
 
 
@@ -78,7 +81,7 @@ def _tmpfs_size(options: str, memory: HostMemory) -> int:
             share = match[2] == "%"
             size = memory.total * int(match[1]) // 100 if share else int(match[1]) * _UNITS[match[2].lower()]
         elif name == "size":
-            raise Unreadable(f"/dev/shm: size={value[:40]} in the file that mounts it: not understood")
+            raise Unreadable(filled("/dev/shm: size={0} in the file that mounts it: not understood", value[:40]))
     return size
 
 

@@ -10,6 +10,7 @@ import msgspec
 from doctor.engine.addresses import plain_address
 from doctor.engine.bounded_inflate import StreamTooLarge, inflate
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
+from doctor.engine.texts import filled
 from doctor.facts.firewall.host_rules import list_rules
 from doctor.facts.firewall.ipset import parse_ipsets
 from doctor.facts.firewall.iptables import parse_iptables_save
@@ -97,7 +98,7 @@ def _nft_tables(dump: FirewallDump, unread: dict[str, str]) -> Iterator[RuleTabl
         elif key in saved:
             yield saved[key]
         else:
-            unread[f"table {' '.join(key)}"] = "; ".join(filter(None, (why_nft, why_saved)))
+            unread[filled("table {0}", " ".join(key))] = "; ".join(filter(None, (why_nft, why_saved)))
 
 
 def _has_opaque_matches(table: RuleTable) -> bool:
@@ -137,7 +138,9 @@ def _legacy_tables(dump: FirewallDump, unread: dict[str, str]) -> Iterator[RuleT
             if (family, name) in saved:
                 yield saved[family, name]
             else:
-                unread[f"table {name} of legacy {family}tables"] = why or "not in the output of iptables-save"
+                unread[filled("table {0} of legacy {1}tables", name, family)] = (
+                    why or "not in the output of iptables-save"
+                )
 
 
 def _tool_output(outputs: Mapping[str, Output], name: str) -> tuple[str, str]:
@@ -153,7 +156,7 @@ def _tool_output(outputs: Mapping[str, Output], name: str) -> tuple[str, str]:
     try:
         content = inflate(base64.b64decode(output.out[5:], validate=True), MAX_OUTPUT_BYTES)
     except StreamTooLarge:
-        return "", f"{name}: more than 64 MiB"
+        return "", filled("{0}: more than 64 MiB", name)
     except ValueError as error:
-        return "", f"{name}: {error}"
+        return "", filled("{0}: {1}", name, error)
     return content.decode("utf-8", "replace"), ""

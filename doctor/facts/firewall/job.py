@@ -10,6 +10,7 @@ from doctor.engine.addresses import plain_address
 from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Unreadable
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, Obstacle, evaluate_gate
 from doctor.facts.firewall.packets import Ranges, count, difference, intersect, to_ranges
@@ -88,7 +89,7 @@ class BlockedConnections(msgspec.Struct, frozen=True):
     def rules(self) -> list[str]:
         """The first rules, each with the chain it is in."""
         texts = [
-            position.rule if _names_chain(position) else f"{position.rule} (chain {position.chain})"
+            position.rule if _names_chain(position) else filled("{0} (chain {1})", position.rule, position.chain)
             for position in self.positions
         ]
         return [shorten_rule(rule_text) for rule_text in list(dict.fromkeys(texts))[:3]]
@@ -130,9 +131,15 @@ def find_blocks(
         clear += [] if blocked else [route]
     if stopped and clear:
         raise Unreadable(
-            f"{clear[0].local.device} ({clear[0].local.text}) lets the job's ports through, "
-            f"{stopped[0].route.local.device} ({stopped[0].route.local.text}) does not: {stopped[0].rules[0]}; "
-            "MASTER_ADDR is needed to know which of the two networks the job uses"
+            filled(
+                "{0} ({1}) lets the job's ports through, {2} ({3}) does not: {4}; MASTER_ADDR is needed to "
+                "know which of the two networks the job uses",
+                clear[0].local.device,
+                clear[0].local.text,
+                stopped[0].route.local.device,
+                stopped[0].route.local.text,
+                stopped[0].rules[0],
+            )
         )
     if doubts:
         raise doubts[0]
@@ -142,8 +149,11 @@ def find_blocks(
 def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: str) -> list[BlockedConnections]:
     if route.local.text not in rules.local_addresses:
         raise Unreadable(
-            f"the job's container has the address {route.local.text} of its own, and the host's rules for forwarded "
-            "packets are not checked"
+            filled(
+                "the job's container has the address {0} of its own, and the host's rules for forwarded "
+                "packets are not checked",
+                route.local.text,
+            )
         )
     answer = evaluate_gate(rules.tables, gate_query(route, ports))
     certain = [relevant for obstacle in answer.blocked if (relevant := _relevant_part(obstacle, route, ports, master))]
@@ -153,8 +163,13 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
         doubt = _relevant_part(unclear_obstacle, route, ports, master)
         if doubt:
             raise Unreadable(
-                f"whether TCP ports {format_ranges(doubt.ports)} are open {UNCLEAR_RULE}, from "
-                f"outside: {shorten_rule(doubt.position.rule)} (chain {doubt.position.chain})"
+                filled(
+                    "whether TCP ports {0} are open {1}, from outside: {2} (chain {3})",
+                    format_ranges(doubt.ports),
+                    UNCLEAR_RULE,
+                    shorten_rule(doubt.position.rule),
+                    doubt.position.chain,
+                )
             )
     _reject_bridge_rules(rules, route)
     return []
@@ -178,7 +193,9 @@ def _reject_bridge_rules(rules: FirewallRules, route: Route) -> None:
         table for table in rules.tables if table.family == "bridge" and any(chain.rules for chain in table.chains)
     ]
     if bridged and route.local.device in rules.bridges:
-        raise Unreadable(f"{route.local.device} is a bridge with its own rules (table bridge {bridged[0].name})")
+        raise Unreadable(
+            filled("{0} is a bridge with its own rules (table bridge {1})", route.local.device, bridged[0].name)
+        )
 
 
 def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: str) -> Obstacle | None:
@@ -251,7 +268,9 @@ def _is_iptables(table: RuleTable, base: Chain) -> bool:
 def format_ranges(ports: Ranges, limit: int = 8) -> str:
     """``29500, 60000-60031``: at most so many parts."""
     texts = [str(low) if low == high else f"{low}-{high}" for low, high in ports]
-    return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more ranges" if len(texts) > limit else "")
+    return joined(
+        "", (", ".join(texts[:limit]), filled(" and {0} more ranges", len(texts) - limit) if len(texts) > limit else "")
+    )
 
 
 def shorten_rule(rule: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.firewall.rules import Chain, Rule, RuleTable
 from doctor.facts.firewall.words import single_item
 
@@ -24,7 +25,7 @@ def parse_nft(listing: str, text_listing: str = "") -> tuple[RuleTable, ...]:
         parts = msgspec.json.decode(listing)["nftables"]
         return tuple(_build_tables([single_item(part) for part in parts], _rule_texts(text_listing)))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Unreadable(f"nft -j list ruleset: not understood: {type(error).__name__}: {error}") from None
+        raise Unreadable(filled("nft -j list ruleset: not understood: {0}: {1}", type(error).__name__, error)) from None
 
 
 def _build_tables(parts: Sequence[tuple[str, Any]], texts: Mapping[tuple[str, str, int], str]) -> Iterator[RuleTable]:

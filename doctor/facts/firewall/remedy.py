@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 
+from doctor.engine.texts import filled
 from doctor.facts.firewall.job import BlockedConnections
 from doctor.facts.firewall.packets import Ranges
 
@@ -200,7 +201,7 @@ def _nft_match(block: BlockedConnections, sources: Sequence[str]) -> str:
 
 
 def _nft_rule(block: BlockedConnections, rule: str) -> str:
-    return f"nft {shlex.quote(f'insert rule {_nft_chain(block)} {_tagged(rule)}')}"
+    return filled("nft {0}", shlex.quote(f"insert rule {_nft_chain(block)} {_tagged(rule)}"))
 
 
 def _nft_chain(block: BlockedConnections) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import PerHost, Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
 from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses, InterfaceAddress
@@ -181,7 +182,7 @@ def find_routes(host_addresses: HostAddresses, addresses: PerHost[HostAddresses]
     if not complete_routes:
         reachable_hosts = max((set(route.peer_addresses) for route in every), key=len, default=set())
         lost = limit_items(sorted(set(fleet.entries) - reachable_hosts - {host}))
-        raise Unreadable(f"no common network of it and {', '.join(lost)} is known")
+        raise Unreadable(filled("no common network of it and {0} is known", ", ".join(lost)))
     numbers = [int(ipaddress.ip_address(master_address)) for master_address in master.addresses]
     families = {6 if ":" in master_address else 4 for master_address in master.addresses} or {4}
     sought = [route for route in complete_routes if any(_includes(route, number) for number in numbers)]

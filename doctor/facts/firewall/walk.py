@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.facts.firewall.ipset import ipset_lookup
 from doctor.facts.firewall.iptables import iptables_steps
 from doctor.facts.firewall.nft_rules import nft_lookup, nft_steps
@@ -82,7 +83,7 @@ class _ChainWalk:
         """The packets that go on to the next chain of the hook."""
         remaining = self.run_chain(self.base, arriving)
         if self.base.policy == "drop":
-            policy = f"policy drop of the chain {self.base.name}"
+            policy = filled("policy drop of the chain {0}", self.base.name)
             self.result.blocked += [(packets, self.position(policy)) for packets in remaining]
             remaining = []
         return [*self.accepted, *remaining]

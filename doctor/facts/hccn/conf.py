@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from doctor.engine.fact import Fact, ProbeAnswer, read
+from doctor.engine.texts import filled
 
 CONF_PATH = "/etc/hccn.conf"
 
@@ -35,9 +36,9 @@ class HccnConf(Fact, frozen=True):
             if setting:
                 kept = by_npu.setdefault(int(setting[2]), {})
                 if kept.setdefault(setting[1], setting[3]) != setting[3]:
-                    unread[f"{CONF_PATH} line {number}"] = (
-                        f"{setting[1]}_{setting[2]} is set twice, to different values"
+                    unread[filled("{0} line {1}", CONF_PATH, number)] = filled(
+                        "{0}_{1} is set twice, to different values", setting[1], setting[2]
                     )
             elif line and not re.fullmatch(r"\w+\s*=.*", line):
-                unread[f"{CONF_PATH} line {number}"] = "not understood, expected key_N=value"
+                unread[filled("{0} line {1}", CONF_PATH, number)] = "not understood, expected key_N=value"
         return cls(by_npu=by_npu, unread=unread)

@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.hccn.tool import (
     NO_ADDRESS_TEXT,
     combined_output,
@@ -63,7 +64,7 @@ def _parse_address(output: Output) -> Interface | None:
         return _ipv6_or_none(four, six)
     raise_known_refusal(four)
     if output.code:
-        raise Unreadable(last_line(four) or f"exit status {output.code}")
+        raise Unreadable(last_line(four) or filled("exit status {0}", output.code))
     return parse_or_unreadable(four, _parse_ipv4)
 
 

@@ -10,6 +10,7 @@ from doctor.analysis.majority import leader
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
+from doctor.engine.texts import filled
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuProduct
 from doctor.job import LaunchConfig, limit_items
@@ -49,7 +50,7 @@ def group_by_host(values: Mapping[Npu, T]) -> Iterator[tuple[str, T, list[int]]]
 
 def format_npus(npus: Iterable[Npu], limit: int = 8) -> list[str]:
     """NPUs in words, for a message; not more than ``limit``."""
-    return limit_items((f"NPU {npu} of {host}" for host, npu in npus), limit)
+    return limit_items((filled("NPU {0} of {1}", npu, host) for host, npu in npus), limit)
 
 
 def differing_npus(values: Mapping[Npu, T], template: str, **more: Any) -> Iterator[Finding]:
@@ -87,7 +88,7 @@ def tie_finding(values: Mapping[Npu, T], **more: Any) -> Finding:
     hosts = list(dict.fromkeys(host for host, _ in values))
     group_texts = {value: " + ".join(format_npus(npus, 3)) for value, npus in sorted(groups.items())[:8]}
     if len(groups) > len(group_texts):
-        group_texts["others"] = f"{len(groups) - len(group_texts)} more values"
+        group_texts["others"] = filled("{0} more values", len(groups) - len(group_texts))
     first = next(iter(values))[1]
     return Finding(
         "the NPUs differ, and no value has a majority: {groups}", hosts=hosts, npu=first, groups=group_texts, **more
@@ -140,7 +141,9 @@ def require_port_use(use: Use, doubtful: Iterable[str], fault: str) -> None:
     """
     lost = [host for host in doubtful if use.get(host, False) is None]
     if lost:
-        raise Unreadable(f"{fault} on {', '.join(limit_items(lost, 3))}: its effect is unknown without super pod ids")
+        raise Unreadable(
+            filled("{0} on {1}: its effect is unknown without super pod ids", fault, ", ".join(limit_items(lost, 3)))
+        )
     if use and all(used is False for used in use.values()):
         raise Skip("a job on these hosts does not use the NPUs' network ports")
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.engine.texts import filled
 from doctor.facts.hccn.device_addresses import VnicAddresses
 from doctor.facts.hccn.pings import PING_SECONDS, ping_partners, run_hccn_tool
 from doctor.facts.hccn.super_pod import SuperPodId
@@ -69,7 +70,7 @@ class HccsPings(Fact, frozen=True):
                 planes = set(re.findall(r"L1 plane check result = (\w+)", text)) - {"0x0"}
                 pings.append(HccsPing(npu, address, int(match[1]), int(match[2]), tuple(sorted(planes))))
             else:
-                unread[f"HCCS ping from NPU {npu} to {address}"] = _failure_reason(text)
+                unread[filled("HCCS ping from NPU {0} to {1}", npu, address)] = _failure_reason(text)
         if not pings:
             raise Unreadable(next(iter(unread.values()), "no NPU was pinged"))
         return cls(pings=tuple(pings), unread=unread)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from doctor.engine.fact import Fact, Output, ProbeAnswer
+from doctor.engine.texts import filled
 from doctor.facts.hccn.tool import (
     combined_output,
     hccn_probe,
@@ -83,7 +84,7 @@ class Optics(Fact, frozen=True):
         by_npu = set_values(modules)
         for npu, module in by_npu.items():
             if module.unread:
-                unread[f"NPU {npu}"] = f"hccn_tool could not read {', '.join(module.unread)} of the module"
+                unread[f"NPU {npu}"] = filled("hccn_tool could not read {0} of the module", ", ".join(module.unread))
         return cls(by_npu=by_npu, empty=unset_npus(modules), unread=unread)
 
 
@@ -131,7 +132,7 @@ def _parse_flags(rows: Mapping[str, str]) -> Iterator[tuple[str, int]]:
 def _parse_quantity(text: str) -> tuple[float, str]:
     match = re.fullmatch(r"(-?\d+(?:\.\d+)?) ?([A-Za-z]+)", text)
     if not match:
-        raise ValueError(f"not a quantity: {text}")
+        raise ValueError(filled("not a quantity: {0}", text))
     return float(match[1]), match[2]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ask
+from doctor.engine.texts import filled
 from doctor.facts.hccn import DeviceAddresses
 
 MAX_PEERS = 4
@@ -90,7 +91,7 @@ class DevicePings(Fact, frozen=True):
                 pings.append(Ping(npu, address, int(match[1]), int(match[2])))
             else:
                 lines = text.strip().splitlines() or ["said nothing"]
-                unread[f"ping from NPU {npu} to {address}"] = lines[-1][:100]
+                unread[filled("ping from NPU {0} to {1}", npu, address)] = lines[-1][:100]
         return cls(pings=tuple(pings), unread=unread)
 
 

@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, run, unusable_reason
+from doctor.engine.texts import filled
 from doctor.facts.hccn.tool import last_line, single_field
 from doctor.facts.npu import NpuChips
 
@@ -72,7 +73,9 @@ class SuperPodId(Fact, frozen=True):
         try:
             numbers = [int(single_field(name, text)) for name in ("Super Pod ID", "Server Index", "Super Pod Size")]
         except ValueError:
-            raise Unreadable(f"npu-smi info -t spod-info: {unusable_reason(output) or 'not understood'}") from None
+            raise Unreadable(
+                filled("npu-smi info -t spod-info: {0}", unusable_reason(output) or "not understood")
+            ) from None
         return cls(id=numbers[0], server_index=numbers[1], size=numbers[2])
 
 
@@ -121,8 +124,8 @@ class SuperDevices(Fact, frozen=True):
             try:
                 by_npu[chip.device] = _parse_super_device(text)
             except ValueError:
-                unread[f"NPU {chip.device}"] = (
-                    f"its SDID was not reported: {last_line(text) or 'npu-smi printed nothing'}"
+                unread[f"NPU {chip.device}"] = filled(
+                    "its SDID was not reported: {0}", last_line(text) or "npu-smi printed nothing"
                 )
         return cls(by_npu=by_npu, unread=unread)
 

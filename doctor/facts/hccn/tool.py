@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Fact)
@@ -131,7 +132,7 @@ def parse_with(parse: Callable[[str], T], nothing: str = "") -> Callable[[Output
         if nothing and nothing in text:
             return None
         if output.code:
-            raise Unreadable(last_line(text) or f"exit status {output.code}")
+            raise Unreadable(last_line(text) or filled("exit status {0}", output.code))
         return parse_or_unreadable(text, parse)
 
     return parse_output
@@ -184,7 +185,9 @@ def parse_or_unreadable(text: str, parse: Callable[[str], T]) -> T:
     except (ValueError, LookupError):
         first = text.partition("\n")[0]
         raise Unreadable(
-            strip_control_chars(f"not understood: {first!r}" if first else "hccn_tool printed nothing", 120)
+            strip_control_chars(
+                filled("not understood: {0}", f"{first!r}") if first else "hccn_tool printed nothing", 120
+            )
         ) from None
 
 
@@ -200,4 +203,4 @@ def _summary(unread: Mapping[str, str]) -> str:
         return "hccn_tool was run for no NPU"
     reasons = set(unread.values())
     part, why = next(iter(unread.items()))
-    return why if len(reasons) == 1 else f"{part}: {why} (and {len(unread) - 1} more)"
+    return why if len(reasons) == 1 else filled("{0}: {1} (and {2} more)", part, why, len(unread) - 1)

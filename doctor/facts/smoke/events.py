@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, Union
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, smoke
+from doctor.engine.texts import filled
 
 
 class RankEvent(msgspec.Struct, frozen=True, tag_field="ev"):
@@ -71,7 +72,7 @@ def decode_report(answer: ProbeAnswer, event_types: tuple[type[RankEvent], ...])
     try:
         report: RankReport[RankEvent] = _report_decoder(event_types).decode(answer.text())
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
-        raise Unreadable(f"the ranks' reports cannot be parsed: {error}") from None
+        raise Unreadable(filled("the ranks' reports cannot be parsed: {0}", error)) from None
     if not report.planned:
         raise Absent(report.why or "the smoke run did not include this stage")
     if not report.reached:

@@ -19,6 +19,7 @@ MODULES = (
     "doctor.fix.executor.host_lock",
     "doctor.fix.executor.step_commands",
     "doctor.fix.executor.device_holders",
+    "doctor.fix.executor.system_log",
     "doctor.fix.executor.executor",
 )
 """In the order in which they are joined."""

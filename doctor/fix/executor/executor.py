@@ -11,6 +11,7 @@ from doctor.fix.executor.file_state import peek, peek_many
 from doctor.fix.executor.host_lock import lock_host, unlock
 from doctor.fix.executor.kept_states import forget, recall
 from doctor.fix.executor.step_commands import pass_through, run
+from doctor.fix.executor.system_log import log_line, log_outcome
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.signals import on_termination
@@ -27,17 +28,24 @@ OPERATIONS = {
     "recall": recall,
     "forget": forget,
     "busy": busy,
+    "log": log_line,
 }
 
 
 def answer(request):
-    """The answer to one request; a request that failed or was rejected gives its reason as `refused`."""
+    """The answer to one request; a request that failed or was rejected gives its reason as `refused`.
+
+    One with the text `log` is written to the host's log with its outcome, also where nobody waits for the answer.
+    """
     try:
-        return OPERATIONS[request["op"]](request)
+        result = OPERATIONS[request["op"]](request)
     except RequestRejected as error:
-        return {"refused": str(error)}
+        result = {"refused": str(error)}
     except OSError as error:
-        return {"refused": error.strerror or str(error)}
+        result = {"refused": error.strerror or str(error)}
+    if request.get("log"):
+        log_outcome(request["log"], result)
+    return result
 
 
 def send(marker, message):

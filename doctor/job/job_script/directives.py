@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.launch_line.commands import launcher_rows, option_table
 from doctor.job.launch_line.launcher_calls import node_range
 from doctor.job.launch_line.options import Options, OptionTable, split_options
@@ -83,7 +84,7 @@ def _options(texts: Iterable[str], table: OptionTable) -> Options:
             unreadable.append(text)
     options = split_options("", literal_words(tokens), table)
     if unreadable:
-        options.unresolved["options"] = f"{unreadable[0]}: a quote without its end"
+        options.unresolved["options"] = filled("{0}: a quote without its end", unreadable[0])
     return options
 
 

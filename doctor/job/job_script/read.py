@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.job.job_script.directives import Directive, Resources, read_directives, resources, variables_of
 from doctor.job.launch_line.model import LaunchLine, NotALaunchLine
 from doctor.job.launch_line.read import read_launch_line, starts_ranks, with_script
@@ -50,7 +51,7 @@ def read_job_script(text: str, environ: Mapping[str, str] | None = None) -> JobS
     (4, 4, {'A': '1'})
     """
     if len(text) > MAX_TEXT:
-        raise NotAJobScript(f"is longer than {MAX_TEXT >> 20} MiB")
+        raise NotAJobScript(filled("is longer than {0} MiB", MAX_TEXT >> 20))
     if "\0" in text:
         raise NotAJobScript("holds a zero byte; expected a shell script")
     lines = text.splitlines()
@@ -66,7 +67,7 @@ def read_job_script(text: str, environ: Mapping[str, str] | None = None) -> JobS
         if not starts_ranks(command.argv):
             continue
         if len(listed) >= _MOST_LINES:
-            skipped.append(unread("...", f"more than {_MOST_LINES} launch lines", command.line))
+            skipped.append(unread("...", filled("more than {0} launch lines", _MOST_LINES), command.line))
             break
         line = _launch_line(command, inherited)
         if line is not None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from doctor.engine.texts import filled
 from doctor.job.launch_line.commands import LauncherRow, launcher_rows
 from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import Options, split_options
@@ -71,7 +72,7 @@ def _started(
     """
     node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
     if node_rank is not None and most and node_rank >= most:
-        options.refuse([row.node_rank], f"a number from 0 to {most - 1}: the line is for {most} hosts")
+        options.refuse([row.node_rank], filled("a number from 0 to {0}: the line is for {1} hosts", most - 1, most))
     call = LaunchCall(
         launcher=row.name,
         command=command,
@@ -103,7 +104,7 @@ def _least_and_most(options: Options, name: str, example: str) -> tuple[int | No
     least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if 0 < least <= most:
         return least, most
-    options.refuse([name], f"a number of hosts, or the least and the most: {example}")
+    options.refuse([name], filled("a number of hosts, or the least and the most: {0}", example))
     return None, None
 
 
@@ -286,7 +287,7 @@ def _msrun(row: LauncherRow, command: str, options: Options, environ: Mapping[st
         local = _MSRUN_RANKS
     nodes = ranks // local if ranks and local and ranks % local == 0 else None
     if ranks and local and nodes is None:
-        options.unresolved["nodes"] = f"--worker_num {ranks} is no multiple of --local_worker_num {local}"
+        options.unresolved["nodes"] = filled("--worker_num {0} is no multiple of --local_worker_num {1}", ranks, local)
     return _started(row, command, options, nodes=nodes, max_nodes=nodes, ranks=ranks, ranks_per_node=local)
 
 
@@ -310,7 +311,7 @@ def _deepspeed(row: LauncherRow, command: str, options: Options, environ: Mappin
     if nodes is None and hosts and "localhost" not in hosts:
         nodes = len(hosts)
     if nodes is None and "num-nodes" not in options.unresolved:
-        options.unresolved["num-nodes"] = f"from the hostfile, {options.text('hostfile') or DEFAULT_HOSTFILE}"
+        options.unresolved["num-nodes"] = filled("from the hostfile, {0}", options.text("hostfile") or DEFAULT_HOSTFILE)
     devices = {len(named.split(",")) if colon else 0 for _, colon, named in parts}
     slots = (devices.pop() or None) if len(devices) == 1 else None
     per_node = _positive(options.text("num-gpus")) or slots
@@ -331,7 +332,9 @@ def _colossalai(row: LauncherRow, command: str, options: Options, environ: Mappi
     elif nodes is None and hosts:
         nodes = len(hosts)
     elif nodes is None:
-        options.unresolved.setdefault("num-nodes", f"from the hostfile, {options.text('hostfile') or 'not known'}")
+        options.unresolved.setdefault(
+            "num-nodes", filled("from the hostfile, {0}", options.text("hostfile") or "not known")
+        )
     per_node = options.number("nproc-per-node", least=1, most=65536)
     return _started(row, command, options, nodes=nodes, max_nodes=nodes, ranks_per_node=per_node, hosts=hosts)
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.launch_line.model import OptionProblem
 from doctor.job.shell.word import Word
 
@@ -131,7 +132,7 @@ class Options:
         value = int(text) if re.fullmatch(r"\+?[0-9]{1,9}", text, re.ASCII) else -1
         if least <= value <= most:
             return value
-        self.refuse(names, f"a whole number from {least} to {most}")
+        self.refuse(names, filled("a whole number from {0} to {1}", least, most))
         return None
 
     def texts(self, *names: str) -> list[Word]:
@@ -173,7 +174,9 @@ def split_options(command: str, argv: tuple[Word, ...], table: OptionTable) -> O
             position += 1
             break
         if word.may_be_several and not text.startswith("-") and not text.endswith(".py"):
-            result.unresolved[f"options {len(result.unresolved)}" if result.unresolved else "options"] = word.unresolved
+            result.unresolved[filled("options {0}", len(result.unresolved)) if result.unresolved else "options"] = (
+                word.unresolved
+            )
             position += 1
             continue
         if table.assignments_first and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", text, re.ASCII):
@@ -242,11 +245,15 @@ def _unrecognised(result: Options, argv: tuple[Word, ...], position: int) -> int
     """Notes an option that is not in the table. Where the next word may be its value, nothing after it is read."""
     text, before = argv[position].text, result.unresolved.get("options")
     result.unrecognised = result.unrecognised or text
-    result.unresolved.setdefault("options", f"{printable(text, 80)} is not among the options that doctor reads")
+    result.unresolved.setdefault(
+        "options", filled("{0} is not among the options that doctor reads", printable(text, 80))
+    )
     following = argv[position + 1].text if position + 1 < len(argv) else "-"
     if "=" in text or following.startswith("-"):
         return 1
-    result.unresolved.setdefault("program", before or f"stands after {printable(text, 80)}, which doctor does not read")
+    result.unresolved.setdefault(
+        "program", before or filled("stands after {0}, which doctor does not read", printable(text, 80))
+    )
     return len(argv) - position
 
 

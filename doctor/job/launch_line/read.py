@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.launch_line import recipes
 from doctor.job.launch_line.commands import launcher_rows, module_rows, option_table
 from doctor.job.launch_line.launcher_calls import Started, is_hydra, read_call
@@ -49,7 +50,7 @@ def read_launch_line(
     if not literal:
         raise NotALaunchLine("no words; expected a command such as torchrun --nnodes 2 train.py")
     if len(literal) > MAX_WORDS or sum(len(word.text) for word in literal) > MAX_CHARACTERS:
-        raise NotALaunchLine(f"more than {MAX_WORDS} words or {MAX_CHARACTERS >> 20} MiB")
+        raise NotALaunchLine(filled("more than {0} words or {1} MiB", MAX_WORDS, MAX_CHARACTERS >> 20))
     reader = _Reader(environ or {}, unresolved or {})
     reader.read(literal)
     return reader.line(text or " ".join(word.text if word.unresolved else shlex.quote(word.text) for word in literal))
@@ -258,7 +259,9 @@ class _Reader:
         environ = {**(self.outside if self.inherits else {}), **self.environ}
         shell = evaluate(text, environ)
         for part in shell.unread:
-            self.unresolved.setdefault(f"line {part.line} of {self.wrappers[-1]}"[:80], f"{part.text}: {part.reason}")
+            self.unresolved.setdefault(
+                filled("line {0} of {1}", part.line, self.wrappers[-1])[:80], filled("{0}: {1}", part.text, part.reason)
+            )
         command = _command_with_launcher(shell.commands)
         if command is None:
             self.unresolved.setdefault("program", "no command in the text")

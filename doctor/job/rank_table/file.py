@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.rank_table.model import RankTable
 
 
@@ -26,8 +27,10 @@ class RankTableFile(msgspec.Struct, frozen=True):
         try:
             return cls(path, text=read_file(path), link_target=link)
         except UnicodeDecodeError as error:
-            place = f"byte {error.start} is not UTF-8" if isinstance(error.object, bytes) else "it is not UTF-8"
-            return cls(path, error=f"{place}; the file may be UTF-16 or GBK", link_target=link)
+            place = (
+                filled("byte {0} is not UTF-8", error.start) if isinstance(error.object, bytes) else "it is not UTF-8"
+            )
+            return cls(path, error=filled("{0}; the file may be UTF-16 or GBK", place), link_target=link)
         except (OSError, ValueError) as error:
             return cls(path, error=printable(getattr(error, "strerror", None) or str(error)), link_target=link)
 

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 
 MAX_SERVER_ID = 64
 """Characters of a server_id."""
@@ -110,9 +111,10 @@ class RankTable(msgspec.Struct, frozen=True):
             problem.path for problem in self.problems if problem.kind != "unquoted" and problem.field in required
         ]
         if unreadable_paths:
-            places = "1 place" if len(unreadable_paths) == 1 else f"{len(unreadable_paths)} places"
+            places = "1 place" if len(unreadable_paths) == 1 else filled("{0} places", len(unreadable_paths))
             raise Unreadable(
-                f"{places} could not be read: {', '.join(limit_items(unreadable_paths, 2))}", "rank-table-field-missing"
+                filled("{0} could not be read: {1}", places, ", ".join(limit_items(unreadable_paths, 2))),
+                "rank-table-field-missing",
             )
         if not self.ranks:
             raise Unreadable("the table lists nothing that can be read", "rank-table-field-missing")
@@ -121,4 +123,4 @@ class RankTable(msgspec.Struct, frozen=True):
 def limit_items(items: Iterable[object], limit: int = 8) -> list[str]:
     """The first of a list that may be long, and how many more there are."""
     texts = [str(item) for item in items]
-    return texts if len(texts) <= limit + 1 else [*texts[:limit], f"{len(texts) - limit} more"]
+    return texts if len(texts) <= limit + 1 else [*texts[:limit], filled("{0} more", len(texts) - limit)]

@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.addresses import parse_address
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.rank_table.strict_json import JsonObject, NumberText
 
 OtherForm = Literal["2.0", "vLLM", "MindIE"]
@@ -64,7 +65,7 @@ def _version_2(tree: JsonObject) -> Iterator[FormViolation]:
         rank_id = numbers["rank_id"]
         if rank_id is not None and rank_id in paths_by_rank:
             yield FormViolation(
-                f"{path}.rank_id", str(rank_id), f"a number that {paths_by_rank[rank_id]} does not have"
+                f"{path}.rank_id", str(rank_id), filled("a number that {0} does not have", paths_by_rank[rank_id])
             )
         elif rank_id is not None:
             paths_by_rank[rank_id] = path
@@ -83,7 +84,9 @@ def _version_2(tree: JsonObject) -> Iterator[FormViolation]:
                 yield from _fabric_address(address, parent)
     absent = sorted(set(range(len(ranks))) - set(paths_by_rank))
     if ranks and absent and len(paths_by_rank) == len(ranks):
-        yield FormViolation("rank_list", f"no rank {absent[0]}", f"rank_id 0 to {len(ranks) - 1}, without gaps")
+        yield FormViolation(
+            "rank_list", filled("no rank {0}", absent[0]), filled("rank_id 0 to {0}, without gaps", len(ranks) - 1)
+        )
 
 
 def _fabric_address(entry: JsonObject, path: str) -> Iterator[FormViolation]:
@@ -159,7 +162,9 @@ def _count(
     if problems or (stated is None and not needed):
         return
     if stated is None or not re.fullmatch(r"[0-9]{1,6}", stated) or int(stated) != actual:
-        yield FormViolation(f"{path}.{field}".lstrip("."), stated or "missing", f"{actual}, as many as are listed")
+        yield FormViolation(
+            f"{path}.{field}".lstrip("."), stated or "missing", filled("{0}, as many as are listed", actual)
+        )
 
 
 def _objects(
@@ -183,7 +188,7 @@ def _number(parent: JsonObject, path: str, field: str, highest: int) -> tuple[in
     text = _text(parent.get(field))
     if text is not None and re.fullmatch(r"[0-9]{1,6}", text) and int(text) <= highest:
         return int(text), []
-    return None, [FormViolation(f"{path}.{field}", text or "missing", f"a whole number from 0 to {highest}")]
+    return None, [FormViolation(f"{path}.{field}", text or "missing", filled("a whole number from 0 to {0}", highest))]
 
 
 def _text(value: Any) -> str | None:
@@ -206,5 +211,5 @@ def _repeated(
         return
     key = ("+".join(fields), "|".join(text or "" for text in texts))
     if key in owners:
-        yield FormViolation(f"{path}.{fields[-1]}", texts[-1], f"a value that {owners[key]} does not have")
+        yield FormViolation(f"{path}.{fields[-1]}", texts[-1], filled("a value that {0} does not have", owners[key]))
     owners.setdefault(key, path)

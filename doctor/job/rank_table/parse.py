@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.rank_table.model import Form, RankTable, RankTableProblem, Server, StatedCount, SuperPod
 from doctor.job.rank_table.other_forms import other_form
 from doctor.job.rank_table.parse_device import TreeReader, json_type_name, read_device
@@ -45,9 +46,13 @@ def _detect_form(tree: JsonObject) -> Form:
         return "lab" if "deploy_mode" in tree else "group_list"
     lists = [printable(name, 40) for name in tree if name.endswith("_list")]
     if "version" not in tree:
-        reason = f"it has no version and no group_list, but {', '.join(lists[:4])}" if lists else "it has no version"
+        reason = (
+            filled("it has no version and no group_list, but {0}", ", ".join(lists[:4]))
+            if lists
+            else "it has no version"
+        )
     else:
-        reason = f"version {printable(version, 40) if isinstance(version, str) else json_type_name(version)}"
+        reason = filled("version {0}", printable(version, 40) if isinstance(version, str) else json_type_name(version))
     raise NotARankTable(reason, root_cause="rank-table-version-unknown")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.job.rank_table.model import Rank, RankTableProblem, Server, StatedCount
 from doctor.job.rank_table.parse_device import TreeReader, read_device
 from doctor.job.rank_table.strict_json import JsonObject
@@ -50,7 +51,9 @@ def _read_instance(entry: JsonObject, path: str, reader: TreeReader, pods: set[s
     rank_id = reader.number(entry, path, "rank_id")
     if len(ranks) > 1:
         reader.problems.append(
-            RankTableProblem("value", f"{path}.devices", "devices", f"{len(ranks)} devices", "one device a rank_id")
+            RankTableProblem(
+                "value", f"{path}.devices", "devices", filled("{0} devices", len(ranks)), "one device a rank_id"
+            )
         )
     return host, [msgspec.structs.replace(rank, rank_id=rank_id) for rank in ranks[:1]] + ranks[1:]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 
 MAX_CHARS = 64 << 20
 """Characters. A table of 10000 ranks has about 2 million."""
@@ -26,7 +27,7 @@ class NotARankTable(Unreadable):
     def __init__(
         self, reason: str, line: int = 0, column: int = 0, excerpt: str = "", root_cause: str = NOT_JSON, form: str = ""
     ) -> None:
-        place = f"line {line} column {column}: " if line else ""
+        place = filled("line {0} column {1}: ", line, column) if line else ""
         super().__init__(place + reason, root_cause)
         self.reason, self.line, self.column, self.excerpt = reason, line, column, excerpt
         self.form = form
@@ -34,7 +35,7 @@ class NotARankTable(Unreadable):
     @property
     def for_checks(self) -> Absent:
         """What a check of the table gets in its place: it does not apply to another program's table."""
-        return Absent(f"{self.reason}; rank-table-form-invalid checks it") if self.form else self
+        return Absent(filled("{0}; rank-table-form-invalid checks it", self.reason)) if self.form else self
 
 
 class NumberText(str):
@@ -61,7 +62,7 @@ def parse_json(text: str) -> JsonObject:
     if not text.strip(_SPACE):
         raise NotARankTable("the file is empty")
     if len(text) > MAX_CHARS:
-        raise NotARankTable(f"the file has {len(text)} characters, expected at most {MAX_CHARS}")
+        raise NotARankTable(filled("the file has {0} characters, expected at most {1}", len(text), MAX_CHARS))
     try:
         tree = json.loads(
             text,
@@ -119,7 +120,7 @@ def _likely_mistake(text: str, error: json.JSONDecodeError) -> tuple[str, int]:
     if text[at : at + 1] == "'":
         return "single quotes; JSON has double quotes only", at
     if text[at : at + 1] and text[at] in _WIDE_PUNCTUATION:
-        return f"the character {text[at]} is not valid JSON; use the ASCII one", at
+        return filled("the character {0} is not valid JSON; use the ASCII one", text[at]), at
     if error.msg == "Extra data":
         return "more text follows the end of the table; the file may contain two tables", at
     if at >= len(text):

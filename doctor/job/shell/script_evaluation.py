@@ -12,6 +12,7 @@ from itertools import islice
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.job.shell.tokens import Part, Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import MAX_ELEMENTS, ShellVariables
 from doctor.job.shell.word import UnreadText, Word, unread
@@ -103,10 +104,10 @@ class _Evaluation:
         for command, operator in self._simple_commands():
             line = command[0].line if command else 0
             if len(self.commands) >= _MOST_COMMANDS:
-                self._note("...", f"more than {_MOST_COMMANDS} commands", line)
+                self._note("...", filled("more than {0} commands", _MOST_COMMANDS), line)
                 return
             if len(self.blocks) > _DEEPEST:
-                self._note("...", f"blocks nested deeper than {_DEEPEST}", line)
+                self._note("...", filled("blocks nested deeper than {0}", _DEEPEST), line)
                 return
             if command:
                 self._command(command)
@@ -161,13 +162,13 @@ class _Evaluation:
             self.loop_count += 1
             self.loop_numbers.append(number)
             for name in self.loops.get(number, ()):
-                self.variables.forget(name, f"set in a loop in line {line}")
+                self.variables.forget(name, filled("set in a loop in line {0}", line))
 
     def _branch(self) -> None:
         """After one branch of several: its assignments are not those of the next."""
         block = self.blocks[-1]
         for name in block.recent:
-            self.variables.forget(name, f"set in a branch in line {block.line}")
+            self.variables.forget(name, filled("set in a branch in line {0}", block.line))
         block.recent = set()
 
     def _close(self) -> None:
@@ -176,7 +177,7 @@ class _Evaluation:
             self.assigned_in_loops[self.loop_numbers.pop()] = set(block.assigned)
         if not block.certain:
             for name in block.assigned:
-                self.variables.forget(name, f"set in a branch in line {block.line}")
+                self.variables.forget(name, filled("set in a branch in line {0}", block.line))
         if self.blocks:
             self.blocks[-1].assigned |= block.assigned
             self.blocks[-1].recent |= block.assigned
@@ -198,7 +199,7 @@ class _Evaluation:
             if token.elements is None:
                 expanded += self.variables.expand(token.parts)
             if len(expanded) > 4 * MAX_ELEMENTS:
-                self._note(command[0].keyword, f"more than {4 * MAX_ELEMENTS} words", command[0].line)
+                self._note(command[0].keyword, filled("more than {0} words", 4 * MAX_ELEMENTS), command[0].line)
                 return
         name = expanded[0].text if expanded else ""
         if name in _DECLARATIONS:
@@ -215,7 +216,7 @@ class _Evaluation:
                 self._open(keyword, line, certain=keyword == "{")
                 if keyword in ("for", "select"):
                     if len(command) > 1 and _NAME.fullmatch(command[1].keyword):
-                        self._forget(command[1].keyword, f"set by a loop in line {line}")
+                        self._forget(command[1].keyword, filled("set by a loop in line {0}", line))
                     return []
                 if keyword == "case":
                     return []
@@ -311,14 +312,14 @@ class _Evaluation:
                         self._mark(variable)
         elif name in ("read", "mapfile", "readarray", "getopts"):
             for variable in filter(_NAME.fullmatch, arguments):
-                self._forget(variable, f"set by {name} in line {line}")
+                self._forget(variable, filled("set by {0} in line {1}", name, line))
         elif name == "set":
             self.export_all |= "-a" in arguments or "allexport" in arguments
         elif name in ("source", ".", "eval"):
             self._note(" ".join([name, *arguments]), "is not followed", line)
         elif name == "let" or name.startswith("(("):
             for variable in re.findall(_NAME, " ".join([name, *arguments]))[:MAX_ELEMENTS]:
-                self._forget(variable, f"set in line {line}")
+                self._forget(variable, filled("set in line {0}", line))
         elif name not in _IGNORED:
             return False
         return True
@@ -326,7 +327,7 @@ class _Evaluation:
     def _add(self, argv: list[Word], assignments: list[Token], line: int) -> None:
         exported: dict[str, Word] = {}
         if len(self.variables.exported) > _MOST_EXPORTED:
-            self._note("...", f"more than {_MOST_EXPORTED} exported variables", line)
+            self._note("...", filled("more than {0} exported variables", _MOST_EXPORTED), line)
         for name in sorted(islice(self.variables.exported, _MOST_EXPORTED)):
             value = self.variables.values.get(name)
             if isinstance(value, Word):

@@ -11,6 +11,8 @@ import re
 from itertools import groupby
 from typing import Literal, NamedTuple
 
+from doctor.engine.texts import filled
+
 MAX_TEXT = 1 << 20
 """Characters of a script."""
 MAX_TOKENS = 200_000
@@ -54,7 +56,7 @@ class UnreadableShell(ValueError):
     """Text that no shell would accept, or that is too long: what, and in which line."""
 
     def __init__(self, reason: str, line: int) -> None:
-        super().__init__(f"line {line}: {reason}")
+        super().__init__(filled("line {0}: {1}", line, reason))
         self.reason = reason
         self.line = line
 
@@ -71,7 +73,7 @@ _BRACES = re.compile(r"\{([^{}\s]*)\}")
 def tokenize(text: str) -> list[Token]:
     """The words and operators of shell text. Raises: UnreadableShell."""
     if len(text) > MAX_TEXT:
-        raise UnreadableShell(f"longer than {MAX_TEXT >> 20} MiB", 1)
+        raise UnreadableShell(filled("longer than {0} MiB", MAX_TEXT >> 20), 1)
     return _Scanner(text).tokens()
 
 
@@ -90,7 +92,7 @@ class _Scanner:
         text = self.text
         while self.position < len(text):
             if len(self.result) > MAX_TOKENS:
-                raise UnreadableShell(f"more than {MAX_TOKENS} words", self.line)
+                raise UnreadableShell(filled("more than {0} words", MAX_TOKENS), self.line)
             letter = text[self.position]
             if letter == "\n":
                 self._end_line()
@@ -157,13 +159,13 @@ class _Scanner:
             if operator in ("<<", "<<-"):
                 self.heredocs.append(("".join(part.text for part in parts), operator == "<<-"))
         elif operator != ">&":
-            raise UnreadableShell(f"no file after {operator}", line)
+            raise UnreadableShell(filled("no file after {0}", operator), line)
 
     def _add_word(self) -> None:
         line, start = self.line, self.position
         parts = self._word()
         if self.position == start:
-            raise UnreadableShell(f"{self.text[start]} where a word is expected", line)
+            raise UnreadableShell(filled("{0} where a word is expected", self.text[start]), line)
         assigns = parts and parts[-1].kind == "text" and parts[-1].text.endswith("=") and not parts[-1].quoted
         if assigns and self.text.startswith("(", self.position):
             self.position += 1
@@ -188,7 +190,7 @@ class _Scanner:
                 width = 2 if letter == "\\" else 1
                 self._move(self.position + width)
             elif letter in ";&|<>(":
-                raise UnreadableShell(f"{letter} in an array", self.line)
+                raise UnreadableShell(filled("{0} in an array", letter), self.line)
             else:
                 elements.append(self._word())
         raise UnreadableShell("an array without its )", start)
@@ -337,7 +339,7 @@ class _Scanner:
                 if depth == 0:
                     return position + 1
             position += 1
-        raise UnreadableShell(f"a {opening} without its {closing}", self.line)
+        raise UnreadableShell(filled("a {0} without its {1}", opening, closing), self.line)
 
     def _after_double_quote(self, position: int) -> int:
         position += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from doctor.engine.texts import filled
 from doctor.job.shell.arithmetic import arithmetic
 from doctor.job.shell.tokens import Part
 from doctor.job.shell.word import Word
@@ -51,7 +52,7 @@ class ShellVariables:
         """The words that one word of the text becomes: usually one; without quotes none or several."""
         if self._budget < 0:
             source = "".join(part.source or part.text for part in parts)[:80]
-            return (Word(source, f"{source}: the text expands to too much", may_be_several=True),)
+            return (Word(source, filled("{0}: the text expands to too much", source), may_be_several=True),)
         texts: list[str] = []
         unresolved = ""
         several = quoted = is_ended = False
@@ -101,7 +102,7 @@ class ShellVariables:
     def _bounded(self, word: Word) -> Word:
         self._budget -= len(word.text) + 16
         if len(word.text) > LONGEST_VALUE or self._budget < 0:
-            return Word(word.text[:80], f"{word.text[:80]}..., too long")
+            return Word(word.text[:80], filled("{0}..., too long", word.text[:80]))
         return word
 
     def _part(self, part: Part) -> tuple[Word, ...]:

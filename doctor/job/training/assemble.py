@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.launch_line import LaunchCall, LaunchLine
 from doctor.job.training.configurations import Arguments, of_arguments, of_tree, overridden, scalar
 from doctor.job.training.model import (
@@ -144,7 +145,7 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
 def _unread(entry: LaunchText) -> str:
     """Why it is not known what the ranks run; text after ``python -c`` is a helper of the script, no training."""
     reason = entry.line.unresolved.get("program", "")
-    return f"the program: {reason}" if reason and entry.line.program != "-c" else ""
+    return filled("the program: {0}", reason) if reason and entry.line.program != "-c" else ""
 
 
 def _torchtitan_options(arguments: Arguments) -> dict[str, Setting]:
@@ -203,7 +204,7 @@ def _read_named(path: str, where: str, read_file: ReadFile, seen: set[str]) -> l
             return [Configuration("unreadable", name, {"file": Setting(name, None, name, str(why))})]
     if not path.endswith(_SUFFIXES):
         return []
-    reason = f"{printable(path, 120)} cannot be read here"
+    reason = filled("{0} cannot be read here", printable(path, 120))
     return [Configuration("unreadable", where, {"file": Setting(path, None, where, reason)})]
 
 
@@ -266,9 +267,9 @@ def _reason(call: LaunchCall, line: LaunchLine) -> str:
         if option in call.unresolved:
             return f"--{option} {call.unresolved[option]}"
     if call.ranks_by_devices:
-        return f"as many ranks as devices ({call.ranks_by_devices})"
+        return filled("as many ranks as devices ({0})", call.ranks_by_devices)
     if call.max_nodes != call.nodes and call.nodes is not None:
-        return f"an elastic launch of {call.nodes} to {call.max_nodes} hosts"
+        return filled("an elastic launch of {0} to {1} hosts", call.nodes, call.max_nodes)
     unresolved = {**line.unresolved, **call.unresolved}
     return next((source for name, source in unresolved.items() if not name.endswith("=")), "")
 

@@ -25,6 +25,7 @@ import warnings
 from collections.abc import Iterator
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.training.durations import timedelta_seconds
 from doctor.job.training.model import CodeMark, TrainingScript
 from doctor.job.training.tree import UnreadableFile
@@ -147,7 +148,7 @@ _SCALED = ("lr", "learning_rate", "batch_size", "train_batch_size", "global_batc
 def read_python(text: str, path: str) -> TrainingScript:
     """The marks of a program. Raises: UnreadableFile."""
     if len(text) > MAX_CHARS:
-        raise UnreadableFile(f"has {len(text)} characters; expected at most {MAX_CHARS}")
+        raise UnreadableFile(filled("has {0} characters; expected at most {1}", len(text), MAX_CHARS))
     require_flat(text)
     try:
         with warnings.catch_warnings():
@@ -155,9 +156,11 @@ def read_python(text: str, path: str) -> TrainingScript:
             tree = ast.parse(text)
         return _Reader(path).read(tree)
     except SyntaxError as error:
-        raise UnreadableFile(f"line {error.lineno}: {printable(error.msg, 100)}") from None
+        raise UnreadableFile(filled("line {0}: {1}", error.lineno, printable(error.msg, 100))) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise UnreadableFile(f"no usable Python: {printable(str(error), 80) or 'it is nested too deep'}") from None
+        raise UnreadableFile(
+            filled("no usable Python: {0}", printable(str(error), 80) or "it is nested too deep")
+        ) from None
 
 
 def require_flat(text: str) -> None:
@@ -165,13 +168,13 @@ def require_flat(text: str) -> None:
     depth = 0
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > 20_000:
-            raise UnreadableFile(f"line {number} has {len(line)} characters; expected at most 20000")
+            raise UnreadableFile(filled("line {0} has {1} characters; expected at most 20000", number, len(line)))
         if not line or line[0] == "#":
             continue
         depth = max(0, depth + line.count("(") + line.count("[") + line.count("{"))
         depth = max(0, depth - line.count(")") - line.count("]") - line.count("}"))
         if depth > _MAX_NESTING * 10:
-            raise UnreadableFile(f"line {number}: nested more than {_MAX_NESTING * 10} levels deep")
+            raise UnreadableFile(filled("line {0}: nested more than {1} levels deep", number, _MAX_NESTING * 10))
 
 
 class _Reader:
@@ -188,7 +191,7 @@ class _Reader:
         for node in ast.walk(tree):
             nodes.append(node)
             if len(nodes) > _MAX_NODES:
-                raise UnreadableFile(f"has more than {_MAX_NODES} parts")
+                raise UnreadableFile(filled("has more than {0} parts", _MAX_NODES))
         for node in nodes:
             self._learn(node)
         for node in nodes:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.training.python_code import require_flat
 from doctor.job.training.tree import MAX_CHARS, MAX_LEAVES, Leaf, Tree, UnreadableFile
 
@@ -72,7 +73,7 @@ def read_python_config(text: str) -> Tree | None:
         for leaf in _leaves(value, name, sections):
             leaves[leaf.path] = leaf
             if len(leaves) + len(sections) > MAX_LEAVES:
-                raise UnreadableFile(f"has more than {MAX_LEAVES} values")
+                raise UnreadableFile(filled("has more than {0} values", MAX_LEAVES))
     return Tree(leaves, (), frozenset(sections))
 
 
@@ -141,7 +142,7 @@ def _integer(value: _Resolved) -> int | None:
 def _leaves(value: _Resolved, path: str, sections: set[str]) -> Iterator[Leaf]:
     if isinstance(value, dict):
         if len(sections) > MAX_LEAVES:
-            raise UnreadableFile(f"has more than {MAX_LEAVES} values")
+            raise UnreadableFile(filled("has more than {0} values", MAX_LEAVES))
         sections.add(path)
         for key, item in value.items():
             yield from _leaves(item, f"{path}.{printable(key, 80)}", sections)

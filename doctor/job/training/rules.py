@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
+from doctor.engine.texts import filled, joined
 from doctor.job.training.model import (
     CUDA_QUEUES,
     HCCL_TIMEOUTS,
@@ -69,7 +70,7 @@ class View:
             return default
         if isinstance(setting.value, int) and not isinstance(setting.value, bool) and setting.value > 0:
             return setting.value
-        raise NotDecided(f"{setting}, no positive whole number")
+        raise NotDecided(filled("{0}, no positive whole number", setting))
 
     def flag(self, name: str) -> bool:
         """Whether it is given and true. Raises: NotDecided."""
@@ -125,8 +126,8 @@ class _Reasons:
         """Raises: Unreadable with what was not decided; Skip where no rule applied."""
         reasons = list(self.undecided) or ([] if self.applied else list(self.unread))
         if reasons:
-            more = f"; and {len(reasons) - _MOST_REASONS} more" if len(reasons) > _MOST_REASONS else ""
-            raise Unreadable(f"not decided: {'; '.join(reasons[:_MOST_REASONS])}{more}")
+            more = filled("; and {0} more", len(reasons) - _MOST_REASONS) if len(reasons) > _MOST_REASONS else ""
+            raise Unreadable(filled("not decided: {0}{1}", joined("; ", reasons[:_MOST_REASONS]), more))
         if not self.applied:
             raise Skip(skipped)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from doctor.engine import toml_compat
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.job.training.model import Scalar
@@ -70,9 +71,9 @@ def read_json(text: str) -> Tree:
     try:
         tree = json.loads(text, object_pairs_hook=pairs)
     except json.JSONDecodeError as error:
-        raise UnreadableFile(f"line {error.lineno}: {error.msg}") from None
+        raise UnreadableFile(filled("line {0}: {1}", error.lineno, error.msg)) from None
     except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"no usable JSON: {printable(str(error), 80)}") from None
+        raise UnreadableFile(filled("no usable JSON: {0}", printable(str(error), 80))) from None
     if not isinstance(tree, dict):
         raise UnreadableFile("expected a JSON object at the top")
     lines = _KeyLines(text)
@@ -81,7 +82,7 @@ def read_json(text: str) -> Tree:
     for leaf in _json_leaves(tree, "", 0, lines, sections):
         leaves[leaf.path] = leaf
         if len(leaves) > MAX_LEAVES:
-            raise UnreadableFile(f"has more than {MAX_LEAVES} values")
+            raise UnreadableFile(filled("has more than {0} values", MAX_LEAVES))
     twice = tuple(Leaf(printable(name, 80), None, lines.last(name)) for name in repeated[:8])
     return Tree(leaves, twice, frozenset(sections))
 
@@ -112,7 +113,7 @@ def _json_leaves(
     node: Any, path: str, depth: int, lines: _KeyLines, sections: set[str], line: int = 0
 ) -> Iterator[Leaf]:
     if depth > _MAX_DEPTH:
-        raise UnreadableFile(f"is nested more than {_MAX_DEPTH} levels deep")
+        raise UnreadableFile(filled("is nested more than {0} levels deep", _MAX_DEPTH))
     if isinstance(node, dict):
         sections.add(path)
         for key, value in node.items():
@@ -152,13 +153,13 @@ def read_yaml(text: str) -> Tree:
             loader.dispose()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
+        line = filled("line {0}: ", mark.line + 1) if mark else ""
         reason = getattr(error, "problem", None) or str(error)
-        raise UnreadableFile(f"{line}{printable(str(reason), 160)}") from None
+        raise UnreadableFile(filled("{0}{1}", line, printable(str(reason), 160))) from None
     except (ValueError, RecursionError, OverflowError) as error:
         if isinstance(error, UnreadableFile):
             raise
-        raise UnreadableFile(f"no usable YAML: {printable(str(error), 80)}") from None
+        raise UnreadableFile(filled("no usable YAML: {0}", printable(str(error), 80))) from None
     if "" not in walk.sections:
         raise UnreadableFile("expected keys and values at the top")
     return Tree(
@@ -172,14 +173,14 @@ def read_toml(text: str) -> Tree:
     try:
         document = toml_compat.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"no usable TOML: {printable(str(error), 120)}") from None
+        raise UnreadableFile(filled("no usable TOML: {0}", printable(str(error), 120))) from None
     lines = _TomlLines(text)
     leaves: dict[str, Leaf] = {}
     sections: set[str] = set()
     for leaf in _json_leaves(document, "", 0, lines, sections):
         leaves[leaf.path] = leaf
         if len(leaves) > MAX_LEAVES:
-            raise UnreadableFile(f"has more than {MAX_LEAVES} values")
+            raise UnreadableFile(filled("has more than {0} values", MAX_LEAVES))
     return Tree(leaves, (), frozenset(sections))
 
 
@@ -207,9 +208,9 @@ class _YamlWalk:
     def visit(self, node: Any, path: str, depth: int) -> None:
         self.nodes += 1
         if self.nodes > MAX_LEAVES:
-            raise UnreadableFile(f"has more than {MAX_LEAVES} values, aliases included")
+            raise UnreadableFile(filled("has more than {0} values, aliases included", MAX_LEAVES))
         if depth > _MAX_DEPTH:
-            raise UnreadableFile(f"is nested more than {_MAX_DEPTH} levels deep")
+            raise UnreadableFile(filled("is nested more than {0} levels deep", _MAX_DEPTH))
         kind = type(node).__name__
         if kind == "MappingNode":
             self.sections.add(path)
@@ -258,6 +259,6 @@ def _referenced(leaf: Leaf, leaves: dict[str, Leaf]) -> Leaf:
 
 def _require_size(text: str) -> None:
     if len(text) > MAX_CHARS:
-        raise UnreadableFile(f"has {len(text)} characters; expected at most {MAX_CHARS}")
+        raise UnreadableFile(filled("has {0} characters; expected at most {1}", len(text), MAX_CHARS))
     if "\0" in text:
         raise UnreadableFile("holds a NUL character")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.facts.peer_connections import LONGEST_TURN
 from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.sessions import AttemptReport, PaceReport
@@ -40,11 +41,11 @@ def busy_text(pace: PaceReport | None) -> str:
         return "it did not say in time whether its programs run"
     parts = []
     if pace.longest >= LONGEST_TURN:
-        parts.append(f"its programs did not run for {pace.longest:.1f} s at a stretch")
+        parts.append(filled("its programs did not run for {0} s at a stretch", f"{pace.longest:.1f}"))
     if pace.seconds >= LEAST_SECONDS and pace.waited >= WAITED_SHARE * pace.seconds:
-        parts.append(f"they waited for a CPU for {pace.waited / pace.seconds:.0%} of the time")
+        parts.append(filled("they waited for a CPU for {0} of the time", f"{pace.waited / pace.seconds:.0%}"))
     if pace.seconds >= LEAST_SECONDS and pace.stolen >= STOLEN_SHARE:
-        parts.append(f"the hypervisor took {pace.stolen:.0%} of its CPU time")
+        parts.append(filled("the hypervisor took {0} of its CPU time", f"{pace.stolen:.0%}"))
     return ", ".join(parts)
 
 
@@ -95,6 +96,10 @@ def _attempts(trials: Mapping[int, HostTrial]) -> Iterator[tuple[int, int, int, 
 
 def busy_note(names: Mapping[str, str]) -> str:
     """One line on the busy hosts, by name what kept each."""
-    some = "; ".join(f"{strip_control_chars(host, 60)}: {text}" for host, text in list(names.items())[:4])
-    more = f"; and {len(names) - 4} more" if len(names) > 4 else ""
-    return f"network test: hosts were too busy to answer in time ({some}{more}); what timed out there is unknown"
+    some = joined(
+        "; ", (filled("{0}: {1}", strip_control_chars(host, 60), text) for host, text in list(names.items())[:4])
+    )
+    more = filled("; and {0} more", len(names) - 4) if len(names) > 4 else ""
+    return filled(
+        "network test: hosts were too busy to answer in time ({0}{1}); what timed out there is unknown", some, more
+    )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.net.matrix import PathSpeed
 from doctor.net.plan import NetOptions, NetPlan, services_of
 from doctor.net.run.busy_hosts import CLOSED, GAVE_UP, TIMED_OUT, busy_note, busy_text, undecided
@@ -168,7 +169,7 @@ class Conductor:
         for host, result in self.results.items():
             identity = str((result.hello or {}).get("network") or "")
             if identity and first.setdefault(identity, host) != host:
-                text = f"the host that answers is the one that answers as {first[identity]}"
+                text = filled("the host that answers is the one that answers as {0}", first[identity])
                 self.probers.lost[host] = ProgramLost(text)
 
     def _listen(self) -> None:
@@ -344,8 +345,10 @@ class Conductor:
         """Each pair of the schedule, in both directions, one after the other: no host is in two pairs at a time."""
         self.on_phase("speed", 0.0)
         if busy:
-            names = ", ".join(f"{host} ({text})" for host, text in list(busy.items())[:4])
-            self.notes.append(f"network speeds were not measured: a job runs on {names}; --force measures all the same")
+            names = ", ".join(filled("{0} ({1})", host, text) for host, text in list(busy.items())[:4])
+            self.notes.append(
+                filled("network speeds were not measured: a job runs on {0}; --force measures all the same", names)
+            )
             return
         schedule = self.plan.schedule
         seconds = min(SPEED_SECONDS, (self.end - time.monotonic() - 3.0) / max(1, schedule.rounds * 2 * 3) * 0.7)
@@ -441,7 +444,7 @@ class Conductor:
             taken = [self.plan.ports[place].label for place, report in result.listeners.items() if report.owner]
             if result.job:
                 pid, command = result.job[0]
-                busy[host] = f"{strip_control_chars(command, 40)}, pid {pid}, has an accelerator open"
+                busy[host] = filled("{0}, pid {1}, has an accelerator open", strip_control_chars(command, 40), pid)
             elif taken:
-                busy[host] = f"port {taken[0]} is taken"
+                busy[host] = filled("port {0} is taken", taken[0])
         return busy

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from doctor.engine.texts import filled
 from doctor.net.device_trials import (
     RDMA_PROGRAMS,
     RETRIED,
@@ -38,7 +39,9 @@ def try_devices(
     every = [endpoint.devices for endpoint in plan.endpoints]
     untried = sum(len(devices.untried) for devices in every)
     notes = (
-        [f"RDMA adapters of EFA or iWARP: {untried} not tried, since the programs cannot"] if untried and load else []
+        [filled("RDMA adapters of EFA or iWARP: {0} not tried, since the programs cannot", untried)]
+        if untried and load
+        else []
     )
     if sum(bool(devices.npus or devices.rdma) for devices in every) < 2:
         return notes
@@ -104,7 +107,7 @@ class _DeviceRounds:
                     running.append((source, target))
             self._wait_for_calls(running, PING_SECONDS)
             tried += sum(self._keep(source, target, self.order, read_ping) for source, target in running)
-        return [f"NPU pings between all pairs: {tried} of {every} decided"] if every else []
+        return [filled("NPU pings between all pairs: {0} of {1} decided", tried, every)] if every else []
 
     def _call(self, source: int, calls: list[tuple[str, list[str]]], seconds: float) -> None:
         order = {"do": "call", "number": self.order, "calls": calls, "seconds": seconds, "again": RETRIED}
@@ -125,7 +128,7 @@ class _DeviceRounds:
                 for ordered in (pairs, [(target, source) for source, target in pairs]):
                     done, count = self._write_pairs(number, turn, ordered)
                     tried, every = tried + done, every + count
-        return [f"RDMA writes between all pairs: {tried} of {every} decided"] if every else []
+        return [filled("RDMA writes between all pairs: {0} of {1} decided", tried, every)] if every else []
 
     def _write_pairs(self, number: int, turn: int, pairs: list[tuple[int, int]]) -> tuple[int, int]:
         """How many attempts say something, and how many there were to make."""

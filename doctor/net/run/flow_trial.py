@@ -14,6 +14,7 @@ from random import Random
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.net.plan import NetPlan
 from doctor.net.run.host_trial import DECIDED, UNANSWERED, HostTrial
 
@@ -75,9 +76,13 @@ class FlowTrial(msgspec.Struct, frozen=True, dict=True):
         '2 of 5 source ports fail each time, such as 40001, and 3 pass each time, such as 40002'
         """
         lost, passing = self.lost, self.passing
-        return (
-            f"{len(lost)} of {len(lost) + len(passing)} source ports fail each time, such as {lost[0][1]}, "
-            f"and {len(passing)} pass each time, such as {passing[0][1]}"
+        return filled(
+            "{0} of {1} source ports fail each time, such as {2}, and {3} pass each time, such as {4}",
+            len(lost),
+            len(lost) + len(passing),
+            lost[0][1],
+            len(passing),
+            passing[0][1],
         )
 
 

@@ -11,6 +11,7 @@ from doctor.engine.addresses import plain_address
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord
+from doctor.engine.texts import filled
 from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
 from doctor.job import LaunchConfig
@@ -107,7 +108,7 @@ def gone_hosts(records: Mapping[str, HostRecord], test: NetTest, transport: Tran
         if error is not None and error.kind in NOT_REACHED:
             failed = {
                 "failure": error.kind,
-                "text": f"it answered until the network test, and no longer after it: {error.text}",
+                "text": filled("it answered until the network test, and no longer after it: {0}", error.text),
                 "hint": error.hint,
             }
             gone[host] = HostRecord(msgspec.structs.replace(records[host].visit, **failed))
@@ -124,9 +125,9 @@ def coverage_notes(records: Mapping[str, HostRecord], options: NetOptions) -> tu
     if not answers:
         return ("network test: no host took part",)
     schedule = schedule_of(answers)
-    missed = f"; chance to miss a single bad pair: {100 * schedule.chance_to_miss_pair:.1f} %"
+    missed = filled("; chance to miss a single bad pair: {0} %", f"{100 * schedule.chance_to_miss_pair:.1f}")
     some = missed if schedule.chance_to_miss_pair else ""
-    return (f"network test ({options.mode}): {assemble_matrix(answers).coverage()}{some}",)
+    return (filled("network test ({0}): {1}{2}", options.mode, assemble_matrix(answers).coverage(), some),)
 
 
 def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: NetOptions) -> dict[str, HostRecord]:
@@ -140,7 +141,7 @@ def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: 
             content = _content(host, test, options, busy, lossy, conflicting.get(host, ""))
         else:
             reason = test.lost.get(host) or test.plan.left_out.get(host) or "it did not answer in time"
-            content = {"why": f"no part in the network test: {reason}"}
+            content = {"why": filled("no part in the network test: {0}", reason)}
         output = Output(out=msgspec.json.encode(content).decode())
         merged[host] = HostRecord(record.visit, {**record.outputs, NetworkAnswer.__name__: {"": output}})
     return merged
@@ -148,7 +149,7 @@ def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: 
 
 def without_net_answers(records: Mapping[str, HostRecord], why: str, *, single: bool = False) -> dict[str, HostRecord]:
     """The records of a test that was not made. ``single``: there is nothing to test."""
-    content = {"single": True} if single else {"why": f"the network test was not made: {why}"}
+    content = {"single": True} if single else {"why": filled("the network test was not made: {0}", why)}
     output = Output(out=msgspec.json.encode(content).decode())
     return {
         host: HostRecord(record.visit, {**record.outputs, NetworkAnswer.__name__: {"": output}})
@@ -336,8 +337,8 @@ def owner_text(owner: Mapping[str, Any]) -> str:
 
     parts = [f"pid {owner['pid']}"] if owner.get("pid") else []
     parts += [f"user {owner['user']}"] if owner.get("user") else []
-    parts += [f"for {owner['seconds']} s"] if "seconds" in owner else []
+    parts += [filled("for {0} s", owner["seconds"])] if "seconds" in owner else []
     command = hide_secrets(str(owner.get("command") or "a process"))[:100]
     if len(parts) == 3:  # whole, as one text that has its Chinese
-        return f"{command} (pid {owner['pid']}, user {owner['user']}, for {owner['seconds']} s)"
+        return filled("{0} (pid {1}, user {2}, for {3} s)", command, owner["pid"], owner["user"], owner["seconds"])
     return f"{command} ({', '.join(parts)})" if parts else command

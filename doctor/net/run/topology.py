@@ -7,6 +7,7 @@ from pathlib import Path
 
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.errors import InputError
+from doctor.engine.texts import filled
 from doctor.net.host_groups import MAX_CONF_BYTES
 
 FILE = "topology.conf"
@@ -19,7 +20,7 @@ def topology_of(path: Path) -> str:
         return read_bounded_text(path, MAX_CONF_BYTES)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "is not text"
-        raise InputError(f"--topology {path}: {why}; expected Slurm's topology.conf") from None
+        raise InputError(filled("--topology {0}: {1}; expected Slurm's topology.conf", path, why)) from None
 
 
 def slurm_topology(environ: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
+from doctor.engine.texts import filled
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean
 from doctor.report.layout.host_names import Fleet
@@ -109,7 +110,7 @@ class _ReportIndex:
         if host in self.evaluated_hosts[check] or (host not in self.hosts and outcome.complete):
             return ""
         skipped = outcome.skipped.get(host) or outcome.skipped.get("")
-        return f"not checked: {skipped}" if skipped else "not checked"
+        return filled("not checked: {0}", skipped) if skipped else "not checked"
 
 
 def _by_key(pairs: Iterable[tuple[Outcome, Finding]]) -> dict[Key, list[Finding]]:
@@ -153,12 +154,12 @@ def _classify(key: Key, before: _ReportIndex, now: _ReportIndex) -> tuple[Kind, 
         if host and host not in before.hosts and host in now.hosts:
             return "appeared", "the host was not in the run before"
         reason = before.unknown_reason(check, host)
-        return "appeared", f"unknown before: {reason}" if reason else ""
+        return "appeared", filled("unknown before: {0}", reason) if reason else ""
     if key in now.waived_by_key:
         waived = next(
             candidate for candidate in now.outcomes[check].waived if candidate.finding in now.waived_by_key[key]
         )
-        return "waived", f"until {waived.until}: {waived.reason}"
+        return "waived", filled("until {0}: {1}", waived.until, waived.reason)
     if host and host in before.hosts and host not in now.hosts:
         return "unseen", "the host is not in this run"
     reason = now.unknown_reason(check, host)

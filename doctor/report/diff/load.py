@@ -15,6 +15,7 @@ import msgspec
 from doctor.engine.report_parts import FindingAge, NetSummary
 from doctor.engine.result import CheckName, Finding, Outcome, Reason, Report, Severity, Status, Waived
 from doctor.engine.smoke_summary import SmokeSummary
+from doctor.engine.texts import filled
 from doctor.engine.watch_summary import LossCurve
 from doctor.net.matrix import PathSpeed
 from doctor.report.formats.json import SCHEMA
@@ -187,20 +188,20 @@ def parse_document(data: bytes, name: str) -> dict[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadReport(f"{name}: not JSON: {_error_text(error)}") from None
+        raise BadReport(filled("{0}: not JSON: {1}", name, _error_text(error))) from None
     if not isinstance(document, dict):
-        raise BadReport(f"{name}: expected a JSON object, a saved run or a report")
+        raise BadReport(filled("{0}: expected a JSON object, a saved run or a report", name))
     return document
 
 
 def report_from_document(document: dict[str, Any], name: str) -> Report:
     """The report in a document that was parsed. Raises: BadReport."""
     if document.get("schema") != SCHEMA:
-        raise BadReport(f"{name}: not a report; expected one that --json or -f json wrote ({SCHEMA})")
+        raise BadReport(filled("{0}: not a report; expected one that --json or -f json wrote ({1})", name, SCHEMA))
     try:
         return msgspec.convert(document, _Document).to_report()
     except (msgspec.ValidationError, RecursionError, LookupError, TypeError, ValueError) as error:
-        raise BadReport(f"{name}: not a report: {_error_text(error)}") from None
+        raise BadReport(filled("{0}: not a report: {1}", name, _error_text(error))) from None
 
 
 def _error_text(error: BaseException) -> str:

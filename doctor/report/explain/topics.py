@@ -11,6 +11,7 @@ from pathlib import Path
 
 from doctor.engine.display_cells import display_width
 from doctor.engine.language import language
+from doctor.engine.texts import filled
 from doctor.report.layout.formatting import wrapped
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs"
@@ -116,7 +117,7 @@ def _link(match: re.Match[str]) -> str:
     if target.startswith("#") or text == target:
         return text
     if page.endswith(".md") and (FOLDER / page).exists():
-        return f"{text} (doctor explain {page.removesuffix('.md')})"
+        return filled("{0} (doctor explain {1})", text, page.removesuffix(".md"))
     return f"{text} ({target})" if "://" in target else text
 
 

@@ -16,6 +16,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from doctor.engine.exit_code import Exit, verdict
 from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
+from doctor.engine.texts import filled
 from doctor.report.layout.failures import filled_fix, fix_template, proof_lines, why_text
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean, count_noun, unwrap_lines
@@ -68,7 +69,7 @@ class _CaseBuilder:
         case = TestCase(clean(outcome.check), clean(outcome.area), 0.0)
         result = self.result(outcome)
         lines = [*self.findings(outcome), *self.unknown(outcome), *self.crashed(outcome), *self.waived(outcome)]
-        rest = [f"... and {len(lines) - MAX_CASE_LINES} more lines"] if len(lines) > MAX_CASE_LINES else []
+        rest = [filled("... and {0} more lines", len(lines) - MAX_CASE_LINES)] if len(lines) > MAX_CASE_LINES else []
         text = "\n".join([*lines[:MAX_CASE_LINES], *rest, *self.advice(outcome)])
         if result is not None:
             result.text = text
@@ -81,12 +82,14 @@ class _CaseBuilder:
         counts = outcome.found_severity is Severity.ERROR or self.code in (Exit.FAILED, Exit.WARNINGS)
         if outcome.findings and counts:
             hosts = {host for finding in outcome.findings for host in finding.hosts}
-            where = f" on {count_noun(len(hosts), 'host')}" if hosts else ""
+            where = filled(" on {0}", count_noun(len(hosts), "host")) if hosts else ""
             return Failure(f"{count_noun(len(outcome.findings), 'finding')}{where}", outcome.found_severity.value)
         if outcome.crashed:
             return Error("the check crashed", "crashed")
         if outcome.unknown:
-            return Error(f"unknown: {clean(next(iter(outcome.unknown.values())).text) or 'no reason given'}", "unknown")
+            return Error(
+                filled("unknown: {0}", clean(next(iter(outcome.unknown.values())).text) or "no reason given"), "unknown"
+            )
         if outcome.findings or outcome.complete:
             return None
         return Skipped(clean(next(iter(outcome.skipped.values()), "")) or "does not apply", "skipped")
@@ -99,7 +102,9 @@ class _CaseBuilder:
     def advice(self, outcome: Outcome) -> Iterator[str]:
         """Why, and what to do: the remedies that differ, each with its hosts."""
         check, findings = self.checks.get(outcome.check), outcome.findings
-        yield from (f"why: {clean(line, 2000)}" for line in unwrap_lines(why_text(check, findings)) if findings)
+        yield from (
+            filled("why: {0}", clean(line, 2000)) for line in unwrap_lines(why_text(check, findings)) if findings
+        )
         hosts_by_remedy: dict[tuple[str, ...], list[str]] = {}
         for finding in findings:
             hosts = self.fleet.ordered(finding.hosts)
@@ -109,12 +114,12 @@ class _CaseBuilder:
             head = f"fix{self.on_hosts(named) if len(hosts_by_remedy) > 1 else ''}: "
             yield from (f"{'' if number else head}{line}" for number, line in enumerate(remedy))
         if len(hosts_by_remedy) > MAX_REMEDIES:
-            yield f"... and {len(hosts_by_remedy) - MAX_REMEDIES} more remedies (-f json has all)"
+            yield filled("... and {0} more remedies (-f json has all)", len(hosts_by_remedy) - MAX_REMEDIES)
 
     def waived(self, outcome: Outcome) -> Iterator[str]:
         for waived in outcome.waived:
             until, reason = clean(waived.until, 40), clean(waived.reason)
-            yield f"waived until {until} ({reason}): {self.finding_text(waived.finding)}"
+            yield filled("waived until {0} ({1}): {2}", until, reason, self.finding_text(waived.finding))
 
     def finding_text(self, finding: Finding) -> str:
         values = self.fleet.format_values(finding.values)
@@ -136,4 +141,4 @@ class _CaseBuilder:
 
     def on_hosts(self, hosts: Sequence[str]) -> str:
         named = self.fleet.ordered(hosts)
-        return f" on {self.fleet.fold(named)}" if named else ""
+        return filled(" on {0}", self.fleet.fold(named)) if named else ""

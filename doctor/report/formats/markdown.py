@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.texts import filled
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import CheckFailure, FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
@@ -36,7 +37,7 @@ def render(report: Report, context: RenderContext) -> str:
     folded = fold(report, SCOPE.max_chars)
     summary = summary_lines(report, folded, code)
     failures = folded.failures
-    lines = [f"# doctor: {summary.verdict}", "", _source_line(report, code), ""]
+    lines = [filled("# doctor: {0}", summary.verdict), "", _source_line(report, code), ""]
     lines += [*_table(report, folded, failures)]
     for check_failure in failures:
         lines += _failure(check_failure, pages, folded)
@@ -188,7 +189,7 @@ def _follow_up_commands(report: Report, failures: Sequence[CheckFailure], pages:
     chosen = "".join(f" --select {shlex.quote(clean(name))}" for name in names if name in pages)
     explain = [f"doctor explain {shlex.quote(clean(name))}" for name in names]
     # What logs show, no check of hosts evaluates again.
-    again = [f"doctor check{chosen}{' ' if hosts else ''}{hosts}"] if any(name in pages for name in names) else []
+    again = [f"doctor check{chosen}{(' ' if hosts else '')}{hosts}"] if any(name in pages for name in names) else []
     yield from fenced([*explain, *again])
 
 

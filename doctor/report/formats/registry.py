@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.language import english
 from doctor.engine.secrets import hide_tokens
+from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -110,20 +111,24 @@ def parse_targets(arguments: Iterable[str]) -> tuple[FormatTarget, ...]:
     paths = [target.path for target in targets]
     if paths.count("") > 1:
         raise ValueError(
-            f"{_stdout_names(targets)} are directed to stdout: expected one there, and FORMAT=FILE for the rest"
+            filled(
+                "{0} are directed to stdout: expected one there, and FORMAT=FILE for the rest", _stdout_names(targets)
+            )
         )
     twice = next((path for path in paths if path and paths.count(path) > 1), "")
     if twice:
-        raise ValueError(f"{twice!r} is the output of two formats: expected a separate file for each format")
+        raise ValueError(
+            filled("{0} is the output of two formats: expected a separate file for each format", f"{twice!r}")
+        )
     return targets
 
 
 def _parse_target(word: str) -> FormatTarget:
     name, sign, path = word.partition("=")
     if name not in FORMATS:
-        raise ValueError(f"{word[:100]!r}: expected {', '.join(FORMATS)}, or one of them with =FILE")
+        raise ValueError(filled("{0}: expected {1}, or one of them with =FILE", f"{word[:100]!r}", ", ".join(FORMATS)))
     if sign and not path:
-        raise ValueError(f"{word!r}: expected a file after the =")
+        raise ValueError(filled("{0}: expected a file after the =", f"{word!r}"))
     return FormatTarget(name, "" if path == "-" else path)
 
 

@@ -14,6 +14,7 @@ from doctor.engine.display_cells import display_width
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CONTAINER, IN_CONTAINER, Finding, Severity
 from doctor.engine.shell_quote import placeholder_names
+from doctor.engine.texts import filled
 from doctor.report.layout.advice import (
     fill_advice,
     for_device,
@@ -188,7 +189,7 @@ class _FailureEntryBuilder:
         else:
             details += self.blocked()
         if not scope.shortens:
-            details.append(("more", f"doctor explain {failure.outcome.check}"))
+            details.append(("more", filled("doctor explain {0}", failure.outcome.check)))
         return ReportEntry(
             "FAIL" if failure.is_error else "warn",
             failure.outcome.check,

@@ -9,6 +9,7 @@ import msgspec
 from doctor.engine import sanitize
 from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, phrase
+from doctor.engine.texts import filled
 
 MAX_VALUE_CHARS = 400
 """Characters kept of one foreign value."""
@@ -80,7 +81,7 @@ def duration(seconds: float) -> str:
         return "? s"
     if seconds < 99.95:
         return f"{seconds:.1f} s"
-    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
+    return filled("{0} min {1} s", int(seconds) // 60, int(seconds) % 60)
 
 
 def format_time(started: str) -> str:

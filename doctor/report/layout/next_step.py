@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from doctor.engine.language import localized, localized_filled, phrase, without_loose_spaces
+from doctor.engine.texts import filled
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, sentences
@@ -65,5 +66,5 @@ def _unknown(folded: FoldedReport) -> list[str]:
         where = folded.fleet.where(gap.hosts)
         subject = phrase("{name} on {where}", name=name, where=where) if where else name
         reason = clean(localized_filled(gap.reason))
-        lines.append(clean(f"unknown {subject}{localized(': ')}{reason}", MAX_LINE_CHARS))
+        lines.append(clean(filled("unknown {0}{1}{2}", subject, localized(": "), reason), MAX_LINE_CHARS))
     return lines

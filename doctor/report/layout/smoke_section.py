@@ -290,5 +290,5 @@ def size(number: int) -> str:
 
 def _time(seconds: float) -> str:
     if seconds < 0.001:
-        return f"{seconds * 1e6:.0f} us"
+        return f"{seconds * 1000000.0:.0f} us"
     return f"{seconds * 1000:.3g} ms" if seconds < 0.9995 else duration(seconds)

@@ -10,6 +10,7 @@ from typing import Any
 from doctor.engine.language import localized, phrase
 from doctor.engine.report_parts import NetSummary
 from doctor.engine.smoke_summary import SmokeSummary
+from doctor.engine.texts import filled
 from doctor.net.matrix import FAILING, OUTCOMES
 from doctor.report.layout.formatting import clean
 from doctor.report.layout.smoke_section import size
@@ -79,7 +80,12 @@ def pair_map(summary: SmokeSummary) -> dict[str, Any] | None:
             phrase("exchanges of {size}, each way", size=size(number)), "B/s", -1.0, values, len(ranks)
         )
     labels = [
-        clean(f"rank {rank} ({summary.placements[rank]})" if rank < len(summary.placements) else f"rank {rank}", 100)
+        clean(
+            filled("rank {0} ({1})", rank, summary.placements[rank])
+            if rank < len(summary.placements)
+            else f"rank {rank}",
+            100,
+        )
         for rank in ranks
     ]
     drawn = {

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from doctor.analysis.collectives.waits import FROM_ROOT, PAIRED, ROOTED
+from doctor.engine.texts import filled
 from doctor.smoke.hang.traces import STEPPED, Trace
 from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
@@ -18,12 +19,12 @@ def describe_call(call: Collective, group: str) -> str:
     """Such as ``all_reduce #7 (128 x float32, group dp2 [0,2]; step 3)``."""
     details = [f"{call.numel} x {call.dtype}"] if call.dtype else []
     if call.op in PAIRED:
-        details.append(f"{'to' if call.op == 'send' else 'from'} rank {call.root}")
+        details.append(f"{('to' if call.op == 'send' else 'from')} rank {call.root}")
     else:
-        details += [f"{'from' if call.op in FROM_ROOT else 'to'} rank {call.root}"] if call.op in ROOTED else []
-        details.append(f"group {format_group(group)}")
-    step = f"; step {call.step}" if call.stage in STEPPED else ""
-    return f"{call.op} #{call.seq} ({', '.join(details)}{step})"
+        details += [f"{('from' if call.op in FROM_ROOT else 'to')} rank {call.root}"] if call.op in ROOTED else []
+        details.append(filled("group {0}", format_group(group)))
+    step = filled("; step {0}", call.step) if call.stage in STEPPED else ""
+    return filled("{0} #{1} ({2}{3})", call.op, call.seq, ", ".join(details), step)
 
 
 def format_group(name: str) -> str:
@@ -39,11 +40,15 @@ def current_collective(snap: Snapshot) -> Collective:
 def describe_state(snap: Snapshot) -> str:
     """The state of a rank, such as ``in compute for 1.20 s, sleeping in nfs_wait``."""
     if snap.dead:
-        return f"ended with {snap.dead}"
+        return filled("ended with {0}", snap.dead)
     place = snap.op if snap.state == "collective" else snap.state
-    text = f"done for {snap.age:.2f} s" if place == "done" else f"in {place} for {snap.age:.2f} s"
+    text = (
+        filled("done for {0} s", f"{snap.age:.2f}")
+        if place == "done"
+        else filled("in {0} for {1} s", place, f"{snap.age:.2f}")
+    )
     text += PROCESS_STATES.get(snap.process, "")
-    return text if snap.waits_for in ("", "0") else f"{text}, sleeping in {snap.waits_for}"
+    return text if snap.waits_for in ("", "0") else filled("{0}, sleeping in {1}", text, snap.waits_for)
 
 
 class FailureBuilder:
@@ -57,7 +62,7 @@ class FailureBuilder:
     def group_name(self, group: int) -> str:
         if group >= P2P_GROUP_BASE:
             return "p2p {}>{}".format(*divmod(group - P2P_GROUP_BASE, self.world))
-        return self.groups[group][0] if group in self.groups else f"group {group}"
+        return self.groups[group][0] if group in self.groups else filled("group {0}", group)
 
     def describe_call(self, call: Collective) -> str:
         return describe_call(call, self.group_name(call.group))
@@ -69,7 +74,7 @@ class FailureBuilder:
             return self.describe_call(current_collective(snap))
         if not trace or not trace.last:
             return "no collective, before its first"
-        return f"no collective, after {self.describe_call(trace.last)}"
+        return filled("no collective, after {0}", self.describe_call(trace.last))
 
     def build_failure(
         self,

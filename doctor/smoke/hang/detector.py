@@ -27,13 +27,13 @@ from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait, blocked_collectives
 from doctor.smoke.model import Collective, Failure, Snapshot
 
-__all__ = ["Detector", "Resend", "joined"]
+__all__ = ["Detector", "Resend", "joined_snapshots"]
 
 UNWATCHED_STAGES = frozenset({"start", "rendezvous"})
 """Stages without groups; their deadlines are the supervisor's."""
 
 
-def joined(older: Snapshot | None, newer: Snapshot) -> Snapshot:
+def joined_snapshots(older: Snapshot | None, newer: Snapshot) -> Snapshot:
     """The newer snapshot with the calls of both, for an older one that was not fed yet."""
     if older is None or not older.calls:
         return newer

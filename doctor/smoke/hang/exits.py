@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Failure, FailureKind, Snapshot
@@ -55,8 +56,10 @@ class ExitRule:
             kind = _kind(next(iter(causes.values())))
             kind = "left" if kind == "dead" else kind
             return state.build_failure(kind, causes, about=about, text="ended with exit status 0 before the others")
-        text = f"{first.dead}: {first.error}" if first.error else first.dead
-        evidence = tuple(f"Rank {rank} was killed for memory." for rank, snap in sorted(causes.items()) if snap.oom)
+        text = filled("{0}: {1}", first.dead, first.error) if first.error else first.dead
+        evidence = tuple(
+            filled("Rank {0} was killed for memory.", rank) for rank, snap in sorted(causes.items()) if snap.oom
+        )
         return state.build_failure(_kind(first), causes, about=about, text=text, evidence=evidence)
 
     @property
@@ -96,7 +99,9 @@ def _broken_connection(state: RunState, dead: Mapping[int, Snapshot]) -> Failure
     text = next((snap.error for _, snap in sorted(dead.items()) if snap.error), "")
     if all(snap.stage in ("start", "rendezvous") for snap in dead.values()):
         # They waited for a rank that is late, which is no fault: nobody is named by its victims.
-        return state.build_failure("never-joined", (), certainty="timeout", text=f"others gave up waiting: {text}")
+        return state.build_failure(
+            "never-joined", (), certainty="timeout", text=filled("others gave up waiting: {0}", text)
+        )
     gave_up = next((snap.error for snap in dead.values() if gave_up_waiting(snap.error)), "")
     if gave_up and all(snap.state != "collective" for snap in dead.values()):
         return _unseen_collective(state, gave_up)
@@ -108,9 +113,9 @@ def _unseen_collective(state: RunState, error: str) -> Failure:
     """Ranks gave up waiting, and the collective was within a compiled graph: who did not come is not known."""
     failed = [rank for rank, snap in sorted(state.snaps.items()) if snap.dead and snap.error]
     others = [rank for rank in sorted(state.snaps) if rank not in failed]
-    evidence = [f"Without an error of their own: {rank_names(others)}"] if others else []
+    evidence = [filled("Without an error of their own: {0}", rank_names(others))] if others else []
     evidence.append(error[:LONGEST_ERROR])
-    text = f"{rank_names(failed)} gave up waiting for another rank"
+    text = filled("{0} gave up waiting for another rank", rank_names(failed))
     return state.build_failure("network", (), certainty="evidence", text=text, evidence=tuple(evidence))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.smoke.model import MIN_PERIODS, QuotaUse, SmokePlan
 from doctor.smoke.protocol import HostPressure
 from doctor.smoke.rank_names import rank_names
@@ -78,28 +79,37 @@ def pressure_sentences(host: str, pressure: HostPressure) -> tuple[str, ...]:
         if periods >= MIN_PERIODS and throttled >= THROTTLED * periods:
             texts.append(_quota_sentence(rank, throttled / periods, seconds))
         elif ran + waited > MIN_RAN and waited > WAITED * (ran + waited):
-            texts.append(f"Rank {rank} waited for a CPU for {waited / (ran + waited):.0%} of its time.")
+            texts.append(
+                filled("Rank {0} waited for a CPU for {1} of its time.", rank, f"{waited / (ran + waited):.0%}")
+            )
     texts += idle_cpu_sentences(host, pressure)
     if pressure.steal >= STEAL:
-        texts.append(f"{host}: the hypervisor took {pressure.steal:.0%} of its CPU time (steal).")
+        texts.append(filled("{0}: the hypervisor took {1} of its CPU time (steal).", host, f"{pressure.steal:.0%}"))
     for name, least in STALLS.items():
         if (share := pressure.stalls.get(name, 0.0)) >= least:
-            texts.append(f"{host}: tasks waited for {name} in {share:.0f} % of the last 10 s (PSI).")
+            texts.append(
+                filled("{0}: tasks waited for {1} in {2} % of the last 10 s (PSI).", host, name, f"{share:.0f}")
+            )
     return tuple(texts)
 
 
 def idle_cpu_sentences(host: str, pressure: HostPressure) -> list[str]:
     """Why ranks waited for a CPU although the host had some; empty where none did."""
     waited = [rank for rank in pressure.ranks if _waited_beside_idle(pressure, rank)]
-    text = (
-        f"{host}: {rank_names(waited)} waited for a CPU most of the time, although CPUs had nothing to do for "
-        f"{pressure.idle:.0%} of it: they may use few CPUs, or a CPU quota that the host does not show holds them back"
+    text = filled(
+        "{0}: {1} waited for a CPU most of the time, although CPUs had nothing to do for {2} of it: "
+        "they may use few CPUs, or a CPU quota that the host does not show holds them back",
+        host,
+        rank_names(waited),
+        f"{pressure.idle:.0%}",
     )
     return [text] * bool(waited)
 
 
 def _quota_sentence(rank: int, share: float, seconds: float) -> str:
-    return (
-        f"Rank {rank} was held back by the CPU quota of its control group for {seconds:.1f} s, "
-        f"in {share:.0%} of its periods."
+    return filled(
+        "Rank {0} was held back by the CPU quota of its control group for {1} s, in {2} of its periods.",
+        rank,
+        f"{seconds:.1f}",
+        f"{share:.0%}",
     )

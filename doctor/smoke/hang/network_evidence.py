@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from doctor.engine.pairwise_blame import suspects
+from doctor.engine.texts import filled
 
 Socket = tuple[int, str, int, int, int]
 """Rank, its peer's address and port, unacknowledged bytes, retransmits."""
@@ -108,11 +109,11 @@ def sentences(
 ) -> tuple[str, ...]:
     """The evidence in plain words."""
     texts = [
-        f"{source} to {target}: {unacked} bytes unacknowledged, sent again {again} times"
+        filled("{0} to {1}: {2} bytes unacknowledged, sent again {3} times", source, target, unacked, again)
         for (source, target), (unacked, again) in sorted(stuck.items())
     ]
-    texts += [f"{source} to {target}: a new connection gets no answer" for source, target in failed]
-    texts += [f"{host}: no other host gets an answer from it" for host in cut]
+    texts += [filled("{0} to {1}: a new connection gets no answer", source, target) for source, target in failed]
+    texts += [filled("{0}: no other host gets an answer from it", host) for host in cut]
     if probed and stuck and not failed:
         texts.append(
             "new connections are answered while large segments are not: small packets pass and large ones are lost, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import PAUSED
 from doctor.smoke.hang.state import RunState
@@ -59,7 +60,11 @@ def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failu
     evidence: list[str] = []
     for wait in waits.values():
         waiting = [state.snaps[rank] for rank in wait.blocked_ranks]
-        gave_up = [f"Rank {snap.rank} gave up waiting: {snap.error}" for snap in waiting if gave_up_waiting(snap.error)]
+        gave_up = [
+            filled("Rank {0} gave up waiting: {1}", snap.rank, snap.error)
+            for snap in waiting
+            if gave_up_waiting(snap.error)
+        ]
         late = [rank for rank in wait.absent_ranks if rank in state.snaps and _stays_away(state.snaps[rank])]
         if gave_up and late:
             missed.update(late)
@@ -205,7 +210,13 @@ class TransferRule:
             rank for rank in state.members(snap.group) if rank not in wait.blocked_ranks and not state.snaps[rank].dead
         )
         evidence = tuple(
-            f"Rank {e.rank} has {e.unacked} bytes on the way to {e.peer} that were sent {e.retransmits + 1} times."
+            filled(
+                "Rank {0} has {1} bytes on the way to {2} that were sent {3} times.",
+                e.rank,
+                e.unacked,
+                e.peer,
+                e.retransmits + 1,
+            )
             for e in sorted(set(resends))
         )
         return state.build_failure(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from doctor.analysis.collectives.waits import PAIRED, ROOTED
+from doctor.engine.texts import filled
 from doctor.smoke.model import Failure, FailureKind
 
 WRONG_SIZE = "Received data size doesn't match expected size"
@@ -32,13 +33,14 @@ def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool)
     blocked = tuple(rank for rank in failure.culprit_ranks if rank not in early)
     if early and blocked and failure.op not in PAIRED | ROOTED:
         return _blame_fewest(failure, early, blocked)
-    observed = "no connection sends anything again" + (", and every new connection is answered" if checked else "")
+    answered = ", and every new connection is answered" if checked else ""
+    observed = filled("no connection sends anything again{0}", answered)
     return msgspec.structs.replace(
         failure,
         culprit_ranks=(),
         waiting_ranks=tuple(concerned),
         text="the cause is not known",
-        evidence=(*failure.evidence, f"Nothing speaks against any host: {observed}."),
+        evidence=(*failure.evidence, filled("Nothing speaks against any host: {0}.", observed)),
     )
 
 
@@ -53,8 +55,10 @@ def explain_foreign_call(failure: Failure) -> Failure:
     foreign = foreign_calls(failure)
     if not foreign or len(foreign) == len({*failure.culprit_ranks, *failure.waiting_ranks}):
         return failure
-    call = f"inside the call of {failure.op} " if failure.op else ""
-    return blame(failure, "blocked", foreign, f"{call}it is in {next(iter(foreign.values()))}, which is not torch")
+    call = filled("inside the call of {0} ", failure.op) if failure.op else ""
+    return blame(
+        failure, "blocked", foreign, filled("{0}it is in {1}, which is not torch", call, next(iter(foreign.values())))
+    )
 
 
 def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, members: Iterable[int] = ()) -> Failure:
@@ -69,26 +73,31 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, me
         return failure
     ranks = ", ".join(map(str, failure.culprit_ranks))
     if not early or failure.op in PAIRED | ROOTED:
-        why = (
-            f"Rank {ranks} aborted as gloo does when data of another size comes than it expects: it may be the victim "
-            "of a rank that sent it data of another call, and which one did is not known."
+        why = filled(
+            "Rank {0} aborted as gloo does when data of another size comes than it expects: it may be "
+            "the victim of a rank that sent it data of another call, and which one did is not known.",
+            ranks,
         )
         concerned = tuple(sorted({*failure.culprit_ranks, *failure.waiting_ranks, *early, *members}))
-        text = f"rank {ranks} was sent data of another call; which rank is at another call is not known"
+        text = filled("rank {0} was sent data of another call; which rank is at another call is not known", ranks)
         return blame(msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), "left", concerned, text)
-    why = f"Rank {ranks} aborted in it, as gloo does when data of another size comes than it expects: {error}"
+    why = filled(
+        "Rank {0} aborted in it, as gloo does when data of another size comes than it expects: {1}", ranks, error
+    )
     return _blame_fewest(msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), early, blocked)
 
 
 def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, ...]) -> Failure:
     """Some ranks finished what others cannot: the side of which there are fewer did something else than the rest."""
-    call = f"{failure.op} #{failure.seq}"
+    call = filled("{0} #{1}", failure.op, failure.seq)
     if len(early) < len(blocked):
-        return blame(failure, "left", early, f"finished {call}, which the others cannot: it took no full part in it")
+        return blame(
+            failure, "left", early, filled("finished {0}, which the others cannot: it took no full part in it", call)
+        )
     if len(blocked) < len(early):
-        text = f"is still in {call}, which all others have finished: it may have made the call twice"
+        text = filled("is still in {0}, which all others have finished: it may have made the call twice", call)
         return blame(failure, "blocked", blocked, text)
-    text = f"some ranks finished {call} and the others cannot; which of them are wrong is not known"
+    text = filled("some ranks finished {0} and the others cannot; which of them are wrong is not known", call)
     return blame(failure, "left", tuple(sorted({*early, *blocked})), text)
 
 

@@ -18,6 +18,7 @@ import msgspec
 from doctor.analysis.values.cause_order import separate_causes
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
+from doctor.engine.texts import filled
 from doctor.facts.smoke import SmokeStart, SmokeTraining
 from doctor.smoke.model import SmokePlan, SmokeRun
 from doctor.smoke.numerics.defect import Defect, finding, merge_defects
@@ -115,7 +116,7 @@ def device_outliers(
     """Reference runs that differ, each with whether other random draws explain it; else it stands for a device."""
     events = reference_events(training)
     names = {
-        event.rank: f"{event.device.name} with torch {event.torch}"
+        event.rank: filled("{0} with torch {1}", event.device.name, event.torch)
         for fact in (started or {}).values()
         for event in fact.joined
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from doctor.engine.texts import filled
 from doctor.facts.smoke import CollectiveWrong
 
 BLOCK_OPS = ("all_gather", "all_to_all")
@@ -21,7 +22,7 @@ def describe_damage(event: CollectiveWrong, group: Sequence[int]) -> str:
         return "nothing was written there"
     other = _sender(event, group)
     if other >= 0:
-        return f"it is the data of rank {other}: ranks or devices are swapped"
+        return filled("it is the data of rank {0}: ranks or devices are swapped", other)
     if event.wrong == 1 and event.numel > 1:
         return "a single element: a flipped bit"
     if event.index and event.wrong == event.numel - event.index:

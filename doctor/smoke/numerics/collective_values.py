@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SmokeCollectives
 
 Groups = Mapping[int, tuple[str, tuple[int, ...]]]
@@ -143,13 +144,13 @@ def soak_note(facts: Iterable[SmokeCollectives], ranks: Sequence[int]) -> str:
     if not counted:
         return ""
     parts = [
-        f"rank {event.rank} {wrong} of {event.counts.get(op, 0)} {op}"
+        filled("rank {0} {1} of {2} {3}", event.rank, wrong, event.counts.get(op, 0), op)
         for event in sorted(counted, key=lambda event: event.rank)
         for op, wrong in sorted(event.wrong.items())
         if wrong
     ]
     seconds = max(event.seconds for event in counted)
-    return f"; wrong in {seconds:.0f} s of repeating: {', '.join(parts[:8]) or 'nothing'}"
+    return filled("; wrong in {0} s of repeating: {1}", f"{seconds:.0f}", ", ".join(parts[:8]) or "nothing")
 
 
 def second_round_note(rounds: Sequence[SecondRound], blame: Blame) -> str:
@@ -158,8 +159,8 @@ def second_round_note(rounds: Sequence[SecondRound], blame: Blame) -> str:
         return ""
     calls, tests = sum(done.total for done in rounds), sum(done.groups for done in rounds)
     if not any(done.recurred for done in rounds):
-        return f"; a second round of {calls} calls was right throughout"
+        return filled("; a second round of {0} calls was right throughout", calls)
     if blame.isolated:
-        return f"; found by a second round: {tests} tests of parts of the world, {calls} calls"
+        return filled("; found by a second round: {0} tests of parts of the world, {1} calls", tests, calls)
     more = " and did not tell which" if blame.kind == "one of" else ""
-    return f"; a second round of {calls} calls was wrong again{more}"
+    return filled("; a second round of {0} calls was wrong again{1}", calls, more)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect
 from doctor.engine.result import Finding
+from doctor.engine.texts import filled, joined
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 
@@ -49,7 +50,7 @@ def finding(defects: Sequence[Defect], total: int) -> Finding:
         )
     )
     return Finding(
-        first.template + " (in {where})",
+        joined("", (first.template, " (in {where})")),
         hosts=[plan.host_of(rank) for rank in _first_of_each_host(plan, ranks)],
         who=describe_ranks(first.trace, first.ranks),
         ranks=list(ranks),
@@ -69,9 +70,9 @@ def _first_of_each_host(plan: SmokePlan, ranks: Iterable[int]) -> list[int]:
 def describe_layouts(names: Sequence[str], total: int) -> str:
     """Layouts in words: ``dp4 and dp2 tp2, 2 of 6 layouts``."""
     if len(names) == total:
-        return f"all {total} layouts" if total > 1 else names[0]
-    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{listed}; {len(names)} of {total} layouts"
+        return filled("all {0} layouts", total) if total > 1 else names[0]
+    listed = joined("", (", ".join(names[:3]), filled(" and {0} more", len(names) - 3) if len(names) > 3 else ""))
+    return filled("{0}; {1} of {2} layouts", listed, len(names), total)
 
 
 def describe_ranks(trace: LayoutTrace, ranks: Sequence[int]) -> str:
@@ -79,10 +80,10 @@ def describe_ranks(trace: LayoutTrace, ranks: Sequence[int]) -> str:
     if not ranks or len(ranks) == trace.layout.world:
         return "every rank"
     if len(ranks) == 1:
-        return f"rank {ranks[0]} ({describe_placement(trace, ranks[0])})"
+        return filled("rank {0} ({1})", ranks[0], describe_placement(trace, ranks[0]))
     if len(ranks) <= 4:
         return "ranks " + ", ".join(f"{rank} ({describe_placement(trace, rank)})" for rank in ranks)
-    return f"ranks {format_ranges(ranks)}"
+    return filled("ranks {0}", format_ranges(ranks))
 
 
 def describe_placement(trace: LayoutTrace, rank: int) -> str:
@@ -100,6 +101,6 @@ def ranks_on(plan: SmokePlan, ranks: Sequence[int]) -> str:
     if not ranks:
         return "no rank"
     if len(ranks) == 1:
-        return f"rank {ranks[0]} ({plan.host_of(ranks[0])})"
+        return filled("rank {0} ({1})", ranks[0], plan.host_of(ranks[0]))
     hosts = list(dict.fromkeys(plan.host_of(rank) for rank in ranks))
-    return f"ranks {format_ranges(ranks)} ({', '.join(hosts[:4])}{' ...' if len(hosts) > 4 else ''})"
+    return filled("ranks {0} ({1}{2})", format_ranges(ranks), ", ".join(hosts[:4]), " ..." if len(hosts) > 4 else "")

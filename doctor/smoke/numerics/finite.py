@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from doctor.analysis.values.splits import first_makers, format_ranges
 from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 
@@ -27,7 +28,7 @@ def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:
         template = "{who} turned finite numbers into NaN or Inf: the {what} of step {step}, before any reduction"
         if not made_here:
             template = "the {what} of {who} are NaN or Inf after step {step}: all local gradients were finite before"
-        follow = f"; it spread from there to {count_noun(len(rest), 'other rank')}" if rest else ""
+        follow = filled("; it spread from there to {0}", count_noun(len(rest), "other rank")) if rest else ""
         values = {"what": kind, "follow": follow, "victims": format_ranges(rest)}
         everybody = len(ranks) == trace.layout.world
         yield Defect(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from doctor.analysis.values.splits import format_ranges
+from doctor.engine.texts import filled
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
@@ -76,7 +77,7 @@ def _not_synchronised(
         template = "after its reduction in step {step} {who} has another gradient than its data-parallel group{rest}"
     groups = [group for group in trace.replicas if set(group) & set(ranks)]
     blamed = () if kind == "own" and len(ranks) == trace.layout.world else ranks
-    rest = "" if tie else f", whose ranks {format_ranges(set(groups[0]) - set(ranks))} agree"
+    rest = "" if tie else filled(", whose ranks {0} agree", format_ranges(set(groups[0]) - set(ranks)))
     values = {"group": format_ranges(groups[0]), "rest": rest}
     tie = tie and kind == "other"
     yield Defect(NOT_SYNCHRONISED, kind, step, blamed, template, values, tie=tie, trace=trace)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from doctor.engine.texts import filled, joined
 from doctor.smoke.model import Layout
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
@@ -37,10 +38,14 @@ def likely_cause(trace: LayoutTrace, reference: MajorityReference, deviation: De
         return "a ZeRO rank updates another shard of the parameters than the one whose gradient it was given"
     moved = list(movement_ratios(trace, reference).values())
     if deviation.step == 1 and moved and max(moved) - min(moved) <= 0.02 * max(moved):
-        return f"the updates are {sum(moved) / len(moved):.3g} times as large as they should be (learning rate)"
+        return filled(
+            "the updates are {0} times as large as they should be (learning rate)", f"{sum(moved) / len(moved):.3g}"
+        )
     if deviation.step == 1:
         return "the gradient of step 0 was right in size, and is not what the parameters were updated with"
-    return f"one wrong number in step {deviation.step - 1}: a transfer, or a device's memory; run again and compare"
+    return filled(
+        "one wrong number in step {0}: a transfer, or a device's memory; run again and compare", deviation.step - 1
+    )
 
 
 def _forward_cause(trace: LayoutTrace, reference: MajorityReference) -> str:
@@ -70,7 +75,7 @@ def _backward_cause(layout: Layout, deviation: Deviation) -> str:
         return "a pipeline stage gets another gradient than the stage after it sent, or loses a micro-batch"
     if layout.dp > 1 and deviation.share > 0.01:
         ratio = deviation.observed / deviation.expected
-        return f"the reduction weighs the ranks wrongly: the gradient is {ratio:.4g} times as long"
+        return filled("the reduction weighs the ranks wrongly: the gradient is {0} times as long", f"{ratio:.4g}")
     return "single numbers of the gradient are wrong: a lossy or damaged transfer"
 
 
@@ -85,4 +90,4 @@ def common_features(wrong: Sequence[Layout], sound: Sequence[Layout]) -> str:
         "recomputing": lambda layout: layout.recompute,
     }
     common = [name for name, has in names.items() if all(map(has, wrong)) and not any(map(has, sound))]
-    return f"; only with {' and '.join(common)}" if common and sound else ""
+    return filled("; only with {0}", joined(" and ", common)) if common and sound else ""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.analysis.values.splits import format_ranges, holders_of_same, majority_split
 from doctor.engine.result import Finding
+from doctor.engine.texts import filled
 from doctor.facts.smoke import LoaderResult
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.defect import describe_placement, describe_ranks
@@ -32,7 +33,7 @@ def loader_findings(plan: SmokePlan, loaded: Mapping[int, LoaderResult]) -> Iter
             differ = [
                 name for name in sorted(shared) if any(drawn[rank][name] != norm[name] for rank in split.differing)
             ]
-            yield _finding(trace, split.differing, template + "; expected the same", differ, group, split.tie)
+            yield _finding(trace, split.differing, filled("{0}; expected the same", template), differ, group, split.tie)
     yield from _repeated(trace, drawn)
 
 
@@ -59,7 +60,9 @@ def _finding(
     return Finding(
         template,
         hosts=list(dict.fromkeys(plan.host_of(rank) for rank in ranks)),
-        who=describe_ranks(trace, ranks) if len(ranks) < trace.layout.world else f"ranks {format_ranges(ranks)}",
+        who=describe_ranks(trace, ranks)
+        if len(ranks) < trace.layout.world
+        else filled("ranks {0}", format_ranges(ranks)),
         ranks=list(ranks),
         places=[describe_placement(trace, rank) for rank in ranks[:8]],
         group=format_ranges(group),

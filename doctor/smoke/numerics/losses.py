@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from doctor.analysis.values.splits import format_ranges
+from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.gradients import gradient_norm
@@ -101,8 +102,10 @@ def _defect(trace: LayoutTrace, deviation: Deviation, why: str, where: str) -> D
         "likely": why,
         "only": where,
     }
-    template += "{only}; most likely {likely}"
-    return Defect(DIFFERS, f"{deviation.quantity} {why}", deviation.step, (), template, values, trace=trace)
+    template = joined("", (template, "{only}; most likely {likely}"))
+    return Defect(
+        DIFFERS, filled("{0} {1}", deviation.quantity, why), deviation.step, (), template, values, trace=trace
+    )
 
 
 def _own_defect(trace: LayoutTrace, reference: MajorityReference) -> Defect | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import format_ranges, majority_split
+from doctor.engine.texts import filled
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
@@ -58,7 +59,7 @@ def _disagree(
         template = "{who} draws other {generator} numbers than the rest of its model ({group}) from step {step} on"
         if split.tie:
             template = "the ranks {group}, which hold one model, draw different {generator} numbers from step {step} on"
-        yield _differs(trace, step, f"draws {name}", split, events, template, [name])
+        yield _differs(trace, step, filled("draws {0}", name), split, events, template, [name])
 
 
 def _explaining_generators(draws: dict[str, Split[int]], against: Split[int]) -> list[str]:
@@ -87,7 +88,7 @@ def _differs(
             "agree": len(split.agreeing),
             "generators": generators,
             "generator": generators[0] if generators else "unknown",
-            "by": f": {describe_generators(generators)} differ" if generators else "",
+            "by": filled(": {0} differ", describe_generators(generators)) if generators else "",
         },
         root=True,
         tie=split.tie,

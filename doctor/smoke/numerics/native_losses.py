@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.facts.smoke import NativeResult, SmokeNative
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.defect import ranks_on
@@ -54,7 +55,11 @@ def not_run(plan: SmokePlan, native: Mapping[str, SmokeNative]) -> list[str]:
         texts = {event.rank: event.text for event in events if event.text}
         if texts:
             first = min(texts)
-            reasons.append(f"{api} in {plan.layouts[layout].name}, {ranks_on(plan, sorted(texts))}: {texts[first]}")
+            reasons.append(
+                filled(
+                    "{0} in {1}, {2}: {3}", api, plan.layouts[layout].name, ranks_on(plan, sorted(texts)), texts[first]
+                )
+            )
     return reasons
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import majority_split
+from doctor.engine.texts import filled
 from doctor.facts.smoke import ReferenceRun
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, largest_difference, median_rank
@@ -39,7 +40,9 @@ class Outlier(msgspec.Struct, frozen=True):
                 *self.precision
             )
         return (
-            f"losses differ by up to {self.share:.1e}" if self.share > LOSS_TOLERANCE else "only the last bits differ"
+            filled("losses differ by up to {0}", f"{self.share:.1e}")
+            if self.share > LOSS_TOLERANCE
+            else "only the last bits differ"
         )
 
 
@@ -108,7 +111,7 @@ def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[objec
 def _kind(plan: SmokePlan, rank: int, names: Mapping[int, str]) -> str:
     """Ranks of which, with one code path, the same bits may be expected: an accelerator, or the CPUs of one host."""
     place = plan.places[rank]
-    return names.get(rank, plan.backend) if place.device >= 0 else f"the CPUs of {place.host}"
+    return names.get(rank, plan.backend) if place.device >= 0 else filled("the CPUs of {0}", place.host)
 
 
 def _outlier(kind: str, group: Mapping[int, ReferenceRun], split: Split[int] | None) -> list[Outlier]:

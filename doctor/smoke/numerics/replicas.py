@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP
+from doctor.engine.texts import filled
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE
@@ -108,7 +109,9 @@ def _divergence(
     """Replicas that no longer agree. From the first step on, in every group and without a majority: the program."""
     clear = {group: split for group, split in parted.items() if not split.tie}
     if everywhere and not clear and not step:
-        return _divergence_defect(trace, step, f"{kind} all", Split((), ()), EVERYWHERE[kind], next(iter(parted)))
+        return _divergence_defect(
+            trace, step, filled("{0} all", kind), Split((), ()), EVERYWHERE[kind], next(iter(parted))
+        )
     blamed = clear or parted
     group = next(iter(blamed))
     against = tuple(sorted(rank for split in blamed.values() for rank in split.differing))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from doctor.analysis.values.splits import format_ranges, shared_and_unread
+from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
@@ -106,16 +107,18 @@ def _coverage(
 def _kind_and_template(now: dict[int, Misread], unread_blocks: Sequence[int], twice: Sequence[int]) -> tuple[str, str]:
     start = "{who}: the data of step {step} are blocks {read}, expected {expected}"
     if any(FOREIGN in misread.read for misread in now.values()):
-        return "foreign", start + ": tokens that are in no block of this step"
+        return "foreign", filled("{0}: tokens that are in no block of this step", start)
     if unread_blocks and twice:
-        return "overlapping", start + "; blocks {twice} are read twice and {missing} not at all, of {total}"
+        return "overlapping", joined(
+            "", (start, "; blocks {twice} are read twice and {missing} not at all, of {total}")
+        )
     if unread_blocks:
-        return "missing", start + "; blocks {missing} of {total} are not read"
+        return "missing", joined("", (start, "; blocks {missing} of {total} are not read"))
     if twice:
-        return "duplicated", start + "; blocks {twice} of {total} are read by two data-parallel ranks"
-    return "permuted", start + "; every block is read once, by the wrong rank"
+        return "duplicated", joined("", (start, "; blocks {twice} of {total} are read by two data-parallel ranks"))
+    return "permuted", filled("{0}; every block is read once, by the wrong rank", start)
 
 
 def _format_blocks(blocks: Sequence[int]) -> str:
     text = format_ranges(block for block in blocks if block != FOREIGN)
-    return text if FOREIGN not in blocks else f"{text} and unknown ones" if text != "none" else "unknown ones"
+    return text if FOREIGN not in blocks else filled("{0} and unknown ones", text) if text != "none" else "unknown ones"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from doctor.engine.texts import filled
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.reference_run import MajorityReference
@@ -46,7 +47,7 @@ def _unmoved_defect(
 
 def _gradient(trace: LayoutTrace) -> str:
     norms = [event.grad for event in trace.steps[0].values() if event.grad] if trace.steps else []
-    return f"the gradient had a norm of {max(norms):.3g}" if norms else "the reference run's did"
+    return filled("the gradient had a norm of {0}", f"{max(norms):.3g}") if norms else "the reference run's did"
 
 
 def movement_ratios(trace: LayoutTrace, reference: MajorityReference) -> dict[str, float]:

@@ -14,6 +14,7 @@ import msgspec
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.job.variables import MASTER_PORT
 from doctor.smoke.model import UNKNOWN_HOST, EnvironmentTrial, Failure, SmokePlan, SmokeResult, SmokeRun
@@ -133,7 +134,7 @@ class Leader:
                 present = {member.hello.rank for member in self._agent_members}
                 absent = [member.hello.rank for member in self._members if member.hello.rank not in present]
                 who = rank_names(absent) if absent else "a rank"
-                raise CannotRepeat(f"no further run could be made: the process of {who} did not come again")
+                raise CannotRepeat(filled("no further run could be made: the process of {0} did not come again", who))
         hellos = [member.hello for member in self._members]
         return self._train(build_launched_plan(self.context, hellos, (), options), options)
 
@@ -255,10 +256,10 @@ class Leader:
     def _untried(self) -> str:
         """Why a job whose processes do not meet cannot be tried without the variables that say where they meet."""
         source, port = self.context.leader_address_source, self.context.leader_port
-        names = " and ".join(filter(None, (source, MASTER_PORT if port and source == "MASTER_ADDR" else "")))
-        return (
-            "a run without the job's variables cannot be tried: "
-            f"its processes did not find each other by {names or 'what the launcher has told them'}"
+        names = joined(" and ", filter(None, (source, MASTER_PORT if port and source == "MASTER_ADDR" else "")))
+        return filled(
+            "a run without the job's variables cannot be tried: its processes did not find each other by {0}",
+            names or "what the launcher has told them",
         )
 
 

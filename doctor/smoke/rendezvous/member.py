@@ -18,6 +18,7 @@ import msgspec
 
 from doctor.engine.exit_code import Exit
 from doctor.engine.streams import print_stderr
+from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext
 from doctor.smoke.programs.agent import agent
 from doctor.smoke.rendezvous.link import ForeignPeer, Hello, read_line, send_line
@@ -35,7 +36,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 def run_member(context: JobContext, key: bytes, hello: Hello, patience: float) -> int:
     """Returns the exit code: the leader's, if it is received."""
     for problem in context.problems:
-        print_stderr(f"doctor: {problem.text}")
+        print_stderr(filled("doctor: {0}", problem.text))
     sender = RelaySender(key, hello)
     try:
         connection = connect_to_leader(context, key, hello, time.monotonic() + patience, sender.send_error)
@@ -52,7 +53,7 @@ def run_member(context: JobContext, key: bytes, hello: Hello, patience: float) -
         agent_process.end(code is not None)
         connection.close()
     if code is None:
-        print_stderr(f"doctor: {_process_name(context)} lost its connection to rank 0, which has ended")
+        print_stderr(filled("doctor: {0} lost its connection to rank 0, which has ended", _process_name(context)))
         return Exit.UNKNOWN
     return code
 
@@ -60,7 +61,7 @@ def run_member(context: JobContext, key: bytes, hello: Hello, patience: float) -
 def _report_unreachable(context: JobContext, error: RendezvousError, sender: RelaySender) -> int:
     """Says why, and waits for the leader's verdict as long as there may be one."""
     target = "the scheduler" if context.leader_is_scheduler else "itself" if context.rank == 0 else "rank 0"
-    print_stderr(f"doctor: {_process_name(context)} cannot reach {target}: {error.text}")
+    print_stderr(filled("doctor: {0} cannot reach {1}: {2}", _process_name(context), target, error.text))
     deadline = time.monotonic() + LINGER_SECONDS
     while sender.verdict is None and time.monotonic() < deadline and not sender.send_error(error):
         time.sleep(0.1)
@@ -68,7 +69,7 @@ def _report_unreachable(context: JobContext, error: RendezvousError, sender: Rel
 
 
 def _process_name(context: JobContext) -> str:
-    return "this process" if context.rank is None else f"rank {context.rank}"
+    return "this process" if context.rank is None else filled("rank {0}", context.rank)
 
 
 def _wait_for_verdict(link: socket.socket, mailbox: RelayInbox, start: Callable[[int], None]) -> int | None:
@@ -162,7 +163,7 @@ def _become_agent(parent: int, link: socket.socket, rank: int) -> None:
     except (OSError, ForeignPeer):  # nobody wants it any more
         pass
     except Exception as error:  # noqa: BLE001 - the rim: the leader sees the end, and this says why
-        print_stderr(f"doctor: the agent of rank {rank} failed: {type(error).__name__}: {error}")
+        print_stderr(filled("doctor: the agent of rank {0} failed: {1}: {2}", rank, type(error).__name__, error))
         code = Exit.BUG
     finally:
         os._exit(code)
@@ -175,7 +176,7 @@ class _LocalAgent(agent.Agent):
 
     def start(self, **orders: Any) -> None:  # type: ignore[override]
         if list(orders["mine"]) != [self.rank]:
-            raise ValueError(f"rank {self.rank} runs here, not {orders['mine']}")
+            raise ValueError(filled("rank {0} runs here, not {1}", self.rank, orders["mine"]))
         ours = {
             "worker": programs.program(orders["plan"].get("stages", ()), orders["plan"].get("library", "torch")),
             "python": shlex.quote(sys.executable),

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.smoke.rendezvous.link import SECONDS, ForeignPeer, Hello, UnreachableReason, leader_ports, send_hello
 
@@ -51,7 +52,7 @@ def connect_to_leader(
 def attempt_connection(context: JobContext, key: bytes, hello: Hello) -> socket.socket | RendezvousError:
     """One attempt at all addresses and ports together."""
     if not context.leader_addresses:
-        return RendezvousError("name", f"{context.leader_location}, so the address of rank 0 is unknown")
+        return RendezvousError("name", filled("{0}, so the address of rank 0 is unknown", context.leader_location))
     endpoints = _endpoints(context, leader_ports(key, context.leader_port))
     if isinstance(endpoints, RendezvousError):
         return endpoints
@@ -70,7 +71,7 @@ def _endpoints(context: JobContext, numbers: Sequence[int]) -> list[_Endpoint] |
             continue
         addresses = dict.fromkeys(str(place[4][0]) for place in resolved)
         endpoints += [_Endpoint(name, address, number) for address in addresses for number in numbers]
-    return endpoints or RendezvousError("name", f"{context.leader_location} does not resolve: {why}")
+    return endpoints or RendezvousError("name", filled("{0} does not resolve: {1}", context.leader_location, why))
 
 
 class _ConnectionAttempts:
@@ -148,5 +149,6 @@ def _summary(context: JobContext, failed: Mapping[_Endpoint, UnreachableReason])
     numbers = ", ".join(str(number) for number in sorted({endpoint.port for endpoint in concerned}))
     description = _REASON_TEXTS.get(reason, "cannot be connected to")
     return RendezvousError(
-        reason, f"{context.leader_address_source}={' or '.join(names)} {description} (port {numbers})"
+        reason,
+        filled("{0}={1} {2} (port {3})", context.leader_address_source, joined(" or ", names), description, numbers),
     )

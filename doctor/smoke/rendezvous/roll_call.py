@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.smoke.rank_names import rank_names
@@ -65,11 +66,15 @@ def _invalid_environment(hellos: Sequence[Hello], world: int) -> tuple[list[int]
     if len(culprits) < len(wrong):
         culprits += [rank for rank in range(world) if rank not in arrived_ranks]
     texts = [
-        f"{rank_names([hello.rank]) if hello.rank >= 0 else 'a process'} on {host_name(hello)}: "
-        f"{'; '.join(strip_control_chars(problem, 200) for problem in hello.problems[:4])}"
+        filled(
+            "{0} on {1}: {2}",
+            rank_names([hello.rank]) if hello.rank >= 0 else "a process",
+            host_name(hello),
+            joined("; ", (strip_control_chars(problem, 200) for problem in hello.problems[:4])),
+        )
         for hello in wrong
     ]
-    return culprits, "; ".join(texts[:4])
+    return culprits, joined("; ", texts[:4])
 
 
 def _different_versions(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
@@ -78,9 +83,9 @@ def _different_versions(hellos: Sequence[Hello], world: int) -> tuple[list[int],
         return [], ""
     most = max(versions, key=lambda version: versions[version])
     outliers = [hello for hello in hellos if hello.version != most]
-    return [
-        hello.rank for hello in outliers
-    ], f"a different version of doctor than on the other ranks: {_hosts(outliers)}"
+    return [hello.rank for hello in outliers], filled(
+        "a different version of doctor than on the other ranks: {0}", _hosts(outliers)
+    )
 
 
 def _different_world_sizes(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
@@ -92,10 +97,10 @@ def _different_world_sizes(hellos: Sequence[Hello], world: int) -> tuple[list[in
     tie = len({len(ranks) for ranks in ranks_by_world.values()}) == 1
     culprits = [rank for number, ranks in ranks_by_world.items() for rank in ranks if tie or number != world]
     parts = [
-        f"{rank_names(ranks)} of a world of {number}"
+        filled("{0} of a world of {1}", rank_names(ranks), number)
         for number, ranks in sorted(ranks_by_world.items(), key=lambda item: len(item[1]))
     ]
-    return culprits, f"the world size differs: {'; '.join(parts)}"
+    return culprits, filled("the world size differs: {0}", joined("; ", parts))
 
 
 def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
@@ -105,16 +110,19 @@ def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], st
     duplicated = {rank: duplicates for rank, duplicates in hellos_by_rank.items() if len(duplicates) > 1}
     texts = [
         f"rank {rank} exists {len(duplicates)} times: "
-        + " and ".join(
-            f"process {hello.pid} on {host_name(hello)}"
-            for hello in sorted(duplicates, key=lambda hello: hello.pid)[:3]
+        + joined(
+            " and ",
+            (
+                filled("process {0} on {1}", hello.pid, host_name(hello))
+                for hello in sorted(duplicates, key=lambda hello: hello.pid)[:3]
+            ),
         )
         for rank, duplicates in sorted(duplicated.items())
     ]
     absent = [rank for rank in range(world) if rank not in hellos_by_rank]
     if texts and absent:
-        texts.append(f"no process is {rank_names(absent)}")
-    return sorted(duplicated), "; ".join(texts)
+        texts.append(filled("no process is {0}", rank_names(absent)))
+    return sorted(duplicated), joined("; ", texts)
 
 
 def _absent_failure(
@@ -132,15 +140,17 @@ def _absent_failure(
     silent = [rank for rank in absent_ranks if rank not in explained_ranks and -1 not in explained_ranks]
     if silent:
         why[_silence_text(leader, patience)] = silent
-    texts = [text if len(why) == 1 else f"{_describe_ranks(ranks)}: {text}" for text, ranks in why.items()]
+    texts = [text if len(why) == 1 else filled("{0}: {1}", _describe_ranks(ranks), text) for text, ranks in why.items()]
     return _failure(
-        absent_ranks, "; ".join(texts[:8]), "timeout" if silent else "evidence", patience if silent else 0.0
+        absent_ranks, joined("; ", texts[:8]), "timeout" if silent else "evidence", patience if silent else 0.0
     )
 
 
 def _silence_text(leader: JobContext, patience: float) -> str:
-    reasons = f"not started, directed elsewhere by {leader.leader_address_source}, or blocked by a firewall"
-    return f"no connection within {patience:g} s: {reasons}; see the stderr of that process, if it runs"
+    reasons = filled("not started, directed elsewhere by {0}, or blocked by a firewall", leader.leader_address_source)
+    return filled(
+        "no connection within {0} s: {1}; see the stderr of that process, if it runs", f"{patience:g}", reasons
+    )
 
 
 def _describe_ranks(ranks: Sequence[int]) -> str:

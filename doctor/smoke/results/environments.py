@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import SmokeStart, TorchImported
 
 NOT_INSTALLED = "not installed"
@@ -23,7 +24,7 @@ def versions_by_host(started: Mapping[str, SmokeStart]) -> dict[str, dict[str, s
         for name in PACKAGES:
             versions = {_version(name, getattr(event, name.lower())) for event in fact.imported}
             if versions:
-                result[name][host] = " and ".join(sorted(versions))
+                result[name][host] = joined(" and ", sorted(versions))
     return result
 
 
@@ -40,7 +41,7 @@ def minority_torch(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[lis
     Empty where all have the same.
     """
     versions = {
-        host: " and ".join(sorted({_version("torch", event.torch) for event in events}))
+        host: joined(" and ", sorted({_version("torch", event.torch) for event in events}))
         for host, events in imported.items()
     }
     counts = Counter(version for version in versions.values() if version).most_common()
@@ -48,8 +49,10 @@ def minority_torch(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[lis
         return [], ""
     (norm, most), (_, second) = counts[:2]
     hosts = [host for host, version in versions.items() if version and (version != norm or most == second)]
-    text = "; ".join(f"{version} on {count} host{'s' * (count > 1)}" for version, count in counts[:4])
-    return hosts, f"The ranks run different versions of torch, which may not understand each other: {text}."
+    text = joined(
+        "; ", (filled("{0} on {1} host{2}", version, count, "s" * (count > 1)) for version, count in counts[:4])
+    )
+    return hosts, filled("The ranks run different versions of torch, which may not understand each other: {0}.", text)
 
 
 def _version(name: str, text: str | None) -> str:

@@ -18,6 +18,7 @@ from doctor.engine.smoke_summary import (
     SoakLink,
     StageTime,
 )
+from doctor.engine.texts import filled
 from doctor.facts.smoke import (
     SmokeCollectives,
     SmokeDevices,
@@ -192,7 +193,7 @@ def collective_speeds(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]
 
 
 def _collective_speed(run: SmokeRun, gid: int, op: str, size: int, seconds: float) -> CollectiveSpeed:
-    name, ranks = run.groups.get(gid, (f"group {gid}", ()))
+    name, ranks = run.groups.get(gid, (filled("group {0}", gid), ()))
     if gid == 0 and not ranks:
         name, ranks = "world", tuple(range(run.plan.world))
     number = len(ranks)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from doctor.analysis.outliers.peers import Straggler
 from doctor.engine.result import Finding
+from doctor.engine.texts import joined
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks, pressure_note
 from doctor.smoke.speed.cpu_quotas import held_back_ranks
@@ -17,7 +18,7 @@ def slow_rank_findings(run: SmokeRun, slow_by_rank: Mapping[int, Straggler], tem
     for host, some, all_ranks in by_host(run, slow_by_rank):
         worst = max((slow_by_rank[rank] for rank in some), key=lambda slow: slow.ratio)
         yield Finding(
-            template + "{pressure}",
+            joined("", (template, "{pressure}")),
             hosts=[host],
             accelerator=ACCELERATORS[run.plan.backend],
             pressure=pressure_note(run, [host]),

@@ -8,6 +8,7 @@ import msgspec
 
 from doctor.engine.fact import Output
 from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.engine.texts import filled
 from doctor.facts.smoke import SmokePairs, SmokeStart
 from doctor.smoke.model import Failure, SmokePlan, SmokeRun
 from doctor.smoke.protocol import STAGE_FACTS, RankEvent, StageFinished
@@ -25,11 +26,15 @@ def fact_outputs(
         passed = {event.rank for event in events if isinstance(event, StageFinished) and event.stage == stage}
         # Of the start everything is known that was said: it is judged as it stands.
         reached = host_ranks <= passed if fact is not SmokeStart else bool(stage_events)
+        left_out = next((left_out for left_out in run.left_out if left_out.host == host), None)
+        reached = reached and left_out is None
         why, because = ("", "") if reached else unreached_reason(run, stage)
+        if left_out:
+            why, because = filled("the run went on without this host: {0}", left_out.why), "smoke-host-left-out"
         planned = stage in run.plan.stages
         if reached and not stage_events and set(fact.event_types) & set(elsewhere):
             # Only some ranks compute a loss, and only some exchange with other hosts.
-            planned, why = False, f"the {stage} stage gives this host's ranks nothing to tell"
+            planned, why = False, filled("the {0} stage gives this host's ranks nothing to tell", stage)
         if reached and not stage_events and fact is SmokePairs and _one_host_of_cpus(run.plan):
             planned, why = False, "the ranks run on the CPUs of one host: there is no link between them"
         body = {
@@ -54,21 +59,21 @@ def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:
         return (run.undecided, "")
     if stage not in run.plan.stages:
         why = "was not asked for" if run.plan.library == "torch" else "does not run with MindSpore"
-        return (f"the {stage} stage {why}", "")
+        return (filled("the {0} stage {1}", stage, why), "")
     if run.failures:
         return (
-            f"the smoke run ended before: {describe_failure(run, run.failures[0])}",
+            filled("the smoke run ended before: {0}", describe_failure(run, run.failures[0])),
             FAILURE_KINDS[run.failures[0].kind].check,
         )
     if run.ended == "interrupted":
         return ("the smoke run was interrupted before", "")
-    return (f"the {stage} stage did not run", "")
+    return (filled("the {0} stage did not run", stage), "")
 
 
 def describe_failure(run: SmokeRun, failure: Failure) -> str:
     """Such as ``rank 2 (w1) dead in training, signal 9``."""
     names = [f"{rank} ({run.plan.host_of(rank)})" for rank in failure.culprit_ranks[:4]]
-    more = f" and {len(failure.culprit_ranks) - 4} more" if len(failure.culprit_ranks) > 4 else ""
+    more = filled(" and {0} more", len(failure.culprit_ranks) - 4) if len(failure.culprit_ranks) > 4 else ""
     who = f"rank{'s' * (len(names) > 1)} {', '.join(names)}{more} " if names else ""
-    where = f" in {failure.stage}" if failure.stage else ""
-    return f"{who}{failure.kind}{where}{', ' if failure.text else ''}{failure.text}"
+    where = filled(" in {0}", failure.stage) if failure.stage else ""
+    return filled("{0}{1}{2}{3}{4}", who, failure.kind, where, ", " if failure.text else "", failure.text)

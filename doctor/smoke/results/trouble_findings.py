@@ -8,6 +8,7 @@ from typing import Any
 
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
+from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import format_group
 from doctor.smoke.model import UNKNOWN_HOST, Failure, FailureKind, SmokeRun
 from doctor.smoke.results.to_facts import unreached_reason
@@ -97,7 +98,7 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
         "seconds": round(failure.seconds, 2),
         "limit": round(failure.limit, 2),
         "certainty": failure.certainty,
-        "links": [f"{source} to {target}" for source, target in failure.links] or [failure.text or "none"],
+        "links": [filled("{0} to {1}", source, target) for source, target in failure.links] or [failure.text or "none"],
         "evidence": list(failure.evidence),
     }
 
@@ -105,7 +106,7 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
 def pressure_note(run: SmokeRun, hosts: Sequence[str]) -> str:
     """What kept the ranks of these hosts from running, to stand behind a verdict; the empty string for nothing."""
     texts = [text for host in hosts for text in run.pressure.get(host, ())][:FRAMES]
-    return f". {' '.join(texts)}" if texts else ""
+    return filled(". {0}", " ".join(texts)) if texts else ""
 
 
 def describe_ranks(run: SmokeRun, numbers: Sequence[int]) -> str:
@@ -113,26 +114,41 @@ def describe_ranks(run: SmokeRun, numbers: Sequence[int]) -> str:
     device = DEVICES[run.plan.backend]
     if len(numbers) == 1:
         number = run.plan.places[numbers[0]].device
-        return f"rank {numbers[0]} ({device} {number})" if device and number >= 0 else f"rank {numbers[0]}"
+        return (
+            filled("rank {0} ({1} {2})", numbers[0], device, number) if device and number >= 0 else f"rank {numbers[0]}"
+        )
     parts = [str(rank) for rank in numbers[:MAX_LISTED]]
-    parts += [f"{len(numbers) - MAX_LISTED} more"] if len(numbers) > MAX_LISTED else []
-    return f"ranks {', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
+    parts += [filled("{0} more", len(numbers) - MAX_LISTED)] if len(numbers) > MAX_LISTED else []
+    return filled("ranks {0} and {1}", ", ".join(parts[:-1]), parts[-1]) if parts else ""
 
 
 def describe_position(failure: Failure) -> str:
     """Such as ``in step 3 of dp2 tp2``, ``in the collectives stage``."""
     if failure.layout:
-        return f"in step {failure.step} of {failure.layout}"
-    return f"in the {failure.stage} stage" if failure.stage else "in the run"
+        return filled("in step {0} of {1}", failure.step, failure.layout)
+    return filled("in the {0} stage", failure.stage) if failure.stage else "in the run"
+
+
+_COLLECTIVE = re.compile(r"(?:monitored_)?(?:all_|i?reduce|i?broadcast|barrier|i?gather|i?scatter|i?send|i?recv)")
+
+
+def awaited_call(failure: Failure) -> str:
+    """The collective in which all that wait are, as they show it; empty where they differ, or it is another wait."""
+    text, *others = {failure.calls.get(rank, "") for rank in failure.waiting_ranks} or ("",)
+    return text if not others and _COLLECTIVE.match(text) else ""
 
 
 def describe_call(failure: Failure) -> str:
     """Such as ``all_reduce #25 (4096 x float32, group tp2 [2,3]; layout dp2 tp2, step 2)``."""
     if not failure.op:
-        return "no collective"
-    size = f"{failure.numel} x {failure.dtype}, " if failure.dtype else ""
-    position = f"layout {failure.layout}, step {failure.step}" if failure.layout else f"stage {failure.stage}"
-    return f"{failure.op} #{failure.seq} ({size}group {format_group(failure.group)}; {position})"
+        return awaited_call(failure) or "no collective"
+    size = filled("{0} x {1}, ", failure.numel, failure.dtype) if failure.dtype else ""
+    position = (
+        filled("layout {0}, step {1}", failure.layout, failure.step)
+        if failure.layout
+        else filled("stage {0}", failure.stage)
+    )
+    return filled("{0} #{1} ({2}group {3}; {4})", failure.op, failure.seq, size, format_group(failure.group), position)
 
 
 def describe_sides(failure: Failure) -> list[str]:

@@ -12,6 +12,7 @@ import msgspec
 
 from doctor.engine.fact import Visit
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.remote.request import new_marker
 from doctor.smoke.model import FailureKind
 from doctor.smoke.protocol import (
@@ -127,8 +128,8 @@ class Channels(ProgramSessions):
         lost = self.lost
         ended = [name for name in lost if lost[name].kind != NO_ORDERS]
         if ended:
-            return "silent", ended, "; ".join(f"{name}: {lost[name].text}" for name in ended[:4])
-        text = "; ".join(dict.fromkeys(why.text for why in lost.values()))
+            return "silent", ended, joined("; ", (filled("{0}: {1}", name, lost[name].text) for name in ended[:4]))
+        text = joined("; ", dict.fromkeys(why.text for why in lost.values()))
         return "unobserved", [] if self.stood_still > STOOD_STILL else list(lost), text
 
     def send(self, name: str, order: AgentOrder) -> None:
@@ -182,7 +183,13 @@ class Channels(ProgramSessions):
     def leftover_notes(self) -> list[str]:
         """A note for each process that an agent could not end, at most four of a host."""
         return [
-            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be killed: state {state}"
+            filled(
+                "{0}: process {1} ({2}) could not be killed: state {3}",
+                name,
+                pid,
+                strip_control_chars(command, 60),
+                state,
+            )
             for name, processes in self.leftover_processes.items()
             for pid, state, command in processes[:4]
         ]
@@ -207,7 +214,7 @@ class Channels(ProgramSessions):
 
         lost = self.lost.get(name)
         if lost is None:
-            return Visit("timeout", f"the command did not end within {format_seconds(timeout)}", local=local)
+            return Visit("timeout", filled("the command did not end within {0}", format_seconds(timeout)), local=local)
         if lost.code is None:
             return Visit(lost.kind, lost.text, lost.hint, local=local)
         output = self.output_before_hello.get(name, "").encode()
@@ -224,7 +231,9 @@ class Channels(ProgramSessions):
             return Visit("budget", "the smoke run ended before this host answered", local=local)
         lost = self.lost.get(name) or ProgramLost("it did not answer in time", "timeout")
         noise = self.output_before_hello.get(name, "")
-        return Visit(lost.kind, f"{lost.text}{'; its output: ' if noise else ''}{noise}", lost.hint, local=local)
+        return Visit(
+            lost.kind, filled("{0}{1}{2}", lost.text, "; its output: " if noise else "", noise), lost.hint, local=local
+        )
 
 
 class AgentSession:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.smoke.model import OWN_CHOICE, EnvironmentTrial, SmokeResult
 from doctor.smoke.plan import SmokeOptions
 
@@ -198,10 +199,16 @@ def _texts(settings: Sequence[_Setting]) -> dict[str, str]:
         if len(some) > 1:
             counts = [len(setting.hosts) for setting in some[:MAX_VALUES]]
             value_texts = [
-                f"{value} on {count or 'all'} host{'s' * (count != 1)}"
+                filled("{0} on {1} host{2}", value, count or "all", "s" * (count != 1))
                 for value, count in zip(value_texts, counts, strict=True)
             ]
-        texts[name] = ", ".join(value_texts) + f", and {len(some) - MAX_VALUES} more values" * (len(some) > MAX_VALUES)
+        texts[name] = joined(
+            "",
+            (
+                ", ".join(value_texts),
+                filled(", and {0} more values", len(some) - MAX_VALUES) * (len(some) > MAX_VALUES),
+            ),
+        )
     return texts
 
 

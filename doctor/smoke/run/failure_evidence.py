@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.host_pressure import (
@@ -103,7 +104,7 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
     """
     failure = _with_stacks(failure, run.channels)
     if foreign := foreign_calls(failure):
-        text = f"{failure.text}: it is in {next(iter(foreign.values()))}, which is not torch"
+        text = filled("{0}: it is in {1}, which is not torch", failure.text, next(iter(foreign.values())))
         return blame(failure, failure.kind, foreign, text)
     lasting = _lasting_links(run)
     return _because_of_links(failure, run.plan, lasting) if lasting else None
@@ -121,7 +122,7 @@ def _lasting_links(run: ObservedRun) -> _LinkEvidence | None:
 def _because_of_links(failure: Failure, plan: SmokePlan, links: _LinkEvidence) -> Failure:
     sentences = links.sentences()
     ranks = [place.rank for place in plan.places if place.host in links.cut]
-    text = f"{failure.text}: {'; '.join(sentences[-len(links.cut) or None :][:3])}"
+    text = joined(": ", (failure.text, joined("; ", sentences[-len(links.cut) or None :][:3])))
     failure = blame(failure, failure.kind, ranks, text)
     return msgspec.structs.replace(failure, links=links.failed, evidence=(*failure.evidence, *sentences))
 
@@ -162,7 +163,7 @@ def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure]) -> Failu
     starved = starved_ranks(hosts) if failure.kind == "budget" else {}
     if starved:
         everyone = {*failure.culprit_ranks, *failure.waiting_ranks}
-        text = f"{failure.text}: {' '.join(starved.values())[:300]}"
+        text = filled("{0}: {1}", failure.text, " ".join(starved.values())[:300])
         failure = msgspec.structs.replace(
             failure,
             culprit_ranks=tuple(sorted(starved)),
@@ -178,7 +179,7 @@ def _with_stacks(failure: Failure, channels: Channels) -> Failure:
     texts = {rank: text for line in answers.values() for rank, text in (line.stacks or {}).items()}
     ranks = list(dict.fromkeys([*failure.culprit_ranks, *failure.waiting_ranks, *sorted(texts)]))[:MOST_STACKS]
     limits = [
-        f"On {channels.endpoints[name].host}: {strip_control_chars(sentence, 300)}"
+        filled("On {0}: {1}", channels.endpoints[name].host, strip_control_chars(sentence, 300))
         for name, line in answers.items()
         for sentence in line.limits[:4]
     ]
@@ -212,7 +213,9 @@ def _with_named_peers(failure: Failure, run: ObservedRun) -> Failure:
     if failure.culprit_ranks or len(silent) != 1:
         return failure
     (host,) = silent
-    why = f"The errors of {len(named[host])} hosts name {host}, whose {rank_names(culprits[host])} has none."
+    why = filled(
+        "The errors of {0} hosts name {1}, whose {2} has none.", len(named[host]), host, rank_names(culprits[host])
+    )
     return blame(
         msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), "network", culprits[host], failure.text
     )
@@ -226,7 +229,9 @@ def late_failure(own_time: Mapping[int, float], run: ObservedRun) -> Failure | N
     explained = _explain_late(late, run)
     if explained or not run.progress.is_for_a_trial:
         return explained
-    text = f"{rank_names(late.waiting_ranks)} had not joined after {late.limit:g} s in which each could run"
+    text = filled(
+        "{0} had not joined after {1} s in which each could run", rank_names(late.waiting_ranks), f"{late.limit:g}"
+    )
     return msgspec.structs.replace(late, kind="budget", text=text)
 
 
@@ -321,7 +326,7 @@ def _with_logs(failure: Failure, progress: StageProgress) -> Failure:
     logs = list(dict.fromkeys(progress.kernel_logs[key] for key in keys if key in progress.kernel_logs))
     error_texts = [progress.errors[key] for key in keys if key in progress.errors]
     last = [
-        f"its last error output: {error_text}"
+        filled("its last error output: {0}", error_text)
         for error_text in dict.fromkeys(error_texts)
         if not _is_mentioned(error_text, failure)
     ]

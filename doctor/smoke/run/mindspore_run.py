@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.run.environment_trial import CannotRepeat
@@ -47,7 +48,8 @@ def reason_not_run(result: SmokeResult) -> str:
     matches = [MINDSPORE_ONLY.search(text) for text in failure.text.split("; ")]
     if not matches or not matches[0] or not all(matches):
         return ""
-    return (
-        f"{matches[0][1]}; a run with MindSpore works on CPUs (--backend gloo) and needs version 2.7 or later: "
-        "otherwise name an interpreter that has torch with --python"
+    return filled(
+        "{0}; a run with MindSpore works on CPUs (--backend gloo) and needs version 2.7 or later: "
+        "otherwise name an interpreter that has torch with --python",
+        matches[0][1],
     )

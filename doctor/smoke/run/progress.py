@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import ConnectFailed, LayoutBegun, RankExited, RankFailed, RankJoined, TorchImported
 from doctor.smoke.hang.exits import PAUSED, STOPPED
 from doctor.smoke.model import Failure, FailureKind, SmokePlan
@@ -99,9 +100,9 @@ class StageProgress:
     def add_event(self, host: str, event: RankEvent, now: float) -> None:
         """Takes in what a rank of ``host`` emitted. Raises: InvalidMessage, for what it cannot have emitted."""
         if event.rank != -1 and event.rank not in self.ranks[host]:
-            raise InvalidMessage(f"an event of rank {event.rank}, which does not run there")
+            raise InvalidMessage(filled("an event of rank {0}, which does not run there", event.rank))
         if len(self.events[host]) >= MOST_EVENTS:
-            raise InvalidMessage(f"more than {MOST_EVENTS} events")
+            raise InvalidMessage(filled("more than {0} events", MOST_EVENTS))
         self.events[host].append(event)
         self.event_types.add(type(event))
         match event:
@@ -123,7 +124,7 @@ class StageProgress:
                 self.done.add(event.rank)
                 self._finish("teardown", event.rank, now)
             case RankFailed():
-                text = f"{event.kind}: {event.text}" if event.text else event.kind
+                text = filled("{0}: {1}", event.kind, event.text) if event.text else event.kind
                 self.errors[self._key(host, event.rank)] = strip_control_chars(text, 600)
                 self.stacks[self._key(host, event.rank)] = trace_stack(event.trace)
             case RankExited():
@@ -154,9 +155,9 @@ class StageProgress:
             self.stacks[key] = self.stacks.get(key) or traceback_stack(event.tail)
         started = bool(self._loaded & set(self.ranks[host]))
         if event.rank == -1 and (event.status or not started):
-            status_text = f"the parent process of its ranks: {describe_wait_status(event.status)}"
-            status_text += ", before it had imported torch" * (not event.status)
-            text = ": ".join(filter(None, (status_text * started, self.errors.get(key, "")))) or status_text
+            status_text = filled("the parent process of its ranks: {0}", describe_wait_status(event.status))
+            status_text = joined("", (status_text, ", before it had imported torch" * (not event.status)))
+            text = joined(": ", filter(None, (status_text * started, self.errors.get(key, "")))) or status_text
             self.parent_exits.setdefault(host, ParentExit("dead" if started else "not-started", text, now))
 
     def _key(self, host: str, rank: int) -> int:
@@ -200,7 +201,7 @@ class StageProgress:
             return None
         self.examine_at += self.join_limit
         self.looks += 1
-        text = f"it did not join within {self.join_limit:g} s of its own time"
+        text = filled("it did not join within {0} s of its own time", f"{self.join_limit:g}")
         failure = self._make_failure("never-joined", (), text, "rendezvous", limit=self.join_limit)
         return msgspec.structs.replace(failure, waiting_ranks=tuple(sorted(waiting)))
 
@@ -227,10 +228,10 @@ class StageProgress:
         idle = [(host, row) for host, row in rows if row.idle > START + late]
         if not idle:
             return None
-        text = f"its interpreter did nothing for {START:g} s, before it had imported torch"
+        text = filled("its interpreter did nothing for {0} s, before it had imported torch", f"{START:g}")
         functions = {strip_control_chars(row.waits_for, 64) for _, row in idle} - {""}
         if functions:
-            text += f", sleeping in {', '.join(sorted(functions)[:4])}"
+            text = joined("", (text, filled(", sleeping in {0}", ", ".join(sorted(functions)[:4]))))
         return self._make_failure("not-started", self._ranks_of(idle), text, "start", limit=START)
 
     def _ranks_of(self, rows: Iterable[tuple[str, StartingInterpreter]]) -> list[int]:
@@ -244,7 +245,7 @@ class StageProgress:
             return None
         alike = {host: fall.text for host, fall in self.parent_exits.items() if fall.kind == first.kind}
         ranks = [rank for host in alike for rank in self.ranks[host]]
-        text = "; ".join(sorted(set(alike.values()))[:4])
+        text = joined("; ", sorted(set(alike.values()))[:4])
         return self._make_failure(first.kind, ranks, text, "start" if first.kind == "not-started" else "", certain=True)
 
     @property
@@ -259,13 +260,13 @@ class StageProgress:
         behind = set(range(self.plan.world)) - self.finished.get(stage, set())
         if len(behind) == self.plan.world:
             behind = set()  # that nobody is through is no reason to blame everybody
-        text = f"the budget of {self.plan.budget:g} s was spent"
+        text = filled("the budget of {0} s was spent", f"{self.plan.budget:g}")
         return self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
 
     def _never_joined(self, refused: set[int], certain: bool) -> Failure:
         """Blames who reported an error of its own; the master's host when all others did."""
         limit = 0.0 if certain else self.join_limit
-        text = "; ".join(dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused)))
+        text = joined("; ", dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused)))
         hosts = {self.plan.host_of(rank) for rank in refused}
         master = self.plan.host_of(0)
         unreached = all(self.join_attempts[rank].problem != "name" for rank in refused)
@@ -276,9 +277,9 @@ class StageProgress:
             culprits = set(self.ranks[master])
             if others == 1:
                 culprits |= refused
-                text += "; no third host shows which of the two it is"
+                text = joined("", (text, "; no third host shows which of the two it is"))
             elif others:
-                text = f"none of the {others} other hosts reaches it: {text}"
+                text = filled("none of the {0} other hosts reaches it: {1}", others, text)
             return self._make_failure("never-joined", culprits, text, "rendezvous", limit=limit, certain=certain)
         return self._make_failure("never-joined", refused, text, "rendezvous", limit=limit, certain=certain)
 
@@ -309,7 +310,9 @@ class StageProgress:
 
 def describe_wait_status(status: int) -> str:
     """A wait status in words."""
-    return f"killed by signal {status & 0x7F}" if status & 0x7F else f"exit status {status >> 8 & 0xFF}"
+    return (
+        filled("killed by signal {0}", status & 127) if status & 0x7F else filled("exit status {0}", status >> 8 & 255)
+    )
 
 
 def last_line(tail: str) -> str:

@@ -8,16 +8,19 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Output
+from doctor.engine.fact import Output, Visit
 from doctor.engine.record import HostRecord
+from doctor.engine.texts import filled
 from doctor.facts import smoke as facts
 from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.results import to_facts as told
+from doctor.smoke.results import to_facts
 from doctor.smoke.run.channels import AgentSession
 from doctor.smoke.run.environment_trial import explain_by_environment
 from doctor.smoke.run.mindspore_run import reason_not_run, repeat_with_mindspore
 from doctor.smoke.run.supervisor import HostCallback, run_on_agents, smoke
+from doctor.smoke.triage.conduct import screen, screening_notes
+from doctor.smoke.triage.screening import Cell, Screening, needs_screening
 from doctor.transport import Transport
 
 StageCallback = Callable[[str, float], None]
@@ -50,19 +53,47 @@ def run_smoke_round(
     if not reached:
         return not_started(records, "no host could be reached")
     on_stage("", 0.0)
+    screening = None
     try:
+        if needs_screening(len(reached), options.cell_size):
+            run_cell = partial(_run_cell, reached, transport, local, within)
+            screening = screen(reached, options, run_cell, on_stage)
+            reached = {host: reached[host] for host in screening.healthy}
         result = smoke(reached, transport, options, local=local, within=within, on_stage=on_stage)
         if not result.stopped:
             again = partial(smoke, reached, transport, local=local, within=within)
             result = _explained(result, options, lambda other: again(options=other))
     except ValueError as error:
         return msgspec.structs.replace(not_started(records, str(error)), rejection=str(error))
+    except (KeyboardInterrupt, SystemExit) as stop:  # in the screening: a run says itself that it was stopped
+        return msgspec.structs.replace(not_started(records, "its screening was interrupted"), stopped=stop)
+    if screening is not None:
+        result = _with_screening(result, screening)
     if why := reason_not_run(result):
         return not_started(records, why)
     run = msgspec.to_builtins(result.run, str_keys=True)
     return SmokeRoundResult(
         {**records, **_merged(records, result)}, run, _unreached_notes(records), stopped=result.stopped
     )
+
+
+def _run_cell(
+    hosts: Mapping[str, int],
+    transport: Transport,
+    local: bool,
+    within: tuple[str, ...],
+    cell: Cell,
+    options: SmokeOptions,
+) -> SmokeResult:
+    return smoke({host: hosts[host] for host in cell}, transport, options, local=local, within=within)
+
+
+def _with_screening(result: SmokeResult, screening: Screening) -> SmokeResult:
+    """The result of the healthy hosts' run, with those that the screening has left out."""
+    left_out = tuple(screening.left_out.values())
+    run = msgspec.structs.replace(result.run, left_out=left_out, notes=(*screening_notes(screening), *result.run.notes))
+    records = {host.host: HostRecord(Visit(), to_facts.fact_outputs(run, host.host, ())) for host in left_out}
+    return msgspec.structs.replace(result, run=run, records={**result.records, **records})
 
 
 def run_single_round(
@@ -108,13 +139,13 @@ def _explained(
 
 def _unreached_notes(records: Mapping[str, HostRecord]) -> tuple[str, ...]:
     missed = sum(bool(record.visit.failure) for record in records.values())
-    text = f"the smoke run excluded {missed} of {len(records)} hosts, which could not be reached"
+    text = filled("the smoke run excluded {0} of {1} hosts, which could not be reached", missed, len(records))
     return (text,) * bool(missed)
 
 
 def not_started(records: Mapping[str, HostRecord], why: str) -> SmokeRoundResult:
     """The round of a run without a result: its facts are unknown."""
-    content = msgspec.json.encode({"reached": False, "why": f"the smoke run was not started: {why}"}).decode()
+    content = msgspec.json.encode({"reached": False, "why": filled("the smoke run was not started: {0}", why)}).decode()
     unknown_outputs = {name: {"": Output(out=content)} for name in facts.__all__ if name.startswith("Smoke")}
     blank = {host: HostRecord(record.visit, {**record.outputs, **unknown_outputs}) for host, record in records.items()}
     return SmokeRoundResult(blank, {"not_started": why})
@@ -124,6 +155,6 @@ def _merged(records: Mapping[str, HostRecord], result: SmokeResult) -> dict[str,
     """How a host was read stays as it was: what the smoke run has against it is in the run's troubles."""
     merged = {}
     for host, record in result.records.items():
-        outputs = record.outputs or told.fact_outputs(result.run, host, ())
+        outputs = record.outputs or to_facts.fact_outputs(result.run, host, ())
         merged[host] = HostRecord(records[host].visit, {**records[host].outputs, **outputs})
     return merged

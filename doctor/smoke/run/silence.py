@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from doctor.engine.texts import filled, joined
 from doctor.job import limit_items
 from doctor.smoke.hang.network_evidence import UNANSWERED, AddressOwners
 from doctor.smoke.model import FailureKind, Snapshot
@@ -120,7 +121,7 @@ class SilenceWatch:
         master: tuple[str, int],
     ) -> SilentHosts | None:
         if self.local:
-            text = f"no data from {', '.join(limit_items(list(overdue), 4))} for {LIMIT:g} s"
+            text = filled("no data from {0} for {1} s", ", ".join(limit_items(list(overdue), 4)), f"{LIMIT:g}")
             late = any(self.silent_for(name) > LIMIT for name in overdue)
             return SilentHosts("silent", list(overdue), text, LIMIT) if late else None
         standing = [name for name in overdue if now - self._silences[name].progressed >= STANDSTILL]
@@ -143,18 +144,20 @@ class SilenceWatch:
     def _lost(self, names: list[str]) -> SilentHosts:
         answers = [self._silences[name].answers for name in names]
         limit = LIMIT if all(self.silent_for(name) > LIMIT for name in names) else UNANSWERED_LIMIT
-        text = f"no data from {', '.join(limit_items(names, 4))} for {limit:g} s"
+        text = filled("no data from {0} for {1} s", ", ".join(limit_items(names, 4)), f"{limit:g}")
         if all(answer is False for answer in answers):
-            text += ", and no other host gets an answer from it"
+            text = joined("", (text, ", and no other host gets an answer from it"))
         elif any(answers):
-            text += "; its kernel answers new connections, while its ranks do nothing that the others wait for"
+            text = joined(
+                "", (text, "; its kernel answers new connections, while its ranks do nothing that the others wait for")
+            )
         return SilentHosts("silent", names, text, limit)
 
     def _unobserved(self, overdue: Sequence[str]) -> SilentHosts:
         names = [name for name in overdue if self.silent_for(name) > 0.8 * UNOBSERVED_LIMIT]
-        text = f"no message from {', '.join(limit_items(names, 4))} for {UNOBSERVED_LIMIT:g} s"
+        text = filled("no message from {0} for {1} s", ", ".join(limit_items(names, 4)), f"{UNOBSERVED_LIMIT:g}")
         if any(self._silences[name].training for name in names):
-            text += ", while its ranks completed collectives with the other hosts"
+            text = joined("", (text, ", while its ranks completed collectives with the other hosts"))
         return SilentHosts("unobserved", names, text, UNOBSERVED_LIMIT)
 
     def _is_awaited(self, ranks: set[int], observed: Iterable[Snapshot]) -> bool:

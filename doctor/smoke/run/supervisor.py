@@ -10,10 +10,11 @@ import msgspec
 
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.job.variables import communication
 from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
-from doctor.smoke.hang.detector import Detector, Resend, joined
+from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
 from doctor.smoke.hang.network_evidence import AddressOwners
 from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeResult, SmokeRun, Snapshot
 from doctor.smoke.plan import PlanHost, SmokeOptions
@@ -264,8 +265,8 @@ class _Supervisor:
         self.plan = self.plan or self.provisional_plan()
         lost = self.channels.lost
         absent = [name for name in self.endpoints if name in lost or not (lost or name in self.channels.hellos)]
-        texts = [f"{name}: {lost[name].text if name in lost else 'no answer in time'}" for name in absent]
-        return self.make_failure("not-started", absent, "; ".join(texts[:4]), stage="start")
+        texts = [filled("{0}: {1}", name, lost[name].text if name in lost else "no answer in time") for name in absent]
+        return self.make_failure("not-started", absent, joined("; ", texts[:4]), stage="start")
 
     def start(self) -> None:
         """Sends every agent its orders. Raises: _Stop."""
@@ -283,10 +284,9 @@ class _Supervisor:
         first = next(name for name in self.endpoints if 0 in ranks[name])
         hello = self.channels.hellos[first]
         if hello.port_error:
-            text = f"the rendezvous port cannot be opened: {hello.port_error}"
-            raise _RunStopped(
-                Failure("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text)
-            )
+            text = filled("the rendezvous port cannot be opened: {0}", hello.port_error)
+            others = tuple(range(1, self.plan.world))
+            raise _RunStopped(Failure("never-joined", (0,), others, stage="rendezvous", text=text))
         self.plan = msgspec.structs.replace(
             self.plan,
             master_port=hello.port or self.plan.master_port,
@@ -370,7 +370,7 @@ class _Supervisor:
         """Raises: InvalidMessage."""
         host = self.endpoints[name].host
         if foreign := line.claimed_ranks - {-1, *(self.ranks_of(name) if self.plan else ())}:
-            raise InvalidMessage(f"a message about rank {min(foreign)}, which does not run there")
+            raise InvalidMessage(filled("a message about rank {0}, which does not run there", min(foreign)))
         if line.event and self.progress:
             self.on_event(host, line.event)
         if line.snaps is not None:
@@ -401,7 +401,7 @@ class _Supervisor:
         if before:
             # Agents report only the groups that changed.
             snap = msgspec.structs.replace(snap, entered={**before.entered, **snap.entered})
-        self.pending_snapshots[snap.rank] = self.snapshots[snap.rank] = joined(
+        self.pending_snapshots[snap.rank] = self.snapshots[snap.rank] = joined_snapshots(
             self.pending_snapshots.get(snap.rank), snap
         )
 

@@ -10,6 +10,7 @@ import msgspec
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.smoke_summary import CollectiveSpeed, SmokeSummary
+from doctor.engine.texts import filled
 from doctor.smoke.model import Baseline
 
 SLOWER = 1.5
@@ -40,9 +41,9 @@ def read_baseline(path: Path) -> Baseline:
     try:
         baseline = msgspec.json.decode(data, type=Baseline)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"{error}; expected a file of --save-baseline") from None
+        raise ValueError(filled("{0}; expected a file of --save-baseline", error)) from None
     if baseline.version != 1:
-        raise ValueError(f"version {baseline.version}; expected 1")
+        raise ValueError(filled("version {0}; expected 1", baseline.version))
     return baseline
 
 

@@ -9,6 +9,7 @@ from doctor.analysis.outliers.peers import MIN_TIMES, SLOW, Straggler, by_attemp
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.smoke_summary import DeviceSpeed
+from doctor.engine.texts import filled
 from doctor.facts.smoke import DeviceTimes, SmokeDevices
 
 PRODUCT = "product "
@@ -52,7 +53,7 @@ def slow_devices(facts: Mapping[str, SmokeDevices]) -> dict[int, dict[str, Strag
     """
     work = all_times(facts.values())
     if not work and any(fact.times for fact in facts.values()):
-        raise Unreadable(f"no rank measured any work {MIN_TIMES} times")
+        raise Unreadable(filled("no rank measured any work {0} times", MIN_TIMES))
     if all(len(ranks) < 2 for ranks in work.values()):
         raise Skip("no two ranks have a device of the same model")
     slow: dict[int, dict[str, Straggler]] = {}

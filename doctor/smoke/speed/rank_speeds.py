@@ -9,6 +9,7 @@ from doctor.analysis.outliers.pairs import PathOutlier
 from doctor.analysis.outliers.peers import MIN_TIMES, Straggler, by_attempt, find_confirmed_stragglers, find_stragglers
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.smoke import SmokePace, SmokePairs, SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.speed.link_speeds import compare_pairs
@@ -37,7 +38,7 @@ def slow_ranks(
             measured.setdefault(event.rank, {}).setdefault(event.attempt, getattr(event, kind))
     times = {rank: attempts for rank, attempts in measured.items() if len(attempts.get(0, ())) >= MIN_TIMES}
     if measured and not times:
-        raise Unreadable(f"no rank reported {MIN_TIMES} or more times of its {kind}")
+        raise Unreadable(filled("no rank reported {0} or more times of its {1}", MIN_TIMES, kind))
     groups: dict[str, list[int]] = {}
     devices = devices_of(starts or {})
     for rank in times:
@@ -103,13 +104,15 @@ def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[tuple[PathOutlier, .
 def describe_end(run: SmokeRun, rank: int) -> str:
     """A partner in the pairs' stage: a host, by its first rank, or one of several ranks of the only host."""
     host = run.plan.host_of(rank)
-    return f"{host} (rank {rank})" if len({place.host for place in run.plan.places}) > 1 else f"rank {rank}"
+    return (
+        filled("{0} (rank {1})", host, rank) if len({place.host for place in run.plan.places}) > 1 else f"rank {rank}"
+    )
 
 
 def duration(seconds: float) -> str:
     """Such as ``1.83 ms``, ``0.25 s``."""
     if seconds < 0.1:
-        return f"{seconds * 1e3:.3g} ms"
+        return f"{seconds * 1000.0:.3g} ms"
     return f"{seconds:.3g} s"
 
 
@@ -124,4 +127,4 @@ def percent(confidence: float) -> str:
 
 def megabytes(size: int) -> str:
     """Such as ``1.05 MB``; small messages in bytes."""
-    return f"{size / 1e6:.3g} MB" if size >= 10**5 else f"{size} bytes"
+    return f"{size / 1e6:.3g} MB" if size >= 10**5 else filled("{0} bytes", size)

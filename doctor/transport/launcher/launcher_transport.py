@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from doctor.engine.texts import filled
 from doctor.remote.bootstrap import python_problem
 from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, transport_error
 from doctor.transport.conversation import LineSession, run_to_end
@@ -110,7 +111,7 @@ class LauncherTransport:
             self._launch_counts[member] = self._launch_counts.get(member, 0) + 1
             if self._launch_counts[member] > _MAX_LAUNCHES:
                 self._failed[member] = transport_error(
-                    "lost", f"{self._launcher.name} was started {_MAX_LAUNCHES} times and ended each time"
+                    "lost", filled("{0} was started {1} times and ended each time", self._launcher.name, _MAX_LAUNCHES)
                 )
         retried = [other for other in hosts if other not in self._failed]
         self._start_launch(retried)
@@ -190,9 +191,11 @@ class LauncherTransport:
         dead = {host: named[host] for host in silent if host in named}
         late = [host for host in silent if host not in dead]
         late_text = (
-            f"{count_hosts(len(silent))} delayed the rest" if late else f"{count_hosts(len(dead))} failed to start"
+            filled("{0} delayed the rest", count_hosts(len(silent)))
+            if late
+            else filled("{0} failed to start", count_hosts(len(dead)))
         )
-        self._warn(f"{self._launcher.name} was started again: {late_text}")
+        self._warn(filled("{0} was started again: {1}", self._launcher.name, late_text))
         self._mark_failed(dead)
         with self._changed:
             if not self._children.closed:
@@ -213,7 +216,13 @@ class LauncherTransport:
         unnamed_error = step.ended and not step.reader.errors_by_host
         hopeless = unnamed_error and not dead and self._launcher.affects_all_hosts(step.reader.last_error)
         if dead and remaining:
-            self._warn(f"{self._launcher.name} was started again without {count_hosts(len(dead))} that failed to start")
+            self._warn(
+                filled(
+                    "{0} was started again without {1} that failed to start",
+                    self._launcher.name,
+                    count_hosts(len(dead)),
+                )
+            )
         elif len(remaining) == 1 or hopeless:
             dead, remaining = {host: self._no_hello_error(step, host) for host in remaining}, []
         self._mark_failed(dead)
@@ -241,11 +250,15 @@ class LauncherTransport:
             return transport_error("no-python", problem)
         hint = self._launcher.test_command(host)
         if step.ended and step.reader.last_error:
-            return transport_error("refused", f"{name} does not start a task on it: {step.reader.last_error}", hint)
+            return transport_error(
+                "refused", filled("{0} does not start a task on it: {1}", name, step.reader.last_error), hint
+            )
         waited = format_seconds(self._hello_timeout)
         if host in step.reader.started_hosts:
-            return transport_error("silent", f"{name} started its task, which sent nothing within {waited}", hint)
-        return transport_error("dropped", f"{name} had no answer from it within {waited}", hint)
+            return transport_error(
+                "silent", filled("{0} started its task, which sent nothing within {1}", name, waited), hint
+            )
+        return transport_error("dropped", filled("{0} had no answer from it within {1}", name, waited), hint)
 
     def _warn(self, text: str) -> None:
         with self._changed:
@@ -265,4 +278,4 @@ def count_hosts(hosts: int) -> str:
     >>> count_hosts(1), count_hosts(3)
     ('1 host', '3 hosts')
     """
-    return f"{hosts} host{'' if hosts == 1 else 's'}"
+    return filled("{0} host{1}", hosts, "" if hosts == 1 else "s")

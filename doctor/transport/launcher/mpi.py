@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import TransportError, transport_error
 from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
 
@@ -50,13 +51,15 @@ class Mpi:
     def check(self) -> None:
         """See `doctor.transport.launcher.launcher.Launcher.check`."""
         if not shutil.which(self._mpirun[0]):
-            raise transport_error("error", f"{self._mpirun[0]} is not installed on this machine", "--transport ssh")
+            raise transport_error(
+                "error", filled("{0} is not installed on this machine", self._mpirun[0]), "--transport ssh"
+            )
         try:
             done = subprocess.run(
                 [self._mpirun[0], "--version"], env=self._environ, capture_output=True, timeout=10, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
-            raise transport_error("error", f"{self._mpirun[0]} --version does not answer") from None
+            raise transport_error("error", filled("{0} --version does not answer", self._mpirun[0])) from None
         require_supported(done.stdout.decode("utf-8", "replace"), self._mpirun[0])
 
     def groups(self, hosts: Sequence[str]) -> list[tuple[str, ...]]:
@@ -130,7 +133,7 @@ def require_supported(version_output: str, program: str = "mpirun") -> None:
         if match
         else strip_control_chars(version_output.strip().partition("\n")[0], 60) or "of an unknown kind"
     )
-    text = f"{program} is {implementation}; expected Open MPI 3 or 4"
+    text = filled("{0} is {1}; expected Open MPI 3 or 4", program, implementation)
     raise transport_error("unsupported", text, "--transport ssh, or slurm in a Slurm job")
 
 
@@ -174,7 +177,7 @@ class MpiReader:
             self.last_error = strip_control_chars(line)
             if host:
                 self.errors_by_host[host] = transport_error(
-                    "dropped", f"mpirun's ssh could not connect to it: {match[2]}"
+                    "dropped", filled("mpirun's ssh could not connect to it: {0}", match[2])
                 )
         elif line and not self.last_error and not line.startswith(("-", "[", "*")):
             self.last_error = strip_control_chars(line)

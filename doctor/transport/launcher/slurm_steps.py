@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.bounded_run import run_bounded
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import TransportError, transport_error
 from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
 
@@ -70,7 +71,9 @@ class Slurm:
     def check(self) -> None:
         """See `doctor.transport.launcher.launcher.Launcher.check`."""
         if not shutil.which(self._srun[0]):
-            raise transport_error("error", f"{self._srun[0]} is not installed on this machine", "--transport ssh")
+            raise transport_error(
+                "error", filled("{0} is not installed on this machine", self._srun[0]), "--transport ssh"
+            )
         self._overlap = parse_version(_query([self._srun[0], "--version"], self._environ)) >= _FIRST_WITH_OVERLAP
 
     def groups(self, hosts: Sequence[str]) -> list[tuple[str, ...]]:
@@ -213,7 +216,7 @@ def read_states(sinfo_output: str) -> dict[str, TransportError]:
         host, _, state = line.strip().partition(" ")
         word, silent = state.strip().rstrip("*~#!%$@^-+").lower(), "*" in state
         if state and (silent or word not in _USABLE_STATES):
-            text = f"Slurm reports it as {word}" + (", not responding" if silent else "")
+            text = filled("Slurm reports it as {0}{1}", word, ", not responding" if silent else "")
             unusable_nodes[host] = transport_error(
                 "dropped" if silent else "refused", text, f"scontrol show node {host}"
             )
@@ -249,7 +252,7 @@ class SlurmReader:
         elif match := _STARTED.search(line):
             self.started_hosts.add(match[1])
         elif match := _FAILED.search(line):
-            text = f"Slurm could not start a task on it: {match[2]}"
+            text = filled("Slurm could not start a task on it: {0}", match[2])
             self.errors_by_host[match[1]] = transport_error(
                 "dropped", text, f"scontrol show node {strip_control_chars(match[1])}"
             )

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
 from doctor.transport.conversation import BURST, MAX_KEPT_STDERR, RATE, SILENCE
 from doctor.transport.launcher.carrier.carried_commands import WINDOW
@@ -139,7 +140,9 @@ class StepChannel:
             elif frame.kind == "t":
                 self._window += int(frame.data)
             elif frame.kind == "f":
-                self.error = transport_error("shell", f"sh could not be started: {strip_control_chars(frame.data)}")
+                self.error = transport_error(
+                    "shell", filled("sh could not be started: {0}", strip_control_chars(frame.data))
+                )
             self._changed.notify_all()
 
     def fail(self, why: TransportError) -> None:
@@ -239,7 +242,8 @@ class JobStep:
         host_error = self.reader.errors_by_host.get(host)
         reason = host_error.text if host_error else self.reader.last_error
         name = self.launcher.name
-        return transport_error("lost", f"{name}, which carried its commands, ended" + (f": {reason}" if reason else ""))
+        because = filled(": {0}", reason) if reason else ""
+        return transport_error("lost", filled("{0}, which carried its commands, ended{1}", name, because))
 
     # ---- the thread
 
@@ -257,7 +261,7 @@ class JobStep:
             if code == -signal.SIGKILL:
                 self.launcher.cancel(self.reader)
             self.reader.last_error = self.reader.last_error or (
-                f"signal {-code}" if code < 0 else f"exit status {code}"
+                filled("signal {0}", -code) if code < 0 else filled("exit status {0}", code)
             )
             stopped = self._children.closed or self.closing
             for channel in channels:
@@ -316,7 +320,7 @@ class JobStep:
             task.silent_seconds += gap
             task.credit = min(task.credit + gap * RATE, BURST)
             if task.silent_seconds > SILENCE and task in busy:
-                text = f"no data from it for {format_seconds(SILENCE)}: the host or its network hangs"
+                text = filled("no data from it for {0}: the host or its network hangs", format_seconds(SILENCE))
                 self._fail_host(task, "lost", text)
         self._stalled_seconds = self._stalled_seconds + gap if self._queue else 0.0
         if self._stalled_seconds > SILENCE:

@@ -6,6 +6,7 @@ import re
 import shlex
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.host_keys import known_hosts_name
@@ -58,35 +59,38 @@ def error_from_log(log: str, err: bytes, settings: SshHostConfig) -> TransportEr
     proxied = bool(settings.jumps or settings.proxy)
     if proxied and "Remote protocol version" not in log:
         complaint = err.decode("utf-8", "replace") or visible_text
-        way = f"its jump host {settings.jumps[-1]}" if settings.jumps else "its ProxyCommand"
+        way = filled("its jump host {0}", settings.jumps[-1]) if settings.jumps else "its ProxyCommand"
         return transport_error(
             "jump",
-            f"{way} did not connect to it: {strip_control_chars(_last_line(complaint))}",
+            filled("{0} did not connect to it: {1}", way, strip_control_chars(_last_line(complaint))),
             _hint("jump", complaint, settings),
         )
     for sign, kind, text in _ERROR_PATTERNS:
         if re.search(sign, visible_text):
             sentence = text.format(user=settings.user, name=settings.name, port=describe_port(settings))
             return transport_error(
-                kind, f"{sentence}{_error_detail(kind, visible_text)}", _hint(kind, visible_text, settings)
+                kind, filled("{0}{1}", sentence, _error_detail(kind, visible_text)), _hint(kind, visible_text, settings)
             )
-    return transport_error("error", f"ssh failed: {strip_control_chars(_last_line(visible_text)) or 'no reason given'}")
+    return transport_error(
+        "error", filled("ssh failed: {0}", strip_control_chars(_last_line(visible_text)) or "no reason given")
+    )
 
 
 def late_error(log: str, settings: SshHostConfig, timeout: float) -> TransportError:
     """How far ssh had come when its time was up."""
     waited = format_seconds(settings.connect_timeout)
     if _COMMAND_SENT in log:
-        return transport_error("timeout", f"the command did not end within {format_seconds(timeout)}")
+        return transport_error("timeout", filled("the command did not end within {0}", format_seconds(timeout)))
     if "Remote protocol version" in log:
         return transport_error(
-            "silent", f"{describe_port(settings)} speaks SSH, and the login did not finish within {waited}"
+            "silent", filled("{0} speaks SSH, and the login did not finish within {1}", describe_port(settings), waited)
         )
     if "Connection established" in log:
         return transport_error(
-            "silent", f"{describe_port(settings)} accepts connections, and sent no SSH banner within {waited}"
+            "silent",
+            filled("{0} accepts connections, and sent no SSH banner within {1}", describe_port(settings), waited),
         )
-    return transport_error("dropped", f"no answer from {describe_port(settings)} within {waited}")
+    return transport_error("dropped", filled("no answer from {0} within {1}", describe_port(settings), waited))
 
 
 def _visible_text(log: str) -> str:
@@ -102,9 +106,9 @@ def _last_line(text: str) -> str:
 def _error_detail(kind: TransportErrorKind, text: str) -> str:
     match = re.search(r"SHA256:[A-Za-z0-9+/]{43}", text)
     if kind in ("key-changed", "key-revoked") and match:
-        return f": it shows {match[0]}"
+        return filled(": it shows {0}", match[0])
     if kind in ("auth", "lost", "not-ssh"):
-        return f": {strip_control_chars(_last_line(text))}"
+        return filled(": {0}", strip_control_chars(_last_line(text)))
     return ""
 
 

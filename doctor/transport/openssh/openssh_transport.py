@@ -112,7 +112,7 @@ class OpenSsh:
         """The settings for a host, ssh's log, and its command line."""
         if not self._ssh:
             raise transport_error("error", "ssh is not installed on this machine", "--transport ssh")
-        target, settings = config.parse_target(host), self._resolver.resolve(host)
+        target, settings = config.target_of(host, self._options), self._resolver.resolve(host)
         patience = self._options.connect_timeout or settings.connect_timeout or CONNECT_TIMEOUT
         settings = config.with_connect_timeout(settings, patience)
         if not settings.jumps and not settings.proxy and is_plain_address(settings.name):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
 from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.identity import Identity, Keys
@@ -84,28 +85,36 @@ class Login:
 
     def _refused_error(self) -> TransportError:
         keys, user = self._keys, strip_control_chars(self._settings.user, 40)
-        takes = f"; it accepts {' or '.join(self._allowed[:6])}" if self._allowed else ""
+        takes = filled("; it accepts {0}", joined(" or ", self._allowed[:6])) if self._allowed else ""
         if not self._tried and keys.hardware:
-            text = f"the only key for {user}, {keys.hardware[0]}, is on a security key (not supported here)"
+            text = filled(
+                "the only key for {0}, {1}, is on a security key (not supported here)", user, keys.hardware[0]
+            )
             return transport_error("unsupported", text, "--transport openssh")
         if not self._tried and self._settings.gssapi and any("gssapi" in name for name in self._allowed):
-            text = f"there is no key for {user}; the host also accepts GSSAPI, which this transport does not support"
+            text = filled(
+                "there is no key for {0}; the host also accepts GSSAPI, which this transport does not support", user
+            )
             return transport_error("unsupported", text, "--transport openssh")
-        reason = f": {self._connection.disconnect_message}" if self._connection.disconnect_message else ""
+        reason = filled(": {0}", self._connection.disconnect_message) if self._connection.disconnect_message else ""
         return transport_error(
-            "auth", f"the login as {user} was refused{reason}: {self._offer_summary()}{takes}", self._hint()
+            "auth",
+            filled("the login as {0} was refused{1}: {2}{3}", user, reason, self._offer_summary(), takes),
+            self._hint(),
         )
 
     def _offer_summary(self) -> str:
         """What we had to offer, in words."""
-        unsigned = [f"{identity.label} ({identity.sign_error})" for identity in self._tried if identity.sign_error]
+        unsigned = [
+            filled("{0} ({1})", identity.label, identity.sign_error) for identity in self._tried if identity.sign_error
+        ]
         labels = [identity.label for identity in self._tried if not identity.sign_error]
-        parts = [f"tried {', '.join(labels[:4])}{' and others' if labels[4:] else ''}"] if labels else []
+        parts = [filled("tried {0}{1}", ", ".join(labels[:4]), " and others" if labels[4:] else "")] if labels else []
         wrong = self._password and self._accepts(*_PASSWORD_METHODS)
         parts += ["the password was wrong"] if wrong else []
-        parts += [f"could not sign with {', '.join(unsigned[:2])}"] if unsigned else []
-        parts += [f"{', '.join(self._keys.locked[:2])} needs its passphrase"] if self._keys.locked else []
-        return "; ".join([*parts, *self._keys.notes[:1]]) or "there is no key to offer"
+        parts += [filled("could not sign with {0}", ", ".join(unsigned[:2]))] if unsigned else []
+        parts += [filled("{0} needs its passphrase", ", ".join(self._keys.locked[:2]))] if self._keys.locked else []
+        return joined("; ", [*parts, *self._keys.notes[:1]]) or "there is no key to offer"
 
     def _hint(self) -> str:
         if self._keys.locked:

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from doctor.engine.texts import filled
+from doctor.hosts.nodeset import Login
 from doctor.transport import transport_error
+from doctor.transport.options import SshOptions
 
 _TRUE = ("yes", "true", "ask", "unbound", "host-bound")
 DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
@@ -39,10 +42,16 @@ def parse_target(text: str) -> Target:
     match = _TARGET.fullmatch(text)
     user = match["user"] or "" if match else ""
     if not match or not _SAFE_NAME.fullmatch(match["name"]) or text.startswith("-") or match["name"].startswith("-"):
-        raise transport_error("name", f"{text!r} is not a host name")
+        raise transport_error("name", filled("{0} is not a host name", f"{text!r}"))
     if user.startswith("-") or re.search(r"[\s'\"`$\\;&<>|(){}\x00-\x1f]", user):
-        raise transport_error("name", f"{user!r} is not a user name")
+        raise transport_error("name", filled("{0} is not a user name", f"{user!r}"))
     return Target(match["name"].strip("[]"), user, int(match["port"] or 0))
+
+
+def target_of(host: str, options: SshOptions) -> Target:
+    """A host with the user and the port that its list names. Raises: Unreached, as `parse_target`."""
+    target, login = parse_target(host), options.logins.get(host, Login())
+    return Target(target.name, target.user or login.user, target.port or login.port)
 
 
 def parse_hop(text: str) -> Target:
@@ -164,7 +173,7 @@ class _HostValues:
                 raise ValueError
             return number
         except ValueError:
-            text = f"its ssh configuration is invalid: {keyword} is {self.value(keyword)!r}"
+            text = filled("its ssh configuration is invalid: {0} is {1}", keyword, f"{self.value(keyword)!r}")
             raise transport_error("error", text) from None
 
     def fill_tokens(self, text: str) -> str:

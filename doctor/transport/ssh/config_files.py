@@ -14,6 +14,7 @@ from pathlib import Path
 
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import TransportError
 from doctor.transport.local import Children, run_command
 
@@ -97,4 +98,4 @@ def syntax_error(path: str) -> str:
         return ""
     first_line = result.err.decode("utf-8", "replace").replace("\r", "").partition("\n")[0]
     reason = strip_control_chars(first_line.removeprefix(path).lstrip(": "), 300)
-    return reason or f"ssh -G ends with exit status {result.code}"
+    return reason or filled("ssh -G ends with exit status {0}", result.code)

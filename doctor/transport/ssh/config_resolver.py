@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import transport_error
 from doctor.transport.local import Children, run_command
 from doctor.transport.options import SshOptions
@@ -64,7 +65,7 @@ class Resolver:
         return settings
 
     def _with_address(self, host: str) -> SshHostConfig:
-        target = ssh_config.parse_target(host)
+        target = ssh_config.target_of(host, self._options)
         settings = self._resolve(target, is_destination=True)
         address = self._options.addresses.get(target.name)
         if address and settings.name == target.name and not (settings.jumps or settings.proxy):
@@ -109,8 +110,10 @@ class Resolver:
         with self._slots:
             result = run_command(self._children, self._argv(target, is_destination), b"", _QUERY_TIMEOUT, 1 << 20)
         if result.code:
-            reason = strip_control_chars(result.err) or f"exit status {result.code}"
-            raise transport_error("error", f"ssh rejects its configuration: {reason}", f"ssh -G {target.name}")
+            reason = strip_control_chars(result.err) or filled("exit status {0}", result.code)
+            raise transport_error(
+                "error", filled("ssh rejects its configuration: {0}", reason), f"ssh -G {target.name}"
+            )
         return ssh_config.parse_values(result.out.decode("utf-8", "replace"))
 
     def _argv(self, target: Target, is_destination: bool) -> list[str]:
@@ -152,7 +155,7 @@ class Resolver:
                 config = paramiko.SSHConfig.from_path(chosen)
             looked_up = config.lookup(target.name)
         except Exception as error:  # noqa: BLE001 -- paramiko's reader raises what it likes on a line it cannot read
-            raise transport_error("error", f"the ssh configuration could not be read: {error}") from None
+            raise transport_error("error", filled("the ssh configuration could not be read: {0}", error)) from None
         values = {key: list(value) if isinstance(value, list) else [value] for key, value in looked_up.items()}
         for keyword, value in self._overrides(target, is_destination):
             values[keyword] = [value] if keyword != "identityfile" else [*options.identity]

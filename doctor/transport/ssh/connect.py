@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
 from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
 from doctor.transport.ssh.auth import Login
@@ -46,7 +47,7 @@ class Connector:
         self._verifier = HostKeyVerifier(options.accept_new, warnings)
         self._keyring = Keyring(options.agent)
         absent = [path for path in options.identity if not Path(path).expanduser().exists()]
-        warnings += [f"the private key {strip_control_chars(path)} does not exist" for path in absent]
+        warnings += [filled("the private key {0} does not exist", strip_control_chars(path)) for path in absent]
         self._dialer = Dialer()
         self.reached = self._dialer.reached
         self._hops: dict[str, SshHostConfig] = {}
@@ -88,7 +89,7 @@ class Connector:
         while route and route[0].jumps:
             route = [*(self._hop_config(jump) for jump in route[0].jumps), *route]
             if len(route) > _MAX_HOPS:
-                raise transport_error("jump", f"its jump hosts form a loop, or are more than {_MAX_HOPS}")
+                raise transport_error("jump", filled("its jump hosts form a loop, or are more than {0}", _MAX_HOPS))
         return tuple(route)
 
     def _hop_config(self, jump: str) -> SshHostConfig:
@@ -98,7 +99,9 @@ class Connector:
 
     def _connect_via(self, route: Route, settings: SshHostConfig, password: str) -> SshConnection:
         if settings.unsupported:
-            raise transport_error("unsupported", f"{settings.unsupported} is set for it", "--transport openssh")
+            raise transport_error(
+                "unsupported", filled("{0} is set for it", settings.unsupported), "--transport openssh"
+            )
         if settings.proxy and not route:
             return self._by_proxy(settings, password)
         jump_connection = self._jump_connection(route) if route else None
@@ -126,7 +129,9 @@ class Connector:
         except TransportError as error:
             if error.kind in ("jump", "budget"):
                 raise TransportError(error.kind, error.text, error.hint) from None
-            raise transport_error("jump", f"its jump host {route[-1].host}: {error.text}", error.hint) from None
+            raise transport_error(
+                "jump", filled("its jump host {0}: {1}", route[-1].host, error.text), error.hint
+            ) from None
 
     def _by_proxy(self, settings: SshHostConfig, password: str) -> SshConnection:
         deadline = time.monotonic() + settings.connect_timeout
@@ -136,7 +141,7 @@ class Connector:
         except TransportError as error:
             if error.kind in ("silent", "lost", "not-ssh"):
                 raise transport_error(
-                    "jump", f"its ProxyCommand could not connect to it: {proxy.stderr_tail or error.text}"
+                    "jump", filled("its ProxyCommand could not connect to it: {0}", proxy.stderr_tail or error.text)
                 ) from None
             raise
 
@@ -185,24 +190,26 @@ class Connector:
 
 def _tunnel(jump_connection: SshConnection, hop: SshHostConfig, settings: SshHostConfig) -> paramiko.Channel:
     """A channel from a jump host to a host's port. Raises: Unreached."""
-    destination = f"port {settings.port} of {settings.name}"
+    destination = filled("port {0} of {1}", settings.port, settings.name)
     try:
         return jump_connection.open_channel(
             "direct-tcpip", (settings.name, settings.port), ("127.0.0.1", 0), timeout=settings.connect_timeout
         )
     except paramiko.ChannelException as error:
         if error.code == _PROHIBITED:
-            text = f"its jump host {hop.host} does not allow forwarding to {destination}"
-            hint = f"AllowTcpForwarding and PermitOpen in the sshd_config of {hop.host}"
+            text = filled("its jump host {0} does not allow forwarding to {1}", hop.host, destination)
+            hint = filled("AllowTcpForwarding and PermitOpen in the sshd_config of {0}", hop.host)
             raise transport_error("jump", text, hint) from None
         why = jump_connection.refusals.get(jump_connection.last_channel_number()) or strip_control_chars(
             str(error.text)
         )
         kind: TransportErrorKind = next((kind for pattern, kind in _CHANNEL_ERRORS if pattern in why.lower()), "jump")
-        raise transport_error(kind, f"its jump host {hop.host} cannot reach {destination}: {why}") from None
+        raise transport_error(
+            kind, filled("its jump host {0} cannot reach {1}: {2}", hop.host, destination, why)
+        ) from None
     except (paramiko.SSHException, EOFError, OSError):
         if not jump_connection.is_active():
-            raise transport_error("jump", f"the connection to its jump host {hop.host} was cut") from None
+            raise transport_error("jump", filled("the connection to its jump host {0} was cut", hop.host)) from None
         waited = format_seconds(settings.connect_timeout)
-        text = f"its jump host {hop.host} got no answer from {destination} within {waited}"
+        text = filled("its jump host {0} got no answer from {1} within {2}", hop.host, destination, waited)
         raise transport_error("dropped", text) from None

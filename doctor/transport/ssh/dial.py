@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.stream import describe_port, hung_up_error
@@ -108,11 +109,11 @@ class Dialer:
         self._raise_if_cancelled()
         if not answer:
             raise transport_error(
-                "name", f"the name {settings.name} was not resolved in time: the name server does not answer"
+                "name", filled("the name {0} was not resolved in time: the name server does not answer", settings.name)
             )
         if isinstance(answer[0], Exception):
             why = getattr(answer[0], "strerror", None) or answer[0]
-            raise transport_error("name", f"the name {settings.name} does not resolve: {why}")
+            raise transport_error("name", filled("the name {0} does not resolve: {1}", settings.name, why))
         return answer
 
     def _raise_if_cancelled(self) -> None:
@@ -142,19 +143,19 @@ def _connect_error(error: OSError, settings: SshHostConfig) -> TransportError:
     where = describe_port(settings)
     if isinstance(error, TimeoutError):
         waited = format_seconds(settings.connect_timeout)
-        text = f"no answer from {where} within {waited}: packets are dropped, or the host is down"
+        text = filled("no answer from {0} within {1}: packets are dropped, or the host is down", where, waited)
         return transport_error(
-            "dropped", text, f"check that it is up, and that every firewall allows port {settings.port}"
+            "dropped", text, filled("check that it is up, and that every firewall allows port {0}", settings.port)
         )
     if isinstance(error, ConnectionRefusedError):
         return transport_error(
-            "refused", f"{where} refuses connections: nothing listens there", "check that its sshd is running"
+            "refused", filled("{0} refuses connections: nothing listens there", where), "check that its sshd is running"
         )
     if isinstance(error, ConnectionResetError):
         return hung_up_error(b"", where)
     if error.errno in _NO_ROUTE:
-        return transport_error("no-route", f"no route to {where}: {error.strerror}")
-    return transport_error("error", f"no connection to {where}: {error.strerror or error}")
+        return transport_error("no-route", filled("no route to {0}: {1}", where, error.strerror))
+    return transport_error("error", filled("no connection to {0}: {1}", where, error.strerror or error))
 
 
 _STDERR_TAIL = 4096
@@ -180,7 +181,9 @@ class ProxyProcess:
                 )
         except OSError as error:
             self.socket.close()
-            raise transport_error("jump", f"its ProxyCommand could not be started: {error.strerror}") from None
+            raise transport_error(
+                "jump", filled("its ProxyCommand could not be started: {0}", error.strerror)
+            ) from None
 
     def end(self) -> None:
         """Kills it and all that it started; leaves no zombie."""

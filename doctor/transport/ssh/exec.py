@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import CommandResult, TransportErrorKind, format_seconds, format_size, transport_error
 from doctor.transport.conversation import NO_STATUS
 from doctor.transport.ssh.lean_paramiko import paramiko
@@ -55,7 +56,7 @@ class ExecSession:
             why = self._connection.refusals.get(self._connection.last_channel_number()) or strip_control_chars(
                 str(error.text)
             )
-            text = f"it refused to open a session: {why}"
+            text = filled("it refused to open a session: {0}", why)
             raise transport_error("error", text, "see MaxSessions in its sshd_config") from None
         except (paramiko.SSHException, EOFError, OSError):
             stage = "the opening of a session"
@@ -155,7 +156,7 @@ class ExecSession:
 
     def _check_limit(self) -> None:
         if len(self._out) + len(self._err) > self._limit:
-            self._fail("flood", f"it printed more than {format_size(self._limit)}, and was closed")
+            self._fail("flood", filled("it printed more than {0}, and was closed", format_size(self._limit)))
 
     def _send_stdin(self, channel: paramiko.Channel, stdin: memoryview) -> memoryview:
         """Sends as much as the host takes in. It stays open behind the last byte."""
@@ -173,18 +174,18 @@ class ExecSession:
         name = self._connection.signals.pop(channel.chanid, "")
         code = -signal_number(name) if name else channel.exit_status
         if name and code == 0:
-            self._fail("error", f"the command was killed by a signal, {strip_control_chars(name, 20)}")
+            self._fail("error", filled("the command was killed by a signal, {0}", strip_control_chars(name, 20)))
         if not name and code < 0:
             self._fail("lost", "the connection was cut before the command ended")
         return self._result(code)
 
     def _fail_late(self, timeout: float) -> NoReturn:
         if self._channel.exit_status >= 0:
-            text = (
-                f"the command ended, but a process that it started held its output open for {format_seconds(timeout)}"
+            text = filled(
+                "the command ended, but a process that it started held its output open for {0}", format_seconds(timeout)
             )
             self._fail("timeout", text)
-        self._fail("timeout", f"the command did not end within {format_seconds(timeout)}")
+        self._fail("timeout", filled("the command did not end within {0}", format_seconds(timeout)))
 
     def _fail(self, kind: TransportErrorKind, text: str) -> NoReturn:
         raise transport_error(kind, text, partial_result=self._result(NO_STATUS))

@@ -7,6 +7,7 @@ import threading
 
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.known_hosts import (
@@ -51,13 +52,15 @@ class HostKeyVerifier:
             raise _changed_error(settings, lines, kind, key)
         if verdict == "revoked":
             line = next(line for line in lines if line.key == key and line.marker == "@revoked")
-            raise _revoked_error(kind, key, f"{line.file} line {line.number}")
+            raise _revoked_error(kind, key, filled("{0} line {1}", line.file, line.number))
         if verdict == "authority" or (verdict == "unknown" and settings.known_hosts_command):
             key_source = "KnownHostsCommand" if settings.known_hosts_command else "a host certificate (@cert-authority)"
-            text = f"its host key is known only by {key_source}, which this transport cannot check"
+            text = filled("its host key is known only by {0}, which this transport cannot check", key_source)
             raise transport_error("unsupported", text, "--transport openssh")
         if verdict == "unknown":
-            text = f"its host key is unknown: compare {kind} {key_fingerprint(key)} with the host's own, then add it"
+            text = filled(
+                "its host key is unknown: compare {0} {1} with the host's own, then add it", kind, key_fingerprint(key)
+            )
             raise transport_error("key-unknown", text, _add_command(settings, kind, key))
 
     def _lines(self, settings: SshHostConfig, sought: str) -> list[KnownHostLine]:
@@ -75,7 +78,9 @@ class HostKeyVerifier:
         try:
             self._known_files.remember(file, known_hosts_name(settings), line, settings.hash_known_hosts)
         except OSError as error:
-            self._warnings.append(f"a new host key could not be added to {strip_control_chars(file)}: {error.strerror}")
+            self._warnings.append(
+                filled("a new host key could not be added to {0}: {1}", strip_control_chars(file), error.strerror)
+            )
 
     def _is_revoked(self, settings: SshHostConfig, key: str) -> bool:
         """Raises: Unreached, when the list of revoked keys cannot be read: not known is not fine."""
@@ -85,9 +90,11 @@ class HostKeyVerifier:
         try:
             content = read_bounded(path)
         except OSError as error:
-            raise transport_error("error", f"RevokedHostKeys {path} could not be read: {error.strerror}") from None
+            raise transport_error(
+                "error", filled("RevokedHostKeys {0} could not be read: {1}", path, error.strerror)
+            ) from None
         if content.startswith(b"SSHKRL\n"):
-            text = f"RevokedHostKeys {path} is a binary list, which this transport cannot read"
+            text = filled("RevokedHostKeys {0} is a binary list, which this transport cannot read", path)
             raise transport_error("unsupported", text, "--transport openssh")
         return key.encode() in content.split()
 
@@ -98,15 +105,23 @@ def known_hosts_name(settings: SshHostConfig) -> str:
 
 
 def _revoked_error(kind: str, key: str, where: str) -> TransportError:
-    return transport_error("key-revoked", f"its host key, {kind} {key_fingerprint(key)}, is revoked by {where}")
+    return transport_error(
+        "key-revoked", filled("its host key, {0} {1}, is revoked by {2}", kind, key_fingerprint(key), where)
+    )
 
 
 def _changed_error(settings: SshHostConfig, lines: list[KnownHostLine], kind: str, key: str) -> TransportError:
     host_lines = [line for line in lines if not line.marker]
     line = next((line for line in host_lines if line.kind == kind), host_lines[0])
-    text = (
-        f"its host key has changed: it shows {kind} {key_fingerprint(key)}, and {line.file} line {line.number} has "
-        f"{line.kind} {key_fingerprint(line.key)}: another machine answers, or it was reinstalled"
+    text = filled(
+        "its host key has changed: it shows {0} {1}, and {2} line {3} has {4} {5}: another machine "
+        "answers, or it was reinstalled",
+        kind,
+        key_fingerprint(key),
+        line.file,
+        line.number,
+        line.kind,
+        key_fingerprint(line.key),
     )
     return transport_error(
         "key-changed", text, f"ssh-keygen -R {shlex.quote(known_hosts_name(settings))} -f {shlex.quote(line.file)}"
@@ -119,7 +134,7 @@ def _add_command(settings: SshHostConfig, kind: str, key: str) -> str:
     if not file:
         return "--accept-new"
     if settings.alias or settings.jumps or settings.proxy:
-        return f"echo {shlex.quote(f'{known_hosts_name(settings)} {kind} {key}')} >> {shlex.quote(file)}"
+        return filled("echo {0} >> {1}", shlex.quote(f"{known_hosts_name(settings)} {kind} {key}"), shlex.quote(file))
     scanned = _KEYSCAN_TYPES.get(kind, "ecdsa")
     hashing = "-H " if settings.hash_known_hosts else ""
     host = shlex.quote(settings.name)

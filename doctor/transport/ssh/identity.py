@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.lean_paramiko import paramiko
 
@@ -125,7 +126,7 @@ class Keyring:
             try:
                 self._agents[path] = list_keys(path), ""
             except (OSError, ValueError) as error:
-                self._agents[path] = [], f"the ssh-agent gave no keys: {strip_control_chars(str(error))}"
+                self._agents[path] = [], filled("the ssh-agent gave no keys: {0}", strip_control_chars(str(error)))
         return self._agents[path]
 
     def _file(self, path: str) -> _KeyFile | None:
@@ -135,7 +136,9 @@ class Keyring:
             except FileNotFoundError:
                 self._files[path] = None
             except (OSError, ValueError) as error:
-                self._files[path] = _KeyFile(path, note=f"{path} could not be read: {strip_control_chars(str(error))}")
+                self._files[path] = _KeyFile(
+                    path, note=filled("{0} could not be read: {1}", path, strip_control_chars(str(error)))
+                )
         return self._files[path]
 
 
@@ -186,7 +189,7 @@ def _read_key_file(path: str) -> _KeyFile:
     content = read_bounded_text(path, MAX_KEY_BYTES, "replace")
     if not content.lstrip().startswith("-----"):  # the public half alone: the agent may hold the other
         blob = read_public_key(path)
-        return _KeyFile(path, blob, note="" if blob else f"{path} holds no key")
+        return _KeyFile(path, blob, note="" if blob else filled("{0} holds no key", path))
     blob, encrypted = _read_public_part(content)
     blob = blob or read_public_key(path + ".pub")
     if key_type(blob).startswith("sk-"):

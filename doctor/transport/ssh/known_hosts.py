@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 
 Verdict = Literal["known", "unknown", "changed", "revoked", "authority"]
 """authority: no key of the host itself is known, only one that may sign host certificates."""
@@ -199,7 +200,7 @@ class KnownHostsFiles:
         except FileNotFoundError:
             return ""
         except OSError as error:
-            self._warnings.append(f"{strip_control_chars(path)} could not be read: {error.strerror}")
+            self._warnings.append(filled("{0} could not be read: {1}", strip_control_chars(path), error.strerror))
             return ""
 
     def remember(self, path: str, name: str, line: KnownHostLine, hash_name: bool) -> None:

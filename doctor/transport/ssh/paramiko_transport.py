@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.ssh.lean_paramiko import Packetizer, paramiko
 from doctor.transport.ssh.stream import Stream
@@ -100,19 +101,23 @@ class SshConnection(paramiko.Transport):
 
     def late_error(self, stage: str) -> TransportError:
         """A stage that was not done in time."""
-        text = f"{self.where} speaks SSH, and {stage} did not finish within {format_seconds(self.timeout)}"
+        text = filled(
+            "{0} speaks SSH, and {1} did not finish within {2}", self.where, stage, format_seconds(self.timeout)
+        )
         return transport_error("silent", text, "its sshd hangs or is overloaded: see its log")
 
     def broken_error(self, stage: str) -> TransportError:
         """Why the connection ended."""
         error = self.get_exception()
         if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
-            text = f"no common algorithm with {self.where}: {strip_control_chars(str(error))}"
+            text = filled("no common algorithm with {0}: {1}", self.where, strip_control_chars(str(error)))
             return transport_error("not-ssh", text, "--transport openssh")
         if isinstance(error, paramiko.SSHException):
-            return transport_error("error", f"{stage} with {self.where} failed: {strip_control_chars(str(error))}")
-        reason = f": {self.disconnect_message}" if self.disconnect_message else ""
-        return transport_error("lost", f"the connection was cut during {stage}{reason}")
+            return transport_error(
+                "error", filled("{0} with {1} failed: {2}", stage, self.where, strip_control_chars(str(error)))
+            )
+        reason = filled(": {0}", self.disconnect_message) if self.disconnect_message else ""
+        return transport_error("lost", filled("the connection was cut during {0}{1}", stage, reason))
 
     def close(self) -> None:
         super().close()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.remote.request import Request
 from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import SILENCE, LineSession
@@ -94,7 +95,7 @@ class Ssh:
             raise self._or_budget_error(error) from None
         except Exception as error:  # noqa: BLE001 -- whatever paramiko trips over is one host's trouble, not the run's
             raise transport_error(
-                "error", f"SSH failed: {strip_control_chars(str(error)) or type(error).__name__}"
+                "error", filled("SSH failed: {0}", strip_control_chars(str(error)) or type(error).__name__)
             ) from None
         if session.waits:
             with self._lock:
@@ -116,7 +117,7 @@ class Ssh:
             raise self._or_budget_error(error) from None
         except Exception as error:  # noqa: BLE001 -- as in `run`
             raise transport_error(
-                "error", f"SSH failed: {strip_control_chars(str(error)) or type(error).__name__}"
+                "error", filled("SSH failed: {0}", strip_control_chars(str(error)) or type(error).__name__)
             ) from None
         with self._lock:
             self._in_session.add(connection)

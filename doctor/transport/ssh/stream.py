@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 
@@ -124,7 +125,7 @@ class Stream:
             raise _not_ssh_error(received, where) if received.strip() else _silent_error(settings) from None
         except OSError as error:
             raise transport_error(
-                "lost", f"{where} broke the connection before its SSH banner: {error.strerror}"
+                "lost", filled("{0} broke the connection before its SSH banner: {1}", where, error.strerror)
             ) from None
         if not line.startswith((b"SSH-2.0-", b"SSH-1.99-")):
             raise _not_ssh_error(line, where)
@@ -160,21 +161,25 @@ def _find_banner(received: bytes) -> bytes | None:
 def describe_port(settings: SshHostConfig) -> str:
     """The host's port in words; its address too when the user's name for it is another."""
     same_name = settings.name in (settings.host, settings.host.lower())
-    return f"port {settings.port}" if same_name else f"port {settings.port} of {settings.name}"
+    return filled("port {0}", settings.port) if same_name else filled("port {0} of {1}", settings.port, settings.name)
 
 
 def _silent_error(settings: SshHostConfig) -> TransportError:
     waited = format_seconds(settings.connect_timeout)
-    text = f"{describe_port(settings)} accepts connections, and sent no SSH banner within {waited}"
-    return transport_error("silent", f"{text}: sshd hangs, or it is not sshd")
+    text = filled("{0} accepts connections, and sent no SSH banner within {1}", describe_port(settings), waited)
+    return transport_error("silent", filled("{0}: sshd hangs, or it is not sshd", text))
 
 
 def _not_ssh_error(received: bytes, where: str) -> TransportError:
-    return transport_error("not-ssh", f"{where} does not speak SSH 2: it sent {strip_control_chars(received, 60)!r}")
+    return transport_error(
+        "not-ssh", filled("{0} does not speak SSH 2: it sent {1}", where, f"{strip_control_chars(received, 60)!r}")
+    )
 
 
 def hung_up_error(received: bytes, where: str) -> TransportError:
     """The error of a peer that closed the connection before its SSH banner; quotes what it sent instead."""
-    quotation = f", after {strip_control_chars(received, 60)!r}" if received.strip() else ""
+    quotation = filled(", after {0}", f"{strip_control_chars(received, 60)!r}") if received.strip() else ""
     hint = "see MaxStartups in its sshd_config, and its sshd's log"
-    return transport_error("lost", f"{where} closed the connection at once, without an SSH banner{quotation}", hint)
+    return transport_error(
+        "lost", filled("{0} closed the connection at once, without an SSH banner{1}", where, quotation), hint
+    )

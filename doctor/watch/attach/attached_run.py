@@ -15,6 +15,7 @@ from doctor.engine.record import HostRecord, Run
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS, FailureKind
 from doctor.engine.smoke_summary import Backend
+from doctor.engine.texts import filled, joined
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.rank_names import rank_names
 from doctor.smoke.results.to_facts import fact_outputs
@@ -78,11 +79,11 @@ def attached_run(
     looked at. Raises: InputError, where no rank was seen.
     """
     if not jobs:
-        silent = [f"{printable(host, 80)}: {reason}" for host, reason in failed.items()]
-        raise InputError("; ".join([NO_RANK, *[*notes, *silent][:4]]))
+        silent = [filled("{0}: {1}", printable(host, 80), reason) for host, reason in failed.items()]
+        raise InputError(joined("; ", [NO_RANK, *[*notes, *silent][:4]]))
     order = {"odd": 0, "undecided": 1}
     main = min(jobs, key=lambda job: order.get(job.result, 2))
-    others = [f"another job, {job.job}: {job.text}" for job in jobs if job is not main]
+    others = [filled("another job, {0}: {1}", job.job, job.text) for job in jobs if job is not main]
     job = _numbered(main)
     failures, hints = _failures(job, recorded, seconds)
     undecided = main.text if main.result in ("undecided", "nothing") and not failures else ""
@@ -96,7 +97,9 @@ def attached_run(
     )
     sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
     count = len(main.ranks)
-    seen_text = f"{main.job}: {count} processes seen" if count != 1 else f"{main.job}: 1 process seen"
+    seen_text = (
+        filled("{0}: {1} processes seen", main.job, count) if count != 1 else filled("{0}: 1 process seen", main.job)
+    )
     run = SmokeRun(
         plan=plan,
         failures=failures,
@@ -137,9 +140,10 @@ def _numbered(finding: JobFinding) -> _Job:
         ordered = sorted(finding.ranks, key=lambda entry: (entry.host, entry.report.pid))[:MOST_RANKS]
         ranks, world = dict(enumerate(ordered)), len(ordered)
         first = ", ".join(
-            f"rank {rank} is pid {entry.report.pid} on {entry.host}" for rank, entry in list(ranks.items())[:8]
+            filled("rank {0} is pid {1} on {2}", rank, entry.report.pid, entry.host)
+            for rank, entry in list(ranks.items())[:8]
         )
-        notes = (f"the processes do not say which ranks they are, so they are counted: {first}",)
+        notes = (filled("the processes do not say which ranks they are, so they are counted: {0}", first),)
     by_process = {(entry.host, entry.report.pid): rank for rank, entry in ranks.items()}
     return _Job(finding, dict(sorted(ranks.items())), by_process, world, notes)
 
@@ -199,10 +203,13 @@ def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds
     culprits = tuple(sorted(job.number(odd_rank) for odd_rank in odd_ranks))
     # The check of stopped ranks says "is" itself.
     texts = {
-        job.number(odd_rank): (
-            odd_rank.text.removeprefix("is ") if kind in ("stopped", "frozen") else f"it {odd_rank.text}"
+        job.number(odd_rank): joined(
+            "",
+            (
+                odd_rank.text.removeprefix("is ") if kind in ("stopped", "frozen") else filled("it {0}", odd_rank.text),
+                filled(" (pid {0})", odd_rank.pid) if odd_rank.pid else "",
+            ),
         )
-        + (f" (pid {odd_rank.pid})" if odd_rank.pid else "")
         for odd_rank in odd_ranks
     }
     waiting = tuple(rank for rank, entry in job.ranks.items() if entry.waits and rank not in culprits)
@@ -210,9 +217,13 @@ def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds
     if kind == "mismatch":
         calls.update({rank: job.ranks[rank].does.text.removeprefix("waits in ") for rank in culprits})
     distinct = list(dict.fromkeys(texts[rank] for rank in culprits))
-    text = distinct[0] if len(distinct) == 1 else "; ".join(f"rank {rank}: {texts[rank]}" for rank in culprits[:4])
+    text = (
+        distinct[0]
+        if len(distinct) == 1
+        else joined("; ", (filled("rank {0}: {1}", rank, texts[rank]) for rank in culprits[:4]))
+    )
     if kind == "left":
-        text += "; how it ended is in its own output, and in dmesg if the kernel ended it"
+        text = joined("", (text, "; how it ended is in its own output, and in dmesg if the kernel ended it"))
     return Failure(
         kind,
         culprits,
@@ -251,7 +262,7 @@ def _groups(job: _Job, failures: Sequence[Failure]) -> list[str]:
         if rank not in reported:
             members.setdefault(entry.does.text, []).append(rank)
     ordered = sorted(members.items(), key=lambda item: -len(item[1]))
-    lines = [f"{rank_names(ranks)}: {text}" for text, ranks in ordered[:MOST_GROUPS]]
+    lines = [filled("{0}: {1}", rank_names(ranks), text) for text, ranks in ordered[:MOST_GROUPS]]
     more = len(ordered) - MOST_GROUPS
-    rest = "1 more group of ranks" if more == 1 else f"{more} more groups of ranks"
+    rest = "1 more group of ranks" if more == 1 else filled("{0} more groups of ranks", more)
     return [*lines, *([rest] if more > 0 else [])]

@@ -15,6 +15,7 @@ import msgspec
 
 from doctor.analysis.majority import split
 from doctor.engine.sanitize import count_noun, number_ranges
+from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
 from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, Kind, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
@@ -123,14 +124,17 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
         # Whoever ends within the interval has lost the one that had gone before.
         departed = tuple(OddRank(rank, host, 0, "has no process", "left") for rank, host in absent.items())
         named = ", ".join(f"rank {rank}" for rank in absent)
-        return Judgement("odd", f"{named} of {world} has no process any more; {_waiters(waiting)}.", departed)
+        return Judgement(
+            "odd", filled("{0} of {1} has no process any more; {2}.", named, world, _waiters(waiting)), departed
+        )
     if definite and not waiting and len(views) < world and all(view.does.kind == "left" for view in definite):
-        text = (
-            f"{_joined([view.report.label for view in definite])} ended during the look; nobody seen here waits for it,"
+        text = filled(
+            "{0} ended during the look; nobody seen here waits for it,",
+            _joined([view.report.label for view in definite]),
         )
         unseen = world - len(views)
-        who = "the rank not seen" if unseen == 1 else f"one of the {unseen} ranks not seen"
-        return Judgement("undecided", f"{text} and {who} may have ended before.")
+        who = "the rank not seen" if unseen == 1 else filled("one of the {0} ranks not seen", unseen)
+        return Judgement("undecided", filled("{0} and {1} may have ended before.", text, who))
     if definite:
         return _blame(definite, waiting)
     if not rest:
@@ -138,7 +142,7 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     if 2 * len(waiting) < len(views):
         return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
     if all(view.does.transfers >= TRANSFER for view in rest):
-        return Judgement("undecided", f"{_sentence(rest, waiting)} It reads or writes meanwhile: look again.")
+        return Judgement("undecided", filled("{0} It reads or writes meanwhile: look again.", _sentence(rest, waiting)))
     return _blame(rest, waiting)
 
 
@@ -210,10 +214,14 @@ def _absent_ranks(views: Sequence[SeenRank], world: int, reports: Mapping[str, H
 
 
 def _sentence(odd_ranks: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> str:
-    who = "; ".join(
-        f"{view.report.label} (pid {view.report.pid} on {view.host}) {view.does.text}" for view in odd_ranks[:4]
+    who = joined(
+        "; ",
+        (
+            filled("{0} (pid {1} on {2}) {3}", view.report.label, view.report.pid, view.host, view.does.text)
+            for view in odd_ranks[:4]
+        ),
     )
-    more = f"; {len(odd_ranks) - 4} more" if len(odd_ranks) > 4 else ""
+    more = filled("; {0} more", len(odd_ranks) - 4) if len(odd_ranks) > 4 else ""
     return f"{who}{more}; {_waiters(waiting)}."
 
 
@@ -221,7 +229,7 @@ def _waiters(waiting: Sequence[SeenRank]) -> str:
     if not waiting:
         return "no rank waits for it yet"
     labels = _joined([view.report.label for view in waiting])
-    return f"{labels} wait{'s' if len(waiting) == 1 else ''}"
+    return filled("{0} wait{1}", labels, "s" if len(waiting) == 1 else "")
 
 
 def _joined(labels: Sequence[str]) -> str:
@@ -235,15 +243,20 @@ def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
     notes = []
     for host, report in reports.items():
         for user, count in report.hidden.items():
-            hidden = f"{count} Python processes of {user} may not be read, and may be ranks"
+            hidden = filled("{0} Python processes of {1} may not be read, and may be ranks", count, user)
             if count == 1:
-                hidden = f"1 Python process of {user} may not be read, and may be a rank"
-            notes.append(f"{host}: {hidden}: expected root (--sudo), or that user")
+                hidden = filled("1 Python process of {0} may not be read, and may be a rank", user)
+            notes.append(filled("{0}: {1}: expected root (--sudo), or that user", host, hidden))
         limited = report.ptrace_scope > (2 if report.root else 0)
         if limited and report.ranks:
             notes.append(
-                f"{host}: kernel.yama.ptrace_scope is {report.ptrace_scope}: stacks and system calls may not be read, "
-                f"kernel functions were{'' if report.root else '; root (--sudo) may read more'}"
+                filled(
+                    "{0}: kernel.yama.ptrace_scope is {1}: stacks and system calls may not be read, kernel "
+                    "functions were{2}",
+                    host,
+                    report.ptrace_scope,
+                    "" if report.root else "; root (--sudo) may read more",
+                )
             )
     return notes
 
@@ -258,14 +271,20 @@ def _notes(
     notes = []
     present = {view.report.rank for view in views if view.report.rank is not None}
     if world and len(present) + len(absent) < world and present:
-        counted = f"1 of {world} ranks was seen" if len(present) == 1 else f"{len(present)} of {world} ranks were seen"
+        counted = (
+            filled("1 of {0} ranks was seen", world)
+            if len(present) == 1
+            else filled("{0} of {1} ranks were seen", len(present), world)
+        )
         if partly:
-            notes.append(f"{counted}; the others were not looked at (--pid)")
+            notes.append(filled("{0}; the others were not looked at (--pid)", counted))
         else:
-            notes.append(f"{counted}; the others run on hosts that were not asked")
+            notes.append(filled("{0}; the others run on hosts that were not asked", counted))
     bare = [view for view in views if not view.report.frames]
     if bare and not any(reports[view.host].py_spy for view in bare):
         notes.append("no stacks: py-spy was not found beside the job's interpreter or on the PATH (pip install py-spy)")
     elif bare:
-        notes.append(f"no stack of {_joined([view.report.label for view in bare])}: {bare[0].report.problem}")
+        notes.append(
+            filled("no stack of {0}: {1}", _joined([view.report.label for view in bare]), bare[0].report.problem)
+        )
     return tuple(notes)

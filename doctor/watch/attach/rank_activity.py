@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.watch.attach.rank_report import FileWait, Frame, Look, ProcessReport
 
 Kind = Literal[
@@ -63,7 +64,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     where = _where(frames)
     first, last = looks[0], looks[-1]
     moved = last.bytes - first.bytes if min(first.bytes, last.bytes) >= 0 else 0
-    return Activity(kind, f"{text}{where}", still, place, moved)
+    return Activity(kind, filled("{0}{1}", text, where), still, place, moved)
 
 
 def _held_by_file(kind: Kind, last: Look, wait: FileWait) -> str:
@@ -78,11 +79,13 @@ def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:
         return "frozen", "is frozen (docker pause, the cgroup freezer)"
     if all(state in "Tt" for state in states[1:]):
         if rank.tracer:
-            return "traced", f"is stopped by a debugger (pid {rank.tracer})"
-        return "stopped", f"is stopped: kill -CONT {rank.pid} continues it"
+            return "traced", filled("is stopped by a debugger (pid {0})", rank.tracer)
+        return "stopped", filled("is stopped: kill -CONT {0} continues it", rank.pid)
     if all(state == "D" for state in states) and len({look.wchan for look in looks}) == 1:
         wchan = f" ({looks[-1].wchan})" if looks[-1].wchan else ""
-        return "blocked", f"is in an uninterruptible wait of the kernel{wchan}, as for a file system or a device"
+        return "blocked", filled(
+            "is in an uninterruptible wait of the kernel{0}, as for a file system or a device", wchan
+        )
     return None
 
 
@@ -98,9 +101,9 @@ def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind
         if _LOADER.search(path):
             return "loader", "waits for its data loader"
         if _COLLECTIVE.search(path):
-            return "collective", f"waits in {_operation(frames)}"
+            return "collective", filled("waits in {0}", _operation(frames))
         if name in _BACKWARD and "/torch/" in path and call != "running":
-            return "collective", f"waits in {'backward' if name.startswith('_eng') else name}"
+            return "collective", filled("waits in {0}", "backward" if name.startswith("_eng") else name)
     return None
 
 
@@ -127,8 +130,10 @@ def _by_call(looks: list[Look], seconds: float) -> tuple[Kind, str]:
     if last.call == "recv" and last.file.endswith("socket"):
         return "wait", "waits for bytes from a socket, as of the job's store"
     if last.call in ("read", "write", "open", "lock", "sync", "stat", "recv", "accept", "connect"):
-        return "file", f"is blocked in {last.call} of {last.file}" if last.file else f"is blocked in {last.call}"
-    return "unknown", f"is in {last.call}" if last.call != "?" else "cannot be read"
+        return "file", filled("is blocked in {0} of {1}", last.call, last.file) if last.file else filled(
+            "is blocked in {0}", last.call
+        )
+    return "unknown", filled("is in {0}", last.call) if last.call != "?" else "cannot be read"
 
 
 def _is_terminal(file: str) -> bool:
@@ -166,4 +171,4 @@ def _where(frames: list[Frame]) -> str:
     if not program_frames:
         return ""
     name, path, line = program_frames[0]
-    return f" ({name} at {path.rpartition('/')[2]}:{line})"
+    return filled(" ({0} at {1}:{2})", name, path.rpartition("/")[2], line)

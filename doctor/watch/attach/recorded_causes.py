@@ -13,6 +13,7 @@ import msgspec
 from doctor.diagnose.run import diagnose_found, diagnose_record
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
+from doctor.engine.texts import filled
 from doctor.watch.attach.rank_report import HostReport
 from doctor.watch.loss.heartbeat_lines import HEARTBEAT
 
@@ -55,7 +56,7 @@ def recorded_causes(reports: Mapping[str, HostReport], read_on_hosts: ReadOnHost
         try:
             diagnosis = _diagnosis(paths, read_on_hosts, signatures)
         except InputError as error:
-            return [RecordedCause(f"{source}: {error}", is_sure=False)]
+            return [RecordedCause(filled("{0}: {1}", source, error), is_sure=False)]
         chosen = [cause for cause in diagnosis.causes if not only or cause.signature == only]
         return [_recorded(source, cause, may_pass=not only) for cause in chosen[:3]]
 
@@ -90,7 +91,7 @@ def _recorded(source: str, cause: Cause, *, may_pass: bool) -> RecordedCause:
     culprits = cause.culprits
     named = "" if cause.summary.startswith(source) else f"{source}: "
     return RecordedCause(
-        f"{named}{cause.summary} ({cause.confidence})",
+        filled("{0}{1} ({2})", named, cause.summary, cause.confidence),
         tuple(entry.rank for entry in culprits if entry.rank is not None),
         tuple(map(int, re.findall(r"\bprocess (\d{1,10})\b", cause.summary))) if source == "NCCL RAS" else (),
         tuple((entry.host, entry.device) for entry in culprits if entry.rank is None and entry.device is not None),

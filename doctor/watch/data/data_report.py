@@ -13,6 +13,7 @@ from doctor.analysis.values.cause_order import separate_causes
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.check import Check
 from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import group_roles
 from doctor.watch.data.input_rules import input_defects
 from doctor.watch.data.records import JobRecords, read_records
@@ -86,18 +87,20 @@ def _without_repetition(defects: list[ValueDefect]) -> list[ValueDefect]:
 
 
 def _unseen(job: JobRecords, steps: int) -> list[str]:
-    texts = [f"a hook failed: {text}" for text in job.failed]
+    texts = [filled("a hook failed: {0}", text) for text in job.failed]
     if job.unreadable:
         lines = count_noun(job.unreadable, "line")
-        texts.append(f"{lines} of digests could not be read")
+        texts.append(filled("{0} of digests could not be read", lines))
     if job.cut:
         ranks = count_noun(len(set(job.cut)), "rank")
-        texts.append(f"the digests of {ranks} are not complete: a file was full, or a hook ended itself")
+        texts.append(filled("the digests of {0} are not complete: a file was full, or a hook ended itself", ranks))
     compiled = sorted({entry.rank for entry in job.ranks.values() for _ in entry.of("note")})
     if compiled:
         texts.append("gradients, modules and, after module.compile(), inputs of compiled models were not looked into")
     silent = sorted(rank for rank, entry in job.ranks.items() if not any(entry.of("inputs")))
     if steps and silent:
-        ranks = f"rank {silent[0]}" if len(silent) == 1 else f"{len(silent)} ranks, the first is {silent[0]}"
-        texts.append(f"no forward pass was seen on {ranks}")
+        ranks = (
+            f"rank {silent[0]}" if len(silent) == 1 else filled("{0} ranks, the first is {1}", len(silent), silent[0])
+        )
+        texts.append(filled("no forward pass was seen on {0}", ranks))
     return texts

@@ -17,6 +17,7 @@ from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.sanitize import printable as clean
+from doctor.engine.texts import filled
 from doctor.watch.data.records import JobRecords
 
 
@@ -57,11 +58,11 @@ class GroupRoles(msgspec.Struct, frozen=True):
     def sentences(self) -> list[str]:
         """What was inferred, in words."""
         tensor_groups = [
-            f"ranks {format_ranges(group.ranks)} are assumed to be a tensor-parallel group: {group.reason}"
+            filled("ranks {0} are assumed to be a tensor-parallel group: {1}", format_ranges(group.ranks), group.reason)
             for group in self.model
         ]
         data_groups = [
-            f"ranks {format_ranges(group.ranks)} are assumed to be a data-parallel group: {group.reason}"
+            filled("ranks {0} are assumed to be a data-parallel group: {1}", format_ranges(group.ranks), group.reason)
             for group in self.data
         ]
         return [*tensor_groups, *data_groups, *self.unclear]
@@ -75,8 +76,8 @@ def name_tensors(names: Sequence[str]) -> str:
     """
     listed = ", ".join(names[:3])
     if len(names) == 4:
-        return f"{listed} and 1 more tensor"
-    return f"{listed} and {len(names) - 3} more tensors" if len(names) > 4 else listed
+        return filled("{0} and 1 more tensor", listed)
+    return filled("{0} and {1} more tensors", listed, len(names) - 3) if len(names) > 4 else listed
 
 
 def group_roles(job: JobRecords) -> GroupRoles:
@@ -101,8 +102,10 @@ def group_roles(job: JobRecords) -> GroupRoles:
         else:
             if len(reasons) > 1:
                 unclear.append(
-                    f"ranks {format_ranges(ranks)} reduce activations and gradients over one group: "
-                    f"nothing is demanded of it"
+                    filled(
+                        "ranks {0} reduce activations and gradients over one group: nothing is demanded of it",
+                        format_ranges(ranks),
+                    )
                 )
             elif "gradients" in reasons:
                 roles["data"].append(GroupRole(ranks, "data", reasons["gradients"], False))

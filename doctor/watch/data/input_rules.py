@@ -10,6 +10,7 @@ import msgspec
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import format_ranges, holders_of_same, majority_split
 from doctor.analysis.values.value_defect import ValueDefect
+from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_rank, text_map
 
@@ -59,7 +60,7 @@ def _inside_model(
             share = _alike(tensors, split)
             masked = share >= ALIKE
             by = (
-                f"; the states of {', '.join(_GENERATORS[name] for name in generators)} differ, too"
+                filled("; the states of {0} differ, too", ", ".join(_GENERATORS[name] for name in generators))
                 if generators
                 else ""
             )
@@ -68,7 +69,7 @@ def _inside_model(
             if split.tie:
                 template = "{who}, which hold one model, {what} input {input} in step {step}{by}"
                 phrase = "has another mask in" if masked else "has other rows in"
-            rest = f", which ranks {format_ranges(split.agreeing)} have alike" if split.agreeing else ""
+            rest = filled(", which ranks {0} have alike", format_ranges(split.agreeing)) if split.agreeing else ""
             check, kind = ("smoke-mask-differs", "mask") if masked else ("smoke-shards-wrong", "batch")
             values = {"input": path, "share": round(share, 2), "rest": rest, "what": phrase}
             yield group.difference(check, kind, step, split, template, **values, generators=generators, by=by)
@@ -116,7 +117,7 @@ def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[V
                         "other: the losses differ, the inputs do not"
                     )
                 values = {"group": format_ranges(group.ranks), "generator": name, "generators": [name]}
-                yield group.difference("smoke-mask-differs", f"draws {name}", step, drawn, template, **values)
+                yield group.difference("smoke-mask-differs", filled("draws {0}", name), step, drawn, template, **values)
                 return
 
 
@@ -188,6 +189,6 @@ def _equal_generators(states: RecordTable, group: GroupRole) -> Iterator[ValueDe
                 "the same dropout for different rows"
             )
             yield ValueDefect(
-                "smoke-mask-repeated", f"draws {name}", steps[0], (), template,
+                "smoke-mask-repeated", filled("draws {0}", name), steps[0], (), template,
                 {"generator": name, "group": format_ranges(group.ranks)}, level="note",
             )  # fmt: skip

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from doctor.analysis.values.value_defect import ValueDefect
+from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_map
 from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect
@@ -26,7 +27,7 @@ def replica_tables(job: JobRecords, kind: str, group: GroupRole) -> RecordTable:
     Those of whole parameters, and of shards that each rank of the group holds of another whole, in the same place.
     """
     tables = {key: dict(records) for key, records in by_rank(job, kind, "s").items()}
-    for key, records in by_rank(job, f"{kind} shards", "s").items():
+    for key, records in by_rank(job, filled("{0} shards", kind), "s").items():
         for rank in group.ranks:
             if rank not in records:
                 continue

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from doctor.analysis.values.value_defect import ValueDefect
+from doctor.engine.texts import joined
 from doctor.watch.data.group_roles import GroupRole
 from doctor.watch.data.records import JobRecords
 
@@ -22,7 +23,9 @@ def summed_defect(job: JobRecords, group: GroupRole, step: int) -> Iterator[Valu
         return
     template = "the reduced gradient of step {step} is the sum of the {count} data-parallel ranks' own, not their mean"
     if scale == "unknown":
-        template += "; that is right if the loss was divided by their total before, which could not be seen"
+        template = joined(
+            "", (template, "; that is right if the loss was divided by their total before, which could not be seen")
+        )
     yield ValueDefect(
         "smoke-gradient-summed", "data", step, (), template, {"count": len(group.ranks)},
         level="error" if scale == "mean" else "note", inferred=group.inferred, root=True,

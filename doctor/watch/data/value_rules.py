@@ -10,6 +10,7 @@ import msgspec
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import first_makers, format_ranges, majority_split, split_by_name
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect, describe
+from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_list, text_map
 from doctor.watch.data.shard_rules import replica_tables, summed_shards
@@ -248,13 +249,15 @@ def _not_finite(job: JobRecords) -> Iterator[ValueDefect]:
             values = record.values
             if record.kind == "nan":
                 order = (0, values["c"] if isinstance(values.get("c"), int) else 0)
-                text = f"{'before' if values.get('at') == 'input' else 'in'} module {text_list([values.get('n')])[0]}"
+                text = filled(
+                    "{0} module {1}", "before" if values.get("at") == "input" else "in", text_list([values.get("n")])[0]
+                )
             elif record.kind == "backward" and isinstance(values.get("v"), str):
                 order, text = (1, 0), "the loss"
             elif record.kind in {"reduced", "gradients"} and text_list(values.get("bad")):
-                order, text = (2, 0), "the gradient of " + name_tensors(text_list(values.get("bad")))
+                order, text = (2, 0), filled("the gradient of {0}", name_tensors(text_list(values.get("bad"))))
             elif record.kind in {"parameters", "params"} and text_list(values.get("bad")):
-                order, text = (3, 0), "the parameter " + name_tensors(text_list(values.get("bad")))
+                order, text = (3, 0), filled("the parameter {0}", name_tensors(text_list(values.get("bad"))))
             else:
                 continue
             places.setdefault(record.step, []).append((*order, entry.rank, text))
@@ -267,7 +270,7 @@ def _not_finite(job: JobRecords) -> Iterator[ValueDefect]:
     ranks, victims = first_makers(orders)
     *_, text = min(entries)
     template = "{who} made the first NaN or Inf in step {step}: {place}{follow}"
-    follow = f"; {describe(victims)} had it after" if victims else ""
+    follow = filled("; {0} had it after", describe(victims)) if victims else ""
     everybody = len(ranks) == len(job.ranks)
     kind = "values" if orders[ranks[0]][0] else "activations"
     values = {"place": text, "follow": follow}

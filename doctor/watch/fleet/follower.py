@@ -11,6 +11,7 @@ from collections import deque
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.smoke.programs.agent.procfs import read_text
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection
@@ -76,9 +77,9 @@ class FollowingHost:
     def reason(self) -> str:
         """Why this host decides for itself."""
         if self.refused:
-            return f"the leading host does not take it in: {self.refused}"
+            return filled("the leading host does not take it in: {0}", self.refused)
         where = self.error or self.meeting.context.leader_location
-        return f"the connection to the leading host was lost: {where}" if self.was_connected else where
+        return filled("the connection to the leading host was lost: {0}", where) if self.was_connected else where
 
     # ---- from the thread that looks at the ranks
 

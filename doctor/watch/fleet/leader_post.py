@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import LeaderListener, Member, leader_ports, listening_address
 from doctor.watch.fleet.host_clock import HostClock
@@ -116,11 +117,11 @@ class LeaderPost:
         if hello.version != PROTOCOL:
             refused = "another version of doctor than on the leading host"
         elif hello.world != self.world:
-            refused = f"its world size is {hello.world}, on the leading host {self.world}"
+            refused = filled("its world size is {0}, on the leading host {1}", hello.world, self.world)
         elif same is None and len(self.hosts) >= MOST_HOSTS:
-            refused = f"more than {MOST_HOSTS} hosts"
+            refused = filled("more than {0} hosts", MOST_HOSTS)
         if refused:
-            self.notes[f"{name}: not taken in: {refused}"] = None
+            self.notes[filled("{0}: not taken in: {1}", name, refused)] = None
             self._refuse(member.link, refused)
             return
         host = OtherHost(same.name if same else name, member)
@@ -140,7 +141,7 @@ class LeaderPost:
         try:
             message = msgspec.json.decode(line, type=HostNews)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            self.notes[f"{host.name}: it sent what no watch sends, and is heard no more"] = None
+            self.notes[filled("{0}: it sent what no watch sends, and is heard no more", host.name)] = None
             host.link.wake_and_close(0.0)
             return None
         host.over = host.over or message.over
@@ -155,7 +156,7 @@ class LeaderPost:
             return False
         owner = "this host" if rank in own_ranks else self._owner.setdefault(rank, host.name)
         if owner != host.name:
-            self.notes[f"Rank {rank} was reported by {host.name} too, which was not taken in"] = None
+            self.notes[filled("Rank {0} was reported by {1} too, which was not taken in", rank, host.name)] = None
             return False
         host.ranks.add(rank)
         return True
@@ -215,7 +216,7 @@ class LeaderPost:
         for host in self.hosts.values():
             if host.state == "closed":
                 who = rank_names(sorted(host.ranks)) if host.ranks else "its ranks"
-                texts.append(f"{host.name}: its watch has ended; from then on nothing is known of {who}.")
+                texts.append(filled("{0}: its watch has ended; from then on nothing is known of {1}.", host.name, who))
         return texts
 
     def announce(self, verdict: FleetVerdict) -> None:

@@ -8,6 +8,8 @@ import select
 import stat
 from collections.abc import Iterator
 
+from doctor.engine.texts import filled
+
 READ_BYTES = 1 << 18
 MAX_PENDING = 1 << 16
 """Bytes of a line without an end that are kept; what follows of it is left out."""
@@ -57,7 +59,7 @@ class FollowedFile:
             try:
                 block = self._read_block()
             except OSError as error:
-                self._note(f"{error.strerror}: it is read no further")
+                self._note(filled("{0}: it is read no further", error.strerror))
                 self.ended = True
                 break
             if not block:

@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.diagnose.read.file_names import read_names
 from doctor.engine.loss_rules import CHECK_OF
+from doctor.engine.texts import filled
 from doctor.engine.watch_summary import MIN_JUDGED, LossCurve, LossVerdict
 from doctor.watch.loss.loss_lines import LossLine, read_by_pattern, read_loss
 from doctor.watch.loss.loss_pattern import PATTERN_LINE
@@ -114,7 +115,7 @@ class LogWatch:
         names = self._by_rank.get(rank)
         if names is None:
             if len(self._by_rank) >= MAX_RANKS:
-                note = f"more than {MAX_RANKS} ranks: the others are not looked at"
+                note = filled("more than {0} ranks: the others are not looked at", MAX_RANKS)
                 if note not in self.notes:
                     self.notes.append(note)
                 return

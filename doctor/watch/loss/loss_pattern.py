@@ -7,6 +7,8 @@ import sys
 import warnings
 from typing import Any
 
+from doctor.engine.texts import filled
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     if sys.version_info >= (3, 11):
@@ -38,15 +40,18 @@ def compile_pattern(text: str) -> re.Pattern[str]:
     '2.5'
     """
     if len(text) > MAX_PATTERN:
-        raise PatternRefusedError(f"it has {len(text)} characters; expected at most {MAX_PATTERN}")
+        raise PatternRefusedError(filled("it has {0} characters; expected at most {1}", len(text), MAX_PATTERN))
     try:
         tree = parser.parse(text)
         pattern = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise PatternRefusedError(f"{error}; expected a regular expression") from None
+        raise PatternRefusedError(filled("{0}; expected a regular expression", error)) from None
     if _unbounded(tree, inside=False) > MAX_UNBOUNDED:
         raise PatternRefusedError(
-            f"it has more than {MAX_UNBOUNDED} of * and +; expected fewer, or repetitions with a bound such as {{1,20}}"
+            filled(
+                "it has more than {0} of * and +; expected fewer, or repetitions with a bound such as {1,20}",
+                MAX_UNBOUNDED,
+            )
         )
     if pattern.groups and "loss" not in pattern.groupindex and pattern.groupindex:
         raise PatternRefusedError("none of its named groups is loss; expected (?P<loss>...)")

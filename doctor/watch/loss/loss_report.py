@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.loss_rules import CHECK_OF, is_warning, verdict_text
 from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled
 from doctor.engine.watch_summary import MIN_JUDGED, LossVerdict
 from doctor.watch.loss.log_watch import LogWatch
 
@@ -23,13 +24,13 @@ def headline(watch: LogWatch, verdicts: Sequence[LossVerdict]) -> str:
     series = watch.series
     if not series:
         return "Undecidable: found no loss in the log; describe its format with --loss-regex."
-    ranks = f" of {count_noun(len(series), 'rank')}" if len(series) > 1 else ""
+    ranks = filled(" of {0}", count_noun(len(series), "rank")) if len(series) > 1 else ""
     counted = f"{count_noun(watch.losses, 'loss', 'losses')}{ranks}"
     errors = sum(not is_warning(verdict) for verdict in verdicts)
     if errors:
-        return f"{count_noun(errors, 'error')} in {counted}."
+        return filled("{0} in {1}.", count_noun(errors, "error"), counted)
     if not watch.decided:
-        return f"Undecidable: {counted}; a verdict needs {MIN_JUDGED} of one rank."
+        return filled("Undecidable: {0}; a verdict needs {1} of one rank.", counted, MIN_JUDGED)
     if verdicts:
-        return f"{count_noun(len(verdicts), 'warning')} in {counted}."
-    return f"No error in {counted}."
+        return filled("{0} in {1}.", count_noun(len(verdicts), "warning"), counted)
+    return filled("No error in {0}.", counted)

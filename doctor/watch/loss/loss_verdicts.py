@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from doctor.engine.sanitize import count_noun, number_ranges
+from doctor.engine.texts import filled
 from doctor.engine.watch_summary import LOSS_RULES, LossRule, LossVerdict
 from doctor.watch.loss.loss_series import CONSTANT_RUN, LossSeries
 from doctor.watch.loss.rank_agreement import RankAgreement
@@ -52,7 +53,7 @@ def _verdict(kind: LossRule, ranks: list[int | None], series: Mapping[int | None
     step = _step(kind, first)
     named = tuple(sorted(rank for rank in ranks if rank is not None and _step(kind, series[rank]) == step))
     every = len(ranks) == len(series) and (len(named) in (0, len(series)) or len(series) == 1)
-    of_whom = "" if every or not named else f" of {_who(named)}"
+    of_whom = "" if every or not named else filled(" of {0}", _who(named))
     values = {"of_whom": of_whom, "step": step, **_VALUES[kind](first)}
     last = first.last
     is_over = kind == "not-finite" and last is not None and math.isfinite(last.value)
@@ -89,7 +90,7 @@ def _diverged(series: LossSeries) -> Values:
 
 def _spiked(series: LossSeries) -> Values:
     rise = series.spikes[0]
-    more = f"; {series.spike_count} times in all" if series.spike_count > 1 else ""
+    more = filled("; {0} times in all", series.spike_count) if series.spike_count > 1 else ""
     return {"before": f"{rise.before:.4g}", "after": f"{rise.after:.4g}", "more": more}
 
 
@@ -112,10 +113,12 @@ _VALUES = {
 def _differing(agreement: RankAgreement) -> LossVerdict:
     difference = agreement.differing
     assert difference
-    examples = ", ".join(f"rank {rank}: {value:.6g}" for rank, value in sorted(difference.values.items())[:4])
+    examples = ", ".join(
+        filled("rank {0}: {1}", rank, f"{value:.6g}") for rank, value in sorted(difference.values.items())[:4]
+    )
     steps = count_noun(agreement.equal_steps, "step")
-    before = f" after {steps} on which it was equal" if agreement.equal_steps else ""
-    others = f"; the others agree without {_who(difference.outliers)}" if difference.outliers else ""
+    before = filled(" after {0} on which it was equal", steps) if agreement.equal_steps else ""
+    others = filled("; the others agree without {0}", _who(difference.outliers)) if difference.outliers else ""
     values: Values = {"step": difference.step, "before": before, "examples": examples, "others": others}
     return LossVerdict("ranks-differ", difference.outliers, difference.step, values)
 
@@ -123,7 +126,7 @@ def _differing(agreement: RankAgreement) -> LossVerdict:
 def silent_verdict(seconds: float, usual: float, ranks: Iterable[int | None] = ()) -> LossVerdict:
     """No loss came for longer than the training's habit allows."""
     named = tuple(sorted(rank for rank in ranks if rank is not None))
-    of_whom = f" of {_who(named)}" if named else ""
+    of_whom = filled(" of {0}", _who(named)) if named else ""
     return LossVerdict(
         "silent", named, None, {"of_whom": of_whom, "seconds": f"{seconds:.0f}", "usual": f"{usual:.0f}"}
     )

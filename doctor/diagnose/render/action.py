@@ -1,0 +1,78 @@
+"""The one thing to do after a diagnosis, for people and for a controller that starts jobs again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Diagnosis
+from doctor.diagnose.signature import Signature
+from doctor.engine.language import localized, localized_filled, phrase
+
+ActionKind = Literal[
+    "drain-host", "fix-host", "retry", "fix-program", "fix-settings", "give-memory", "examine", "ask", "none"
+]
+MAX_SHOWN = 4
+
+
+class ActionDocument(msgspec.Struct, frozen=True):
+    """``kind`` for programs, the same in words, and whom it is about."""
+
+    kind: ActionKind
+    text: str
+    hosts: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+
+
+def action_of(diagnosis: Diagnosis, signatures: Mapping[str, Signature]) -> ActionDocument:
+    """What to do about the first cause. For one that is only possible no host is drained and nothing is tried again."""
+    if not diagnosis.causes:
+        return _without_cause(diagnosis)
+    cause = diagnosis.causes[0]
+    hosts = tuple(sorted({culprit.host for culprit in cause.culprits if culprit.host}))
+    ranks = tuple(sorted({culprit.rank for culprit in cause.culprits if culprit.rank is not None}))
+    kind: ActionKind = signatures[cause.signature].action or "examine"
+    if cause.confidence == "possible" or cause.rule == ONE_OF_TWO:
+        kind = "examine"
+    return ActionDocument(kind, _text(kind, cause, hosts), hosts, ranks)
+
+
+def _without_cause(diagnosis: Diagnosis) -> ActionDocument:
+    if diagnosis.undecidable:
+        needed = diagnosis.undecidable.needed
+        if needed:
+            return ActionDocument("ask", phrase("get {what}", what=localized_filled(needed[0])))
+        return ActionDocument("ask", localized("keep the logs, and examine the hosts with doctor check"))
+    if diagnosis.failed:
+        return ActionDocument("ask", localized("get the logs of all ranks"))
+    return ActionDocument("none", localized("nothing"))
+
+
+def _text(kind: ActionKind, cause: Cause, hosts: tuple[str, ...]) -> str:
+    shown = ", ".join(hosts[:MAX_SHOWN])
+    who = ", ".join(culprit.name for culprit in cause.culprits[:MAX_SHOWN])
+    if kind == "drain-host":
+        if hosts:
+            return phrase("drain host {hosts}, and start the job again on others", hosts=shown)
+        return phrase(
+            "find the host of {who}, drain it, and start the job again on others", who=who or localized("the job")
+        )
+    if kind == "fix-host":
+        if hosts:
+            return phrase("correct host {hosts} as below, then start the job again", hosts=shown)
+        return localized("correct the host as below, then start the job again")
+    if kind == "examine":
+        if who:
+            return phrase("examine {who} as below before the job runs again", who=who)
+        return localized("examine the job as below before it runs again")
+    return localized(_TEXTS[kind])
+
+
+_TEXTS: Mapping[str, str] = {
+    "retry": "start the job again: nothing of it failed",
+    "fix-program": "correct the program: it fails again in the same way",
+    "fix-settings": "correct the settings of the job as below, then start it again",
+    "give-memory": "use less memory, or give the job more, then start it again",
+}

@@ -1,0 +1,92 @@
+"""What a line says of device memory that ran out: how much was missing, and who held it.
+
+Formats of torch c10/cuda/CUDACachingAllocator.cpp (2.1 and before, and after it) and of torch_npu
+NPUCachingAllocator.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from doctor.diagnose.events import Event
+from doctor.engine.language import phrase
+from doctor.transport import format_size
+
+_SIZE = r"(?P<{0}>\d{{1,6}}(?:\.\d{{1,3}})?) (?P<{0}_unit>bytes|[KMG]iB)"
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_FIELDS = {
+    "asked": re.compile(r"Tried to allocate " + _SIZE.format("size")),
+    "total": re.compile(
+        _SIZE.format("size") + r" total capacity|total capac?ity of (?P<after>\d[\d.]{0,8}) (?P<after_unit>[KMG]iB)"
+    ),
+    "free": re.compile(
+        r"of which " + _SIZE.format("size") + r" is free|(?P<after>\d[\d.]{0,8}) (?P<after_unit>bytes|[KMG]iB) free"
+    ),
+    "held": re.compile(_SIZE.format("size") + r" (?:is allocated by PyTorch|already allocated)"),
+    "reserved": re.compile(
+        _SIZE.format("size") + r" (?:is )?reserved (?:by PyTorch but unallocated|in total by PyTorch)"
+    ),
+}
+
+
+def memory_shortage(events: Iterable[Event]) -> str:
+    """The largest request of these lines in words, and who held the memory; empty where no line shows it."""
+    rows = [sizes for event in events if (sizes := _sizes(event.text)) and "asked" in sizes and "free" in sizes]
+    if not rows:
+        return ""
+    sizes = max(rows, key=lambda row: row["asked"] - row["free"])
+    missing = sizes["asked"] - sizes["free"]
+    if missing <= 0:
+        return phrase(
+            "it asked for {asked} while {free} was free: the free memory is in pieces",
+            asked=format_size(sizes["asked"]),
+            free=format_size(sizes["free"]),
+        )
+    text = phrase(
+        "it asked for {asked} while {free} was free: {missing} too much",
+        asked=format_size(sizes["asked"]),
+        free=format_size(sizes["free"]),
+        missing=format_size(missing),
+    )
+    return text + _holders(sizes)
+
+
+def _holders(sizes: dict[str, int]) -> str:
+    if not {"total", "held"} <= sizes.keys():
+        return ""
+    total, held = sizes["total"], sizes["held"]
+    unused = sizes.get("reserved", 0)
+    unused = max(0, unused - held) if unused >= held else unused
+    other = max(0, total - sizes["free"] - held - unused)
+    shares = {
+        "tensors of the program": held,
+        "memory that PyTorch keeps unused": unused,
+        "other use, or other processes": other,
+    }
+    most = max(shares, key=lambda name: shares[name])
+    return phrase(
+        "; of {total}, tensors hold {held}, PyTorch keeps {unused} unused, others hold {other}: most is {most}",
+        total=format_size(total),
+        held=format_size(held),
+        unused=format_size(unused),
+        other=format_size(other),
+        most=phrase(most),
+    )
+
+
+def _sizes(text: str) -> dict[str, int]:
+    """Bytes by field."""
+    sizes = {}
+    for name, pattern in _FIELDS.items():
+        match = pattern.search(text)
+        if match:
+            groups = match.groupdict()
+            number, unit = groups["size"], groups["size_unit"]
+            if number is None:
+                number, unit = groups["after"], groups["after_unit"]
+            try:
+                sizes[name] = int(float(number) * _UNITS[unit])
+            except ValueError:
+                continue
+    return sizes

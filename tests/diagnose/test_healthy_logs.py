@@ -1,0 +1,23 @@
+"""Logs of runs that went well: nothing is a cause, and the exit code is 0 where a line shows a good end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.diagnose.reported import exit_code
+from tests.diagnose.test_rules import logs
+
+RUNS: list[dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("logs").joinpath("healthy.yaml").read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run["name"])
+def test_a_run_that_went_well_has_no_cause(run: dict[str, Any]) -> None:
+    diagnosis = logs(**{name.removesuffix(".log"): text for name, text in run["files"].items()})
+    assert [cause.summary for cause in diagnosis.causes] == [] and not diagnosis.failed
+    assert exit_code(diagnosis) in ((0,) if run.get("end", True) else (0, 12))

@@ -1,0 +1,176 @@
+"""Screening of large fleets: simulated up to 4,096 hosts, and real runs in cells on test hosts."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from doctor.smoke.triage.conduct import run_together
+from doctor.smoke.triage.screening import MOST_ROUNDS, Cell, CellResult, Screening
+from tests.hosts.fleet import Fleet
+from tests.smoke.interpreter import visible_folders
+from tests.smoke.test_hosts import CLEAN, ROOT, failed, messages
+
+
+class SimulatedFleet:
+    """Hosts some of which fail whatever they run in, and links some of which carry nothing."""
+
+    def __init__(self, count: int, rng: Random, sick: int = 0, links: int = 0, names: float = 0.8) -> None:
+        self.hosts = [f"w{number:04d}" for number in range(count)]
+        self.sick = set(rng.sample(self.hosts, sick))
+        healthy = [host for host in self.hosts if host not in self.sick]
+        self.links = {tuple(sorted(rng.sample(healthy, 2))) for _ in range(links)}
+        self.rng, self.names = rng, names
+        self.ran_with: dict[str, set[str]] = {host: set() for host in self.hosts}
+
+    def run(self, cell: Cell) -> CellResult:
+        """The first fault ends a run, and is named or not."""
+        for host in cell:
+            self.ran_with[host].update(cell)
+        faults: list[tuple[str, ...]] = [(host,) for host in cell if host in self.sick]
+        faults += [link for link in self.links if set(link) <= set(cell)]
+        if not faults:
+            return CellResult("passed")
+        fault = self.rng.choice(faults)
+        is_named = self.rng.random() < self.names
+        return CellResult("failed", fault if is_named else (), len(fault) == 1, "smoke-rank-died", "it died")
+
+    def screened(self, cell_size: int = 16) -> Screening:
+        screening = Screening(self.hosts, cell_size)
+        while cells := screening.next_round():
+            together = [host for cell in cells for host in cell]
+            assert len(together) == len(set(together)), "a host is in one cell at a time"
+            assert max(map(len, cells)) <= cell_size + 1
+            for cell in cells:
+                screening.note(cell, self.run(cell))
+        return screening
+
+
+@pytest.mark.parametrize("count", [33, 64, 100, 512, 1000, 4096])
+def test_all_sick_hosts_of_a_fleet_are_found_and_no_other(count: int) -> None:
+    rng = Random(count)
+    for sick in (0, 1, 3, 8):
+        fleet = SimulatedFleet(count, rng, sick)
+        screening = fleet.screened()
+        assert set(screening.left_out) == fleet.sick
+        assert (screening.links, screening.undecided) == ({}, set())
+        assert screening.healthy == tuple(host for host in fleet.hosts if host not in fleet.sick)
+        assert screening.rounds <= screening.phases + 16 * (sick > 0)
+        assert screening.rounds < MOST_ROUNDS
+
+
+def test_a_failure_that_names_nobody_is_found_by_halves() -> None:
+    for seed in range(30):
+        fleet = SimulatedFleet(128, Random(seed), sick=3, names=0.0)
+        screening = fleet.screened()
+        assert set(screening.left_out) == fleet.sick and not screening.undecided
+
+
+def test_a_link_between_healthy_hosts_is_no_hosts_fault() -> None:
+    found = 0
+    for seed in range(40):
+        fleet = SimulatedFleet(256, Random(seed), sick=1, links=4, names=0.5)
+        screening = fleet.screened()
+        assert set(screening.left_out) == fleet.sick
+        assert {tuple(sorted(pair)) for pair in screening.links} <= fleet.links
+        found += len(screening.links)
+    assert found > 5
+
+
+def test_every_host_runs_with_hosts_of_all_parts_of_the_fleet() -> None:
+    fleet = SimulatedFleet(512, Random(1))
+    screening = fleet.screened()
+    assert screening.rounds == screening.phases == 3
+    for number, host in enumerate(fleet.hosts):
+        others = {int(other[1:]) for other in fleet.ran_with[host]} - {number}
+        assert {other // 16 for other in others} > {number // 16} and len(others) >= 30
+
+
+def test_a_fleet_of_which_everything_fails_comes_to_an_end() -> None:
+    screening = Screening([f"w{number}" for number in range(64)], 8)
+    while cells := screening.next_round():
+        for cell in cells:
+            screening.note(cell, CellResult("failed", (), False, "smoke-network-silent", "nothing"))
+    screening.give_up()
+    assert not screening.left_out
+    assert screening.rounds <= MOST_ROUNDS
+    assert len(screening.undecided) == 64
+
+
+def test_runs_that_did_not_end_in_time_say_nothing() -> None:
+    screening = Screening([f"w{number}" for number in range(40)], 8)
+    while cells := screening.next_round():
+        for cell in cells:
+            screening.note(cell, CellResult("unfinished"))
+    assert not screening.left_out and screening.rounds == screening.phases
+
+
+def test_a_cell_that_blames_most_of_itself_is_tried_in_parts() -> None:
+    """Where most of a cell died, what they have in common is more likely than so many sick hosts."""
+    screening = Screening([f"w{number}" for number in range(32)], 16)
+    first, second = screening.next_round()
+    screening.note(first, CellResult("failed", first[:12], True, "smoke-rank-died", "died"))
+    screening.note(second, CellResult("passed"))
+    assert not screening.left_out
+    assert [len(cell) for cell in screening.next_round()] == [8, 8]
+
+
+def test_an_interrupt_does_not_wait_for_cells() -> None:
+    began = time.monotonic()
+
+    def run(cell: Cell) -> Any:
+        if cell == ("b",):
+            raise KeyboardInterrupt
+        time.sleep(30)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_together([("a",), ("b",)], run)
+    assert time.monotonic() - began < 10
+
+
+# ---- real runs in cells, on test hosts
+
+
+@pytest.fixture(scope="module")
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    return make_fleet(6, {"*": {"shows": visible_folders()}}, name="tri")
+
+
+SICK = """
+import os as _os
+import socket as _socket
+
+_run = run_rank
+
+def run_rank(orders, rank, events, recorder):
+    if _socket.gethostname() in ("tri0002", "tri0005"):
+        STAGE_FUNCTIONS["pairs"] = lambda ctx: _os.kill(_os.getpid(), 9)
+    return _run(orders, rank, events, recorder)
+"""
+
+
+@pytest.mark.proves("smoke-host-left-out")
+@pytest.mark.torch
+@pytest.mark.hosts
+@pytest.mark.timeout(240)
+def test_two_sick_hosts_are_found_in_one_run_and_the_rest_trains(fleet: Fleet, tmp_path: Path) -> None:
+    faults = tmp_path / "faults.py"
+    faults.write_text(SICK)
+    argv = [sys.executable, "-m", "tests.smoke.faulty", str(faults), "smoke", ",".join(fleet.hosts), "--cells", "2"]
+    argv += ["-F", str(fleet.ssh_config), "--python", sys.executable, "--ranks-per-host", "1", "--json"]
+    done = fleet.run(argv, env=CLEAN, cwd=ROOT, timeout=230)
+    assert "Traceback" not in done.stderr
+    report = json.loads(done.stdout)
+    assert done.returncode == 10, messages(report)
+    assert failed(report) == {"smoke-host-left-out": ["tri0002", "tri0005"]}
+    assert report["smoke"]["ended"] == "complete"
+    healthy = [host for host in fleet.hosts if host not in ("tri0002", "tri0005")]
+    assert [entry["host"] for entry in report["smoke"]["hosts"]] == healthy
+    assert any("screened 6 hosts" in note for note in report["smoke"]["notes"])

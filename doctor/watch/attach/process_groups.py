@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled, joined
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
 
 Place = tuple[str, int]
@@ -48,5 +49,6 @@ def group_names(reports: Mapping[str, HostReport]) -> dict[Place, str]:
 
 def _name(places: list[Place], rank: ProcessReport) -> str:
     ordered = sorted(places)
-    listed = ", ".join(f"pid {pid} on {host}" for host, pid in ordered[:3]) + (", ..." if len(ordered) > 3 else "")
-    return f"{count_noun(len(ordered), 'connected process', 'connected processes')} of {rank.user} ({listed})"
+    listed = [filled("pid {0} on {1}", pid, host) for host, pid in ordered[:3]] + ["..."] * (len(ordered) > 3)
+    count = count_noun(len(ordered), "connected process", "connected processes")
+    return filled("{0} of {1} ({2})", count, rank.user, joined(", ", listed))

@@ -69,8 +69,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
 
 def _held_by_file(kind: Kind, last: Look, wait: FileWait) -> str:
     if kind == "file":
-        return f"is blocked in {last.call}{wait.text}"
-    return f"is held by the kernel ({last.wchan or 'uninterruptible'}) in {last.call}{wait.text}"
+        return filled("is blocked in {0}{1}", last.call, wait.text)
+    return filled("is held by the kernel ({0}) in {1}{2}", last.wchan or "uninterruptible", last.call, wait.text)
 
 
 def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

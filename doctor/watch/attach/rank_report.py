@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled, joined
 
 MAX_RANKS = 1024
 _MAX_FRAMES = 40
@@ -44,11 +45,13 @@ class FileWait(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """Such as `` of /data/a.pt on /data (nfs4, nas1:/export) for 312 s; pid 7 (tar) hangs there as well``."""
-        where = f" on {self.mount[0]} ({self.mount[1]}, {self.mount[2]})" if len(self.mount) == 3 else ""
-        since = f" for {self.seconds:.0f} s" if self.seconds >= 1 else ""
-        others = ", ".join(f"pid {pid} ({name})" for pid, name in self.beside[:4])
-        more = f" and {len(self.beside) - 4} more" if len(self.beside) > 4 else ""
-        return f" of {self.path}{where}{since}" + (f"; also held up there: {others}{more}" if others else "")
+        where = filled(" on {0} ({1}, {2})", *self.mount) if len(self.mount) == 3 else ""
+        since = filled(" for {0} s", f"{self.seconds:.0f}") if self.seconds >= 1 else ""
+        held = joined(", ", [filled("pid {0} ({1})", pid, name) for pid, name in self.beside[:4]])
+        beside = filled("; also held up there: {0}", held) if held else ""
+        if len(self.beside) > 4:
+            beside = filled("{0} and {1} more", beside, len(self.beside) - 4)
+        return filled(" of {0}{1}{2}{3}", self.path, where, since, beside)
 
 
 Frame = tuple[str, str, int]

@@ -185,9 +185,9 @@ def parse_or_unreadable(text: str, parse: Callable[[str], T]) -> T:
     except (ValueError, LookupError):
         first = text.partition("\n")[0]
         raise Unreadable(
-            strip_control_chars(
-                filled("not understood: {0}", f"{first!r}") if first else "hccn_tool printed nothing", 120
-            )
+            filled("not understood: {0}", strip_control_chars(f"{first!r}", 104))
+            if first
+            else "hccn_tool printed nothing"
         ) from None
 
 

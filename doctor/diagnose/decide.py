@@ -14,6 +14,7 @@ from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
 from doctor.diagnose.rules.fingerprints import different_fingerprints
+from doctor.diagnose.rules.init_choices import odd_choices
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults, tells_only_the_end
 from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of, terminated
 from doctor.diagnose.rules.ras import ras_reports
@@ -113,7 +114,7 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
         return [], undecidable
     if any(case.role(event) in _FAILED_ROLES for event in case.events) or _failed_reports(case):
         return [], _not_decided(case)
-    return [_outlived(cause) for cause in local_faults(outlived)], None
+    return [_outlived(cause) for cause in local_faults(outlived)] or odd_choices(case), None
 
 
 def _outlived(cause: Cause) -> Cause:

@@ -22,7 +22,7 @@ def gpu_count_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     `nvidia-smi -L` on {host}, then `lspci -n -d 10de:` and `dmesg | grep -i xid`.
 
     ## In a container
-    The container of {host} has {observed} GPUs. If its host has more, start it again with all that it is to use:
+    The container of {host} has {observed} GPUs. If its machine has more, start it again with all that it is to use:
     `docker run --gpus all`, or in a pod a limit `nvidia.com/gpu` of as many; NVIDIA_VISIBLE_DEVICES may leave some out.
 
     ## Source

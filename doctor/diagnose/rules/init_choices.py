@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from doctor.analysis.majority import split
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of, first_evidence, names_of, sorted_culprits
 from doctor.diagnose.events import Event
+from doctor.diagnose.process import Process
 
 RULE = "odd choice"
 DIFFERS, FALLBACK = "communication-choice-differs", "nccl-network-fallback"
@@ -53,9 +54,9 @@ def odd_choices(case: Case) -> list[Cause]:
 def _choices(case: Case, name: str) -> Iterator[Choice]:
     """The first choice of each process: that of its first communicator, which is the whole job's."""
     for process in case.processes:
-        shown = [event for event in process.events if event.signature == _CHOICE and event.values.get(name)]
-        if shown and (process.rank is not None or process.pid):
-            yield Choice(process, shown[0].values[name], shown[0])
+        visible = [event for event in process.events if event.signature == _CHOICE and event.values.get(name)]
+        if visible and (process.rank is not None or process.pid):
+            yield Choice(process, visible[0].values[name], visible[0])
 
 
 def _comparable(name: str, choices: Iterable[Choice]) -> bool:
@@ -64,12 +65,12 @@ def _comparable(name: str, choices: Iterable[Choice]) -> bool:
     return not (name in ("choice_network", "choice_adapters") and disabled)
 
 
-def _differing(name: str, odd: Iterable[Choice], norm: Choice) -> Cause:
-    odd = tuple(odd)
-    culprits = sorted_culprits(dict.fromkeys(culprit_of(choice.process) for choice in odd))
-    values = ", ".join(sorted({choice.value for choice in odd}))
+def _differing(name: str, outlier: Iterable[Choice], norm: Choice) -> Cause:
+    outlier = tuple(outlier)
+    culprits = sorted_culprits(dict.fromkeys(culprit_of(choice.process) for choice in outlier))
+    values = ", ".join(sorted({choice.value for choice in outlier}))
     summary = f"{names_of(culprits)}: {_NAMES[name]} {values}, where the others have {norm.value}"
-    evidence = first_evidence([*(choice.event for choice in odd[:3]), norm.event])
+    evidence = first_evidence([*(choice.event for choice in outlier[:3]), norm.event])
     return Cause(DIFFERS, RULE, "possible" if name in _HARMLESS else "likely", culprits, summary, evidence)
 
 

@@ -4,11 +4,17 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.accelerators import OtherAccelerators
+from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.container import HostContainer
 
+EVIDENCE = ("amd",)
+"""Of AMD's devices, where amd-smi reports their state."""
 
-@check(severity=ERROR, area="devices")
-def accelerator_without_driver(accelerators: OtherAccelerators, place: HostContainer | None) -> Iterator[Finding]:
+
+@check(severity=ERROR, area="devices", advisory=EVIDENCE)
+def accelerator_without_driver(
+    accelerators: OtherAccelerators, amd: AmdGpus | None, place: HostContainer | None
+) -> Iterator[Finding]:
     """Every accelerator on the PCI bus has a driver.
 
     ## Why it matters
@@ -27,7 +33,7 @@ def accelerator_without_driver(accelerators: OtherAccelerators, place: HostConta
     PCI ids of pci.ids (github.com/pciutils/pciids): display and processing devices (classes 03 and 12) of AMD, Intel,
     Habana, Cambricon, Hygon, Moore Threads, Iluvatar, Enflame, MetaX, Kunlunxin and others. Integrated graphics,
     graphics cards for desktops, the display chip of a management controller and devices that are kept for virtual
-    machines are none. In a container those count that it was given.
+    machines are none. In a container those count that it was given. AMD's are read where amd-smi is installed.
     """
     devices = accelerators.devices
     if place and place.engine and not accelerators.files:
@@ -41,7 +47,7 @@ def accelerator_without_driver(accelerators: OtherAccelerators, place: HostConta
                 pci_id=device.pci_id,
                 expected="a driver of the kernel",
             )
-    unread = Counter(device.vendor for device in devices if device.driver)
+    unread = Counter(device.vendor for device in devices if device.driver and not (amd and device.vendor == "AMD"))
     if unread:
         texts = [filled("{0} of {1}", count, vendor) for vendor, count in sorted(unread.items())]
         raise Unreadable(filled("doctor cannot read the state of these accelerators: {0}", ", ".join(texts)))

@@ -4,13 +4,10 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.analysis.majority import differing
 from doctor.facts.gpu import GpuInventory
 
-CAUSES = {
-    "gpu-product-mixed": ("product=observed",),
-}
 ONE_HOST = "only one host: nothing to compare"
 
 
-@check(severity=WARNING, area="versions", single_host=ONE_HOST, follows_from=CAUSES)
+@check(severity=WARNING, area="versions", single_host=ONE_HOST)
 def gpu_vbios_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     """GPUs of one product have the same VBIOS on all hosts.
 

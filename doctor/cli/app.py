@@ -16,6 +16,7 @@ COMMANDS = {
     "smoke": "Train a tiny model on the hosts and name the rank that fails.",
     "watch": "Watch a training program and name the rank that fails.",
     "probe": "Write the probe, which a training program calls, as one file.",
+    "root-helper": "Write the helper by which --sudo needs no right but one.",
     "preflight": "Gate a job: one line, one exit code, bounded time.",
     "lint": "Check a launch and its configuration; run nothing.",
     "node": "Check this host alone, or write its record for doctor merge.",

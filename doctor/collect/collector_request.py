@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import hashlib
 import inspect
 import linecache
 import marshal
@@ -59,7 +60,7 @@ class RequestTemplate:
             # For the collectors that it starts itself; REQUEST is the length of what they are asked.
             "more": ask.more,
             "boot": stdin_script(COLLECTOR.sent_source, "REQUEST", packed=True),
-            "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _probes_by_prefix(ask)],
+            "parts": [_part(prefix, probes, ask.arguments) for prefix, probes in _probes_by_prefix(ask)],
         }
         # Of all that a host's Python can read, the quickest. Version 2 is that of every Python 3; only we write it.
         self._more = ask.more
@@ -74,6 +75,13 @@ class RequestTemplate:
         return COLLECTOR.request(marker, first, common=self._common, end=end)
 
 
+def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """With digests, by which the helper for sudo may answer: not where a probe is given more than that one takes."""
+    by_helper = prefix == ["sudo", "-n"] and not any(arguments.get(name) for name in probes)
+    digests = {name: probe_digest(fields) for name, fields in probes.items()} if by_helper else {}
+    return {"prefix": prefix, "probes": probes, **({"digests": digests} if digests else {})}
+
+
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:
     """The probes by command prefix, those without a prefix first."""
     parts: dict[tuple[str, ...], dict[str, Any]] = {(): {}}
@@ -84,11 +92,16 @@ def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str
         prefix = (
             options.within if probe.job and options.within else ("sudo", "-n") if probe.root and options.sudo else ()
         )
-        parts.setdefault(prefix, {})[fact.__name__] = _probe_fields(probe)
+        parts.setdefault(prefix, {})[fact.__name__] = probe_fields(probe)
     return [(list(prefix), probes) for prefix, probes in parts.items()]
 
 
-def _probe_fields(probe: Probe) -> dict[str, Any]:
+def probe_digest(fields: Mapping[str, Any]) -> str:
+    """By which the helper for sudo on a host knows that its probe is the one that is meant."""
+    return hashlib.sha256(repr(sorted(fields.items())).encode()).hexdigest()[:16]
+
+
+def probe_fields(probe: Probe) -> dict[str, Any]:
     """A probe as JSON, without what is left at its default."""
     fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name != "function"}
     kept = {name: value for name, value in fields.items() if value not in ("", (), False)}

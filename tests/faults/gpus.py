@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.faults import Prepared, Row
+from tests.hosts.gpu import EMULATED
 
 PCI = "/sys/bus/pci/devices"
 RDMA = "/sys/class/infiniband"
@@ -211,7 +212,51 @@ d={PCI}/0000:65:00.0; mkdir $d; echo 0x1002 >$d/vendor; echo 0x74a1 >$d/device; 
 """
 """An MI300X that no driver has taken."""
 
+AMD_SMI = (EMULATED / "amd-smi").read_text()
+AMD_HOST = f"""
+d={PCI}/0000:65:00.0; mkdir -p $d /run/amd /run/amdgpu/drivers/amdgpu; ln -sfn /run/amdgpu/drivers/amdgpu $d/driver
+echo 0x1002 >$d/vendor; echo 0x74a1 >$d/device; echo 0x120000 >$d/class; cd /run/amd
+asic='{{"market_name": "AMD Instinct MI300X"}}'; modes='{{"accelerator_partition": "SPX", "memory_partition": "NPS1"}}'
+echo '[{{"gpu": 0, "bdf": "0000:65:00.0", "uuid": "GPU-1", "partition_id": 0}}]' >list
+echo '{{"gpu_data": [{{"gpu": 0, "ecc": {{"total_correctable_count": 4, "total_uncorrectable_count": 0}}}}]}}' >ecc
+echo '{{"gpu_data": [{{"gpu": 0, "asic": '"$asic"', "driver": {{"version": "6.10.5"}}}}]}}' >static
+echo '{{"gpu_data": [{{"gpu": 0, "partition": '"$modes"'}}]}}' >partition
+"""
+
+
+def amd(fleet: Any, folder: Any, healthy: bool) -> Prepared:
+    """Gives every host an MI300X that amd-smi lists."""
+    for host in fleet.hosts:
+        fleet.change(host, path={"amd-smi": AMD_SMI}, setup=AMD_HOST)
+    return Prepared([])
+
+
+def amd_row(check: str, fault: str, also: Sequence[str] = (), **values: Any) -> Row:
+    return Row(check, fault, fleet="gpu", values=values, prepare=amd, also=also, apart=("*",))
+
+
 ROWS: list[Row] = [
+    amd_row(
+        "amd-gpu-ecc-errors",
+        "sed -i 's/uncorrectable_count\": 0/uncorrectable_count\": 3/' /run/amd/ecc",
+        gpu=0,
+        bus="0000:65:00.0",
+        observed=3,
+    ),
+    amd_row(
+        "amd-gpu-missing",
+        f"cp -r {PCI}/0000:65:00.0 {PCI}/0000:85:00.0",
+        slots=["the GPU at 0000:85:00.0"],
+        observed=1,
+        expected=2,
+    ),
+    amd_row(
+        "amd-gpu-settings-differ",
+        "sed -i s/SPX/CPX/ /run/amd/partition",
+        setting="compute partition",
+        observed="CPX",
+        expected="SPX",
+    ),
     Row(
         "accelerator-without-driver",
         OTHER,

@@ -23,6 +23,7 @@ PROGRAMS = {
     module.__name__.rpartition(".")[2]: module.MODULES
     for module in (agent, carrier, collector, excerpter, executor, inspector, prober)
 }
+PROGRAMS["root_helper"] = (*collector.MODULES, "doctor.collect.collector.root_helper")
 LONGEST = 300
 """Lines of a module."""
 

@@ -93,15 +93,26 @@ def test_every_host_runs_with_hosts_of_all_parts_of_the_fleet() -> None:
         assert {other // 16 for other in others} > {number // 16} and len(others) >= 30
 
 
-def test_a_fleet_of_which_everything_fails_comes_to_an_end() -> None:
+@pytest.mark.parametrize("names", [True, False])
+def test_what_fails_everywhere_is_no_matter_of_hosts(names: bool) -> None:
+    """An interpreter without torch: all hosts run together once more, and that run says why."""
     screening = Screening([f"w{number}" for number in range(64)], 8)
     while cells := screening.next_round():
         for cell in cells:
-            screening.note(cell, CellResult("failed", (), False, "smoke-network-silent", "nothing"))
+            named = cell if names else ()
+            screening.note(cell, CellResult("failed", named, names, "smoke-rank-not-started", "no torch"))
+    assert screening.rounds == 1 and screening.abandoned
+    assert (screening.left_out, screening.undecided, len(screening.healthy)) == ({}, set(), 64)
+
+
+def test_a_screening_whose_time_is_over_leaves_the_rest_undecided() -> None:
+    screening = Screening([f"w{number}" for number in range(64)], 8)
+    first, *others = screening.next_round()
+    for cell in others:
+        screening.note(cell, CellResult("passed"))
+    screening.note(first, CellResult("failed", (), False, "smoke-network-silent", "nothing"))
     screening.give_up()
-    assert not screening.left_out
-    assert screening.rounds <= MOST_ROUNDS
-    assert len(screening.undecided) == 64
+    assert screening.undecided == set(first) and not screening.left_out
 
 
 def test_runs_that_did_not_end_in_time_say_nothing() -> None:

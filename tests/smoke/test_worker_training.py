@@ -329,3 +329,19 @@ def test_micro_batches_cover_all_rows_once() -> None:
 def test_a_layout_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="8 heads"):
         names()["Mesh"]({"tp": 3})
+
+
+SERIAL_IS_SHORT = """
+MOST_SERIAL_BLOCKS = 3 * LEARNING_BLOCKS
+"""
+
+
+def test_the_serial_training_of_a_large_world_does_fewer_steps() -> None:
+    """What the ranks held after as many steps is compared, and is right."""
+    ranks = Ranks(2, ["learning"], SERIAL_IS_SHORT)
+    first, second = ranks.of("learned")
+    assert (first["steps"], first["error_steps"]) == (10, 3)
+    assert 0 <= first["error"] < 1e-3 and second["error"] is None
+    (whole, _) = Ranks(2, ["learning"]).of("learned")
+    assert (whole["steps"], whole["error_steps"]) == (10, 10)
+    assert whole["params"] == first["params"]

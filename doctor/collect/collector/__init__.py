@@ -8,7 +8,8 @@ A request, as `marshal` writes it: {"marker", "seconds", "common"}, in which "co
 They are what all hosts are sent alike, written the same way and packed by zlib: {"given": {...}, "boot", "more",
 "parts": [{"prefix": [...], "probes": {id: probe}}]}. With "more" it waits for a further request behind its record:
 eight digits, its length in bytes, and the request.
-A part with a prefix (`sudo -n`, `docker exec -i NAME`) is answered by a second collector started behind it.
+A part with a prefix (`sudo -n`, `docker exec -i NAME`) is answered by a second collector started behind it. One with
+"digests" of its probes is answered by the helper of `doctor root-helper` instead, where that is installed.
 """
 
 MODULES = (

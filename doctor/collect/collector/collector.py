@@ -20,6 +20,7 @@ from doctor.remote.runtime.streams import read_exactly, write_all
 PARALLEL_JOBS = 8
 LENGTH_DIGITS = 8  # of a further request, before it
 WAITING = 3600  # seconds for a further request
+ROOT_HELPER = "/usr/local/sbin/doctor-probe"
 PART_LIMIT = 4 << 20  # bytes of a nested collector's record
 
 
@@ -80,6 +81,10 @@ class Collector:
         request = marshal.dumps(inner, 2)
         script = self.request["boot"].replace("REQUEST", str(len(request)))
         probe = {"timeout": self.request["seconds"], "limit": PART_LIMIT}
+        if part.get("digests") and os.path.exists(ROOT_HELPER):
+            fields = {"marker": self.request["marker"], "seconds": inner["seconds"], "probes": part["digests"]}
+            line = to_json(dict(fields, ports=list(self.job_input.get("ports", ())))) + "\n"
+            return Job("", part, probe, part["prefix"] + [ROOT_HELPER], line.encode("ascii"))
         return Job("", part, probe, part["prefix"] + ["sh", "-c", script], self.program + request)
 
     def run(self):
@@ -214,8 +219,13 @@ def answer_request(request, program, child_exits):
     on_termination(collector.quit)
     collector.plan()
     collector.run()
+    print_record(request["marker"], collector.outputs, began)
+
+
+def print_record(marker, outputs, began):
+    """Prints the framed record of a request that came at the time `began`."""
     record = {
-        "outputs": collector.outputs,
+        "outputs": outputs,
         "python": "%d.%d.%d" % sys.version_info[:3],
         "uid": os.geteuid(),
         "name": os.uname()[1],
@@ -223,4 +233,4 @@ def answer_request(request, program, child_exits):
     }
     text = '%s, "ended": %.6f}' % (to_json(record)[:-1], time.time())
     # One write for the whole answer: every small one is a packet and two context switches.
-    write_all(1, frame(request["marker"], text).encode("ascii"))
+    write_all(1, frame(marker, text).encode("ascii"))

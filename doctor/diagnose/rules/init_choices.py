@@ -10,6 +10,7 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of, first_evidence, names_of, sorted_culprits
 from doctor.diagnose.events import Event
 from doctor.diagnose.process import Process
+from doctor.engine.texts import filled
 
 RULE = "odd choice"
 DIFFERS, FALLBACK = "communication-choice-differs", "nccl-network-fallback"
@@ -54,9 +55,9 @@ def odd_choices(case: Case) -> list[Cause]:
 def _choices(case: Case, name: str) -> Iterator[Choice]:
     """The first choice of each process: that of its first communicator, which is the whole job's."""
     for process in case.processes:
-        visible = [event for event in process.events if event.signature == _CHOICE and event.values.get(name)]
-        if visible and (process.rank is not None or process.pid):
-            yield Choice(process, visible[0].values[name], visible[0])
+        shown = [event for event in process.events if event.signature == _CHOICE and event.values.get(name)]
+        if shown and (process.rank is not None or process.pid):
+            yield Choice(process, shown[0].values[name], shown[0])
 
 
 def _comparable(name: str, choices: Iterable[Choice]) -> bool:
@@ -65,12 +66,12 @@ def _comparable(name: str, choices: Iterable[Choice]) -> bool:
     return not (name in ("choice_network", "choice_adapters") and disabled)
 
 
-def _differing(name: str, outlier: Iterable[Choice], norm: Choice) -> Cause:
-    outlier = tuple(outlier)
-    culprits = sorted_culprits(dict.fromkeys(culprit_of(choice.process) for choice in outlier))
-    values = ", ".join(sorted({choice.value for choice in outlier}))
-    summary = f"{names_of(culprits)}: {_NAMES[name]} {values}, where the others have {norm.value}"
-    evidence = first_evidence([*(choice.event for choice in outlier[:3]), norm.event])
+def _differing(name: str, odd: Iterable[Choice], norm: Choice) -> Cause:
+    odd = tuple(odd)
+    culprits = sorted_culprits(dict.fromkeys(culprit_of(choice.process) for choice in odd))
+    values = ", ".join(sorted({choice.value for choice in odd}))
+    summary = filled("{0}: {1} {2}, where the others have {3}", names_of(culprits), _NAMES[name], values, norm.value)
+    evidence = first_evidence([*(choice.event for choice in odd[:3]), norm.event])
     return Cause(DIFFERS, RULE, "possible" if name in _HARMLESS else "likely", culprits, summary, evidence)
 
 
@@ -87,7 +88,7 @@ def _sockets(case: Case) -> list[Cause]:
     if not proofs:
         return []
     culprits = sorted_culprits(proofs)
-    summary = f"{names_of(culprits)}: TCP sockets are used although RDMA adapters are there"
+    summary = filled("{0}: TCP sockets are used although RDMA adapters are there", names_of(culprits))
     return [
         Cause(FALLBACK, RULE, "likely", culprits, summary, first_evidence(e for rows in proofs.values() for e in rows))
     ]

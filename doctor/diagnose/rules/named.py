@@ -15,8 +15,8 @@ from doctor.engine.texts import filled, joined
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
-MAX_LOCAL_RANKS = 16
-"""Ranks of one host: more are of several."""
+_MAX_LOCAL_RANKS = 8
+"""Ranks of one host: where the logs show higher ones, there may be several."""
 _MANY_RANKS = 1000
 """Ranks that one line says ended alike: then the fault is not one of theirs."""
 _FATAL_SIGNALS = {-9: "SIGKILL", -11: "SIGSEGV", -7: "SIGBUS", -4: "SIGILL", -8: "SIGFPE"}
@@ -202,9 +202,10 @@ def _is_only_agent(case: Case, block: FailureBlock) -> bool:
     files = {event.file for event in case.reports if event.signature in (TORCHRUN_ROW, TORCHRUN_HEADING)}
     hosts = {item.host or item.origin for item in case.processes} | {event.host for event in case.reports}
     apart = (item for item in case.processes if item.rank is not None and item.local_rank not in (None, item.rank))
-    size = case.world_size
-    small = size is None or (block.local_rank or 0) < size <= MAX_LOCAL_RANKS
-    return len(files) <= 1 and len(hosts - {""}) <= 1 and small and not any(apart)
+    sizes = {case.world_size or 0, *(item.rank + 1 for item in case.processes if item.rank is not None)}
+    several = any((small_number(event.values.get("nodes", "")) or 0) > 1 for event in (*case.events, *case.reports))
+    alone = len(files) <= 1 and len(hosts - {""}) <= 1 and not several
+    return alone and max(sizes) <= _MAX_LOCAL_RANKS and not any(apart)
 
 
 def _signature_of_signal(code: int) -> str:

@@ -44,7 +44,7 @@ def _hccn(fact: type[Fact], build: Callable[..., Fact]) -> BootForm:
 
 _QUEUES = BootForm(ListenQueues, (SysctlFiles, BootFiles, HostMemory), kernel_settings.listen_queues)
 _PORTS = BootForm(ReservedPorts, (SysctlFiles, BootFiles), kernel_settings.reserved_ports)
-_NAMES = BootForm(HostNames, (BootFiles, HostNames), services.host_names, keeps_now=True)
+_NAMES = BootForm(HostNames, (BootFiles, services.CloudSetting, HostNames), services.host_names, keeps_now=True)
 _SHM = BootForm(SharedMemory, (BootFiles, HostMemory, SharedMemory), services.shared_memory)
 _LIMITS = BootForm(ResourceLimits, (BootFiles, LoginUser, ResourceLimits), login_limits)
 _ADDRESSES = _hccn(DeviceAddresses, npu_ports.device_addresses)

@@ -19,7 +19,6 @@ MODULE_FILES = (
     *("/usr/lib/modules-load.d/*.conf", "/lib/modules-load.d/*.conf"),
 )
 TEMPORARY_FILES = ("/etc/tmpfiles.d/*.conf", "/run/tmpfiles.d/*.conf", "/usr/lib/tmpfiles.d/*.conf")
-CLOUD_FILES = ("/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg")
 LIMIT_FILES = ("/etc/security/limits.conf", "/etc/security/limits.d/*.conf")
 LOGIN_FILES = ("/etc/pam.d/*",)
 SERVICE_LIMIT_FILES = (
@@ -51,7 +50,6 @@ class BootFiles(Fact, frozen=True):
     probe = read(
         *MODULE_FILES,
         *TEMPORARY_FILES,
-        *CLOUD_FILES,
         *LIMIT_FILES,
         *LOGIN_FILES,
         *SERVICE_LIMIT_FILES,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Unreadable
+from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.boot.files import CLOCK_SERVICES, UNIT_FOLDERS, BootFiles
 from doctor.facts.gpu import GpuInventory
@@ -14,6 +15,7 @@ from doctor.facts.memory import GIB, KIB, MIB, HostMemory, SharedMemory
 from doctor.facts.names import HostNames
 from doctor.facts.nvlink import FabricManager
 from doctor.facts.visit import ClockOffset
+from doctor.remote.runtime.reading import matching_paths
 
 _FABRIC, _PERSISTENCE = "nvidia-fabricmanager", "nvidia-persistenced"
 
@@ -53,11 +55,49 @@ def persistence(files: BootFiles, now: GpuInventory) -> GpuInventory:
     return msgspec.structs.replace(now, gpus=gpus)
 
 
-def host_names(files: BootFiles, now: HostNames) -> HostNames:
+def read_cloud_setting(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the value of manage_etc_hosts; the other lines of these files may hold passwords."""
+    value, closed = "", ""
+    for path in ["/etc/cloud/cloud.cfg", *matching_paths("/etc/cloud/cloud.cfg.d/*.cfg")]:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                lines = file.read(1 << 20).splitlines()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            closed = f"{path}: {error.strerror}"
+            continue
+        for line in lines:
+            key, colon, setting = line.partition(":")
+            if colon and key.strip() == "manage_etc_hosts":
+                value = setting.split("#")[0].strip().strip("\"'")[:40]
+    return {"manage_etc_hosts": value, "closed": closed}
+
+
+class CloudSetting(Fact, frozen=True):
+    """Whether cloud-init writes /etc/hosts anew at each boot.
+
+    Raw output, as JSON::
+
+        {"manage_etc_hosts": "true", "closed": ""}
+    """
+
+    probe = ask(read_cloud_setting, root=True)
+
+    manage_etc_hosts: str
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> CloudSetting:
+        data = answer.json()
+        if data["closed"]:
+            raise Unreadable(filled("{0}; it can be read as root, with --sudo", data["closed"]))
+        return cls(manage_etc_hosts=str(data["manage_etc_hosts"]))
+
+
+def host_names(files: BootFiles, cloud: CloudSetting, now: HostNames) -> HostNames:
     """Those of now, as files and name servers give them. Raises: Unreadable where /etc/hosts or the name change."""
-    for text in files.folder("/etc/cloud", "/etc/cloud/cloud.cfg.d").values():
-        if re.search(r"^\s*manage_etc_hosts\s*:\s*[^\sfF]", text, re.M):
-            raise Unreadable("cloud-init writes /etc/hosts anew at each boot (manage_etc_hosts)")
+    if cloud.manage_etc_hosts.lower() not in ("", "false", "no", "off"):
+        raise Unreadable("cloud-init writes /etc/hosts anew at each boot (manage_etc_hosts)")
     if re.search(r"^#.*manage_etc_hosts.*true", files.text("/etc/hosts"), re.M | re.I):
         raise Unreadable("cloud-init writes /etc/hosts anew at each boot (manage_etc_hosts)")
     names = [line.strip() for line in files.text("/etc/hostname").splitlines() if line.strip() and line[0] != "#"]

@@ -27,6 +27,8 @@ class LearnedParameters(RankEvent, frozen=True, tag="learned"):
     """From the parameters of the serial run, as a share of what they changed by; told where replicas differ."""
     code_path: str = ""
     """As in `ReferenceRun`."""
+    error_steps: int = 0
+    """After which the error was computed, of large worlds fewer than all; 0: all."""
 
 
 class SmokeLearning(StageFact, frozen=True):

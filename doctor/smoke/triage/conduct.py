@@ -110,5 +110,7 @@ def screening_notes(screening: Screening) -> tuple[str, ...]:
         filled("{0} and {1} fail together and pass apart: {2}", first, second, why)
         for (first, second), why in screening.links.items()
     ]
+    if screening.abandoned:
+        return (filled("the screening of {0} hosts was given up: {1}", len(screening.hosts), screening.abandoned),)
     undecided = [filled("not decided: {0}", ", ".join(sorted(screening.undecided)[:8]))] if screening.undecided else []
     return (text, *links[:8], *undecided)

@@ -58,6 +58,9 @@ class Screening:
         """Hosts of cells that failed and in which nobody could be found."""
         self.rounds = self.cells = 0
         self.seconds = 0.0
+        self.abandoned = ""
+        """Why the first round says nothing of single hosts; empty: it does."""
+        self._first: dict[Cell, CellResult] = {}
         self.phase = -1
         self._queue: deque[Cell] = deque()
         self._passed: dict[str, None] = {}
@@ -81,7 +84,9 @@ class Screening:
 
     def next_round(self) -> list[Cell]:
         """Cells without a common host, to run at the same time; none when all is done."""
-        if self.rounds >= MOST_ROUNDS:
+        if self.rounds == 1:
+            self._judge_first_round()
+        if self.abandoned or self.rounds >= MOST_ROUNDS:
             return []
         if not self._queue:
             self.phase += 1
@@ -100,6 +105,19 @@ class Screening:
                 self._queue.append(cell)
         self.cells += len(cells)
         return cells
+
+    def _judge_first_round(self) -> None:
+        """What fails everywhere has one cause, such as an interpreter without torch: the run of all hosts tells it."""
+        failed = [result for result in self._first.values() if result.state == "failed"]
+        named = {host for result in failed for host in result.named}
+        if 2 * len(named) > len(self.hosts):
+            self.abandoned = "most hosts failed in the first round"
+        elif len(failed) == len(self._first) and not named:
+            self.abandoned = "every cell failed in the first round, and named nobody"
+        if self.abandoned:
+            self.left_out.clear()
+            self.links.clear()
+            self._queue.clear()
 
     def give_up(self) -> None:
         """There is no more round: hosts that still had to run are not decided."""
@@ -127,6 +145,8 @@ class Screening:
 
     def note(self, cell: Cell, result: CellResult) -> None:
         """What became of a cell of the last round."""
+        if self.rounds == 1:
+            self._first[cell] = result
         if cell in self._apart:
             self._note_apart(cell, self._apart.pop(cell), result)
         elif result.state == "passed":

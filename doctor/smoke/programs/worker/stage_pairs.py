@@ -15,6 +15,7 @@ from doctor.smoke.programs.worker.collective_test import CollectiveTest
 from doctor.smoke.programs.worker.confirmations import CONFIRM_AT, CONFIRMATION_SHARE, middle, pause_before
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.second_round import run_second_round
 
 MAX_ALL_PAIRS = 32
 """Up to so many ranks, all pairs are measured."""
@@ -204,12 +205,15 @@ def nearly_all_above(limit: float, numbers: Sequence[float]) -> bool:
 
 
 def stage_pairs(ctx: RankContext) -> None:
-    """Pairs exchange a message, all pairs of a round at once; then the slow ones again, each alone, beside others.
-
-    Skipped on the CPUs of a single host: there is no link between them.
-    """
+    """The exchanges; where one brought wrong values, a second round in halves of the world."""
     if ctx.device.type == "cpu" and len(set(ctx.hosts)) == 1:
-        return
+        return  # there is no link between them
+    measure_pairs(ctx)
+    run_second_round(ctx)
+
+
+def measure_pairs(ctx: RankContext) -> None:
+    """Pairs exchange a message, all pairs of a round at once; then the slow ones again, each alone, beside others."""
     ranks = paired_ranks(ctx)
     rounds = round_robin(len(ranks), ctx.plan["seed"])
     schedule = [

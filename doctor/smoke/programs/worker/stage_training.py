@@ -24,6 +24,8 @@ BLOCKS_PER_EVENT = 60
 """An event must fit into one write to a pipe."""
 LEARNING_BLOCKS = 32
 """At least so many blocks a step of the learning stage: the mean of a few tokens would vary more than it falls."""
+MOST_SERIAL_BLOCKS = 4096
+"""Of all steps of the serial training together: about a second on a CPU."""
 REFERENCE_BLOCKS = 512
 """The ranks other than 0 do only as many steps of the reference run as have so many blocks."""
 
@@ -160,20 +162,37 @@ def stage_learning(ctx: RankContext) -> None:
     rng, adam = CounterRng(ctx.plan["seed"], ctx.device), Adam()
     model.broadcast_params()
     gradient = model.gradient
+    compared = steps_to_compare(ctx)
+    learned = model.flat, gradient
     for step in range(ctx.plan["learn_steps"]):
         loss = model.forward_backward(make_batch(ctx, model, rng, step, False))
         if loss is not None:
             ctx.emit("learn", step=step, loss=finite_or_none(loss))
         gradient = model.reduce_gradient()
         model.update(gradient, adam)
-    compare_learned(ctx, model, gradient)
+        if step + 1 == compared:
+            learned = model.flat.clone(), gradient.clone()
+    compare_learned(ctx, model, gradient, learned, compared)
 
 
-def compare_learned(ctx: RankContext, model: Model, gradient: torch.Tensor) -> None:
+def steps_to_compare(ctx: RankContext) -> int:
+    """Steps after which the serial training is compared: all, but for worlds whose blocks would take it seconds."""
+    steps: int = ctx.plan["learn_steps"]
+    return max(1, min(steps, MOST_SERIAL_BLOCKS // block_count(ctx.world_size, LEARNING_BLOCKS)))
+
+
+def compare_learned(
+    ctx: RankContext,
+    model: Model,
+    gradient: torch.Tensor,
+    learned: tuple[torch.Tensor, torch.Tensor],
+    compared: int,
+) -> None:
     """Compares the parameters and the last gradient with those of the same training, done serially.
 
-    Of data-parallel ranks that hold the same bits the first one does it for all. It needs no other rank, so that wrong
-    values cannot part the ranks.
+    ``learned``: parameters and gradient after ``compared`` steps, which the serial training does. Of data-parallel
+    ranks that hold the same bits the first one does it for all. It needs no other rank, so that wrong values cannot
+    part the ranks.
     """
     held = digest(model.flat[: model.size]), 0 if model.zero else digest(gradient)
     mesh, same = model.mesh, True
@@ -182,21 +201,23 @@ def compare_learned(ctx: RankContext, model: Model, gradient: torch.Tensor) -> N
         every = mine.new_empty(2 * mesh.dp)
         ctx.comm.all_gather(every, mine, mesh.dp_group)
         same = torch.equal(every.view(mesh.dp, 2), mine.expand(mesh.dp, 2))
-    error = learned_error(ctx, model, gradient) if mesh.dp_rank == 0 or not same else None
+    error = learned_error(ctx, model, *learned, compared) if mesh.dp_rank == 0 or not same else None
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
-        error=error, code_path=code_path(ctx),
+        error=error, error_steps=compared, code_path=code_path(ctx),
     )  # fmt: skip
 
 
-def learned_error(ctx: RankContext, model: Model, gradient: torch.Tensor) -> float | None:
+def learned_error(
+    ctx: RankContext, model: Model, flat: torch.Tensor, gradient: torch.Tensor, steps: int
+) -> float | None:
     """How far the learned parameters are from those of the serial run, as a share of what they changed by.
 
     Or the last gradient, as a share of its norm, if that is further: Adam hides a gradient that is a multiple.
     """
     serial, rng, adam = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device), Adam()
     start, last = serial.flat.clone(), serial.gradient
-    for step in range(ctx.plan["learn_steps"]):
+    for step in range(steps):
         serial.forward_backward(make_batch(ctx, serial, rng, step, False))
         last = serial.reduce_gradient()
         serial.update(last, adam)
@@ -204,7 +225,7 @@ def learned_error(ctx: RankContext, model: Model, gradient: torch.Tensor) -> flo
     expected = model.share_of(serial.by_name(serial.flat))
     changed = (expected - model.share_of(serial.by_name(start))).norm()
     of_gradient = model.error_of(gradient, serial.by_name(last), model.owned_slice) or 0
-    return finite_or_none(max(float((model.flat - expected).norm() / changed), of_gradient))
+    return finite_or_none(max(float((flat - expected).norm() / changed), of_gradient))
 
 
 def learning_preference(layout: dict[str, Any]) -> tuple[int, int]:

@@ -1,0 +1,33 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.amd_smi import AmdGpus
+
+
+@check(severity=ERROR, area="devices")
+def amd_gpu_ecc_errors(amd: AmdGpus) -> Iterator[Finding]:
+    """No AMD GPU has errors that could not be corrected.
+
+    ## Why it matters
+    Such an error ends the program that meets it, or makes it compute wrongly; more tend to follow. A deferred error is
+    damaged memory that no program has used yet.
+
+    ## What to do
+    On {host}: `amd-smi metric -e -g {gpu}` shows the part, `amd-smi bad-pages -g {gpu}` the pages. Reset the GPU while
+    no program uses it: `amd-smi reset -G -g {gpu}`. Have it replaced when the errors return.
+
+    ## Source
+    `total_uncorrectable_count` and `total_deferred_count` of `amd-smi metric --ecc --json` (amd-smi's documentation);
+    AMD's node-scraper takes any uncorrectable error for a fault. Deferred errors alone are a warning. The counts are
+    since the driver was loaded.
+    """
+    for gpu in amd.gpus:
+        if gpu.uncorrectable or gpu.deferred:
+            yield Finding(
+                "AMD GPU {gpu} ({bus}) has {observed} uncorrected and {deferred} deferred errors; expected {expected}",
+                gpu=gpu.index,
+                bus=gpu.bus,
+                observed=gpu.uncorrectable or 0,
+                deferred=gpu.deferred or 0,
+                expected=0,
+            ).as_warning(not gpu.uncorrectable)

@@ -1,0 +1,158 @@
+"""AMD GPUs as amd-smi lists them: identity, driver, partition modes, error counts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
+from doctor.facts.gpu_report import short_bus
+from doctor.facts.reported_value import reported_count, value_state
+
+_SCRIPT = """for query in "list" "metric --ecc" "static --asic --bus --driver" "static --partition"; do
+  echo "-- $query --"
+  timeout 15 amd-smi $query --json </dev/null 2>/dev/null
+  echo "-- exit $? --"
+done"""
+REQUIRED = ("list", "metric --ecc", "static --asic --bus --driver")
+"""Queries that all releases have; the modes of partitions are elsewhere in the newest ones."""
+MAX_GPUS = 256
+
+
+class AmdGpu(msgspec.Struct, frozen=True):
+    """One GPU, or one partition of it."""
+
+    index: int
+    bus: str
+    """PCI address, as 0000:05:00.0."""
+    name: str = ""
+    driver: str = ""
+    pcie_width_max: int | None = None
+    uncorrectable: int | None = None
+    """Errors that could not be corrected; None where the product counts none."""
+    deferred: int | None = None
+    """Errors in memory that no program has used yet."""
+    compute_partition: str = ""
+    """SPX, DPX, CPX, ...; empty where it is not reported."""
+    memory_partition: str = ""
+    """NPS1, NPS4, ..."""
+
+
+class AmdGpus(Fact, frozen=True):
+    """Every AMD GPU that amd-smi lists, from its JSON.
+
+    Raw output, from amd-smi::
+
+        -- list --
+        [{"gpu": 0, "bdf": "0000:05:00.0", "uuid": "GPU-1", "kfd_id": 7, "node_id": 3, "partition_id": 0}]
+        -- exit 0 --
+        -- metric --ecc --
+        {"gpu_data": [{"gpu": 0, "ecc": {"total_correctable_count": 0, "total_uncorrectable_count": 0}}]}
+        -- exit 0 --
+        -- static --asic --bus --driver --
+        {"gpu_data": [{"gpu": 0, "asic": {"market_name": "AMD Instinct MI300X"}, "driver": {"version": "6.10.5"}}]}
+        -- exit 0 --
+    """
+
+    probe = run(_SCRIPT, requires="amd-smi", root=True, timeout=70, limit=1 << 20)
+
+    gpus: tuple[AmdGpu, ...]
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> AmdGpus:
+        parts = dict(_parts(answer.text()))
+        for query in REQUIRED:
+            if query not in parts:
+                raise Unreadable(filled("amd-smi {0}: no answer in 15 s", query))
+        rows: dict[int, dict[str, Any]] = {}
+        for query, (text, code) in parts.items():
+            try:
+                for row in _gpu_rows(query, text, code):
+                    rows.setdefault(row["gpu"], {}).update(row)
+            except Unreadable:
+                if query in REQUIRED:
+                    raise
+        if not rows:
+            raise Absent("amd-smi lists no GPU")
+        gpus, unread = [], {}
+        for index, row in sorted(rows.items())[:MAX_GPUS]:
+            try:
+                gpus.append(_gpu(index, row))
+            except Unreadable as why:
+                unread[f"GPU {index}"] = str(why)
+        return cls(gpus=tuple(gpus), unread=unread)
+
+
+def _parts(text: str) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Each query with what was printed for it and its exit status; one that was cut off is left out."""
+    pieces = re.split(r"^-- (list|metric --ecc|static --[a-z -]{1,40}) --[ \t\r]*\n", text, flags=re.M)
+    for query, piece in zip(pieces[1::2], pieces[2::2], strict=True):
+        printed, _, end = piece.rpartition("-- exit ")
+        if match := re.match(r"(\d{1,3}) --", end):
+            yield query, (printed, int(match[1]))
+
+
+def _gpu_rows(query: str, text: str, code: int) -> Iterator[dict[str, Any]]:
+    """The GPUs of one document, which newer releases put under ``gpu_data``. Raises: Unreadable."""
+    begin = min((place for place in (text.find("["), text.find("{")) if place >= 0), default=-1)
+    try:
+        document = json.JSONDecoder().raw_decode(text[begin:])[0] if begin >= 0 else None
+    except (ValueError, RecursionError):
+        document = None
+    rows = document.get("gpu_data") if isinstance(document, dict) else document
+    if not isinstance(rows, list) or code:
+        first = strip_control_chars(text.strip().partition("\n")[0], 120)
+        raise Unreadable(filled("amd-smi {0}: exit status {1}{2}", query, code, ": " + first if first else ""))
+    for row in rows:
+        if not isinstance(row, dict) or not isinstance(row.get("gpu"), int):
+            raise Unreadable(filled("amd-smi {0}: a row without the number of a GPU", query))
+        yield row
+
+
+def _gpu(index: int, row: Mapping[str, Any]) -> AmdGpu:
+    """Raises: Unreadable where a count failed, or no address is listed."""
+    asic, bus, driver, ecc, modes = (_section(row, name) for name in ("asic", "bus", "driver", "ecc", "partition"))
+    address, name = _word(row, "bdf") or _word(bus, "bdf"), _word(asic, "market_name")
+    if not address:
+        raise Unreadable("amd-smi lists no address of it")
+    if "Instinct" in name and _count(ecc, "total_uncorrectable_count") is None:
+        raise Unreadable("amd-smi reports no count of its errors: it prints N/A also where it failed")
+    return AmdGpu(
+        index,
+        short_bus(address),
+        name,
+        _word(driver, "version") or _word(driver, "driver_version"),
+        _count(bus, "max_pcie_width"),
+        _count(ecc, "total_uncorrectable_count"),
+        _count(ecc, "total_deferred_count"),
+        _word(modes, "accelerator_partition") or _word(modes, "compute_partition"),
+        _word(modes, "memory_partition"),
+    )
+
+
+def _section(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = row.get(name)
+    return section if isinstance(section, dict) else {}
+
+
+def _word(section: Mapping[str, Any], name: str) -> str:
+    """A text; empty where there is none. Raises: Unreadable where it could not be read."""
+    text = str(section.get(name, "") or "").strip()
+    state = value_state(text)
+    if state == "failed":
+        raise Unreadable(f"{name}: {strip_control_chars(text, 80)}")
+    return strip_control_chars(text, 80) if state == "read" else ""
+
+
+def _count(section: Mapping[str, Any], name: str) -> int | None:
+    """A count, which some releases give with its unit. Raises: Unreadable where it failed."""
+    value = section.get(name)
+    if isinstance(value, dict):
+        value = value.get("value")
+    return reported_count(name, None if value is None else str(value))

@@ -1,0 +1,155 @@
+"""What amd-smi prints: the forms of ROCm 6.1 to 7, as AMD's own programs read and write them.
+
+Sources: amdsmi_cli of github.com/ROCm/amdsmi, the tests of github.com/amd/node-scraper (c3934162), and
+github.com/ROCm/legacy-rocm-build issue 4374.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from doctor.engine.fact import Absent, Fact, Output, Unreadable
+from doctor.facts.accelerators import OtherAccelerators
+from doctor.facts.amd_smi import AmdGpus
+from tests.checks.run_check import messages, run_check, skipped
+from tests.facts.answers import answered, read_outputs
+
+ECC = {"total_correctable_count": 0, "total_uncorrectable_count": 0, "total_deferred_count": 0}
+LIST = [{"gpu": n, "bdf": f"0000:{n}5:00.0", "uuid": f"GPU-{n}", "kfd_id": 7 + n, "partition_id": 0} for n in range(4)]
+
+
+def printed(
+    listed: Any = LIST,
+    ecc: Any = ECC,
+    name: str = "AMD Instinct MI300X",
+    codes: tuple[int, ...] = (0, 0, 0, 0),
+    wrap: bool = True,
+    mode: str = "SPX",
+    before: str = "",
+) -> Output:
+    """All four documents, for as many GPUs as are listed; ``wrap``: under gpu_data, as newer releases do."""
+    count = len(listed) if isinstance(listed, list) else 0
+    static = {
+        "asic": {"market_name": name},
+        "bus": {"bdf": "N/A", "max_pcie_width": 16},
+        "driver": {"version": "6.10.5"},
+    }
+    modes = {"partition": {"accelerator_partition": mode, "memory_partition": "NPS1", "partition_id": 0}}
+    eccs = ecc if isinstance(ecc, list) else [ecc] * count
+    rows = [
+        [{"gpu": n, "ecc": eccs[n]} for n in range(count)],
+        *([{"gpu": n, **part} for n in range(count)] for part in (static, modes)),
+    ]
+    documents = [listed, *({"gpu_data": part} if wrap else part for part in rows)]
+    queries = ("list", "metric --ecc", "static --asic --bus --driver", "static --partition")
+    texts = [document if isinstance(document, str) else json.dumps(document, indent=4) for document in documents]
+    return Output(
+        out="".join(f"-- {q} --\n{before}{t}\n-- exit {c} --\n" for q, t, c in zip(queries, texts, codes, strict=True))
+    )
+
+
+def bus(*slots: str) -> Any:
+    return answered(
+        OtherAccelerators, {"devices": [[slot, "1002", "74a1", "1200", "amdgpu"] for slot in slots], "files": []}
+    )
+
+
+ON_BUS = bus(*(row["bdf"] for row in LIST))
+
+
+@pytest.mark.parametrize("wrap", [True, False])
+@pytest.mark.parametrize("before", ["", "WARNING: User is missing the following required groups: render\n"])
+def test_healthy_hosts(wrap: bool, before: str) -> None:
+    amd = read_outputs(AmdGpus, one=printed(wrap=wrap, before=before))
+    assert isinstance(amd, AmdGpus)
+    assert [gpu.bus for gpu in amd.gpus] == [row["bdf"] for row in LIST]
+    assert (amd.gpus[0].name, amd.gpus[0].driver, amd.gpus[0].pcie_width_max) == ("AMD Instinct MI300X", "6.10.5", 16)
+    for check in ("amd-gpu-ecc-errors", "amd-gpu-missing", "accelerator-without-driver"):
+        outcome = run_check(check, {"w1": [amd, ON_BUS]})
+        assert not outcome.findings and not outcome.unknown, check
+    assert not run_check("amd-gpu-settings-differ", {"w1": [amd], "w2": [amd]}).findings
+
+
+@pytest.mark.parametrize(
+    ("ecc", "found"),
+    [
+        ({**ECC, "total_uncorrectable_count": 7}, [False]),
+        ({**ECC, "total_deferred_count": 1}, [True]),
+        ({**ECC, "total_correctable_count": 70000}, []),
+        ({**ECC, "total_uncorrectable_count": {"value": 2, "unit": "N/A"}}, [False]),
+    ],
+)
+def test_errors_are_found_on_their_gpu(ecc: dict[str, Any], found: list[bool]) -> None:
+    amd = read_outputs(AmdGpus, one=printed(ecc=[ECC, ECC, ecc, ECC]))
+    findings = run_check("amd-gpu-ecc-errors", {"w1": [amd]}).findings
+    assert [finding.is_warning for finding in findings] == found
+    assert all(finding.values["gpu"] == 2 for finding in findings)
+
+
+@pytest.mark.parametrize("value", ["N/A", "AMDSMI_STATUS_FILE_ERROR", "ERR!", "Unknown Error", {"value": "N/A"}])
+def test_counts_that_could_not_be_read_are_never_healthy(value: Any) -> None:
+    amd = read_outputs(AmdGpus, one=printed(ecc=[ECC, {**ECC, "total_uncorrectable_count": value}, ECC, ECC]))
+    outcome = run_check("amd-gpu-ecc-errors", {"w1": [amd]})
+    assert not outcome.findings
+    assert outcome.unknown["w1"].text.startswith("GPU 1: ")
+
+
+def test_a_desktop_gpu_has_no_counts() -> None:
+    amd = read_outputs(AmdGpus, one=printed(ecc=dict.fromkeys(ECC, "N/A"), name="Radeon RX 7900 XTX"))
+    outcome = run_check("amd-gpu-ecc-errors", {"w1": [amd]})
+    assert not outcome.findings and not outcome.unknown
+
+
+def test_a_gpu_that_is_on_the_bus_and_not_listed() -> None:
+    amd = read_outputs(AmdGpus, one=printed(listed=LIST[:3]))
+    assert messages(run_check("amd-gpu-missing", {"w1": [amd, ON_BUS]})) == [
+        ("w1", "amd-smi does not list the GPU at 0000:35:00.0; expected 4 GPUs, as on the PCI bus")
+    ]
+
+
+def test_partitions_count_as_their_gpu() -> None:
+    parts = [{"gpu": n, "bdf": f"0000:05:00.{n}", "uuid": f"GPU-{n}"} for n in range(4)]
+    amd = read_outputs(AmdGpus, one=printed(listed=parts, mode="CPX"))
+    assert messages(run_check("amd-gpu-missing", {"w1": [amd, bus("0000:05:00.0")]})) == []
+    assert skipped(run_check("amd-gpu-missing", {"w1": [amd]}))
+
+
+def test_a_host_in_another_mode() -> None:
+    usual, other = (read_outputs(AmdGpus, one=printed(mode=mode)) for mode in ("SPX", "CPX"))
+    ((host, text),) = messages(run_check("amd-gpu-settings-differ", {"w1": [usual], "w2": [usual], "w3": [other]}))
+    assert host == "w3"
+    assert text.startswith("the compute partition of its AMD GPUs is CPX; 2 of 3 hosts have SPX")
+
+
+BROKEN = [
+    printed(codes=(255, 0, 0, 0)),
+    printed(listed="AmdSmiLibraryException: Error code: 43 | AMDSMI_STATUS_DRIVER_NOT_LOADED", codes=(255, 0, 0, 0)),
+    printed(listed="[{"),
+    printed(listed=[{"bdf": "0000:05:00.0"}]),
+    printed(codes=(0, 124, 0, 0)),
+    Output(out="-- list --\n[]\n"),
+    Output(out=""),
+    Output(out="hello"),
+    Output(ended="timeout", seconds=70),
+]
+
+
+@pytest.mark.parametrize("output", BROKEN)
+def test_an_answer_that_is_not_whole_is_unknown_and_so_are_the_accelerators(output: Output) -> None:
+    amd = read_outputs(AmdGpus, one=output)
+    assert isinstance(amd, Unreadable)
+    assert "w1" in run_check("accelerator-without-driver", {"w1": [ON_BUS]}).unknown
+
+
+def test_the_newest_releases_have_the_modes_elsewhere() -> None:
+    amd = read_outputs(AmdGpus, one=printed(codes=(0, 0, 0, 255)))
+    assert isinstance(amd, Fact)
+    assert amd.gpus[0].compute_partition == ""
+
+
+def test_a_host_without_gpus() -> None:
+    why = read_outputs(AmdGpus, one=printed(listed=[]))
+    assert isinstance(why, Absent) and not isinstance(why, Unreadable)

@@ -22,9 +22,9 @@ def npu_count_differs(inventory: PerHost[NpuInventory]) -> Iterator[Finding]:
     is missing on the bus too, check card, slot and BIOS; for one that is on the bus only, check the driver.
 
     ## In a container
-    The container of {host} has {observed} NPUs. If its machine has more, start it again with the device file of each that
-    it is to use, `--device /dev/davinci0`, `--device /dev/davinci1` and on, beside /dev/davinci_manager, /dev/devmm_svm
-    and /dev/hisi_hdc: see `doctor explain container-devices-missing`.
+    The container of {host} has {observed} NPUs. If its machine has more, start it again with the device file of each
+    that it is to use, `--device /dev/davinci0`, `--device /dev/davinci1` and on, beside /dev/davinci_manager,
+    /dev/devmm_svm and /dev/hisi_hdc: see `doctor explain container-devices-missing`.
 
     ## Source
     The hosts are compared with each other by the files /dev/davinci0 and on; the majority is the norm.

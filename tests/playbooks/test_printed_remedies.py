@@ -51,7 +51,7 @@ RUN_ON_NPUS = {"hccl-rootinfo-stale": "mv {path} {path}.old"}
 """The same on a host with emulated NPUs."""
 NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
-        hccn_tool npu-smi amd-smi ascend-dmi nvidia-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
+        hccn_tool npu-smi ascend-dmi nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
         msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
         ethtool rdma ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos""",
     "containers: there is none on a test host": """
@@ -65,7 +65,7 @@ NOT_RUN = {
         scontrol""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
-        smartctl ras-mc-ctl findmnt timeout nfsstat lfs lctl rsync arping tracepath taskset""",
+        smartctl ras-mc-ctl findmnt rsync arping tracepath taskset""",
     "a text in a file or in a message, and no command": """
         "rank_id": "status": "version": Compatibility Two {item}:{expected} {observed}""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": "* USER LimitMEMLOCK",

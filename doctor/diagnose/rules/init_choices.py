@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from doctor.analysis.majority import split
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of, first_evidence, names_of, sorted_culprits
 from doctor.diagnose.events import Event
+from doctor.diagnose.process import Process
 from doctor.engine.texts import filled
 
 RULE = "odd choice"

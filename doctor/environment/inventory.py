@@ -15,8 +15,8 @@ from doctor.environment.text_files import ReadFile, unreadable_reason
 from doctor.hosts.hostfile import HostLine
 from doctor.hosts.nodeset import (
     MAX_HOSTS,
+    HostLogin,
     InventoryError,
-    Login,
     canonical_host,
     expand_nodeset,
     expand_with_logins,
@@ -52,7 +52,7 @@ class Inventory(msgspec.Struct, frozen=True):
     """The names of the whole fleet, where ``hosts`` are only some of it."""
     hosts_unknown: str = ""
     """Why the job may have more hosts than these; empty where it has not, or where the user chose this host alone."""
-    logins: dict[str, Login] = {}
+    logins: dict[str, HostLogin] = {}
     """Of hosts whose list names a user or a port."""
 
 
@@ -65,7 +65,7 @@ class _SourceHosts(msgspec.Struct, frozen=True):
     source: str
     slots: dict[str, int] = {}
     notes: tuple[str, ...] = ()
-    logins: dict[str, Login] = {}
+    logins: dict[str, HostLogin] = {}
 
 
 def resolve_hosts(
@@ -158,7 +158,7 @@ def _hostfile(path: str, read_file: ReadFile, run: RunCommand, named_by: str = "
         filled("hostfile {0} ({1}){2}", printable_excerpt(path, 200), hostfile.file_form(lines), named_by),
         {line.host: line.slots for line in lines if line.slots is not None},
         (*notes[:_MOST_NOTES], *((filled("{0} more such lines", more),) if more > 0 else ())),
-        {line.host: line.login for line in lines if line.login != Login()},
+        {line.host: line.login for line in lines if line.login != HostLogin()},
     )
 
 

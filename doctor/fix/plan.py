@@ -20,7 +20,7 @@ from doctor.engine.texts import filled
 from doctor.fix.dependence import find_conflicts, find_dependences, held_reason
 from doctor.fix.file_edits import FileState, edited_content, file_diff
 from doctor.fix.select import ReadyStep, Treatment, Untreated, finding_message, fingerprint
-from doctor.hosts.nodeset import Login
+from doctor.hosts.nodeset import HostLogin
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_variables
 
 SCHEMA = "doctor.plan/1"
@@ -37,7 +37,7 @@ class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     local: bool = False
     slots: dict[str, int] = {}
-    logins: dict[str, Login] = {}
+    logins: dict[str, HostLogin] = {}
     """User and port of hosts whose list names them."""
     names: tuple[str, ...] = ()
     playbooks: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 from doctor.hosts.hostfile import HostLine
-from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, Login, canonical_host, validate_host
+from doctor.hosts.nodeset import MAX_HOSTS, HostLogin, InventoryError, canonical_host, validate_host
 
 _SECTION = re.compile(r"\[([A-Za-z0-9_.-]+)(?::[a-z]+)?\]")
 _USERS, _PORTS = ("ansible_user", "ansible_ssh_user"), ("ansible_port", "ansible_ssh_port")
@@ -90,7 +90,7 @@ def _host_line(name: str, variables: dict[str, object], place: str) -> HostLine:
     return HostLine(host, where, "Ansible inventory", None, unused, _login(variables, where))
 
 
-def _login(variables: dict[str, object], where: str) -> Login:
+def _login(variables: dict[str, object], where: str) -> HostLogin:
     """``ansible_user`` and ``ansible_port``. Raises: InventoryError."""
     user, port = (str(next((variables[name] for name in names if name in variables), "")) for names in (_USERS, _PORTS))
     if user and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", user, re.ASCII):
@@ -99,7 +99,7 @@ def _login(variables: dict[str, object], where: str) -> Login:
         )
     if port and not (re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) and 0 < int(port) < 65536):
         raise InventoryError(filled("{0}: {1} is no port; expected ansible_port from 1 to 65535", where, quote(port)))
-    return Login(user, int(port or 0))
+    return HostLogin(user, int(port or 0))
 
 
 def _is_address(text: str) -> bool:

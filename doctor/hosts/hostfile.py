@@ -17,7 +17,7 @@ import msgspec
 
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, Login, canonical_host, split_login, validate_host
+from doctor.hosts.nodeset import MAX_HOSTS, HostLogin, InventoryError, canonical_host, split_login, validate_host
 
 MAX_SLOTS = 4096
 MAX_LINES = 1_000_000
@@ -33,7 +33,7 @@ class HostLine(msgspec.Struct, frozen=True):
     slots: int | None = None
     unused_settings: tuple[str, ...] = ()
     """Parts of the line that mean nothing here."""
-    login: Login = Login()
+    login: HostLogin = HostLogin()
 
 
 class _Word(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class _Word(msgspec.Struct, frozen=True):
     count: str | None = None
     unused: tuple[str, ...] = ()
     form: str = "host:N"
-    login: Login = Login()
+    login: HostLogin = HostLogin()
 
 
 def parse_hostfile(text: str, path: str) -> list[HostLine]:
@@ -110,7 +110,7 @@ def _parse_line(fields: list[str], place: str) -> HostLine:
 def _first_word(word: str) -> _Word:
     """A name, ``name:8``, ``name:8:hca``, ``user@name:22``, an IPv6 address, or one in brackets with ``:8``."""
     login, rest = split_login(word)
-    if login != Login():
+    if login != HostLogin():
         inner = _first_word(rest)
         return _Word(inner.host, inner.count, inner.unused, inner.form, login)
     bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(.*))?", word)

@@ -1,7 +1,7 @@
 """Node sets and host names, as users write them: every name checked before anything is done with it.
 
 A host is named as ssh names it: its name stands in reports and is what the hosts call each other. Of ``user@host`` and
-``user@host:port`` the user and the port are kept apart, as a `Login`; ``host:8``, slots in hostfiles, is refused here.
+``user@host:port`` the user and the port are kept apart, as a `HostLogin`; ``host:8`` means slots, in hostfiles alone.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from itertools import islice, product
-
-import msgspec
+from typing import NamedTuple
 
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
@@ -28,33 +27,33 @@ class InventoryError(Exception):
     """One line: the error, its place, and the expected value."""
 
 
-class Login(msgspec.Struct, frozen=True):
+class HostLogin(NamedTuple):
     """How one host is to be logged in to, where its list says so."""
 
     user: str = ""
     port: int = 0
 
 
-def split_login(word: str) -> tuple[Login, str]:
+def split_login(word: str) -> tuple[HostLogin, str]:
     """The login of a word of a list of hosts, and the rest of the word: ``user@host:port``.
 
     >>> split_login("root@n1:2222"), split_login("n1:8")
-    ((Login(user='root', port=2222), 'n1'), (Login(user='', port=0), 'n1:8'))
+    ((HostLogin(user='root', port=2222), 'n1'), (HostLogin(user='', port=0), 'n1:8'))
     """
     match = _USER.fullmatch(word)
     if match is None or (match[3] and not 0 < int(match[3]) < 65536) or (match[2].count(":") and "[" not in match[2]):
-        return Login(), word
-    return Login(match[1], int(match[3] or 0)), match[2]
+        return HostLogin(), word
+    return HostLogin(match[1], int(match[3] or 0)), match[2]
 
 
-def expand_with_logins(text: str, place: str) -> tuple[list[str], dict[str, Login]]:
+def expand_with_logins(text: str, place: str) -> tuple[list[str], dict[str, HostLogin]]:
     """`expand_nodeset` with groups, of a text whose parts may begin with ``user@``; and the logins of those hosts.
 
     Raises: InventoryError.
     """
     parts = [split_login(part) for part in _PART.findall(text)]
     hosts = expand_nodeset(",".join(rest for _, rest in parts), place, groups=True)
-    named = [(login, rest) for login, rest in parts if login != Login()]
+    named = [(login, rest) for login, rest in parts if login != HostLogin()]
     return hosts, {host: login for login, rest in named for host in expand_nodeset(rest, place)}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from doctor.hosts.nodeset import Login
+    from doctor.hosts.nodeset import HostLogin
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to connect when neither the options nor the ssh configuration say otherwise."""
@@ -39,7 +39,7 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_output: int = MAX_OUTPUT
     addresses: dict[str, str] = {}
     """Addresses of hosts whose names do not resolve, where the ssh configuration has none for them."""
-    logins: dict[str, Login] = {}
+    logins: dict[str, HostLogin] = {}
     """User and port of hosts whose list names them; they go before ``user`` and ``port``."""
     agent: bool = True
     """Ask the ssh-agent for keys."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from doctor.environment.inventory import HostSelection, Inventory, InventoryError, resolve_hosts
 from doctor.environment.text_files import read_text_file
-from doctor.hosts.nodeset import Login
+from doctor.hosts.nodeset import HostLogin
 from doctor.session.select_hosts import select_inventory
 from tests.checks.tables import a2, a3, lab, legacy
 
@@ -211,10 +211,14 @@ def test_unused_settings_of_a_hostfile_are_said() -> None:
 def test_logins_of_a_list_are_kept_and_are_no_part_of_a_name() -> None:
     in_list = resolve_hosts(HostSelection(hosts="root@n[1,3]:2222,ops@[2001:db8::1],n4"), {}, files())
     assert in_list.hosts == ("n1", "n3", "2001:db8::1", "n4")
-    assert in_list.logins == {"n1": Login("root", 2222), "n3": Login("root", 2222), "2001:db8::1": Login("ops")}
+    assert in_list.logins == {
+        "n1": HostLogin("root", 2222),
+        "n3": HostLogin("root", 2222),
+        "2001:db8::1": HostLogin("ops"),
+    }
     lines = in_file("root@n1:2222 slots=8\nn2:8\nops@n3\n")
     assert lines.hosts == ("n1", "n2", "n3") and lines.slots == {"n1": 8, "n2": 8} and not lines.notes
-    assert lines.logins == {"n1": Login("root", 2222), "n3": Login("ops")}
+    assert lines.logins == {"n1": HostLogin("root", 2222), "n3": HostLogin("ops")}
 
 
 def test_a_large_node_file_is_read_in_one_pass() -> None:
@@ -330,7 +334,7 @@ class TestAnsible:
 
         inventory = resolve_hosts(HostSelection(hostfile="/etc/hosts.ini"), {}, lambda path: INI, run)
         assert inventory.hosts == ("n1", "n2", "127.0.0.9")
-        assert not inventory.notes and inventory.logins == {"127.0.0.9": Login("root", 2222)}
+        assert not inventory.notes and inventory.logins == {"127.0.0.9": HostLogin("root", 2222)}
         assert inventory.source == "3 hosts from hostfile /etc/hosts.ini (Ansible inventory)"
         assert commands == [("ansible-inventory", "--inventory", "/etc/hosts.ini", "--list")]
 

@@ -29,6 +29,7 @@ CONSTANT_WORDS = {
     *(
         "ACCEPT",
         "DEFAULT",
+        "DRAIN",
         "ECAP_ACS",
         "GBK",
         "GPU",

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import Login
+from doctor.hosts.nodeset import HostLogin
 from doctor.transport import transport_error
 from doctor.transport.options import SshOptions
 
@@ -50,7 +50,7 @@ def parse_target(text: str) -> Target:
 
 def target_of(host: str, options: SshOptions) -> Target:
     """A host with the user and the port that its list names. Raises: Unreached, as `parse_target`."""
-    target, login = parse_target(host), options.logins.get(host, Login())
+    target, login = parse_target(host), options.logins.get(host, HostLogin())
     return Target(target.name, target.user or login.user, target.port or login.port)
 
 

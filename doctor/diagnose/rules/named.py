@@ -443,8 +443,7 @@ def rank_list(text: str) -> list[int]:
 
 def count_ranks(ranks: Iterable[int]) -> str:
     """``rank 3``; ``ranks 1, 3 and 7``; ``ranks 1, 3, 5 and 9 more``."""
-    ordered = sorted(set(ranks))
-    if len(ordered) == 1:
+    if len(ordered := sorted(set(ranks))) == 1:
         return f"rank {ordered[0]}"
     if len(ordered) <= 8:
         return filled("ranks {0} and {1}", ", ".join(map(str, ordered[:-1])), ordered[-1])

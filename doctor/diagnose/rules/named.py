@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from doctor.diagnose.attempts import TORCHRUN_ROW
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, culprit_of, culprit_of_rank, first_evidence, names_of
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import failure_blocks, task_failed
+from doctor.diagnose.process import Process
 from doctor.diagnose.rules.failed_workers import FATAL_SIGNALS, cause_of_block, signature_of_signal
 from doctor.diagnose.rules.lost_hosts import lost_hosts
 from doctor.engine.texts import filled, joined
@@ -413,13 +414,3 @@ def count_ranks(ranks: Iterable[int]) -> str:
     if len(ordered) <= 8:
         return filled("ranks {0} and {1}", ", ".join(map(str, ordered[:-1])), ordered[-1])
     return filled("ranks {0} and {1} more", ", ".join(map(str, ordered[:6])), len(ordered) - 6)
-
-
-def holds_up(who: str, count: int, call: str) -> str:
-    """Of ranks that have not entered a call that others wait in; the same words as `doctor smoke` has for them."""
-    return filled("{0} holds up {1}", who, call) if count == 1 else filled("{0} hold up {1}", who, call)
-
-
-def others_wait(number: int) -> str:
-    """``1 other rank waits``, ``3 other ranks wait``."""
-    return "1 other rank waits" if number == 1 else filled("{0} other ranks wait", number)

@@ -11,6 +11,7 @@ from doctor.facts.socket_peers import FleetSockets, decided_by_rank_table, unrea
 from doctor.job import LaunchConfig
 
 CAUSES = {
+    "duplicate-address": ("address",),
     "host-name-is-loopback": ("address",),
     "host-name-is-localhost": ("address",),
 }

@@ -26,9 +26,12 @@ def launch_batch_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     TransformerOpParallelConfig, micro_batch_num
     (https://www.mindspore.cn/docs/en/r1.9/api_python/transformer/mindspore.nn.transformer.TransformerOpParallelConfig.html);
     LLaMA-Factory v1 core/utils/batching.py, "Global batch size must be divisible by DP size and micro batch size"
-    (https://github.com/hiyouga/LLaMA-Factory).
+    (https://github.com/hiyouga/LLaMA-Factory); verl, trainer/ppo/ray_trainer.py, `_validate_config`, which some
+    versions leave out: a warning (https://github.com/volcengine/verl).
     """
-    yield from apply_rules(training, _megatron, _interleaved, _deepspeed, _trainer, _micro_batches, _llama_factory)
+    yield from apply_rules(
+        training, _megatron, _interleaved, _deepspeed, _trainer, _micro_batches, _llama_factory, _verl
+    )
 
 
 def _data_ranks(view: View) -> int:
@@ -184,3 +187,16 @@ def _llama_factory(view: View) -> Iterator[Finding]:
         raise NotGiven("data")  # another check's finding
     ranks = view.number("data", world // context)
     yield from _indivisible(view, batch, micro, ranks)
+
+
+def _verl(view: View) -> Iterator[Finding]:
+    if view.framework != "verl" or view.flag("dynamic"):
+        raise NotGiven("batch")
+    batch, mini = view.number("batch"), view.number("mini_batch")
+    if batch < mini:
+        yield Finding(
+            "the batch at {where} is smaller than a mini batch of PPO",
+            where=view.place("batch"),
+            observed=view.listed("batch", "mini_batch"),
+            expected=filled("at least {0}", mini),
+        ).as_warning()

@@ -26,7 +26,8 @@ def _own_device(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
     marks = [mark for mark in script.all("init") if mark.text in ("nccl", "hccl", "cuda:nccl", "npu:hccl")]
     if not marks or not script.has("ddp"):
         raise NotGiven("init")
-    if script.has("device"):
+    fixed = script.all("fixed_device")
+    if script.has("device") and not (fixed and {mark.text for mark in script.all("device")} == {"set_device"}):
         return
     ranks = job.launch.get("ranks_per_node")
     if ranks is None:
@@ -34,7 +35,20 @@ def _own_device(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
     if script.opaque or not isinstance(ranks.value, int):
         reason = filled("the device may be chosen in {0}", script.opaque) if script.opaque else str(ranks)
         raise NotDecided(filled("{0} ({1})", reason, marks[0].where))
-    if ranks.value > 1:
+    if fixed:
+        launcher = job.launch.get("launcher")
+        if launcher is None or launcher.value != "torchrun":
+            raise NotGiven("launcher")  # others may show each rank one device alone, as device 0
+        if ranks.value > 1:
+            yield Finding(
+                "all {ranks} ranks of a host use device {device}: {where} names it",
+                ranks=ranks.value,
+                where=fixed[0].where,
+                device=int(fixed[0].text),
+                observed=f"set_device({fixed[0].text})",
+                expected="set_device with the local rank",
+            )
+    elif ranks.value > 1:
         yield Finding(
             "all {ranks} ranks of a host use device 0: nothing chooses a device before {where}",
             ranks=ranks.value,

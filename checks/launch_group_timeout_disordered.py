@@ -36,7 +36,7 @@ def launch_group_timeout_disordered(training: TrainingLaunch) -> Iterator[Findin
     init_process_group in PyTorch, `--distributed-timeout-minutes` in Megatron-LM, `ddp_timeout` in Transformers,
     InitProcessGroupKwargs in Accelerate, init_distributed in DeepSpeed, `comm.train_timeout_seconds` in torchtitan.
     """
-    yield from apply_to_both(training, _configured, _written)
+    yield from apply_to_both(training, (_configured,), (_written,))
 
 
 def _configured(view: View) -> Iterator[Finding]:

@@ -7,7 +7,8 @@ from doctor.job.training import (
     TrainingJob,
     TrainingLaunch,
     TrainingScript,
-    apply_to_scripts,
+    View,
+    apply_to_both,
 )
 
 MODES = ("stand_alone", "data_parallel", "hybrid_parallel", "semi_auto_parallel", "auto_parallel")
@@ -33,7 +34,21 @@ def launch_parallel_mode_refused(training: TrainingLaunch) -> Iterator[Finding]:
     operator_info.cc, "the value of strategy must be the power of 2"
     (https://gitee.com/mindspore/mindspore/blob/master/mindspore/ccsrc/frontend/parallel/ops_info/operator_info.cc).
     """
-    yield from apply_to_scripts(training, _exists, _fits_execution, _strategies, _devices)
+    yield from apply_to_both(training, (_mindformers,), (_exists, _fits_execution, _strategies, _devices))
+
+
+def _mindformers(view: View) -> Iterator[Finding]:
+    """``context.mode`` 1 is PyNative; ``parallel_mode`` 1 is semi-auto, 2 auto."""
+    if view.framework != "mindformers" or not view.flag("use_parallel"):
+        raise NotGiven("parallel_mode")
+    mode, parallel_mode = view.need("mode"), view.need("parallel_mode")
+    if mode.value == 1 and str(parallel_mode.value).lower() in ("1", "2", *SHARDED):
+        yield Finding(
+            "{where} sets a parallel mode that PyNative mode does not run",
+            where=view.place("parallel_mode"),
+            observed=view.listed("mode", "parallel_mode"),
+            expected="mode 0 (graph), or parallel_mode 0 (data parallel)",
+        )
 
 
 def _mode(script: TrainingScript) -> tuple[str, str]:

@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
-from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
+from doctor.engine.addresses import means_own_host
+from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, View, apply_to_both
 
 
 @check(severity=ERROR, area="training")
@@ -11,7 +12,10 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     ## Why it matters
     Lightning stops where its devices and num_nodes are not those of torchrun or Slurm. msrun waits for workers that
     nobody starts, or workers beyond its number fail to register. Accelerate starts num_processes // num_machines
-    processes on each machine: what is left over is waited for.
+    processes on each machine: what is left over is waited for; a machine_rank that does not exist, and a
+    main_process_ip that leads every machine to itself, are waited for as well. A world_size that stands in the program
+    is another one than that of the launch. DeepSpeed starts as many processes as --num_gpus says, whatever slots the
+    host has.
 
     ## What to do
     Change {where}, or the launch, so that both say the same.
@@ -21,9 +25,12 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     (https://github.com/Lightning-AI/pytorch-lightning/tree/master/src/lightning/fabric/plugins/environments);
     MindSpore, msrun, `--worker_num` (https://www.mindspore.cn/tutorials/en/stable/parallel/msrun_launcher.html);
     Accelerate, utils/launch.py, `prepare_multi_gpu_env`
-    (https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py).
+    (https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py); PyTorch, init_process_group,
+    `world_size`; DeepSpeed, launcher/runner.py, `--num_gpus`
+    (https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py).
     """
-    yield from apply_rules(training, _lightning_hosts, _lightning_devices, _workers, _machines)
+    rules = (_lightning_hosts, _lightning_devices, _workers, _machines, _machine_rank, _main_address, _slots)
+    yield from apply_to_both(training, rules, (_world_size,))
 
 
 def _lightning_hosts(view: View) -> Iterator[Finding]:
@@ -77,4 +84,66 @@ def _machines(view: View) -> Iterator[Finding]:
             machines=machines,
             observed=view.listed("world_size", "nodes"),
             expected=filled("num_processes of all machines together: a multiple of {0}", machines),
+        )
+
+
+def _machine_rank(view: View) -> Iterator[Finding]:
+    if view.framework != "accelerate":
+        raise NotGiven("machine_rank")
+    setting, machines = view.need("machine_rank"), view.number("nodes")
+    if isinstance(setting.value, int) and not 0 <= setting.value < machines:
+        yield Finding(
+            "machine_rank at {where} is {number}, of {machines} machines",
+            where=view.place("machine_rank"),
+            number=setting.value,
+            machines=machines,
+            observed=view.listed("machine_rank"),
+            expected=filled("from 0 to {0}", machines - 1),
+        )
+
+
+def _main_address(view: View) -> Iterator[Finding]:
+    if view.framework != "accelerate" or view.number("nodes") < 2:
+        raise NotGiven("main_address")
+    if means_own_host(view.text("main_address") or "-"):
+        yield Finding(
+            "main_process_ip at {where} leads every machine to itself",
+            where=view.place("main_address"),
+            observed=view.listed("main_address"),
+            expected="an address or name of machine 0 that the others reach",
+        )
+
+
+def _slots(view: View) -> Iterator[Finding]:
+    if view.text("launcher") != "deepspeed":
+        raise NotGiven("slots")
+    slots, ranks = view.number("slots"), view.number("ranks_per_node")
+    if ranks > slots:
+        yield Finding(
+            "the launch has {number} ranks on each host, and the hostfile at {where} {slots} slots",
+            where=view.place("slots"),
+            number=ranks,
+            slots=slots,
+            observed=view.listed("ranks_per_node"),
+            expected=filled("at most {0}", slots),
+        )
+
+
+def _world_size(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
+    marks = script.all("fixed_world_size")
+    if len(marks) != 1 or len(script.all("init")) != 1 or int(marks[0].text) < 2:
+        raise NotGiven("world_size")  # a branch for one process may have another
+    launched = job.launch.get("world_size")
+    if launched is None:
+        raise NotGiven("world_size")
+    if not isinstance(launched.value, int):
+        raise NotDecided(filled("{0}, and {1} waits for {2} ranks", launched, marks[0].where, marks[0].text))
+    if int(marks[0].text) != launched.value:
+        yield Finding(
+            "init_process_group at {where} waits for {number} ranks, and the launch starts {launched}",
+            where=marks[0].where,
+            number=int(marks[0].text),
+            launched=launched.value,
+            observed=f"world_size={marks[0].text}",
+            expected=str(launched),
         )

@@ -27,7 +27,8 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     configured parallelisms are incompatible with the current world size" (https://github.com/axolotl-ai-cloud/axolotl);
     ParallelDims of torchtune and torchtitan, "Invalid parallel dims" (https://github.com/pytorch/torchtitan);
     LLaMA-Factory v1 accelerator/interface.py, "must equal to world_size", and fsdpturbo.py, "dp_size must be divisible
-    by ep_size" (https://github.com/hiyouga/LLaMA-Factory).
+    by ep_size" (https://github.com/hiyouga/LLaMA-Factory); verl, the workers of the rollout, "is not divisible by
+    infer_tp" (https://github.com/volcengine/verl).
     """
     yield from apply_rules(training, _total, _experts, _shards, _mesh, _weights, _optimizers, _llama_factory)
 
@@ -57,6 +58,7 @@ def _sizes(view: View) -> tuple[str, ...]:
         "megatron": ("tensor", "pipeline", "context"),
         "nemo": ("tensor", "pipeline", "context"),
         "internevo": ("tensor", "pipeline"),
+        "verl": ("tensor",),
         "axolotl": ("replicate", "shard", "tensor", "context", "expert"),
     }
     return sizes.get(view.framework, ())

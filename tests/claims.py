@@ -19,6 +19,8 @@ from doctor.engine.toml_compat import loads
 
 SEPARATOR = re.compile(r"; |: |, (?:and |or |nor |where )?| and | or | nor ")
 """What may stand between two clauses."""
+FRAME = "The kernel's log, up to 24 hours back, "
+"""Where one kind of checks looks: no clause of its own."""
 FAULTS = Path(__file__).with_name("faults")
 
 
@@ -60,7 +62,7 @@ def parts(claim: str) -> list[str]:
     >>> parts("Every disk is writable, and none is full or slow.")
     ['Every disk is writable', 'none is full', 'slow']
     """
-    return [part for part in SEPARATOR.split(claim.rstrip(".")) if part]
+    return [part for part in SEPARATOR.split(claim.rstrip(".").removeprefix(FRAME)) if part]
 
 
 def unproven(check: str, claim: str) -> Iterator[str]:

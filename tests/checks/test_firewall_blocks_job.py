@@ -216,7 +216,7 @@ def test_a_host_that_cannot_be_met() -> None:
     hosts["w3"][1] = HostAddresses(interfaces=(InterfaceAddress("lo", "127.0.0.1", 8),))
     outcome = run_check("firewall-blocks-job", hosts)
     assert outcome.status is Status.UNKNOWN
-    assert outcome.unknown["w1"].text == "no common network of it and w3 is known"
+    assert outcome.unknown["w1"].text == "doctor found no network that it shares with w3"
 
 
 # ---- not known

@@ -42,8 +42,8 @@ def test_each_of_two_actors_keeps_its_own_place() -> None:
     text = ACTOR.format(pid=1, ip="10.0.0.1", kind="SYSTEM_ERROR") + ACTOR.format(
         pid=2, ip="10.0.0.2", kind="SYSTEM_ERROR"
     )
-    ((_, _, culprits),) = places(logs(main=text))
-    assert sorted(culprits) == [(None, "10.0.0.1", "pid 1"), (None, "10.0.0.2", "pid 2")]
+    ((_, confidence, culprits),) = places(logs(main=text))
+    assert confidence == "possible" and sorted(culprits) == [(None, "10.0.0.1", "pid 1"), (None, "10.0.0.2", "pid 2")]
 
 
 def test_an_actor_that_ended_for_memory_is_a_matter_of_its_host() -> None:
@@ -158,3 +158,52 @@ def test_requests_to_hosts_carry_what_clusters_print() -> None:
 
     literals = _fixed_fields(LogRequest(places=()), SIGNATURES.values())["literals"]
     assert isinstance(literals, list) and any("heartbeat timeout" in literal for literal in literals)
+
+
+LOCAL = "E1120 12:01:00.123000 4711 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) local_rank: 1 (pid: 4720) of binary: python\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "ranks"),
+    [
+        ("", [1]),
+        ("  min_nodes        : 1\n  max_nodes        : 1\n", [1]),
+        ("  min_nodes        : 2\n  max_nodes        : 2\n", [None]),
+        ("[rank9]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1\n", [None]),
+    ],
+)
+def test_a_local_rank_is_the_rank_where_the_logs_show_one_host(head: str, ranks: list[int | None]) -> None:
+    causes = [cause for cause in logs(run=head + LOCAL).causes if cause.signature == "torchrun-sigkill"]
+    assert [culprit.rank for cause in causes for culprit in cause.culprits] == ranks
+    assert all(cause.confidence == "likely" for cause in causes if cause.culprits[0].rank is not None)
+
+
+def test_several_agents_leave_the_rank_open() -> None:
+    diagnosis = logs(n0=LOCAL, n1=LOCAL)
+    assert {culprit.rank for cause in diagnosis.causes for culprit in cause.culprits} == {None}
+
+
+def test_ranks_that_the_launcher_ended_itself_are_not_named() -> None:
+    text = "Process 3 exit with status code 1.\nProcess 0 exit with status code 143.\nProcess 1 exit with status code 143.\n"
+    assert places(logs(run=text)) == [("horovod-rank-exited", "likely", [(3, "", "")])]
+
+
+def test_a_process_that_was_killed_and_not_needed_is_only_possible() -> None:
+    killed = "(raylet) 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: a, IP: 10.0.0.1)\n"
+    assert [row[1] for row in places(logs(run=killed + "step 3 loss 2\n"))] == ["possible"]
+    assert [row[1] for row in places(logs(run="step 3 loss 2\n" + killed))] == ["certain"]
+
+
+def test_prose_about_kubernetes_is_no_report_of_it() -> None:
+    assert not logs(run="Reason: OOMKilled is explained below\n").causes
+
+
+def test_the_exception_of_a_scheduler_of_sglang_is_of_the_worker_in_its_head() -> None:
+    """The head stands before the first line alone: sgl-project/sglang python/sglang/srt/managers/scheduler.py."""
+    text = (
+        '[2025-03-09 00:57:15 TP2] Scheduler hit an exception: Traceback (most recent call last):\n  File "s.py", line 1, in x\n'
+        "    f()\nValueError: bad\n\n[2025-03-09 00:57:16 TP0] Decode batch.\n"
+        'Traceback (most recent call last):\n  File "launch.py", line 1, in x\nKeyError: 7\n'
+    )
+    ranks = {(c.signature, culprit.rank) for c in logs(serve=text).causes for culprit in c.culprits}
+    assert ("python-exception", 2) in ranks and all(rank in (2, None) for _, rank in ranks)

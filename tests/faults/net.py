@@ -95,7 +95,7 @@ ROWS = [
         fleet="cpu",
         blamed=(1, 2),
         options=QUICK,
-        also=("net-answered-by-other", "host-unreachable"),  # as the neighbour tables have it
+        also=("net-answered-by-other", "host-unreachable", "interface-unreachable"),  # as the neighbour tables have it
         apart=("*",),
     ),
     Row(

@@ -110,6 +110,13 @@ def deepspeed(
     return Case(f"deepspeed: {name}", files, finds, undecided=undecided)
 
 
+def slots(count: int) -> dict[str, str]:
+    """A launch of 8 GPUs on two hosts with so many slots."""
+    run = c.deepspeed_run().replace("deepspeed --num", "deepspeed --hostfile hosts.txt --num", 1)
+    hosts = f"# ours\nn1 slots=8\nn2 slots={count}\n"
+    return {"run.sh": run, "hosts.txt": hosts, "ds.json": c.deepspeed(), "train.py": p.deepspeed_program()}
+
+
 TRAINER = "--per_device_train_batch_size 4 --gradient_accumulation_steps 4 --bf16 True"
 AUTO = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}
 DEEPSPEED = [
@@ -139,6 +146,8 @@ DEEPSPEED = [
     Case("transformers: micro batches differ", {"run.sh": c.trainer_run(TRAINER.replace("size 4", "size 8")), "ds.json": c.deepspeed()}, BATCH),
     Case("transformers: accumulation differs", {"run.sh": c.trainer_run(TRAINER.replace("steps 4", "steps 1")), "ds.json": c.deepspeed({"train_batch_size": "auto"})}, BATCH, place="ds.json:4"),
     Case("transformers: fp16 and bf16", {"run.sh": c.trainer_run(TRAINER + " --fp16 True"), "ds.json": c.deepspeed(AUTO)}, SETTINGS),
+    Case("deepspeed: as many GPUs as slots", {**slots(8)}),
+    Case("deepspeed: more GPUs than slots", {**slots(4)}, CONTRADICT),
     Case("deepspeed: a configuration that is not here", {"run.sh": c.deepspeed_run(), "train.py": p.deepspeed_program()}, undecided=True),
 ]  # fmt: skip
 
@@ -177,6 +186,8 @@ MINDFORMERS = [
     mindformers("one micro batch in a pipeline", BATCH, micro=1),
     mindformers("workers that nobody starts", CONTRADICT, workers=16, local=12, data=16, tensor=1, pipeline=1),
     mindformers("6 NPUs of each host on A1", A1, workers=12, local=6, product="A1", data=3, tensor=2),
+    mindformers("PyNative, semi auto parallel", MODE, execution=1),
+    mindformers("PyNative, data parallel", execution=1, mode=0, data=16, tensor=1, pipeline=1),
     mindformers("not joined", JOIN, join=""),
     mindformers("joined is False", JOIN, join="--join=False"),
     mindformers("model parallel over hosts", SPAN, data=1, tensor=16, pipeline=1),
@@ -198,6 +209,11 @@ OTHERS = [
     accelerate("Megatron-LM", kind="MEGATRON_LM", more=MEGATRON_LM.format(4, 2)),
     accelerate("options over the file", options="--num_processes 8 --num_machines 1", more=SIZES.format(1, 8, 1)),
     Case("accelerate: configuration alone", {"acc.yaml": c.accelerate()}, named=("acc.yaml",)),
+    accelerate("the second machine", rank=1),
+    accelerate("a third machine of two", CONTRADICT, rank=2),
+    accelerate("a master that others reach", more="main_process_ip: 10.0.0.1\nmain_process_port: 29500\n"),
+    accelerate("a master that is each machine itself", CONTRADICT, more="main_process_ip: 127.0.0.1\nmain_process_port: 29500\n"),
+    accelerate("one machine, loopback", ranks=8, machines=1, more="main_process_ip: localhost\n"),
     accelerate("unknown strategy", SETTINGS, more=FSDP1.format("FULL_SHARDING")),
     accelerate("three dimensions of 8", RANKS, more=SIZES.format(1, 4, 2)),
     accelerate("Megatron-LM with 3 stages", RANKS, kind="MEGATRON_LM", more=MEGATRON_LM.format(4, 3)),
@@ -265,6 +281,12 @@ TORCH = [
     torch("no sampler on two hosts", SHARDED, nodes=2, loader="DataLoader(dataset, batch_size=32)", **ALONE),
     torch("no device", DEVICE, device="pass", local_rank="pass"),
     torch("no device, two ranks", DEVICE, ranks=2, nodes=2, device='device = "cuda"', local_rank="pass"),
+    torch("device 0 for all", DEVICE, device="torch.cuda.set_device(0)", local_rank="pass"),
+    torch("device 0, one rank", ranks=1, device="torch.cuda.set_device(0)", local_rank="pass"),
+    torch("device 0, and the number of the rank elsewhere", device="torch.cuda.set_device(0)"),
+    torch("a world of 8 for 16 ranks", CONTRADICT, nodes=2, init='dist.init_process_group("nccl", world_size=8)'),
+    torch("a world of 16 for 16 ranks", nodes=2, init='dist.init_process_group("nccl", world_size=16)'),
+    torch("a world of one in a branch", nodes=2, init='dist.init_process_group("nccl", world_size=1) if local_rank < 0 else dist.init_process_group("nccl")'),
     torch("written for 8, started on 2", SCALE, ranks=2, before="num_gpus = 8; base_lr = 0.1; base_lr = base_lr * num_gpus"),
     torch("batch divided by 8, started on 2", SCALE, ranks=2, before="world_size = 8; batch_size = 256; batch_size = batch_size // world_size"),
     npu("HCCL"),
@@ -407,4 +429,32 @@ TIMEOUTS = [
     Case("timeout: Megatron, short", {"run.sh": "#SBATCH -t 60\n" + c.megatron({"distributed-timeout-minutes": 30}, 2, 8, "line")}),
 ]  # fmt: skip
 
-CASES = [*TIMEOUTS, *MEGATRON, *DEEPSPEED, *MINDFORMERS, *OTHERS, *TORCH, *MINDSPORE, *RECIPES]
+
+def verl(name: str, finds: str = "", *, undecided: bool = False, **changes: object) -> Case:
+    """A script of verl: Hydra's overrides, ranks that Ray starts."""
+    numbers = {"nodes": 2, "tensor": 4, "batch": 1024, **changes}
+    overrides = {
+        "algorithm.adv_estimator": "grpo", "data.train_batch_size": numbers["batch"], "data.max_prompt_length": 1024,
+        "actor_rollout_ref.model.path": "Qwen/Qwen2-7B-Instruct", "actor_rollout_ref.actor.ppo_mini_batch_size": 256,
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 16, "actor_rollout_ref.rollout.name": "vllm",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size": numbers["tensor"], "actor_rollout_ref.rollout.n": 5,
+        "trainer.n_gpus_per_node": 8, "trainer.nnodes": numbers["nodes"], "trainer.total_epochs": 15,
+    }  # fmt: skip
+    words = " \\\n    ".join(f"{key}={value}" for key, value in overrides.items())
+    return Case(
+        f"verl: {name}",
+        {"run.sh": f"set -x\npython3 -m verl.trainer.main_ppo \\\n    {words} $@\n"},
+        finds,
+        undecided=undecided,
+    )
+
+
+VERL = [
+    verl("GRPO on two hosts"),
+    verl("one host", nodes=1, tensor=2),
+    verl("hosts from a variable", nodes="$NNODES", undecided=True),
+    verl("a rollout over 3 GPUs", RANKS, tensor=3),
+    verl("a batch below the mini batch", BATCH, batch=128),
+]
+
+CASES = [*TIMEOUTS, *VERL, *MEGATRON, *DEEPSPEED, *MINDFORMERS, *OTHERS, *TORCH, *MINDSPORE, *RECIPES]

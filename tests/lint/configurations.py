@@ -112,6 +112,7 @@ def mindformers(
     hidden: object = 4096,
     use_parallel: bool = True,
     mode: object = 1,
+    execution: int = 0,
     more: str = "",
 ) -> str:
     """A configuration of MindFormers."""
@@ -125,7 +126,7 @@ runner_config:
   batch_size: 1
   sink_mode: True
 context:
-  mode: 0
+  mode: {execution}
   device_target: "Ascend"
 parallel:
   parallel_mode: {mode} # 1: semi auto parallel
@@ -165,13 +166,13 @@ def msrun_program(workers: int = 8, join: str = "--join=True") -> str:
     return f"#!/bin/bash\nmsrun --worker_num={workers} --local_worker_num={workers} {join} train.py\n"
 
 
-def accelerate(*, ranks: int = 16, machines: int = 2, kind: str = "FSDP", more: str = "") -> str:
+def accelerate(*, ranks: int = 16, machines: int = 2, kind: str = "FSDP", rank: int = 0, more: str = "") -> str:
     """A configuration of Accelerate."""
     return f"""compute_environment: LOCAL_MACHINE
 debug: false
 distributed_type: {kind}
 downcast_bf16: 'no'
-machine_rank: 0
+machine_rank: {rank}
 main_training_function: main
 mixed_precision: bf16
 num_machines: {machines}

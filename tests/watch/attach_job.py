@@ -47,6 +47,9 @@ def misbehave(fault: str) -> None:
     elif fault == "fifo":
         with open(os.environ["JOB_FIFO"], "rb") as file:
             file.read()
+    elif fault == "file":
+        with open(os.environ["JOB_FILE"], "w") as file:
+            file.write("x")
     elif fault == "input":
         input()
     elif fault == "pdb":

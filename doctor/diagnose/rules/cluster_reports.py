@@ -74,9 +74,19 @@ def _cause(case: Case, name: str, reports: list[ClusterReport]) -> Cause:
     more = filled(" and {0} more", len(culprits) - 4) if len(culprits) > 4 else ""
     summary = f"{who}{more}: {signature.title}" if culprits else signature.title
     confidence: Confidence = signature.reports or "likely"
+    if all(_went_on(case, report.event) for report in reports):
+        confidence, summary = "possible", filled("{0}; the process went on after it", summary)
+    elif "unspecific" in signature.traits and len(culprits) > 1:
+        confidence = "possible"  # those behind the first may have lost it
     if signature.reports == "likely" and len(culprits) > MAX_CULPRITS:
         confidence = "possible"
     return Cause(name, RULE, confidence, shown, summary, first_evidence(report.event for report in reports))
+
+
+def _went_on(case: Case, report: Event) -> bool:
+    """Whether the job shows progress behind the report in its file: what ended was started again, or not needed."""
+    steps = (event for event in case.events if event.file == report.file and case.has_trait(event, "progress"))
+    return any(step.line > report.line for step in steps)
 
 
 def _culprits(case: Case, report: ClusterReport) -> Iterator[Culprit]:

@@ -182,7 +182,7 @@ def find_routes(host_addresses: HostAddresses, addresses: PerHost[HostAddresses]
     if not complete_routes:
         reachable_hosts = max((set(route.peer_addresses) for route in every), key=len, default=set())
         lost = limit_items(sorted(set(fleet.entries) - reachable_hosts - {host}))
-        raise Unreadable(filled("no common network of it and {0} is known", ", ".join(lost)))
+        raise Unreadable(filled("doctor found no network that it shares with {0}", ", ".join(lost)))
     numbers = [int(ipaddress.ip_address(master_address)) for master_address in master.addresses]
     families = {6 if ":" in master_address else 4 for master_address in master.addresses} or {4}
     sought = [route for route in complete_routes if any(_includes(route, number) for number in numbers)]

@@ -137,6 +137,8 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
         scripts += _read_program(line.program, read_file)
     launch = _launch(entry)
     launch.update(_launch_of_accelerate(used, launch))
+    launch.update(_slots_of_deepspeed(line, read_file))
+    launch.update(_launch_of_verl(used))
     launch.update(counts)
     _multiply(launch)
     return TrainingJob(launch, tuple(used), tuple(scripts), _unread(entry))
@@ -326,6 +328,32 @@ def _launch_of_accelerate(used: Sequence[Configuration], launch: dict[str, Setti
     if isinstance(ranks, int) and isinstance(nodes, int) and nodes > 0 and ranks % nodes == 0:
         settings["ranks_per_node"] = Setting("processes on each machine", ranks // nodes, merged["world_size"].where)
     return settings
+
+
+def _slots_of_deepspeed(line: LaunchLine, read_file: ReadFile) -> dict[str, Setting]:
+    """The fewest slots of a host in the hostfile that the line names."""
+    call = line.innermost
+    if call is None or call.launcher != "deepspeed" or not call.hostfile:
+        return {}
+    slots = [
+        (int(match[1]), number)
+        for number, text in enumerate((read_file(call.hostfile) or "").splitlines(), 1)
+        if (match := re.search(r"^[^#]*\bslots=([0-9]{1,5})\b", text, re.ASCII))
+    ]
+    least, number = min(slots, default=(0, 0))
+    return {"slots": Setting("slots", least, f"{call.hostfile}:{number}")} if least else {}
+
+
+def _launch_of_verl(used: Sequence[Configuration]) -> dict[str, Setting]:
+    """Of a program of verl, which starts its ranks by Ray: hosts and ranks on each, from its overrides."""
+    settings = next((configuration.settings for configuration in used if configuration.framework == "verl"), {})
+    launch = {
+        name: settings[key] for name, key in (("nodes", "machines"), ("ranks_per_node", "devices")) if key in settings
+    }
+    unknown = next((setting for setting in launch.values() if setting.value is None), None)
+    if unknown:
+        launch["world_size"] = unknown
+    return launch if len(launch) > 1 else {}
 
 
 def _multiply(launch: dict[str, Setting]) -> None:

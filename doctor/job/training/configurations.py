@@ -13,6 +13,8 @@ from doctor.job.training.tree import Leaf, Tree
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
 _DERIVING = ("deepspeed", "lightning", "nemo", "axolotl")
 """Frameworks in which ``auto`` stands for a value that is found at the start."""
+_OWN_ARGUMENTS = ("$@", "$*", "${@}", "${*}")
+"""What a script hands on of its own arguments."""
 _MEGATRON_OPTIONS = {**option_names.MEGATRON, **option_names.MEGATRON_FLAGS}
 
 
@@ -165,12 +167,16 @@ def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
         return (_from_options(arguments, "megatron", _MEGATRON_OPTIONS),)
     if "per-device-train-batch-size" in arguments.options:
         return (_from_options(arguments, "transformers", option_names.TRANSFORMERS),)
+    if any(name.startswith("actor_rollout_ref.") for name in arguments.overrides):
+        if arguments.incomplete in _OWN_ARGUMENTS:  # as all scripts of verl end
+            arguments.incomplete = ""
+        return (_from_options(arguments, "verl", option_names.VERL),)
     return ()
 
 
 def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]) -> Configuration:
     settings = {}
-    for option, setting in arguments.options.items():
+    for option, setting in {**arguments.options, **arguments.overrides}.items():
         if name := table.get(option):
             settings[name] = setting
     return Configuration(framework, arguments.where, settings, arguments.incomplete)

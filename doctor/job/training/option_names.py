@@ -131,6 +131,8 @@ MINDFORMERS = {
 ACCELERATE = {
     "num_processes": "ranks",
     "num_machines": "machines",
+    "machine_rank": "machine_rank",
+    "main_process_ip": "main_address",
     "mixed_precision": "precision",
     "distributed_type": "distributed_type",
     "gradient_accumulation_steps": "accumulation",
@@ -143,6 +145,17 @@ ACCELERATE = {
     "parallelism_config.parallelism_config_cp_size": "context",
     "parallelism_config.parallelism_config_sp_size": "sequence_size",
 }
+
+VERL = {
+    "trainer.n_gpus_per_node": "devices",
+    "trainer.nnodes": "machines",
+    "data.train_batch_size": "batch",
+    "actor_rollout_ref.actor.ppo_mini_batch_size": "mini_batch",
+    "actor_rollout_ref.actor.ppo_micro_batch_size": "micro_batch",
+    "actor_rollout_ref.actor.use_dynamic_bsz": "dynamic",
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": "tensor",
+}
+"""Hydra's overrides of verl."""
 
 LIGHTNING = {
     "trainer.devices": "devices",

@@ -6,6 +6,7 @@ The kinds of `CodeMark`:
 - ``group_timeout``: the timeout of the process group, in seconds
 - ``local_rank_as_rank``: its ``rank`` is the local rank
 - ``ddp``: the model is wrapped for data parallel training
+- ``fixed_device``, ``fixed_world_size``: the number that ``set_device`` and ``init_process_group`` get from the program
 - ``device``: the process chooses its device: ``set_device``, or anything that uses LOCAL_RANK
 - ``sampler``: a ``DistributedSampler`` that shuffles; ``sharding``: any other division of the data among ranks
 - ``loader``: a ``DataLoader``
@@ -35,52 +36,13 @@ MAX_CHARS = 1 << 20
 _MAX_NODES = 200_000
 _MAX_NESTING = 200
 
-_FRAMEWORKS = frozenset(
-    [
-        "torch",
-        "torch_npu",
-        "torchvision",
-        "torchaudio",
-        "torchdata",
-        "torchtext",
-        "numpy",
-        "transformers",
-        "accelerate",
-        "datasets",
-        "deepspeed",
-        "apex",
-        "lightning",
-        "pytorch_lightning",
-        "mindspore",
-        "mindformers",
-        "megatron",
-        "mindspeed",
-        "timm",
-        "tqdm",
-        "tokenizers",
-        "peft",
-        "safetensors",
-        "yaml",
-        "PIL",
-        "cv2",
-        "scipy",
-        "sklearn",
-        "pandas",
-        "matplotlib",
-        "tensorboard",
-        "tensorboardX",
-        "wandb",
-        "hydra",
-        "omegaconf",
-        "einops",
-        "sentencepiece",
-        "webdataset",
-        "msgspec",
-        "psutil",
-        "packaging",
-        "__future__",
-    ]
-)
+_FRAMEWORK_NAMES = """
+torch torch_npu torchvision torchaudio torchdata torchtext numpy transformers accelerate datasets deepspeed apex
+lightning pytorch_lightning mindspore mindformers megatron mindspeed timm tqdm tokenizers peft safetensors yaml PIL
+cv2 scipy sklearn pandas matplotlib tensorboard tensorboardX wandb hydra omegaconf einops sentencepiece webdataset
+msgspec psutil packaging __future__
+"""
+_FRAMEWORKS = frozenset(_FRAMEWORK_NAMES.split())
 _REDUCTIONS = frozenset(("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"))
 _MAKERS = frozenset(("tensor", "zeros", "ones", "empty", "full", "rand", "randn", "arange", "zeros_like", "ones_like"))
 _CASTS = {"double": "float64", "bool": "bool", "byte": "uint8", "short": "int16"}
@@ -114,6 +76,15 @@ _DEVICES = frozenset(
         "device_count",
     ]
 )
+_MARKS = {
+    "DistributedDataParallel": "ddp",
+    "DDP": "ddp",
+    "set_epoch": "set_epoch",
+    "set_seed": "seed",
+    "manual_seed": "seed",
+    "seed": "seed",
+}
+"""Calls that are a mark by their name alone, and its kind."""
 _TIMED = {
     "init_process_group": "timeout",
     "init_distributed": "timeout",
@@ -285,8 +256,10 @@ class _Reader:
             self._timeout(node, keywords[_TIMED[name]])
         if name == "init_process_group":
             self._init(node, keywords)
-        elif name in ("DistributedDataParallel", "DDP"):
-            self._mark("ddp", node)
+        elif name == "set_device" and node.args:
+            self._fixed("fixed_device", node, node.args[0])
+        elif name in _MARKS:
+            self._mark(_MARKS[name], node)
         elif name == "DistributedSampler":
             shuffle = keywords.get("shuffle")
             shuffles = not (isinstance(shuffle, ast.Constant) and shuffle.value is False)
@@ -295,14 +268,10 @@ class _Reader:
             self._mark("loader", node)
             if "sampler" in keywords:
                 self._mark("sharding", node, "sampler")
-        elif name == "set_epoch":
-            self._mark("set_epoch", node)
         elif (name in ("cuda", "npu") and node.args) or (name == "device" and len(node.args) == 2):
             self._mark("device", node, name)
         elif name == "to" and node.args and _name(node.args[0]) in ("rank", "gpu", "dev_id"):
             self._mark("device", node, _name(node.args[0]))
-        elif name in ("set_seed", "manual_seed", "seed"):
-            self._mark("seed", node)
         elif name in _REDUCTIONS:
             self._reduction(node, keywords)
         else:
@@ -313,9 +282,17 @@ class _Reader:
         value = self._resolve(backend)
         text = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
         self._mark("init", node, text, "" if text or backend is None else _source(backend))
+        if "world_size" in keywords:
+            self._fixed("fixed_world_size", node, keywords["world_size"])
         rank = keywords.get("rank")
         if rank is not None and _is_local_rank(self._resolve(rank), rank):
             self._mark("local_rank_as_rank", node, _source(rank))
+
+    def _fixed(self, kind: str, node: ast.Call, written: ast.expr) -> None:
+        """A number that stands in the program itself, the same for every rank and every launch."""
+        value = self._resolve(written)
+        if isinstance(value, ast.Constant) and type(value.value) is int:
+            self._mark(kind, node, str(value.value))
 
     def _timeout(self, node: ast.Call, written: ast.expr) -> None:
         value = self._resolve(written)

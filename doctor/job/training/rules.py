@@ -152,14 +152,16 @@ def apply_to_scripts(training: TrainingLaunch, *rules: ScriptRule) -> Iterator[F
     reasons.finish("no Python program that was read does what this rule is about")
 
 
-def apply_to_both(training: TrainingLaunch, rule: Rule, script_rule: ScriptRule) -> Iterator[Finding]:
-    """The findings of one rule on each configuration and of the other on each program.
+def apply_to_both(
+    training: TrainingLaunch, rules: tuple[Rule, ...], script_rules: tuple[ScriptRule, ...]
+) -> Iterator[Finding]:
+    """The findings of some rules on each configuration and of the others on each program.
 
     Raises: Unreadable with what was not decided, Skip where neither applies.
     """
     reasons, reported = _Reasons(), set[Finding]()
-    yield from _on_configurations(training, (rule,), (), reasons, reported)
-    yield from _on_scripts(training, (script_rule,), reasons, reported)
+    yield from _on_configurations(training, rules, (), reasons, reported)
+    yield from _on_scripts(training, script_rules, reasons, reported)
     reasons.finish("no launch, configuration or program that was read gives what this rule compares")
 
 

@@ -25,7 +25,10 @@ from doctor.watch.attach.rank_report import Frame
 from doctor.watch.attach.recorded_causes import RecordedCause
 from doctor.watch.outcome import ended_run
 
-NO_RANK = "no rank of a job runs here: no process has RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID or a device"
+NO_RANK = (
+    "no rank of a job runs here: no process has RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID or a device, or is connected "
+    "with another that uses torch, MPI or JAX"
+)
 PASSED = ("smoke-rank-stopped", "smoke-rank-blocked", "smoke-input-stalled")
 """What a job that moves shows."""
 COMPLETE = "smoke-rank-left"

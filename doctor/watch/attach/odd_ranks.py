@@ -16,6 +16,7 @@ import msgspec
 from doctor.analysis.majority import split
 from doctor.engine.sanitize import count_noun, number_ranges
 from doctor.engine.texts import filled, joined
+from doctor.watch.attach.process_groups import group_names
 from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, Kind, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
 
@@ -88,13 +89,17 @@ class JobFinding(msgspec.Struct, frozen=True):
 def find_odd(reports: Mapping[str, HostReport], *, partly: bool = False) -> list[JobFinding]:
     """Each job on these hosts, the largest first. ``partly``: only some processes were looked at, as the user asked."""
     jobs: dict[str, list[SeenRank]] = {}
+    names = group_names(reports)
     for host, report in reports.items():
         for rank in report.ranks:
-            jobs.setdefault(_job_name(rank), []).append(SeenRank(host, rank, activity(rank, report.seconds)))
+            name = names.get((host, rank.pid)) or _job_name(rank)
+            jobs.setdefault(name, []).append(SeenRank(host, rank, activity(rank, report.seconds)))
     findings = []
     for name, views in jobs.items():
         world = max(view.report.world for view in views)
-        absent = {} if partly else _absent_ranks(views, world, reports)
+        absent = _absent_ranks(views, world, reports)
+        if partly and len(absent) > sum(len(report.not_found) for report in reports.values()):
+            absent = {}
         verdict = _judge(views, world, absent, _moves(views, reports))
         findings.append(JobFinding(name, tuple(views), world, *verdict, _notes(views, world, absent, reports, partly)))
     return sorted(findings, key=lambda entry: -len(entry.ranks))

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.texts import filled
-from doctor.watch.attach.rank_report import Frame, Look, ProcessReport
+from doctor.watch.attach.rank_report import FileWait, Frame, Look, ProcessReport
 
 Kind = Literal[
     "left", "stopped", "traced", "frozen", "debugger", "stdin", "sleep", "blocked", "file", "loader", "child",
@@ -19,7 +19,8 @@ DEFINITE: frozenset[Kind] = frozenset({"left", "stopped", "traced", "frozen", "d
 
 _COLLECTIVE = re.compile(
     r"/torch/distributed/(?!elastic/|run\.py|launch|optim/|checkpoint/)|/torch_npu/distributed/|/deepspeed/comm/"
-    r"|/mindspore/(?:communication|ops/.*comm|mint/distributed)|/horovod/|/mpi4py/"
+    r"|/mindspore/(?:communication|ops/.*comm|mint/distributed)|/horovod/|/mpi4py/|/jax/experimental/multihost_utils"
+    r"|/ray/util/collective/"
 )
 _BACKWARD = frozenset({"_engine_run_backward", "synchronize"})
 """Functions within which a rank waits for a reduction of its gradients, or for its device."""
@@ -58,10 +59,18 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     place = tuple(frames[:12])
     still = _is_still(rank, looks, seconds)
     kind, text = _state(rank, looks) or _by_stack(frames, looks, still) or _by_call(looks, seconds)
+    if kind in ("blocked", "file") and rank.file_wait is not None:
+        text = _held_by_file(kind, looks[-1], rank.file_wait)
     where = _where(frames)
     first, last = looks[0], looks[-1]
     moved = last.bytes - first.bytes if min(first.bytes, last.bytes) >= 0 else 0
     return Activity(kind, filled("{0}{1}", text, where), still, place, moved)
+
+
+def _held_by_file(kind: Kind, last: Look, wait: FileWait) -> str:
+    if kind == "file":
+        return filled("is blocked in {0}{1}", last.call, wait.text)
+    return filled("is held by the kernel ({0}) in {1}{2}", last.wchan or "uninterruptible", last.call, wait.text)
 
 
 def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled, joined
 
 MAX_RANKS = 1024
 _MAX_FRAMES = 40
@@ -28,6 +29,29 @@ class Look(msgspec.Struct, frozen=True):
     """Seconds of all threads."""
     bytes: int
     """Read and written since it began; -1: not readable."""
+
+
+class FileWait(msgspec.Struct, frozen=True):
+    """The file that a process is held up by."""
+
+    path: str
+    mount: list[str]
+    """Mount point, type and source, as ``["/data", "nfs4", "nas1:/export"]``; empty: not known."""
+    seconds: float
+    """Since its main thread last ran; -1: not known."""
+    beside: list[tuple[int, str]]
+    """Pid and name of others that hang in the same mount, but for the job's own ranks."""
+
+    @property
+    def text(self) -> str:
+        """Such as `` of /data/a.pt on /data (nfs4, nas1:/export) for 312 s; pid 7 (tar) hangs there as well``."""
+        where = filled(" on {0} ({1}, {2})", *self.mount) if len(self.mount) == 3 else ""
+        since = filled(" for {0} s", f"{self.seconds:.0f}") if self.seconds >= 1 else ""
+        held = joined(", ", [filled("pid {0} ({1})", pid, name) for pid, name in self.beside[:4]])
+        beside = filled("; also held up there: {0}", held) if held else ""
+        if len(self.beside) > 4:
+            beside = filled("{0} and {1} more", beside, len(self.beside) - 4)
+        return filled(" of {0}{1}{2}{3}", self.path, where, since, beside)
 
 
 Frame = tuple[str, str, int]
@@ -58,6 +82,12 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Of the main thread, at the start and at the end, innermost first; empty where none was shown."""
     problem: str
     """Why there is no stack."""
+    group: int = 0
+    """The first pid of those of its host that it is connected with, itself included; 0: it is connected with none."""
+    links: list[str] = []
+    """Its TCP connections to other hosts: own end, ``>``, the other end."""
+    file_wait: FileWait | None = None
+    """At the last look; None: its main thread was in no call about a file."""
     dumps: list[str] = []
     """Paths of dumps of its flight recorder, written since its start."""
     heartbeat_logs: list[str] = []
@@ -123,8 +153,19 @@ def _clean(rank: ProcessReport) -> ProcessReport:
             for stack in rank.stacks[:4]
         ],
         problem=printable(rank.problem, 200),
+        file_wait=rank.file_wait and _clean_wait(rank.file_wait),
+        links=[printable(link, 120) for link in rank.links[:64]],
         dumps=_paths(rank.dumps),
         heartbeat_logs=_paths(rank.heartbeat_logs),
+    )
+
+
+def _clean_wait(wait: FileWait) -> FileWait:
+    return FileWait(
+        path=printable(wait.path, 300),
+        mount=[printable(text, 200) for text in wait.mount[:3]],
+        seconds=wait.seconds,
+        beside=[(pid, printable(name, 40)) for pid, name in wait.beside[:16]],
     )
 
 

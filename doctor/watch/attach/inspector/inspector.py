@@ -14,6 +14,7 @@ from doctor.remote.runtime.streams import write_all
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
+from doctor.watch.attach.inspector.file_wait import file_wait, held_up_beside
 from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
 from doctor.watch.attach.inspector.rank_finder import (
     OTHER_VARIABLES,
@@ -57,6 +58,8 @@ def described(entry):
         "variables": dict((name, environ[name][:300]) for name in OTHER_VARIABLES if name in environ),
         "command": entry["words"][:12],
         "user": owner_name(pid),
+        "group": entry["group"],
+        "links": entry["links"][:64],
         "devices": held_devices(pid)[:64],
         "threads": thread_count(pid),
         "tracer": tracer(pid),
@@ -80,6 +83,14 @@ def own_addresses_only(pids):
 def uses_nccl(ranks):
     """Whether a rank has an NVIDIA device open."""
     return any(path.startswith("/dev/nvidia") for entry in ranks for path in entry["devices"])
+
+
+def set_file_waits(ranks):
+    """What each rank waits for in a file system, at the last look; by pid, of those that wait."""
+    waits = dict((entry["pid"], file_wait(entry["pid"])) for entry in ranks)
+    for entry in ranks:
+        entry["file_wait"] = waits[entry["pid"]]
+    return dict((pid, wait) for pid, wait in waits.items() if wait)
 
 
 def main(request, program):
@@ -109,6 +120,7 @@ def main(request, program):
             for entry in ranks:
                 entry["stacks"].append(stacks.get(entry["pid"], []))
                 entry["problem"] = problems.get(entry["pid"], "")
+    held_up_beside(set_file_waits(ranks))
     number = signal_number(request["signal"])
     if number:
         stacks = signalled_stacks(pids, number)

@@ -1,10 +1,12 @@
-"""Which processes of a host are ranks, by what launchers put into their environment and by the devices they hold."""
+"""Which processes of a host are ranks: by their environment, as it is now, by devices, and by their connections."""
 
 import os
 import pwd
 import re
 
 from doctor.smoke.programs.agent.procfs import process_status
+from doctor.watch.attach.inspector.connected import find_groups, uses_library
+from doctor.watch.attach.inspector.live_environment import live_environ, memory_maps
 
 # Rank, number of ranks: torchrun; Ascend; Open MPI; MVAPICH; MPICH and Intel MPI; PMIx; Slurm. The first pair decides.
 RANK_VARIABLES = (
@@ -41,6 +43,14 @@ def named_rank(environ):
             total = environ.get(size, "")
             return int(text), int(total) if re.match("[0-9]{1,7}$", total) else 0, place
     return None
+
+
+def argument_rank(words):
+    """(rank, number of ranks or 0, place) that a command line names; None where it names none."""
+    text = " ".join(words)
+    rank = re.search(r"(?:^| )--(?:global[-_])?rank[= ]([0-9]{1,7})(?: |$)", text)
+    total = re.search(r"(?:^| )--world[-_]size[= ]([0-9]{1,7})(?: |$)", text)
+    return (int(rank.group(1)), int(total.group(1)) if total else 0, len(RANK_VARIABLES)) if rank else None
 
 
 def command_words(pid):
@@ -87,14 +97,30 @@ def candidates(pids):
         status = process_status(pid)
         if not status or pid == own_pid or status[0] in "ZX":
             continue
-        environ = read_environ(pid)
-        rank = named_rank(environ)
-        if rank is None and not pids and not held_devices(pid):
-            continue
-        command = command_words(pid)
-        if command:
-            by_pid[pid] = {"pid": pid, "parent": status[1], "environ": environ, "rank": rank, "words": command}
+        environ, maps, command = read_environ(pid), memory_maps(pid), command_words(pid)
+        distributed = uses_library(maps)
+        if distributed:  # a program may have named its ranks itself, as mp.spawn's and Ray's do
+            environ.update(live_environ(pid, maps) or {})
+        rank = named_rank(environ) or (argument_rank(command) if distributed else None)
+        if command and (rank or pids or distributed or held_devices(pid)):
+            entry = {"pid": pid, "parent": status[1], "environ": environ, "rank": rank, "words": command}
+            by_pid[pid] = dict(entry, maps=maps, group=0, links=[])
     return by_pid
+
+
+def set_groups(by_pid):
+    """Sets who is connected with whom, and leaves out who is no rank, holds no device and is connected with nobody."""
+    groups, links = find_groups(dict((pid, entry["maps"]) for pid, entry in by_pid.items()))
+    ranked = set(pid for pid, entry in by_pid.items() if entry["rank"])
+    for first, members in groups.items():
+        for pid in members:
+            entry = by_pid[pid]
+            entry["links"] = links[pid]
+            together = len(members) > 1 or links[pid]
+            entry["group"] = first if together else 0
+            # Beside the ranks of a job a connected process has another role.
+            if not entry["rank"] and not held_devices(pid) and (not together or ranked.intersection(members)):
+                del by_pid[pid]
 
 
 def hidden_pythons(pids):
@@ -136,7 +162,9 @@ def ancestors(pid, by_pid):
 
 
 def same_rank(entry, other):
-    """Whether two processes carry the rank of one and the same job."""
+    """Whether two processes carry the rank of one and the same job. Without one, who is connected is its own."""
+    if entry["rank"] is None and other["rank"] is None and other["group"]:
+        return False
     return entry["rank"] == other["rank"] and job_of(entry["environ"]) == job_of(other["environ"])
 
 
@@ -148,6 +176,8 @@ def job_of(environ):
 def find_ranks(pids):
     """The processes that are ranks, each as a dictionary, by pid. Loader workers and wrappers of a rank are none."""
     by_pid = candidates(pids)
+    if not pids:
+        set_groups(by_pid)
     if pids:
         return [by_pid[pid] for pid in sorted(by_pid)]
     above = dict((pid, ancestors(pid, by_pid)) for pid in by_pid)

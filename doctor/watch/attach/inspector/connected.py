@@ -1,0 +1,163 @@
+"""Processes that work together although nothing names their ranks: by their connections and shared memory."""
+
+import os
+import re
+import socket
+
+from doctor.smoke.programs.agent.network import proc_address
+from doctor.smoke.programs.agent.procfs import process_status, read_table
+
+LIBRARY = re.compile(
+    r"/(?:libtorch_cpu|libtorch_npu|libnccl|librccl|libhccl|libhcom|libmpi|libmpich|libgloo|libmindspore\w*"
+    r"|_?xla_extension|libjax_common|libpaddle|libhorovod|mpi_lib)[^/\n]{0,60}\.so"
+)
+SHARED = re.compile(r"^\S+ .w.s \S+ (\S+ \d+) +/dev/shm/(?!torch_|sem\.|pymp-)", re.M)
+MOST_ENDS = 256
+
+
+def uses_library(maps):
+    """Whether a process has a library of distributed programs mapped."""
+    return bool(LIBRARY.search(maps))
+
+
+def shared_segments(maps):
+    """What a process shares with others in /dev/shm, but for the batches of loaders."""
+    return set(SHARED.findall(maps))
+
+
+def socket_inodes(pid):
+    """The inodes of the sockets that a process has open."""
+    inodes = set()
+    try:
+        names = os.listdir("/proc/%d/fd" % pid)
+    except OSError:
+        return inodes
+    for name in names[:8192]:
+        try:
+            target = os.readlink("/proc/%d/fd/%s" % (pid, name))
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    return inodes
+
+
+def tcp_ends(pid):
+    """By inode: (own end, other end) of the established TCP connections that a process's network shows."""
+    ends = {}
+    for name in ("tcp", "tcp6"):
+        for line in read_table("/proc/%d/net/%s" % (pid, name), 8 << 20).splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 9 and fields[3] == "01":
+                ends[fields[9]] = (proc_address(fields[1]), proc_address(fields[2]))
+    return ends
+
+
+def unix_pairs(pids):
+    """Pairs of inodes of UNIX sockets that are connected, as `sock_diag` knows them; empty where it does not say."""
+    import struct
+
+    request = struct.pack("=IHHIIBBHIIIII", 40, 20, 0x301, 1, 0, socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, 4, 0, 0)
+    pairs = []
+    try:
+        diag = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4)  # NETLINK_SOCK_DIAG
+    except OSError:
+        return pairs
+    try:
+        diag.settimeout(0.5)
+        diag.send(request)
+        for _ in range(256):
+            data = diag.recv(1 << 16)
+            while len(data) >= 16:
+                length, kind = struct.unpack_from("=IH", data)
+                if kind != 20 or length < 32:
+                    return pairs
+                inode, place = struct.unpack_from("=I", data, 20)[0], 32
+                while place + 8 <= min(length, len(data)):
+                    size, name = struct.unpack_from("=HH", data, place)
+                    if name == 2:  # UNIX_DIAG_PEER
+                        pairs.append((str(inode), str(struct.unpack_from("=I", data, place + 4)[0])))
+                    place += max(4, (size + 3) & ~3)
+                data = data[(length + 3) & ~3 :]
+    except (OSError, struct.error):
+        pass
+    finally:
+        diag.close()
+    return pairs
+
+
+def inherited(pid, inodes):
+    """The sockets of a process that its ancestors have as well: a fork hands them on."""
+    above, status = set(), process_status(pid)
+    for _ in range(50):
+        if not status or status[1] <= 1:
+            break
+        above |= inodes.get(status[1], set())
+        status = process_status(status[1])
+    return above
+
+
+def find_groups(maps):
+    """Processes that are connected with each other: [(pids, links)], the largest group first.
+
+    ``maps``: by pid, of processes that use a library of distributed programs, or are ranks by their environment.
+    ``links``: by pid, the connections to other hosts, as ``own end>other end``.
+    """
+    every = dict((pid, socket_inodes(pid)) for pid in maps)
+    own = dict((pid, every[pid] - inherited(pid, every)) for pid in maps)
+    owner = dict((inode, pid) for pid in maps for inode in own[pid])
+    users = dict((pid, user_of(pid)) for pid in maps)
+    edges, links = [], dict((pid, []) for pid in maps)
+    by_end = {}
+    networks = dict((network_of(pid), pid) for pid in maps)
+    for network, pid in networks.items():
+        for inode, (local, peer) in tcp_ends(pid).items():
+            if inode in owner:
+                by_end[(network, local, peer)] = owner[inode]
+    for (network, local, peer), pid in by_end.items():
+        other = by_end.get((network, peer, local))
+        if other is not None:
+            edges.append((pid, other))
+        elif len(links[pid]) < MOST_ENDS:
+            links[pid].append("%s:%d>%s:%d" % (local + peer))
+    edges += [(owner[one], owner[other]) for one, other in unix_pairs(maps) if one in owner and other in owner]
+    segments = {}
+    for pid, text in maps.items():
+        for segment in shared_segments(text):
+            edges.append((segments.setdefault(segment, pid), pid))
+    edges = [(one, other) for one, other in edges if one != other and users[one] == users[other]]
+    return joined_groups(sorted(maps), edges), links
+
+
+def joined_groups(pids, edges):
+    """The connected sets of at least one process, by their smallest pid."""
+    group = dict((pid, pid) for pid in pids)
+
+    def root(pid):
+        while group[pid] != pid:
+            group[pid] = pid = group[group[pid]]
+        return pid
+
+    for one, other in edges:
+        first, second = sorted((root(one), root(other)))
+        group[second] = first
+    sets = {}
+    for pid in pids:
+        sets.setdefault(root(pid), []).append(pid)
+    return sets
+
+
+def network_of(pid):
+    """Which network namespace a process is in."""
+    try:
+        return os.readlink("/proc/%d/ns/net" % pid)
+    except OSError:
+        return ""
+
+
+def user_of(pid):
+    """The number of the user whose process it is; -1 where it is gone."""
+    try:
+        return os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        return -1

@@ -1,0 +1,115 @@
+"""The file that a process is held up by: its path, its mount, since when, and who else hangs there."""
+
+import os
+import platform
+import re
+
+from doctor.smoke.programs.agent.procfs import process_status, read_table, read_text
+
+# Number of a system call -> which of its arguments points to a path. x86_64; aarch64.
+PATH_X86 = {2: 0, 4: 0, 6: 0, 21: 0, 82: 0, 83: 0, 87: 0, 257: 1, 258: 1, 262: 1, 263: 1, 269: 1, 332: 1, 137: 0}
+PATH_ARM = {56: 1, 34: 1, 79: 1, 35: 1, 48: 1, 291: 1, 43: 0}
+FILE_X86 = {0, 1, 17, 18, 19, 20, 5, 73, 72, 74, 75, 77, 138, 217, 285, 295, 296}
+FILE_ARM = {63, 64, 67, 68, 65, 66, 80, 32, 25, 82, 83, 46, 44, 61, 47, 69, 70}
+AT_FDCWD = 0xFFFFFF9C
+MOST_BESIDE = 16
+MOST_MOUNTS = 4096
+NO_FILE = re.compile(r"^(?:pipe|socket|anon_inode|net|memfd)[:\[]|^/memfd:|^/dev/|^/proc/|^/sys/")
+
+
+def awaited_path(pid):
+    """The path that the main thread's system call is about; empty where it is about none, or may not be read."""
+    fields = read_text("/proc/%d/task/%d/syscall" % (pid, pid), 256).split()
+    if len(fields) < 4 or not fields[0].isdigit():
+        return ""
+    arm = platform.machine() == "aarch64"
+    number, arguments = int(fields[0]), [int(word, 16) for word in fields[1:4]]
+    if number in (FILE_ARM if arm else FILE_X86):
+        return link_target(pid, "fd/%d" % (arguments[0] & 0xFFFFFFFF))
+    place = (PATH_ARM if arm else PATH_X86).get(number)
+    if place is None:
+        return ""
+    path = text_at(pid, arguments[place])
+    if path and not path.startswith("/"):
+        relative = place == 1 and arguments[0] & 0xFFFFFFFF != AT_FDCWD
+        folder = link_target(pid, "fd/%d" % (arguments[0] & 0xFFFFFFFF) if relative else "cwd")
+        path = os.path.join(folder, path) if folder else path
+    return path
+
+
+def link_target(pid, name):
+    """Where a link of a process leads that is a file of a file system; empty for pipes, sockets and devices."""
+    try:
+        target = os.readlink("/proc/%d/%s" % (pid, name))
+    except OSError:
+        return ""
+    return "" if NO_FILE.search(target) else target
+
+
+def text_at(pid, address):
+    """A path in the memory of a process; empty where it cannot be read. It may stand at the end of a mapping."""
+    for size in (4096, 4096 - address % 4096):
+        try:
+            with open("/proc/%d/mem" % pid, "rb", 0) as memory:
+                memory.seek(address)
+                text, end, _ = memory.read(size).partition(b"\0")
+                if end:
+                    return text.decode("utf-8", "replace")
+        except (OSError, ValueError, OverflowError):
+            continue
+    return ""
+
+
+def mount_of(pid, path):
+    """[mount point, type, source] of the file system that a path of a process lies on; None where it is not known."""
+    best = None
+    for line in read_table("/proc/%d/mountinfo" % pid, 4 << 20).splitlines()[:MOST_MOUNTS]:
+        left, dash, right = line.partition(" - ")
+        fields, kind = left.split(), right.split()
+        if not dash or len(fields) < 5 or len(kind) < 2:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), fields[4])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and (best is None or len(point) >= len(best[0])):
+            best = [point[:200], kind[0][:40], kind[1][:200]]
+    return best
+
+
+def seconds_off_cpu(pid):
+    """Seconds since the main thread last ran; -1 where the kernel does not tell."""
+    last, now = last_ran(pid), last_ran(os.getpid())  # the same clock, as this process runs now
+    return max(0.0, now - last) if last is not None and now is not None else -1.0
+
+
+def last_ran(pid):
+    """When the main thread last ran, in seconds of the scheduler's clock; None where the kernel does not tell."""
+    text = read_text("/proc/%d/task/%d/sched" % (pid, pid))
+    match = re.search(r"^se\.exec_start\s*:\s*([0-9]+)", text, re.M)
+    return int(match.group(1)) / 1000.0 if match else None
+
+
+def file_wait(pid):
+    """What a process waits for in a file system, as a dictionary; None where it is in no such call.
+
+    No file is opened: who touches a mount that hangs hangs with it.
+    """
+    path = awaited_path(pid)
+    mount = mount_of(pid, path) if path.startswith("/") else None
+    if not path:
+        return None
+    return {"path": path[:300], "mount": mount or [], "seconds": seconds_off_cpu(pid), "beside": []}
+
+
+def held_up_beside(waits):
+    """Adds to each wait who else on the host hangs in the same mount: [pid, name], in an uninterruptible sleep."""
+    points = dict((wait["mount"][0], []) for wait in waits.values() if wait["mount"])
+    for name in os.listdir("/proc") if points else ():
+        status = process_status(int(name)) if name.isdigit() else None
+        if status and status[0] == "D" and int(name) not in waits:
+            path = awaited_path(int(name))
+            mount = mount_of(int(name), path) if path.startswith("/") else None
+            if mount and len(points.get(mount[0], [0] * MOST_BESIDE)) < MOST_BESIDE:
+                points[mount[0]].append([int(name), read_text("/proc/%s/comm" % name, 64).strip()[:40]])
+    for wait in waits.values():
+        if wait["mount"]:
+            wait["beside"] = points[wait["mount"][0]]

@@ -1,0 +1,54 @@
+"""Processes without a rank that work together, over all hosts: by each one's group, and both ends of links. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled, joined
+from doctor.watch.attach.rank_report import HostReport, ProcessReport
+
+Place = tuple[str, int]
+"""Host and pid."""
+
+
+def group_names(reports: Mapping[str, HostReport]) -> dict[Place, str]:
+    """What a job of processes that name no rank is called, for each of them."""
+    bare = {
+        (host, rank.pid): rank
+        for host, report in reports.items()
+        for rank in report.ranks
+        if rank.rank is None and (rank.group or rank.links)
+    }
+    first: dict[Place, Place] = {place: place for place in bare}
+
+    def root(place: Place) -> Place:
+        while first[place] != place:
+            first[place] = place = first[first[place]]
+        return place
+
+    def join(one: Place, other: Place) -> None:
+        low, high = sorted((root(one), root(other)))
+        first[high] = low
+
+    leaders: dict[Place, Place] = {}
+    for (host, pid), rank in bare.items():
+        if rank.group:
+            join(leaders.setdefault((host, rank.group), (host, pid)), (host, pid))
+    ends = {link: place for place, rank in bare.items() for link in rank.links}
+    for link, place in ends.items():
+        near, _, far = link.partition(">")
+        other = ends.get(f"{far}>{near}")
+        if other is not None:
+            join(place, other)
+    members: dict[Place, list[Place]] = {}
+    for place in bare:
+        members.setdefault(root(place), []).append(place)
+    return {place: _name(places, bare[places[0]]) for places in members.values() for place in places}
+
+
+def _name(places: list[Place], rank: ProcessReport) -> str:
+    ordered = sorted(places)
+    listed = [filled("pid {0} on {1}", pid, host) for host, pid in ordered[:3]] + ["..."] * (len(ordered) > 3)
+    count = count_noun(len(ordered), "connected process", "connected processes")
+    return filled("{0} of {1} ({2})", count, rank.user, joined(", ", listed))

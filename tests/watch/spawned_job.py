@@ -1,0 +1,41 @@
+"""A job that a program starts itself: `python spawned_job.py HOW PORT FOLDER [CULPRIT]`, three gloo ranks.
+
+``HOW``: ``environment`` names the ranks inside Python, as notebooks and Ray's workers do; ``arguments`` names them
+nowhere; ``fork`` as arguments, without new interpreters. The culprit sleeps in its fifth step.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+WORLD = 3
+
+
+def work(rank: int, how: str, port: str, folder: str, culprit: int) -> None:
+    if how == "environment":
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(WORLD), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        dist.init_process_group("gloo")
+    else:
+        dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=WORLD)
+    torch.set_num_threads(1)
+    step = 0
+    while True:
+        dist.all_reduce(torch.ones(1 << 14))
+        step += 1
+        if step == 5:
+            Path(folder, f"{rank}.pid").write_text(str(os.getpid()))
+            if rank == culprit:
+                time.sleep(3600)
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    how, port, folder = sys.argv[1:4]
+    culprit = int(sys.argv[4]) if len(sys.argv) > 4 else -1
+    start = "fork" if how == "fork" else "spawn"
+    mp.start_processes(work, args=(how, port, folder, culprit), nprocs=WORLD, start_method=start)

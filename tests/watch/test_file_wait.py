@@ -1,0 +1,124 @@
+"""A process that a file system holds up: path, mount, since when, and who else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from doctor.watch.attach.inspector.file_wait import file_wait, held_up_beside, mount_of
+from doctor.watch.attach.inspector.rank_state import look
+from doctor.watch.attach.rank_activity import activity
+from doctor.watch.attach.rank_report import FileWait, Look
+from tests.watch.attached import Job
+from tests.watch.test_attached import attach
+from tests.watch.test_odd_ranks import looks, rank
+
+pytestmark = pytest.mark.timeout(300)
+WRITE = "import os, sys; os.write(1, b'.'); open(sys.argv[1], 'w').write('x')"
+
+
+@contextlib.contextmanager
+def frozen_mount(folder: Path) -> Iterator[Path]:
+    """A real ext4 that lets nobody write, as a server that does not answer."""
+    if os.geteuid() or not shutil.which("fsfreeze") or not shutil.which("mkfs.ext4"):
+        pytest.skip("needs root, fsfreeze and mkfs.ext4")
+    image, point = folder / "image", folder / "mount point"
+    point.mkdir()
+    image.write_bytes(b"")
+    os.truncate(image, 32 << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    if subprocess.run(["mount", "-o", "loop", str(image), str(point)], capture_output=True).returncode:
+        pytest.skip("no loop device")
+    subprocess.run(["fsfreeze", "-f", str(point)], check=True)
+    try:
+        yield point
+    finally:
+        thaw(point)
+        time.sleep(0.5)
+        subprocess.run(["umount", "-l", str(point)], check=True)
+
+
+def thaw(point: Path) -> None:
+    """Its writers go on. Once more is no error."""
+    subprocess.run(["fsfreeze", "-u", str(point)], capture_output=True)
+
+
+@contextlib.contextmanager
+def writer(path: Path | str, **options: object) -> Iterator[int]:
+    argv = [sys.executable, "-c", WRITE, str(path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, **options) as process:  # type: ignore[call-overload]
+        assert process.stdout.read(1) == b"."
+        time.sleep(1.5)
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def test_a_file_system_that_stands_still_and_who_else_waits_for_it(tmp_path: Path) -> None:
+    with frozen_mount(tmp_path) as point, writer(point / "a.pt") as first, writer(point / "b.pt") as second:
+        waits = {first: file_wait(first)}
+        held_up_beside({pid: wait for pid, wait in waits.items() if wait})
+        seen = look(first)
+        thaw(point)
+    wait = waits[first]
+    assert wait
+    assert seen["state"] == "D" and seen["call"] == "open"
+    assert wait["path"] == f"{point}/a.pt" and wait["mount"][:2] == [str(point), "ext4"]
+    assert wait["mount"][2].startswith("/dev/loop") and 1 <= wait["seconds"] < 60
+    assert [pid for pid, _ in wait["beside"]] == [second]
+
+
+def test_a_relative_path_is_that_of_the_folder_of_the_process(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with writer("fifo", cwd=tmp_path) as pid:
+        wait = file_wait(pid)
+    assert wait and wait["path"] == f"{tmp_path}/fifo" and wait["mount"]
+
+
+def test_a_process_in_no_call_about_a_file_waits_for_none() -> None:
+    with subprocess.Popen(["sleep", "100"]) as process:
+        time.sleep(0.3)
+        assert file_wait(process.pid) is None
+        process.kill()
+    assert file_wait(process.pid) is None
+
+
+def test_the_mount_of_a_path_is_the_innermost() -> None:
+    assert (mount_of(os.getpid(), "/proc/self/status") or [])[:2] == ["/proc", "proc"]
+    assert (mount_of(os.getpid(), "/processes") or ["", ""])[1] != "proc"
+    assert mount_of(1 << 30, "/x") is None
+
+
+def test_what_is_said_of_it() -> None:
+    wait = FileWait("/data/a.pt", ["/data", "nfs4", "nas1:/export"], 312.4, [(7, "tar"), (9, "cp")])
+    held = [Look("D", "rpc_wait_bit_killable", "open", "", 0.0, 0, 0.0, 0)] * 3
+    assert activity(rank(1, held, file_wait=wait), 4.0).text == (
+        "is held by the kernel (rpc_wait_bit_killable) in open of /data/a.pt on /data (nfs4, nas1:/export) for 312 s; "
+        "also held up there: pid 7 (tar), pid 9 (cp)"
+    )
+    assert activity(rank(1, looks("futex"), file_wait=wait), 4.0).text.startswith("waits for another of its threads")
+
+
+@pytest.mark.full
+@pytest.mark.torch
+def test_a_rank_that_a_file_system_holds_up(tmp_path: Path) -> None:
+    with frozen_mount(tmp_path) as point:
+        job = Job(tmp_path / "job", "file", 1, 3, JOB_FILE=str(point / "checkpoint.pt"))
+        try:
+            job.wait_until_faulty()
+            code, report = attach(job)
+        finally:
+            thaw(point)
+            job.end()
+    [failure] = report["smoke"]["failures"]
+    assert code == 10 and failure["culprit_ranks"] == [1]
+    assert f"in open of {point}/checkpoint.pt on {point} (ext4, /dev/loop" in failure["text"]

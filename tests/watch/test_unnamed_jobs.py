@@ -1,0 +1,179 @@
+"""`doctor watch --attach` on jobs that no launcher started: their ranks stand in no environment of a start."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from doctor.watch.attach.inspector.connected import find_groups, joined_groups
+from doctor.watch.attach.inspector.live_environment import live_environ, memory_maps
+from doctor.watch.attach.inspector.rank_finder import argument_rank
+from doctor.watch.attach.odd_ranks import find_odd
+from tests import preloaded
+from tests.watch.test_odd_ranks import host, looks, rank
+
+pytestmark = pytest.mark.timeout(300)
+PROGRAM = Path(__file__).with_name("spawned_job.py")
+
+
+@contextlib.contextmanager
+def spawned(how: str, folder: Path, *culprit: str) -> Iterator[list[int]]:
+    """The pids of the ranks of such a job, when all are in their loop."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    argv = [sys.executable, str(PROGRAM), how, port, str(folder), *culprit]
+    job = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        limit = time.monotonic() + 120
+        files = [folder / f"{number}.pid" for number in range(3)]
+        while not all(file.exists() and file.read_text() for file in files):
+            assert time.monotonic() < limit and job.poll() is None, "the job did not start"
+            time.sleep(0.1)
+        time.sleep(1)
+        yield [int(file.read_text()) for file in files]
+    finally:
+        children = psutil.Process(job.pid).children(recursive=True)
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+        psutil.wait_procs(children, 10)
+
+
+def attach(*options: str) -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", "doctor", "watch", "--attach", "--json", "--interval", "2", *options]
+    done = preloaded.run(command, capture_output=True, text=True, timeout=200)
+    assert "Traceback" not in done.stderr
+    return done.returncode, json.loads(done.stdout or "{}")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "how",
+    ["environment", pytest.param("arguments", marks=pytest.mark.full), pytest.param("fork", marks=pytest.mark.full)],
+)
+def test_the_process_that_hangs_is_named(how: str, tmp_path: Path) -> None:
+    with spawned(how, tmp_path, "1") as pids:
+        code, report = attach("--py-spy", "off")
+    assert code == 10
+    states = [state["text"] for failure in report["smoke"]["failures"] for state in failure["states"]]
+    notes = " ".join(report["smoke"]["notes"])
+    assert f"pid {pids[1]}" in " ".join(states) + notes
+    assert not any(f"pid {pid})" in text for pid in (pids[0], pids[2]) for text in states)
+    if how != "environment":
+        assert "the processes do not say which ranks they are, so they are counted" in notes
+    else:
+        assert "3 ranks" in notes
+
+
+@pytest.mark.full
+@pytest.mark.torch
+@pytest.mark.parametrize("how", ["environment", "arguments", "fork"])
+def test_a_healthy_one_is_not_accused(how: str, tmp_path: Path) -> None:
+    with spawned(how, tmp_path) as pids:
+        code, report = attach("--py-spy", "off")
+    texts = [str(finding) for outcome in report["outcomes"] for finding in outcome["findings"]]
+    assert not any(f"pid {pid}" in text for pid in pids for text in texts)
+    notes = [note for note in report["smoke"]["notes"] if "3 ranks" in note or "3 connected processes" in note]
+    assert code == 0 or any("The ranks move" in note for note in notes)  # other jobs may run on this host
+
+
+def test_what_a_program_has_set_since_its_start_is_read() -> None:
+    program = "import os, time; os.environ['RANK'] = '7'; os.write(1, b'.'); time.sleep(100)"
+    environ = {**os.environ, "KEPT": "x" * 300}
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environ) as process:
+        assert process.stdout and process.stdout.read(1) == b"."
+        found = live_environ(process.pid, memory_maps(process.pid)) or {}
+        process.kill()
+    assert found["RANK"] == "7" and found["KEPT"] == "x" * 300
+
+
+def test_a_process_whose_memory_cannot_be_read_has_no_live_environment() -> None:
+    assert live_environ(1 << 30, "") is None
+    assert live_environ(1 << 30, memory_maps(os.getpid())) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["python", "t.py", "--rank=3", "--world-size", "8"], (3, 8)),
+        (["python", "t.py", "--rank", "0"], (0, 0)),
+        (["python", "t.py", "--lora-rank", "16", "--rank_file", "x"], None),
+        (["python", "t.py", "--rank", "high"], None),
+    ],
+)
+def test_ranks_of_command_lines(words: list[str], found: tuple[int, int] | None) -> None:
+    result = argument_rank(words)
+    assert (result and result[:2]) == found
+
+
+PAIR = """
+import os, socket, sys, time
+{make}
+pid = os.fork()
+os.write(1, b".")
+time.sleep(100)
+"""
+
+
+def test_a_fork_that_inherits_sockets_is_connected_with_nobody() -> None:
+    """A loader worker has its rank's connections open, too."""
+    make = "server = socket.create_server(('127.0.0.1', 0)); one = socket.create_connection(server.getsockname())"
+    make += "; other = server.accept()[0]"
+    argv = [sys.executable, "-c", PAIR.format(make=make)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout and process.stdout.read(2) == b".."
+        pids = [process.pid, *(child.pid for child in psutil.Process(process.pid).children())]
+        groups, _ = find_groups(dict.fromkeys(pids, ""))
+        os.killpg(process.pid, signal.SIGKILL)
+    assert sorted(map(len, groups.values())) == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["AF_INET", "AF_UNIX"])
+def test_processes_that_are_connected_are_one_group(kind: str, tmp_path: Path) -> None:
+    address = f"({str(tmp_path / 'socket')!r})" if kind == "AF_UNIX" else "('127.0.0.1', 0)"
+    make = (
+        f"server = socket.socket(socket.{kind}); server.bind({address}); server.listen(); name = server.getsockname()"
+    )
+    client = f"link = socket.socket(socket.{kind}); link.connect(name)"
+    program = f"import os, socket, time; {make}\nif os.fork(): link = server.accept()[0]\nelse: {client}\n"
+    program += "os.write(1, b'.'); time.sleep(100)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout and process.stdout.read(2) == b".."
+        pids = [process.pid, *(child.pid for child in psutil.Process(process.pid).children())]
+        groups, links = find_groups(dict.fromkeys(pids, ""))
+        os.killpg(process.pid, signal.SIGKILL)
+    assert groups == {min(pids): sorted(pids)} and not any(links.values())
+
+
+def test_sets_are_joined_over_several_edges() -> None:
+    assert joined_groups([1, 2, 3, 4, 5], [(1, 2), (4, 5), (5, 2)]) == {1: [1, 2, 4, 5], 3: [3]}
+
+
+def test_processes_of_several_hosts_are_one_job_by_both_ends_of_their_links() -> None:
+    here = rank(0, rank=None, pid=11, world=0, job={}, group=11, links=["10.0.0.1:5>10.0.0.2:6"])
+    near = rank(0, rank=None, pid=12, world=0, job={}, group=11)
+    there = rank(0, looks("sleep"), rank=None, pid=21, world=0, job={}, links=["10.0.0.2:6>10.0.0.1:5"])
+    stranger = rank(0, looks("sleep"), rank=None, pid=31, world=0, job={}, links=["10.0.0.2:7>10.0.0.9:5"])
+    found = find_odd({"n1": host(here, near), "n2": host(there, stranger)})
+    assert [len(job.ranks) for job in found] == [3, 1]
+    assert found[0].job.startswith("3 connected processes of ann (pid 11 on n1, pid 12 on n1, pid 21 on n2)")
+    assert [odd_rank.pid for odd_rank in found[0].odd_ranks] == [21]
+
+
+def test_an_unnamed_job_that_is_not_understood_is_not_healthy_beside_a_healthy_one() -> None:
+    moves = [rank(number, looks(switches=900, ran=1.0), world=2, tcp=[0, 10**6, 2 * 10**6]) for number in (0, 1)]
+    stuck = [rank(0, looks("sleep"), rank=None, pid=pid, world=0, job={}, group=50) for pid in (50, 51)]
+    found = find_odd({"n1": host(*moves, *stuck)})
+    assert {job.result for job in found} == {"moves", "undecided"}

@@ -55,9 +55,9 @@ def odd_choices(case: Case) -> list[Cause]:
 def _choices(case: Case, name: str) -> Iterator[Choice]:
     """The first choice of each process: that of its first communicator, which is the whole job's."""
     for process in case.processes:
-        visible = [event for event in process.events if event.signature == _CHOICE and event.values.get(name)]
-        if visible and (process.rank is not None or process.pid):
-            yield Choice(process, visible[0].values[name], visible[0])
+        shown = [event for event in process.events if event.signature == _CHOICE and event.values.get(name)]
+        if shown and (process.rank is not None or process.pid):
+            yield Choice(process, shown[0].values[name], shown[0])
 
 
 def _comparable(name: str, choices: Iterable[Choice]) -> bool:
@@ -66,12 +66,12 @@ def _comparable(name: str, choices: Iterable[Choice]) -> bool:
     return not (name in ("choice_network", "choice_adapters") and disabled)
 
 
-def _differing(name: str, outliers: Iterable[Choice], norm: Choice) -> Cause:
-    outliers = tuple(outliers)
-    culprits = sorted_culprits(dict.fromkeys(culprit_of(choice.process) for choice in outliers))
-    values = ", ".join(sorted({choice.value for choice in outliers}))
+def _differing(name: str, differing: Iterable[Choice], norm: Choice) -> Cause:
+    differing = tuple(differing)
+    culprits = sorted_culprits(dict.fromkeys(culprit_of(choice.process) for choice in differing))
+    values = ", ".join(sorted({choice.value for choice in differing}))
     summary = filled("{0}: {1} {2}, where the others have {3}", names_of(culprits), _NAMES[name], values, norm.value)
-    evidence = first_evidence([*(choice.event for choice in outliers[:3]), norm.event])
+    evidence = first_evidence([*(choice.event for choice in differing[:3]), norm.event])
     return Cause(DIFFERS, RULE, "possible" if name in _HARMLESS else "likely", culprits, summary, evidence)
 
 

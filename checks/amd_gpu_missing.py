@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.facts.accelerators import OtherAccelerators
 from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.container import HostContainer
@@ -32,7 +32,7 @@ def amd_gpu_missing(amd: AmdGpus, accelerators: OtherAccelerators, place: HostCo
     if absent and not amd.unread:
         yield Finding(
             "amd-smi does not list {slots}; expected {expected} GPUs, as on the PCI bus",
-            slots=[f"the GPU at {slot}" for slot in absent],
+            slots=[filled("the GPU at {0}", slot) for slot in absent],
             observed=len(on_bus) - len(absent),
             expected=len(on_bus),
         )

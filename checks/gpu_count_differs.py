@@ -21,6 +21,10 @@ def gpu_count_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     ## What to do
     `nvidia-smi -L` on {host}, then `lspci -n -d 10de:` and `dmesg | grep -i xid`.
 
+    ## In a container
+    The container of {host} has {observed} GPUs. If its machine has more, start it again with all that it is to use:
+    `docker run --gpus all`, or in a pod a limit `nvidia.com/gpu` of as many; NVIDIA_VISIBLE_DEVICES may leave some out.
+
     ## Source
     The hosts are compared with each other by what `nvidia-smi --query-gpu` lists; the majority is the norm.
     """

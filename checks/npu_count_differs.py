@@ -21,6 +21,11 @@ def npu_count_differs(inventory: PerHost[NpuInventory]) -> Iterator[Finding]:
     Compare the PCI bus with the device files: `lspci -n -d 19e5: | wc -l` and `ls /dev/davinci[0-9]*`. For an NPU that
     is missing on the bus too, check card, slot and BIOS; for one that is on the bus only, check the driver.
 
+    ## In a container
+    The container of {host} has {observed} NPUs. If its machine has more, start it again with the device file of each
+    that it is to use, `--device /dev/davinci0`, `--device /dev/davinci1` and on, beside /dev/davinci_manager,
+    /dev/devmm_svm and /dev/hisi_hdc: see `doctor explain container-devices-missing`.
+
     ## Source
     The hosts are compared with each other by the files /dev/davinci0 and on; the majority is the norm.
     """

@@ -1,14 +1,20 @@
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
-from doctor.facts.rdma import RdmaPort, RdmaPorts, chosen_ports
+from doctor.facts.interfaces import Interfaces
+from doctor.facts.rdma import ROCE_V2, RdmaPort, RdmaPorts, chosen_ports
 from doctor.job import LaunchConfig
 
+NETWORKS = ("interfaces",)
+"""Whether the ports of the hosts are in one subnet."""
 
-@check(severity=ERROR, area="addresses")
-def rdma_gid_wrong(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterator[Finding]:
-    """NCCL_IB_GID_INDEX names an address of the same kind on every RoCE port that NCCL uses.
+
+@check(severity=ERROR, area="addresses", advisory=NETWORKS)
+def rdma_gid_wrong(
+    adapters: PerHost[RdmaPorts], interfaces: PerHost[Interfaces] | None, launch: LaunchConfig
+) -> Iterator[Finding]:
+    """NCCL_IB_GID_INDEX names an address of one kind, which can be routed where it must, on every RoCE port of NCCL.
 
     ## Why it matters
     The connection between two ranks fails or times out where the index has no address, or one of another kind:
@@ -22,7 +28,9 @@ def rdma_gid_wrong(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
 
     ## Source
     NCCL User Guide, NCCL_IB_GID_INDEX; NVIDIA/nccl issues 426, 551 and 769; `gids` and `gid_attrs/types` of
-    /sys/class/infiniband/NAME/ports: the type of an address in another network namespace cannot be read.
+    /sys/class/infiniband/NAME/ports: the type of an address in another network namespace cannot be read. RoCE v1 frames
+    are no IP packets, and link-local addresses (fe80) are not routed (RFC 4291): both are wrong only where the ports of
+    the hosts share no IPv4 subnet.
     """
     chosen: dict[str, dict[str, tuple[RdmaPort, int]]] = {}
     for host, own in adapters.items():
@@ -52,6 +60,35 @@ def rdma_gid_wrong(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
                     observed=kind or "no address of this network namespace",
                     expected=norm or "an address",
                 )
+        yield from _unroutable(name, ports, interfaces or {})
+
+
+def _unroutable(
+    name: str, ports: dict[str, tuple[RdmaPort, int]], interfaces: Mapping[str, Interfaces]
+) -> Iterator[Finding]:
+    """Ports in several subnets whose index names RoCE v1 or a link-local address, which no router passes on."""
+    networks = {host: _networks(port, interfaces[host]) for host, (port, _) in ports.items() if host in interfaces}
+    if len(networks) < len(ports) or not all(networks.values()) or set.intersection(*networks.values()):
+        return
+    for host, (port, index) in ports.items():
+        gid = next((gid for gid in port.gids if gid.index == index and gid.kind), None)
+        is_local = gid is not None and gid.address.startswith("fe80:")
+        if gid and (is_local or gid.kind != ROCE_V2):
+            yield Finding(
+                "index {index} of {port} is {observed}, and the ports are in several subnets; expected {expected}",
+                hosts=[host],
+                index=index,
+                port=name,
+                interface=port.interface or "the interface",
+                observed="a link-local address" if is_local else gid.kind,
+                expected="RoCE v2 with an address of the subnet",
+            )
+
+
+def _networks(port: RdmaPort, own: Interfaces) -> set[str]:
+    """The IPv4 subnets of a port's interface."""
+    addresses = [address for address in own.addresses if port.interface and address.interface == port.interface]
+    return {address.network for address in addresses if not address.is_ipv6}
 
 
 def _kind(port: RdmaPort, index: int) -> str:

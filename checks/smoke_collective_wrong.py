@@ -74,7 +74,7 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
             seen=first.rank,
             observed=first.got,
             expected=first.expected,
-            looks=f", {kind}" if kind else "",
+            looks=filled(", {0}", kind) if kind else "",
             wrong=sum(event.wrong for event in blame.events),
             soaked=soak_note(collectives.values(), blame.ranks),
             second=second_round_note(rounds, blame),

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, joined
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import DeviceMiscomputed, SmokeDevices, SmokeStart
 from doctor.smoke.model import SmokeRun
@@ -50,7 +50,7 @@ def smoke_device_miscomputes(
     for (host, test, comparison), events in sorted(miscomputed.items()):
         first = events[0]
         yield Finding(
-            "{who}, {test}: " + TEMPLATES[comparison],
+            joined("", ("{who}, {test}: ", TEMPLATES[comparison])),
             hosts=[host],
             who=describe_ranks(run, sorted(event.rank for event in events)),
             ranks=sorted(event.rank for event in events),

@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from doctor.cli.app import COMMANDS, application
 from doctor.cli.help_groups import COMMAND_GROUP, example_lines, grouped_options
-from doctor.engine.display_cells import display_width, padded
+from doctor.engine.output_encoding import display_width, padded
 from doctor.report.explain.topics import localized_page, title, topics
 from doctor.report.layout.formatting import wrapped
 from tests.translations import SOURCES, english_texts, translated

@@ -39,6 +39,7 @@ LONG = {
     "tests/preflight/test_jobs.py": Division(50),
     "tests/smoke/test_launch.py": Division(50),
     "tests/diagnose/test_slurm_job.py": Division(60),
+    "tests/transport/test_own_host.py": Division(40),
     "tests/watch/test_attach_slurm.py": Division(40),
     "tests/checks/test_firewall_remedy.py": Division(30),
     "tests/diagnose/test_excerpts.py": Division(30),

@@ -14,7 +14,7 @@ import pytest
 
 from doctor.engine import language
 from doctor.engine.catalog import load_checks
-from doctor.engine.display_cells import display_width
+from doctor.engine.output_encoding import display_width
 from doctor.engine.result import Finding, Outcome, Report
 from doctor.report.explain.checks import check_page
 from doctor.report.explain.examples import read_examples

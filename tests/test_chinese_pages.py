@@ -9,7 +9,7 @@ from difflib import unified_diff
 
 import pytest
 
-from doctor.engine.display_cells import display_width
+from doctor.engine.output_encoding import display_width
 from doctor.report.explain.topics import FOLDER, render
 from tests.readme import contents, headings
 from tests.test_translations import glossary_rows

@@ -163,7 +163,7 @@ class TestShell:
         assert {"--hosts", "--hostfile"} == set(complete(shell, "doctor check --host", home))
 
     def test_checks_areas_topics_and_fixed_values(self, shell: str, home: Path) -> None:
-        assert complete(shell, "doctor check --select kern", home) == ["kernel"]
+        assert complete(shell, "doctor check --select connec", home) == ["connectivity"]
         assert complete(shell, "doctor check --ignore hccl-port-t", home) == ["hccl-port-taken"]
         assert complete(shell, "doctor explain job-s", home) == ["job-scripts"]
         assert complete(shell, "doctor explain firewall-b", home) == ["firewall-blocks-job"]
@@ -171,8 +171,8 @@ class TestShell:
         assert complete(shell, "doctor fix --color al", home) == ["always"]
 
     def test_an_option_and_its_value_in_one_word(self, shell: str, home: Path) -> None:
-        expected = "kernel" if shell == "bash" else "--select=kernel"
-        assert complete(shell, "doctor check --select=kern", home) == [expected]
+        expected = "connectivity" if shell == "bash" else "--select=connectivity"
+        assert complete(shell, "doctor check --select=connec", home) == [expected]
 
     def test_hosts_and_nothing_that_a_shell_would_run(self, shell: str, home: Path) -> None:
         assert set(complete(shell, "doctor check node", home)) == {"node001", "nodecfg", "node-two"}

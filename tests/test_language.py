@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from doctor.engine import language
-from doctor.engine.display_cells import display_width
 from doctor.engine.errors import UsageError
+from doctor.engine.output_encoding import display_width
 from doctor.report.formats.registry import FORMATS, REPORT_FORMATS, RenderContext, render
 from doctor.report.layout.formatting import sentences, wrapped
 from tests.report import recorded_fleets

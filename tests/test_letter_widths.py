@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from doctor.engine import language
-from doctor.engine.display_cells import display_width
-from doctor.engine.output_encoding import PLAIN_SIGNS, encoded
+from doctor.engine.output_encoding import PLAIN_SIGNS, display_width, encoded
 from doctor.net.heat_map import heat_map
 from doctor.net.matrix import Matrix, TestedPort
 from doctor.report.layout.finding_table import cut

@@ -58,7 +58,7 @@ class TestTheFile:
         assert doctor("node", *QUICK, "--out", str(tmp_path), env=env).returncode == 0
         (look,) = looks(tmp_path)
         assert (look.name, look.run.probe_inputs.hosts, look.run.probe_inputs.job) == ("n8", ("n7", "n8"), "5.0")
-        assert look.run.launch.environ == {"MASTER_ADDR": "n7"}
+        assert look.run.launch.environ == {"MASTER_ADDR": "n7", "SLURM_JOB_ID": "5"}
 
     def test_holds_no_secret(self, tmp_path: Path, site: Any) -> None:
         arguments = [*site("echo --api-key k-123"), "--out", str(tmp_path), "--name", "n1"]

@@ -13,8 +13,8 @@ from doctor.cli.app import application
 from doctor.cli.fast_list import check_list, format_check_list, format_matches, read_list_entry, read_search_text
 from doctor.cli.search import SearchText, search
 from doctor.engine.catalog import check_files, load_checks
-from doctor.engine.display_cells import display_width
 from doctor.engine.errors import CommandError
+from doctor.engine.output_encoding import display_width
 from doctor.remedy.catalog import load_playbooks
 from doctor.report.explain.playbooks import playbook_list
 

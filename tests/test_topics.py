@@ -12,7 +12,7 @@ import pytest
 
 from doctor.engine.catalog import load_checks
 from doctor.engine.check_files import AREAS
-from doctor.engine.display_cells import display_width
+from doctor.engine.output_encoding import display_width
 from doctor.remedy.catalog import load_playbooks
 from doctor.report.explain.topics import FOLDER, render, title, topics
 from tests.regen import help_text

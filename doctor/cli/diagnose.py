@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from doctor.cli.diagnose_source import LogSelection, LogSource
 from doctor.cli.host_options import (
     ConnectionOptions,
     ExcludeOption,
@@ -27,8 +28,19 @@ from doctor.cli.shared_options import (
     history_options,
 )
 from doctor.config.file import require_trusted_folder
+from doctor.diagnose.render.diagnosis_report import diagnosis_report, waived_causes
+from doctor.diagnose.render.document import SignatureCatalog, document
+from doctor.diagnose.render.views import DiagnosisViews
+from doctor.diagnose.signature import SignatureError, load_signatures
 from doctor.engine.errors import InputError
+from doctor.engine.language import english
 from doctor.engine.texts import filled
+from doctor.remedy.catalog import load_playbooks
+from doctor.session.finish import report_exit_code, validate_output, write_report
+from doctor.session.policy import apply_policy
+from doctor.session.redact import text_redactor
+from doctor.session.run_history import remember
+from doctor.session.select_checks import load_catalog
 
 if TYPE_CHECKING:
     from doctor.diagnose.diagnosis import Diagnosis
@@ -98,12 +110,10 @@ def command(
     output = OutputOptions(
         as_json, formats, quiet, redact, save, config=config, color=color, verbose=verbose, debug=debug
     )
-    from doctor.session.finish import validate_output
 
     began = time.monotonic()
     validate_output(output)
     validate_connection(connection)
-    from doctor.diagnose.signature import SignatureError, load_signatures
 
     for folder in signatures:
         require_trusted_folder("--signatures", folder, ".toml")
@@ -111,7 +121,6 @@ def command(
         catalog = load_signatures(signatures)
     except SignatureError as error:
         raise InputError(str(error)) from None
-    from doctor.cli.diagnose_source import LogSelection, LogSource
 
     selection = LogSelection(paths, logs, since, job, from_file, hosts, hostfile, rank_table, exclude)
     selection.validate(check, save)
@@ -119,7 +128,6 @@ def command(
     diagnosis = source.diagnosis(save)
     if check:
         diagnosis = source.checked(diagnosis)
-    from doctor.diagnose.render.document import SignatureCatalog
 
     catalogue = SignatureCatalog(catalog, _playbooks_by_check())
     seconds, history = time.monotonic() - began, history_options("diagnose", output, no_history)
@@ -138,16 +146,6 @@ def _report(
 
     ``hosts``: all that were asked. ``seconds``: that the diagnosis took.
     """
-    from doctor.diagnose.render.diagnosis_report import diagnosis_report, waived_causes
-    from doctor.diagnose.render.document import document
-    from doctor.diagnose.render.views import DiagnosisViews
-    from doctor.engine.language import english
-    from doctor.session.finish import report_exit_code, write_report
-    from doctor.session.policy import apply_policy
-    from doctor.session.redact import text_redactor
-    from doctor.session.run_history import remember
-    from doctor.session.select_checks import load_catalog
-
     checks = load_catalog(())
     now = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
     with english():
@@ -174,7 +172,6 @@ def _with_notes(diagnosis: Diagnosis, judged: Report, noted: int) -> Diagnosis:
 
 
 def _playbooks_by_check() -> dict[str, tuple[str, ...]]:
-    from doctor.remedy.catalog import load_playbooks
 
     names: dict[str, tuple[str, ...]] = {}
     for playbook in load_playbooks():

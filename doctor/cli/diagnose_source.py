@@ -25,12 +25,17 @@ from doctor.diagnose.fetch.excerpt_reading import LOCAL
 from doctor.diagnose.fetch.saved_logs import SCHEMA, LogRecord, load_logs, save_logs
 from doctor.diagnose.run import diagnose_found, diagnose_record
 from doctor.diagnose.slurm_job import SlurmJob, read_job
+from doctor.diagnose.suspects import check_suspects
 from doctor.engine.errors import InputError, UsageError
+from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory, count_hosts
+from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.connection import ssh_to
+from doctor.session.examine import ExamineOptions
+from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
@@ -137,7 +142,6 @@ class LogSource:
         return diagnose_record(record, self.signatures)
 
     def _of_files(self) -> Diagnosis:
-        from doctor.report.layout.progress_line import ProgressLine
 
         progress = ProgressLine(1, sys.stderr, hosts=False)
         try:
@@ -151,7 +155,6 @@ class LogSource:
         return default_places(os.environ, os.getcwd())
 
     def _collected(self, inventory: Inventory, places: tuple[str, ...], since: float) -> LogRecord:
-        from doctor.report.layout.progress_line import ProgressLine
 
         visit = self.visit
         request = LogRequest(
@@ -204,11 +207,6 @@ class LogSource:
         """With what the checks of the causes find now on the hosts that these name."""
         if not diagnosis.causes:
             return diagnosis
-        from doctor.diagnose.suspects import check_suspects
-        from doctor.engine.record import LaunchOptions
-        from doctor.report.layout.progress_line import ProgressLine
-        from doctor.session.examine import ExamineOptions
-        from doctor.session.select_checks import load_catalog
 
         if self.inventory is None:
             if not self.selection.selection.names_hosts:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import msgspec
 import typer
 
 from doctor.cli.host_options import ExcludeOption
+from doctor.engine.errors import InputError
 from doctor.engine.texts import filled
+from doctor.environment.host_selection import HostSelection
+from doctor.environment.inventory import Inventory, without
+from doctor.hosts.nodeset import InventoryError
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
@@ -31,8 +36,6 @@ class ExpectedHostOptions(NamedTuple):
 
 def expected_inventory(options: ExpectedHostOptions) -> Inventory | None:
     """The fleet, or None where neither the command line nor the environment names it. Raises: CommandError."""
-    from doctor.environment.host_selection import HostSelection
-
     selection = HostSelection(options.expect, options.hostfile, options.rank_table, options.exclude)
     fleet = select_inventory(selection)
     return None if fleet.local else fleet
@@ -40,12 +43,6 @@ def expected_inventory(options: ExpectedHostOptions) -> Inventory | None:
 
 def without_excluded(run: Run, where: str, exclude: str | None) -> Run:
     """The run less the hosts that ``-x`` names, of a fleet that is known by its files alone. Raises: CommandError."""
-    import msgspec
-
-    from doctor.engine.errors import InputError
-    from doctor.environment.inventory import Inventory, without
-    from doctor.hosts.nodeset import InventoryError
-
     try:
         left = without(Inventory(tuple(run.hosts), filled("{0} from {1}", len(run.hosts), where)), exclude)
     except InventoryError as error:

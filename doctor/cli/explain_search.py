@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from doctor.cli.explain_sources import built_in_playbook, page_width
 from doctor.engine.catalog import bundled_folder
-from doctor.engine.display_cells import padded
 from doctor.engine.language import localized, phrase
+from doctor.engine.output_encoding import padded
 
 if TYPE_CHECKING:
     from doctor.diagnose.lookup import SignatureMatch

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
+from doctor.cli import fix_apply, fix_undo
 from doctor.cli.fix_options import DisplayOptions, FixAction, FixHostOptions
 from doctor.cli.host_options import (
     DEFAULT_TIMEOUT,
@@ -23,6 +25,10 @@ from doctor.cli.host_options import (
 from doctor.cli.shared_options import ChecksOption, PlaybooksOption, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.texts import filled
+from doctor.fix.plan import PlanContext
+from doctor.fix.store import PLAN_ID
+from doctor.job.variables import relevant
+from doctor.session.finish import load_saved_run
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
@@ -59,7 +65,6 @@ def command(
     """
     _validate_options(names, action, connection, product, display)
     _validate_hosts(names, where, action, from_file)
-    from doctor.cli import fix_apply, fix_undo
 
     if action.list_plans:
         raise typer.Exit(fix_undo.list_plans(display))
@@ -70,7 +75,6 @@ def command(
         raise typer.Exit(fix_apply.show_or_apply_saved(saved, action, connection, display))
     run = _load_run(from_file) if from_file else None
     context = _plan_context(run, HostOptions(None, *where), job, product, connection)
-    from msgspec.structs import replace
 
     context = replace(
         context,
@@ -122,13 +126,11 @@ def _validate_hosts(names: list[str], where: FixHostOptions, action: FixAction, 
 
 
 def _is_plan_id(names: list[str]) -> bool:
-    from doctor.fix.store import PLAN_ID
 
     return len(names) == 1 and PLAN_ID.fullmatch(names[0]) is not None
 
 
 def _load_run(path: Path) -> Run:
-    from doctor.session.finish import load_saved_run
 
     return load_saved_run(path)
 
@@ -137,10 +139,6 @@ def _plan_context(
     run: Run | None, hosts: HostOptions, job: JobOptions, product: str, connection: ConnectionOptions
 ) -> PlanContext:
     """The hosts, the job and the connection that a plan is made for. Raises: CommandError."""
-    from msgspec.structs import replace
-
-    from doctor.fix.plan import PlanContext
-
     connection_fields = {name: value for name, value in connection._asdict().items() if name != "ask_pass"}
     for name in ("ssh_config",):
         connection_fields[name] = (
@@ -164,7 +162,6 @@ def _plan_context(
             rank_table=run.launch.rank_table,
             connection=connection_fields,
         )
-    from doctor.job.variables import relevant
 
     fleet = select_inventory(hosts.selection)
     return PlanContext(

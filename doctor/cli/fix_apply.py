@@ -23,6 +23,7 @@ from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.engine.language import phrase
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled, joined
+from doctor.environment.inventory import Inventory
 from doctor.fix import render_plan, render_progress, store
 from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
 from doctor.fix.documents import FixedDocument
@@ -33,6 +34,9 @@ from doctor.fix.rollout import apply
 from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.host_names import Fleet
+from doctor.report.layout.progress_line import ProgressLine
+from doctor.report.layout.terminal import detect_terminal
+from doctor.session.examine import ExamineOptions
 from doctor.session.policy import apply_policy, validate_settings
 from doctor.session.select_checks import load_catalog, load_playbook_catalog
 
@@ -117,9 +121,6 @@ def _without(plan: FixPlan, exclude: str | None) -> tuple[FixPlan, tuple[str, ..
 
 def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> FixContext:
     """Raises: CommandError."""
-    from doctor.environment.inventory import Inventory
-    from doctor.session.examine import ExamineOptions
-
     folders, config = [Path(folder) for folder in context.checks], Path(context.config) if context.config else None
     validate_settings(config, folders)
     catalog = load_catalog(folders)
@@ -151,8 +152,6 @@ def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> Fi
 def _make_plan(fix_context: FixContext, run: Run | None) -> PlannedFix:
     """Checks the hosts and plans. Raises: SystemExit, when interrupted."""
     if run is None:
-        from doctor.report.layout.progress_line import ProgressLine
-
         progress = ProgressLine(len(fix_context.inventory.hosts), sys.stderr)
         try:
             examination = fix_context.examine_hosts(progress=progress.step)
@@ -239,7 +238,6 @@ def _require_not_applied(plan: FixPlan, journal: Journal) -> None:
 def _show_plan(plan: FixPlan, display: DisplayOptions) -> None:
     if display.as_json:
         return write_stdout(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
-    from doctor.report.layout.terminal import detect_terminal
 
     return write_stdout(
         render_plan.plan_text(plan, detect_terminal(sys.stdout, display.color, os.environ).colour, display.verbose)

@@ -10,10 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from doctor.config.file import did_you_mean
+from doctor.diagnose.fetch.collect import parse_since
 from doctor.engine.errors import InputError, UsageError
+from doctor.engine.language import localized, phrase
+from doctor.engine.sanitize import quote
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
+from doctor.history.render_history import render, render_json
+from doctor.history.run_record import recorded_names
+from doctor.history.run_store import NoHistory, open_history
+from doctor.history.tracks import HistoryPage, history_page
+from doctor.hosts.nodeset import InventoryError, expand_nodeset
+from doctor.report.layout.formatting import count_noun
 from doctor.report.layout.terminal import terminal_columns
+from doctor.session.run_history import machine_name
 
 if TYPE_CHECKING:
     from doctor.history.run_record import RunRecord
@@ -42,10 +53,6 @@ def command(
     """
     start = parse_start(since, datetime.now(timezone.utc)) if since else ""
     records, damaged = _read(limit, start)
-    from doctor.engine.language import localized, phrase
-    from doctor.history.render_history import render, render_json
-    from doctor.history.tracks import HistoryPage, history_page
-    from doctor.report.layout.formatting import count_noun
 
     if not records:
         text = phrase("no run is kept since {time}", time=since) if since else localized("no run is kept yet")
@@ -62,8 +69,6 @@ def parse_start(text: str, now: datetime) -> str:
     >>> parse_start("2h", datetime(2026, 11, 21, 14, 0, tzinfo=timezone.utc))
     '2026-11-21T12:00:00Z'
     """
-    from doctor.diagnose.fetch.collect import parse_since
-
     try:
         moment = datetime.fromisoformat(text.removesuffix("Z"))
         moment = moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
@@ -85,8 +90,6 @@ def parse_start(text: str, now: datetime) -> str:
 
 def _read(limit: int, start: str) -> tuple[list[RunRecord], int]:
     """The runs, oldest first, and how many files were damaged. Raises: InputError."""
-    from doctor.history.run_store import NoHistory, open_history
-
     try:
         with open_history(os.environ, create=False) as folder:
             records = [record for record in folder.newest(limit) if record.started >= start]
@@ -106,11 +109,6 @@ def _subject(name: str, records: Sequence[RunRecord]) -> tuple[tuple[str, ...], 
     checks = {check for record in records for group in record.groups for check in group.checks}
     if name in checks:
         return (), name
-    from doctor.config.file import did_you_mean
-    from doctor.engine.sanitize import quote
-    from doctor.history.run_record import recorded_names
-    from doctor.hosts.nodeset import InventoryError, expand_nodeset
-    from doctor.session.run_history import machine_name
 
     recorded = {host for record in records for host in record.names}
     try:

@@ -12,9 +12,17 @@ from doctor.cli.host_options import ProductOption, validate_product
 from doctor.cli.shared_options import ChecksOption, IgnoreOption, OutputOptions, SelectOption, expand_option_groups
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled, phrase
+from doctor.engine.record import LaunchOptions
+from doctor.engine.result import NO_HOST
 from doctor.engine.streams import print_stderr
+from doctor.environment.inventory import Inventory
+from doctor.environment.job_environment import of_job_script, of_launch_line
+from doctor.job import LaunchConfig
+from doctor.job.training import TrainingLaunch
+from doctor.session.examine import ExamineOptions, examine
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog, of_launch_alone
+from doctor.session.training_files import read_training
 
 if TYPE_CHECKING:
     from doctor.environment.job_environment import JobEnvironment
@@ -53,8 +61,6 @@ def command(
     """
     validate_product(product)
     validate_output(output, checks)
-    from doctor.job import LaunchConfig
-    from doctor.job.training import TrainingLaunch
 
     catalog = load_catalog(checks)
     rules = of_launch_alone(catalog, (TrainingLaunch, LaunchConfig))
@@ -64,11 +70,6 @@ def command(
     paths, launch_line = _split(files or [])
     if not paths and not launch_line:
         raise UsageError("nothing to check; expected files, or a launch line after --")
-    from doctor.engine.record import LaunchOptions
-    from doctor.engine.result import NO_HOST
-    from doctor.environment.inventory import Inventory
-    from doctor.session.examine import ExamineOptions, examine
-    from doctor.session.training_files import read_training
 
     counts = {name: number for name, number in (("nodes", nodes), ("ranks_per_node", ranks_per_host)) if number}
     leave_out = _leave_out if output.on_unknown == "ok" else None
@@ -88,8 +89,6 @@ def command(
 
 def _environment(paths: list[str], launch_line: list[str]) -> JobEnvironment | None:
     """That of the command, else of the one job script; None where there is none, or where there are several."""
-    from doctor.environment.job_environment import of_job_script, of_launch_line
-
     if launch_line:
         return of_launch_line(launch_line, os.environ)
     scripts = [path for path in paths if not path.endswith((".py", ".json", ".yaml", ".yml", ".toml"))]

@@ -10,8 +10,13 @@ import typer
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory, without_excluded
 from doctor.cli.shared_options import ChecksOption, IgnoreOption, OutputOptions, SelectOption, expand_option_groups
+from doctor.collect.collector_request import unique_facts
+from doctor.collect.merge.files import read_node_files
+from doctor.collect.merge.merge_records import merge
+from doctor.collect.merge.stale import slurm_job_run
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.texts import filled
+from doctor.report.layout.formatting import clean
 from doctor.session.finish import replay_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog
 
@@ -44,11 +49,6 @@ def command(
         raise UsageError("--from reads a saved run: expected it with doctor check")
     catalog = load_catalog(checks)
     selected = choose_with_rounds(catalog, select, ignore)
-    from doctor.collect.collector_request import unique_facts
-    from doctor.collect.merge.files import read_node_files
-    from doctor.collect.merge.merge_records import merge
-    from doctor.collect.merge.stale import slurm_job_run
-    from doctor.report.layout.formatting import clean
 
     named = expected_inventory(fleet)
     where = ", ".join(clean(str(path)) for path in paths[:3]) + (", ..." if len(paths) > 3 else "")

@@ -36,6 +36,9 @@ from doctor.cli.shared_options import (
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.net.plan import NetOptions, tries_devices
+from doctor.net.run.topology import topology_of
+from doctor.session.examine import ExamineOptions
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
@@ -123,9 +126,6 @@ def command(
     environ = job_environment.environ
     fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
     require_two_hosts(fleet.hosts, fleet.hosts_unknown)
-    from doctor.net.plan import NetOptions, tries_devices
-    from doctor.net.run.topology import topology_of
-    from doctor.session.examine import ExamineOptions
 
     options = ExamineOptions(
         transport=connection.transport,

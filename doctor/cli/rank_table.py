@@ -19,11 +19,26 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.shared_options import device_numbers, expand_option_groups
+from doctor.collect.collector_request import CollectOptions
+from doctor.collect.fanout import RunInterrupted, TimeLimits
+from doctor.collect.rounds import run_rounds
+from doctor.config.atomic_write import write_atomic
 from doctor.engine.errors import CommandError
+from doctor.engine.evaluate import FactCache
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
+from doctor.job import LaunchConfig
+from doctor.rank_table.build import REQUIRED_FACTS
+from doctor.rank_table.build_parts import RankTableBuildError
+from doctor.rank_table.from_hosts import build_verified
+from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.progress_line import ProgressLine
+from doctor.session.connection import ssh_to
 from doctor.session.named_files import require_writable
+from doctor.session.output_files import print_warning
 from doctor.session.select_hosts import select_inventory
+from doctor.transport.open import open_transport
+from doctor.transport.options import workers as usual
 
 if TYPE_CHECKING:
     from doctor.collect.fanout import TimeLimits
@@ -65,16 +80,9 @@ def command(
     if out:
         require_writable("--out", out)
     fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
-    from doctor.collect.fanout import TimeLimits
-    from doctor.session.connection import ssh_to
-    from doctor.transport.options import workers as usual
 
     limits = TimeLimits(visit.timeout, visit.budget, visit.workers or usual(len(fleet.hosts)))
     records = _collect_records(fleet, connection, ssh_to(fleet, ssh, connection.transport), visit.sudo, limits)
-    from doctor.engine.evaluate import FactCache
-    from doctor.job import LaunchConfig
-    from doctor.rank_table.build_parts import RankTableBuildError
-    from doctor.rank_table.from_hosts import build_verified
 
     launch = LaunchConfig.from_environment(os.environ, product=product)
     names = {host: record.visit.name for host, record in records.items()}
@@ -89,15 +97,6 @@ def _collect_records(
     fleet: Inventory, connection: ConnectionOptions, ssh: SshOptions, sudo: bool, limits: TimeLimits
 ) -> dict[str, HostRecord]:
     """Reads the hosts; notes about the connections go to stderr."""
-    from doctor.collect.collector_request import CollectOptions
-    from doctor.collect.fanout import RunInterrupted
-    from doctor.collect.rounds import run_rounds
-    from doctor.rank_table.build import REQUIRED_FACTS
-    from doctor.report.layout.formatting import clean
-    from doctor.report.layout.progress_line import ProgressLine
-    from doctor.session.output_files import print_warning
-    from doctor.transport.open import open_transport
-
     progress = ProgressLine(len(fleet.hosts), sys.stderr)
     transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts)
     ask = CollectOptions(REQUIRED_FACTS, {"hosts": list(fleet.hosts)}, sudo, tuple(shlex.split(connection.within)))
@@ -115,8 +114,6 @@ def _collect_records(
 
 def _report_problems(error: RankTableBuildError, hosts: int) -> NoReturn:
     """Reports why no table is written, and exits."""
-    from doctor.session.output_files import print_warning
-
     for problem in error.problems:
         print_warning(problem.text)
     blamed = len({cause.host for cause in error.problems if cause.host})
@@ -128,10 +125,6 @@ def _report_problems(error: RankTableBuildError, hosts: int) -> NoReturn:
 
 def _write_table(table: BuiltRankTable, out: str) -> None:
     """Writes the table atomically. Raises: CommandError."""
-    from doctor.config.atomic_write import write_atomic
-    from doctor.report.layout.formatting import clean, count_noun
-    from doctor.session.output_files import print_warning
-
     if out:
         try:
             write_atomic(out, table.text.encode(), mode=0o644)

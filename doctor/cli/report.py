@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import msgspec
 import typer
 
 from doctor.cli.shared_options import ChecksOption, OutputOptions, expand_option_groups
+from doctor.config.atomic_write import write_atomic
+from doctor.diagnose.render.diagnosis_report import diagnosis_report, read_diagnosis
+from doctor.diagnose.render.document import SCHEMA as DIAGNOSIS_SCHEMA
+from doctor.engine.bounded_read import read_bounded
 from doctor.engine.check_files import ROUND_AREAS
 from doctor.engine.errors import InputError, UsageError
-from doctor.engine.streams import write_stdout
+from doctor.engine.exit_code import Exit
+from doctor.engine.record import EARLIER_SCHEMAS, MAX_RUN_BYTES, SCHEMA, BadRun
+from doctor.engine.report_secrets import without_secrets
+from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled, joined
+from doctor.report.diff import render
+from doctor.report.diff.compare import compare
+from doctor.report.diff.load import BadReport, parse_document, report_from_document
+from doctor.report.layout.formatting import count_noun
 from doctor.session.finish import report_exit_code, validate_output, write_report
+from doctor.session.output_files import print_warning, requested_targets
 from doctor.session.policy import apply_policy
+from doctor.session.redact import with_pseudonyms
+from doctor.session.replay import load, replay
 from doctor.session.select_checks import load_catalog
+from doctor.watch.evaluate_watch import evaluate_watch
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -73,7 +91,6 @@ class _LoadedReport(NamedTuple):
 
 
 def _validate_formats(output: OutputOptions, diff: bool) -> None:
-    from doctor.session.output_files import requested_targets
 
     other = [
         target.name for target in requested_targets(output.formats, output.as_json) if target.name not in DIFF_FORMATS
@@ -84,13 +101,6 @@ def _validate_formats(output: OutputOptions, diff: bool) -> None:
 
 def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedReport:
     """Reads a saved run or a report. Current waivers apply only to a saved run. Raises: CommandError."""
-    from doctor.diagnose.render.diagnosis_report import diagnosis_report, read_diagnosis
-    from doctor.diagnose.render.document import SCHEMA as DIAGNOSIS_SCHEMA
-    from doctor.engine.record import EARLIER_SCHEMAS, SCHEMA, BadRun
-    from doctor.engine.sanitize import printable_excerpt
-    from doctor.report.diff.load import BadReport, parse_document, report_from_document
-    from doctor.session.replay import load
-
     name = printable_excerpt(str(path), 200)
     data = _bytes(path, name)
     try:
@@ -108,10 +118,6 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
 
 
 def _bytes(path: Path, name: str) -> bytes:
-    import sys
-
-    from doctor.engine.bounded_read import read_bounded
-    from doctor.engine.record import MAX_RUN_BYTES
 
     try:
         if str(path) != "-":
@@ -128,15 +134,8 @@ def _bytes(path: Path, name: str) -> bytes:
 
 def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
     """Evaluates the checks that the run was made for, or whose facts were collected; notes the rest."""
-    import msgspec
-
-    from doctor.report.layout.formatting import count_noun
-    from doctor.session.replay import replay
-
     selected = [check for check in catalog if _was_requested(run, check)]
     if run.watch:
-        from doctor.watch.evaluate_watch import evaluate_watch
-
         return evaluate_watch(run, selected, catalog)
     report = replay(run, selected)
     omitted = len([check for check in catalog if check not in selected and check.area not in ROUND_AREAS])
@@ -171,17 +170,8 @@ def _first_round(facts: Iterable[type[Fact]]) -> Iterator[type[Fact]]:
 
 def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output: OutputOptions) -> int:
     """Writes the difference in every requested format. Returns the exit code, as `write_report` does."""
-    from doctor.config.atomic_write import write_atomic
-    from doctor.engine.exit_code import Exit
-    from doctor.engine.report_secrets import without_secrets
-    from doctor.engine.streams import print_stderr
-    from doctor.report.diff.compare import compare
-    from doctor.session.output_files import print_warning, requested_targets
-
     before, now = old.report, new.report
     if output.redact:
-        from doctor.session.redact import with_pseudonyms
-
         aliases = (*old.aliases, *new.aliases, *before.hosts, *now.hosts)
         before, now = with_pseudonyms(before, aliases), with_pseudonyms(now, aliases)
     difference = compare(without_secrets(before), without_secrets(now))
@@ -207,6 +197,5 @@ def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output:
 
 
 def _renderer(name: str) -> Callable[[ReportDifference, int], str]:
-    from doctor.report.diff import render
 
     return {"json": render.render_json, "md": render.render_markdown}.get(name, render.render)

@@ -32,14 +32,22 @@ from doctor.cli.shared_options import (
     expand_option_groups,
     history_options,
 )
+from doctor.engine.catalog import iter_checks
 from doctor.engine.errors import InputError, UsageError, require_one_of, require_utf_8
 from doctor.engine.texts import filled
 from doctor.job.variables import communication
+from doctor.report.layout.progress_line import ProgressLine
+from doctor.session.examine import ExamineOptions, examine, examine_smoke
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks, print_warning
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
+from doctor.smoke.plan import DEVICE_SECONDS, SmokeOptions, read_layout
+from doctor.smoke.run.channels import start_agents
+from doctor.smoke.run.early_start import take_early
+from doctor.smoke.speed.baseline import read_baseline, save_baseline
 from doctor.smoke.triage.screening import needs_screening
+from doctor.transport.open import open_transport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -135,14 +143,10 @@ def command(
     )
     catalog = [] if smoke_checks_only else load_catalog(checks)
     selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
-    from doctor.transport.open import open_transport
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
     transport = None
     if smoke_checks_only:
-        from doctor.smoke.run.channels import start_agents
-        from doctor.smoke.run.early_start import take_early
-
         slots, port = {host: fleet.slots.get(host, 0) for host in fleet.hosts}, smoke_options.master_port
         early = take_early(slots, fleet.local, port)
         if early:
@@ -150,8 +154,6 @@ def command(
         else:
             transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts)
             agents = start_agents(slots, transport, port, local=fleet.local)
-    from doctor.report.layout.progress_line import ProgressLine
-    from doctor.session.examine import ExamineOptions, examine, examine_smoke
 
     options = ExamineOptions(
         transport=connection.transport, ssh=ssh, within=connection.within, launch=launch, smoke=smoke_options
@@ -202,7 +204,6 @@ class IncrementalLoader:
         self._complete = False
 
     def load(self) -> Iterator[object]:
-        from doctor.engine.catalog import iter_checks
 
         for check in iter_checks():
             self.catalog.append(check)
@@ -227,8 +228,6 @@ def parse_smoke_options(
     training: TrainingOptions, job: JobOptions, environ: Mapping[str, str] | None = None
 ) -> SmokeOptions:
     """The options of the command line as a `SmokeOptions`; ``environ``: the job's. Raises: CommandError."""
-    from doctor.smoke.plan import DEVICE_SECONDS, SmokeOptions, read_layout
-
     require_one_of("--backend", training.backend, BACKENDS)
     require_one_of("--env", training.env, ENVIRONMENTS)
     sent = {"--python": job.python, "--interface": training.interface, "--master-addr": job.master_addr}
@@ -280,8 +279,6 @@ def warn_of_time_left(options: SmokeOptions, left: float | None) -> None:
 
 def _baseline(path: Path | None) -> Baseline | None:
     """The file of ``--baseline``. Raises: InputError."""
-    from doctor.smoke.speed.baseline import read_baseline
-
     try:
         return read_baseline(path) if path else None
     except OSError as error:
@@ -294,8 +291,6 @@ def _baseline(path: Path | None) -> Baseline | None:
 
 def _save_baseline(path: Path, summary: SmokeSummary | None) -> None:
     """Raises: InputError."""
-    from doctor.smoke.speed.baseline import save_baseline
-
     try:
         if summary is None:
             raise ValueError("there was no run")

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
+from doctor import __version__
 from doctor.cli.host_options import JobOptions
 from doctor.cli.main import main as run_command
 from doctor.cli.main import run_guarded
@@ -30,11 +32,18 @@ from doctor.cli.shared_options import (
 from doctor.cli.smoke import TrainingOptions, parse_smoke_options
 from doctor.engine import interrupts
 from doctor.engine.errors import InputError, UsageError
+from doctor.engine.record import SCHEMA, LaunchOptions, Run
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, detect, for_spawned
+from doctor.job.variables import relevant
+from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.finish import save_and_report, validate_output
+from doctor.session.replay import Examination, replay
 from doctor.session.run_history import HistoryOptions
 from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.smoke.rendezvous.launched import run_launched
+from doctor.smoke.run.mindspore_run import reason_not_run
+from doctor.smoke.run.round import not_started
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -101,8 +110,6 @@ def command(
     smoke_options = parse_smoke_options(training, JobOptions())
     if select or ignore or checks:
         choose_checks(load_catalog(checks), select, ignore, roots=True)  # refused here, and so on every rank
-    from doctor.report.layout.progress_line import ProgressLine
-    from doctor.smoke.rendezvous.launched import run_launched
 
     job_context: JobContext = context.obj
     progress = ProgressLine(1 if job_context.leads_ranks else 0, sys.stderr)
@@ -132,15 +139,6 @@ def _report(
     history: HistoryOptions | None,
 ) -> int:
     """Evaluates the run and prints the report. Returns the exit code."""
-    import msgspec
-
-    from doctor import __version__
-    from doctor.engine.record import SCHEMA, LaunchOptions, Run
-    from doctor.job.variables import relevant
-    from doctor.session.replay import Examination, replay
-    from doctor.smoke.run.mindspore_run import reason_not_run
-    from doctor.smoke.run.round import not_started
-
     why = reason_not_run(result)
     round_result = not_started(result.records, why) if why else None
     started = datetime.fromtimestamp(time.time() - result.run.seconds, timezone.utc)

@@ -10,8 +10,7 @@ import typer
 from doctor.cli.host_options import ConnectionOptions, VisitOptions, require_finite, validate_connection
 from doctor.cli.launch_source import launch_line
 from doctor.cli.shared_options import OutputOptions, expand_option_groups
-from doctor.cli.watch_attach import AttachOptions
-from doctor.cli.watch_log import ChoiceOptions, LogOptions
+from doctor.cli.watch_options import AttachOptions, ChoiceOptions, LogOptions
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
@@ -92,9 +91,13 @@ def command(
     if targets and command_line:
         raise UsageError(filled("{0}: expected no word before --, except options", f"{printable(targets[0], 60)!r}"))
     if attach.requested:
-        raise typer.Exit(attach.run(targets, choice, connection, visit, output))
+        from doctor.cli.watch_attach import run_attach
+
+        raise typer.Exit(run_attach(attach, targets, choice, connection, visit, output))
+    from doctor.cli.watch_log import loss_options, run_log
+
     if log.requested:
-        raise typer.Exit(log.run(targets, choice, output, stop_on_error=exit_on == "fault"))
+        raise typer.Exit(run_log(log, targets, choice, output, stop_on_error=exit_on == "fault"))
     options = WatchOptions(
         on_hang=on_hang,  # type: ignore[arg-type]
         exit_on_fault=exit_on == "fault",
@@ -105,7 +108,7 @@ def command(
         within=tuple(shlex.split(connection.within)),
         data="" if data == "off" else require_schedule(printable(data, 60)),
         reads_output=not untouched,
-        losses=log.loss_options(choice),
+        losses=loss_options(log, choice),
     )
     raise typer.Exit(_run(command_line, options, choice, output))
 

@@ -1,21 +1,41 @@
-"""`doctor watch --attach`: its options, and the way of one run."""
+"""One run of `doctor watch --attach`."""
 
 from __future__ import annotations
 
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING
 
-import typer
-
+from doctor.cli.host_options import ssh_options
+from doctor.diagnose.fetch.ask_hosts import LogRequest
+from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
+from doctor.diagnose.fetch.excerpt_reading import LOCAL
+from doctor.diagnose.signature import load_signatures
+from doctor.diagnose.slurm_job import read_job
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.texts import filled, joined
+from doctor.environment.host_selection import HostSelection
+from doctor.environment.inventory import Inventory
+from doctor.session.connection import ssh_to
+from doctor.session.finish import save_and_report, validate_output
+from doctor.session.replay import Examination
+from doctor.session.run_history import HistoryOptions
+from doctor.session.select_checks import load_catalog
+from doctor.session.select_hosts import select_inventory
+from doctor.transport import TransportError
+from doctor.transport.open import open_transport
+from doctor.transport.options import workers
+from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
+from doctor.watch.attach.attached_run import attached_run
+from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
+from doctor.watch.attach.recorded_causes import recorded_causes
+from doctor.watch.evaluate_watch import evaluate_watch
 
 if TYPE_CHECKING:
     from doctor.cli.host_options import ConnectionOptions, VisitOptions
     from doctor.cli.shared_options import OutputOptions
-    from doctor.cli.watch_log import ChoiceOptions
+    from doctor.cli.watch_options import AttachOptions, ChoiceOptions
     from doctor.diagnose.fetch.saved_logs import LogRecord
     from doctor.engine.record import Run
     from doctor.environment.inventory import Inventory
@@ -25,176 +45,126 @@ if TYPE_CHECKING:
 SIGNALS = ("USR1", "USR2", "QUIT", "TRAP", "ABRT")
 
 
-class AttachOptions(NamedTuple):
-    """Which ranks of a job that runs already."""
-
-    attach: Annotated[
-        bool, typer.Option("--attach", help="Look at the ranks of a job that runs, on this host or HOSTS.")
-    ] = False
-    pid: Annotated[
-        list[int], typer.Option("--pid", metavar="N", min=1, help="With --attach: only this process; repeatable.")
-    ] = []
-    job: Annotated[str, typer.Option("--job", metavar="slurm:ID", help="With --attach: the hosts of this job.")] = ""
-    interval: Annotated[
-        float, typer.Option("--interval", metavar="S", min=1, max=120, help="With --attach: seconds of looking.")
-    ] = 4.0
-    py_spy: Annotated[
-        str, typer.Option("--py-spy", metavar="PATH|off", help="With --attach: py-spy on the hosts; off: no stacks.")
-    ] = ""
-    stack_signal: Annotated[
-        str,
-        typer.Option("--stack-signal", metavar="USR1", help="With --attach: ranks with a handler for it dump stacks."),
-    ] = ""
-
-    @property
-    def requested(self) -> bool:
-        """Whether the command line asks for this mode."""
-        return self.attach
-
-    def run(
-        self,
-        targets: Sequence[str],
-        choice: ChoiceOptions,
-        connection: ConnectionOptions,
-        visit: VisitOptions,
-        output: OutputOptions,
-    ) -> int:
-        """Raises: CommandError. Returns: the exit code."""
-        from doctor.session.finish import validate_output
-        from doctor.watch.attach.attached_run import attached_run
-        from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
-
-        validate_output(output)
-        self._validate(output)
-        inventory = self._inventory(targets)
-        began = time.monotonic()
-        answers = self._answers(inventory, connection, visit)
-        reports = {host: answer for host, answer in answers.items() if not isinstance(answer, str)}
-        failed = {host: answer for host, answer in answers.items() if isinstance(answer, str)}
-        if failed and not reports:
-            host, reason = next(iter(failed.items()))
-            raise InputError(
-                joined(
-                    "",
-                    (filled("{0}: {1}", host, reason), f" ({len(failed)} hosts)" if len(failed) > 1 else ""),
-                )
+def run_attach(
+    options: AttachOptions,
+    targets: Sequence[str],
+    choice: ChoiceOptions,
+    connection: ConnectionOptions,
+    visit: VisitOptions,
+    output: OutputOptions,
+) -> int:
+    """Raises: CommandError. Returns: the exit code."""
+    validate_output(output)
+    _validate(options, output)
+    inventory = _inventory(options, targets)
+    began = time.monotonic()
+    answers = _answers(options, inventory, connection, visit)
+    reports = {host: answer for host, answer in answers.items() if not isinstance(answer, str)}
+    failed = {host: answer for host, answer in answers.items() if isinstance(answer, str)}
+    if failed and not reports:
+        host, reason = next(iter(failed.items()))
+        raise InputError(
+            joined(
+                "",
+                (filled("{0}: {1}", host, reason), f" ({len(failed)} hosts)" if len(failed) > 1 else ""),
             )
-        recorded = self._recorded(reports, inventory, connection, visit)
-
-        absent = [str(pid) for report in reports.values() for pid in report.not_found]
-        notes = [filled("no process has pid {0}", ", ".join(absent))] if absent else []
-        notes += unseen_notes(reports)
-        seconds = time.monotonic() - began
-        run, checks = attached_run(
-            find_odd(reports, partly=bool(self.pid)), failed, recorded, inventory.source, seconds, notes
         )
-        return _report(run, checks, choice, output)
+    recorded = _recorded(options, reports, inventory, connection, visit)
 
-    def _recorded(
-        self,
-        reports: Mapping[str, HostReport],
-        inventory: Inventory,
-        connection: ConnectionOptions,
-        visit: VisitOptions,
-    ) -> list[RecordedCause]:
-        """What the job's recorders show."""
-        ranks = [rank for report in reports.values() for rank in report.ranks]
-        if not any(report.ras for report in reports.values()) and not any(
-            rank.dumps or rank.heartbeat_logs for rank in ranks
-        ):
-            return []
-        from doctor.watch.attach.recorded_causes import recorded_causes
+    absent = [str(pid) for report in reports.values() for pid in report.not_found]
+    notes = [filled("no process has pid {0}", ", ".join(absent))] if absent else []
+    notes += unseen_notes(reports)
+    seconds = time.monotonic() - began
+    run, checks = attached_run(
+        find_odd(reports, partly=bool(options.pid)), failed, recorded, inventory.source, seconds, notes
+    )
+    return _report(run, checks, choice, output)
 
-        def read_on_hosts(paths: Sequence[str]) -> LogRecord:
-            from doctor.cli.host_options import ssh_options
-            from doctor.diagnose.fetch.ask_hosts import LogRequest
-            from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
-            from doctor.diagnose.signature import load_signatures
-            from doctor.session.connection import ssh_to
 
-            request = LogRequest(
-                places=tuple(map(glob_quoted, paths)),
-                timeout=visit.timeout,
-                within=tuple(shlex.split(connection.within)),
-                sudo=visit.sudo,
-            )
-            options = CollectionOptions(
-                transport=connection.transport,
-                ssh=ssh_to(inventory, ssh_options(connection), connection.transport),
-                request=request,
-                workers=visit.workers,
-            )
-            return collect_logs(inventory, options, load_signatures())
+def _recorded(
+    options: AttachOptions,
+    reports: Mapping[str, HostReport],
+    inventory: Inventory,
+    connection: ConnectionOptions,
+    visit: VisitOptions,
+) -> list[RecordedCause]:
+    """What the job's recorders show."""
+    ranks = [rank for report in reports.values() for rank in report.ranks]
+    if not any(report.ras for report in reports.values()) and not any(
+        rank.dumps or rank.heartbeat_logs for rank in ranks
+    ):
+        return []
 
-        return recorded_causes(reports, None if inventory.local and not connection.within else read_on_hosts)
+    def read_on_hosts(paths: Sequence[str]) -> LogRecord:
 
-    def _validate(self, output: OutputOptions) -> None:
-        if output.from_file:
-            raise UsageError("--from reads a saved run; expected doctor report FILE")
-        require_one_of("--stack-signal", self.stack_signal, ("", *SIGNALS))
-        if self.py_spy not in ("", "off") and not self.py_spy.startswith("/"):
-            raise UsageError(filled("--py-spy {0}: expected an absolute path, or off", f"{self.py_spy!r}"))
-
-    def _inventory(self, targets: Sequence[str]) -> Inventory:
-        from doctor.diagnose.fetch.excerpt_reading import LOCAL
-        from doctor.environment.host_selection import HostSelection
-        from doctor.environment.inventory import Inventory
-        from doctor.session.select_hosts import select_inventory
-
-        if len(targets) > 1:
-            raise UsageError(filled("{0}: expected one list of hosts, such as node[01-16],gpu7", f"{targets[1]!r}"))
-        if len([True for option in (targets, self.pid, self.job) if option]) > 1:
-            raise UsageError("HOSTS, --pid and --job: expected one of them")
-        if self.job:
-            from doctor.diagnose.slurm_job import read_job
-
-            job = read_job(self.job)
-            if not job.hosts:
-                raise InputError(filled("--job {0}: Slurm names no host of it; expected a job that runs", self.job))
-            return Inventory(tuple(job.hosts), f"Slurm job {job.number}")
-        if targets:
-            return select_inventory(HostSelection(None, None, None, None, targets[0]))
-        return Inventory((LOCAL,), "this host", local=True)
-
-    def _answers(
-        self, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions
-    ) -> dict[str, HostReport | str]:
-        from doctor.cli.host_options import ssh_options
-        from doctor.session.connection import ssh_to
-        from doctor.transport import TransportError
-        from doctor.transport.open import open_transport
-        from doctor.transport.options import workers
-        from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
-
-        request = InspectRequest(
-            pids=tuple(self.pid),
-            interval=self.interval,
-            stacks=self.py_spy != "off",
-            py_spy=self.py_spy if self.py_spy != "off" else "",
-            signal=self.stack_signal,
+        request = LogRequest(
+            places=tuple(map(glob_quoted, paths)),
+            timeout=visit.timeout,
             within=tuple(shlex.split(connection.within)),
             sudo=visit.sudo,
         )
-        ssh = ssh_to(inventory, ssh_options(connection), connection.transport)
-        try:
-            transport = open_transport(inventory.local, connection.transport, ssh, inventory.hosts)
-        except TransportError as error:
-            raise InputError(error.text) from None
-        try:
-            count = visit.workers or workers(len(inventory.hosts))
-            return ask_ranks(inventory.hosts, transport, request, visit.timeout, count)
-        finally:
-            transport.close()
+        collection = CollectionOptions(
+            transport=connection.transport,
+            ssh=ssh_to(inventory, ssh_options(connection), connection.transport),
+            request=request,
+            workers=visit.workers,
+        )
+        return collect_logs(inventory, collection, load_signatures())
+
+    return recorded_causes(reports, None if inventory.local and not connection.within else read_on_hosts)
+
+
+def _validate(options: AttachOptions, output: OutputOptions) -> None:
+    if output.from_file:
+        raise UsageError("--from reads a saved run; expected doctor report FILE")
+    require_one_of("--stack-signal", options.stack_signal, ("", *SIGNALS))
+    if options.py_spy not in ("", "off") and not options.py_spy.startswith("/"):
+        raise UsageError(filled("--py-spy {0}: expected an absolute path, or off", f"{options.py_spy!r}"))
+
+
+def _inventory(options: AttachOptions, targets: Sequence[str]) -> Inventory:
+
+    if len(targets) > 1:
+        raise UsageError(filled("{0}: expected one list of hosts, such as node[01-16],gpu7", f"{targets[1]!r}"))
+    if len([True for option in (targets, options.pid, options.job) if option]) > 1:
+        raise UsageError("HOSTS, --pid and --job: expected one of them")
+    if options.job:
+        job = read_job(options.job)
+        if not job.hosts:
+            raise InputError(filled("--job {0}: Slurm names no host of it; expected a job that runs", options.job))
+        return Inventory(tuple(job.hosts), f"Slurm job {job.number}")
+    if targets:
+        return select_inventory(HostSelection(None, None, None, None, targets[0]))
+    return Inventory((LOCAL,), "this host", local=True)
+
+
+def _answers(
+    options: AttachOptions, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions
+) -> dict[str, HostReport | str]:
+
+    request = InspectRequest(
+        pids=tuple(options.pid),
+        interval=options.interval,
+        stacks=options.py_spy != "off",
+        py_spy=options.py_spy if options.py_spy != "off" else "",
+        signal=options.stack_signal,
+        within=tuple(shlex.split(connection.within)),
+        sudo=visit.sudo,
+    )
+    ssh = ssh_to(inventory, ssh_options(connection), connection.transport)
+    try:
+        transport = open_transport(inventory.local, connection.transport, ssh, inventory.hosts)
+    except TransportError as error:
+        raise InputError(error.text) from None
+    try:
+        count = visit.workers or workers(len(inventory.hosts))
+        return ask_ranks(inventory.hosts, transport, request, visit.timeout, count)
+    finally:
+        transport.close()
 
 
 def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: OutputOptions) -> int:
     """The report of the checks that the options leave. Returns: the exit code. Raises: InputError."""
-    from doctor.session.finish import save_and_report
-    from doctor.session.replay import Examination
-    from doctor.session.run_history import HistoryOptions
-    from doctor.session.select_checks import load_catalog
-    from doctor.watch.evaluate_watch import evaluate_watch
-
     catalog = load_catalog([])
     chosen_checks = choice.chosen(catalog)
     selected = [check for check in chosen_checks if check.name in checks]

@@ -1,130 +1,97 @@
-"""`doctor watch --log`: its options, those of the loss, and the way of one run."""
+"""One run of `doctor watch --log`, and how a loss is read."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING
 
-import typer
+import msgspec
 
-from doctor.cli.shared_options import IgnoreOption, SelectOption
 from doctor.engine.errors import InputError, UsageError
+from doctor.engine.exit_code import Exit
 from doctor.engine.language import localized_filled
+from doctor.engine.loss_rules import LOSS_CHECKS
+from doctor.engine.sanitize import printable
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled, joined
+from doctor.engine.watch_summary import WatchResult
+from doctor.session.finish import report_exit_code, save_and_report, validate_output
+from doctor.session.policy import apply_policy
+from doctor.session.replay import Examination
+from doctor.session.select_checks import load_catalog
+from doctor.watch.evaluate_watch import evaluate_watch
+from doctor.watch.loss.follow_logs import Follower, follow, read_once
+from doctor.watch.loss.followed_file import FollowedFile
+from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
+from doctor.watch.loss.loss_options import LossOptions
+from doctor.watch.loss.loss_pattern import PatternRefusedError, compile_pattern
+from doctor.watch.loss.loss_report import headline, verdict_line
+from doctor.watch.outcome import output_only_run
 
 if TYPE_CHECKING:
     from doctor.cli.shared_options import OutputOptions
-    from doctor.engine.check import Check
+    from doctor.cli.watch_options import ChoiceOptions, LogOptions
     from doctor.engine.watch_summary import LossVerdict
     from doctor.watch.loss.followed_file import FollowedFile
     from doctor.watch.loss.log_watch import LogWatch
     from doctor.watch.loss.loss_options import LossOptions
 
 
-class ChoiceOptions(NamedTuple):
-    """Which checks are made of what is watched."""
-
-    select: SelectOption = []
-    ignore: IgnoreOption = []
-
-    def chosen(self, catalog: Sequence[Check]) -> list[Check]:
-        """Those of the catalog that the options leave. Raises: CommandError."""
-        from doctor.session.select_checks import choose_checks
-
-        return choose_checks(list(catalog), self.select, self.ignore)
-
-    def ignored(self) -> frozenset[str]:
-        """Names of checks of the loss that are not made. Raises: CommandError."""
-        if not self.select and not self.ignore:
-            return frozenset()
-        from doctor.engine.loss_rules import LOSS_CHECKS
-        from doctor.session.select_checks import load_catalog
-
-        left = {check.name for check in self.chosen(load_catalog([]))}
-        return frozenset(name for name in LOSS_CHECKS if name not in left)
+def loss_options(options: LogOptions, choice: ChoiceOptions) -> LossOptions:
+    """How losses are read and judged. Raises: CommandError."""
+    try:
+        pattern = compile_pattern(options.loss_regex) if options.loss_regex else None
+    except PatternRefusedError as error:
+        raise UsageError(filled("--loss-regex {0}: {1}", f"{printable(options.loss_regex, 60)!r}", error)) from None
+    return LossOptions(pattern, options.same_loss, options.silent, choice.ignored())
 
 
-class LogOptions(NamedTuple):
-    """Which logs are followed, and how a loss is told in them and in the output of a command."""
-
-    log: Annotated[
-        bool, typer.Option("--log", help="Follow the logs FILE..., -: stdin, for a job that cannot be touched.")
-    ] = False
-    once: Annotated[bool, typer.Option("--once", help="With --log: read to the end of the logs, and report.")] = False
-    loss_regex: Annotated[
-        str,
-        typer.Option("--loss-regex", metavar="REGEX", help="What tells a loss in the output, as 'cost=([0-9.]+)'."),
-    ] = ""
-    same_loss: Annotated[bool, typer.Option("--same-loss", help="All ranks must print the same loss at each step.")] = (
-        False
-    )
-    silent: Annotated[
-        float, typer.Option("--silent", metavar="S", min=1, help="Seconds without a loss that may pass.")
-    ] = 600.0
-
-    @property
-    def requested(self) -> bool:
-        """Whether the command line asks for this mode."""
-        return self.log
-
-    def loss_options(self, choice: ChoiceOptions) -> LossOptions:
-        """How losses are read and judged. Raises: CommandError."""
-        from doctor.engine.sanitize import printable
-        from doctor.watch.loss.loss_options import LossOptions
-        from doctor.watch.loss.loss_pattern import PatternRefusedError, compile_pattern
-
-        try:
-            pattern = compile_pattern(self.loss_regex) if self.loss_regex else None
-        except PatternRefusedError as error:
-            raise UsageError(filled("--loss-regex {0}: {1}", f"{printable(self.loss_regex, 60)!r}", error)) from None
-        return LossOptions(pattern, self.same_loss, self.silent, choice.ignored())
-
-    def run(
-        self, paths: Sequence[str], choice: ChoiceOptions, output: OutputOptions, *, stop_on_error: bool = False
-    ) -> int:
-        """Raises: CommandError. Returns: the exit code."""
-        from doctor.session.finish import validate_output
-        from doctor.watch.loss.follow_logs import Follower, follow, read_once
-        from doctor.watch.loss.followed_file import FollowedFile
-
-        validate_output(output)
-        if not paths:
-            raise UsageError("--log without a file: expected doctor watch --log FILE..., -: stdin")
-        if list(paths).count("-") > 1:
-            raise UsageError("- is named twice: expected stdin once")
-        watch = self.loss_options(choice).log_watch(paths)
-        files = [FollowedFile(path) for path in paths]
-        stopped: SystemExit | None = None
-        began = time.monotonic()
-        try:
-            if self.once:
-                failed = read_once(files, watch)
-                if failed:
-                    path, reason = next(iter(failed.items()))
-                    raise InputError(filled("{0}: {1}; expected a log file", _display_name(path), reason))
-            else:
-                follower = Follower(
-                    on_verdict=lambda verdict: None if output.quiet else _print_verdict(verdict),
-                    on_status=lambda now: _status(watch),
-                    on_heartbeat=lambda: None if output.quiet else _print_line("HCCL's heartbeat names a device"),
-                    on_waiting=lambda path, reason: _print_line(
-                        filled("{0}: {1}; waiting for it", _display_name(path), reason)
-                    ),
-                )
-                follow(files, watch, follower, stop_on_error=stop_on_error)
-        except SystemExit as stop:  # a signal: what was seen until then is reported
-            stopped = stop
-        finally:
-            for file in files:
-                file.close()
-        if not watch.losses and not watch.heartbeats and stopped is None:
-            raise InputError("found no loss in the log; describe its format with --loss-regex")
-        now = time.monotonic()
-        # A wait counts as long as the logs were followed, whatever ended that.
-        verdicts = watch.verdicts(now if not self.once and not all(file.ended for file in files) else None)
-        return _report(watch, verdicts, files, choice, output, now - began, stopped)
+def run_log(
+    options: LogOptions,
+    paths: Sequence[str],
+    choice: ChoiceOptions,
+    output: OutputOptions,
+    *,
+    stop_on_error: bool = False,
+) -> int:
+    """Raises: CommandError. Returns: the exit code."""
+    validate_output(output)
+    if not paths:
+        raise UsageError("--log without a file: expected doctor watch --log FILE..., -: stdin")
+    if list(paths).count("-") > 1:
+        raise UsageError("- is named twice: expected stdin once")
+    watch = loss_options(options, choice).log_watch(paths)
+    files = [FollowedFile(path) for path in paths]
+    stopped: SystemExit | None = None
+    began = time.monotonic()
+    try:
+        if options.once:
+            failed = read_once(files, watch)
+            if failed:
+                path, reason = next(iter(failed.items()))
+                raise InputError(filled("{0}: {1}; expected a log file", _display_name(path), reason))
+        else:
+            follower = Follower(
+                on_verdict=lambda verdict: None if output.quiet else _print_verdict(verdict),
+                on_status=lambda now: _status(watch),
+                on_heartbeat=lambda: None if output.quiet else _print_line("HCCL's heartbeat names a device"),
+                on_waiting=lambda path, reason: _print_line(
+                    filled("{0}: {1}; waiting for it", _display_name(path), reason)
+                ),
+            )
+            follow(files, watch, follower, stop_on_error=stop_on_error)
+    except SystemExit as stop:  # a signal: what was seen until then is reported
+        stopped = stop
+    finally:
+        for file in files:
+            file.close()
+    if not watch.losses and not watch.heartbeats and stopped is None:
+        raise InputError("found no loss in the log; describe its format with --loss-regex")
+    now = time.monotonic()
+    # A wait counts as long as the logs were followed, whatever ended that.
+    verdicts = watch.verdicts(now if not options.once and not all(file.ended for file in files) else None)
+    return _report(watch, verdicts, files, choice, output, now - began, stopped)
 
 
 def _report(
@@ -136,18 +103,6 @@ def _report(
     seconds: float,
     stopped: SystemExit | None,
 ) -> int:
-    import msgspec
-
-    from doctor.engine.exit_code import Exit
-    from doctor.engine.loss_rules import LOSS_CHECKS
-    from doctor.engine.watch_summary import WatchResult
-    from doctor.session.finish import report_exit_code, save_and_report
-    from doctor.session.policy import apply_policy
-    from doctor.session.replay import Examination
-    from doctor.session.select_checks import load_catalog
-    from doctor.watch.evaluate_watch import evaluate_watch
-    from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
-    from doctor.watch.outcome import output_only_run
 
     notes = [
         *watch.notes,
@@ -174,19 +129,16 @@ def _report(
 
 
 def _display_name(path: str) -> str:
-    from doctor.engine.sanitize import printable
 
     return "stdin" if path == "-" else printable(path, 200)
 
 
 def _print_verdict(verdict: LossVerdict) -> None:
-    from doctor.watch.loss.loss_report import verdict_line
 
     _print_line(verdict_line(verdict))
 
 
 def _status(watch: LogWatch) -> None:
-    from doctor.watch.loss.loss_report import headline
 
     steps = [entry.last_step for entry in watch.series.values() if entry.last_step is not None]
     last = filled(" Last step {0}.", max(steps)) if steps else ""

@@ -8,20 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.attempts import (
-    ended_well_behind,
+    not_ended_well,
     note_overcome,
     older_attempts,
     outlived,
     overcome,
     overcome_beside,
 )
-from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
+from doctor.diagnose.events import Event, FileReading, FileSummary, shown_timeouts, small_number
 from doctor.diagnose.launcher_reports import failure_blocks, is_of_launcher, lone_failure, may_have_failed, split
 from doctor.diagnose.origins import host_of, own_logs
+from doctor.diagnose.process import Process
 from doctor.diagnose.read.file_names import NameHints, read_names
-from doctor.diagnose.recording import Recording
 from doctor.diagnose.signature import Role, Signature, Trait
-from doctor.engine.texts import filled, joined
 
 _SPAWNED = "spawned-process-failed"
 """The lines behind it are those of its rank."""
@@ -29,49 +28,6 @@ _ESTABLISHED = "hccl-communicator-ready"
 """All ranks of a communicator print it at one moment, by which their clocks are compared."""
 CONNECT_TIMEOUT_S = 120.0
 """Seconds. HCCL's default for HCCL_CONNECT_TIMEOUT; it really waits 20 s longer."""
-
-
-class Process(msgspec.Struct):
-    """One process of the job, as its logs show it; None and empty are not known."""
-
-    rank: int | None = None
-    local_rank: int | None = None
-    folder: str = ""
-    """The folder of one launcher's output, where its file names show local ranks."""
-    device: int | None = None
-    host: str = ""
-    pid: str = ""
-    address: str = ""
-    """Of its device, or of its socket."""
-    log: str = ""
-    """The name of one of its files."""
-    files: set[int] = set()
-    events: list[Event] = []
-    """By time where all have one, else by file and line."""
-    outlived: list[Event] = []
-    """Its faults behind which it shows progress; they are not among its events."""
-    group_ranks: dict[str, int] = {}
-    """The rank in each communicator."""
-    group_sizes: dict[str, int] = {}
-    listeners: dict[str, int] = {}
-    """Addresses on which devices of its host listen, with the device."""
-    last_time: float | None = None
-    """The last time that any of its files shows."""
-    origin: str = ""
-    """The host on which its log was read; empty where that is not known."""
-    named_rank: int | None = None
-    """The rank in its log's name."""
-    recording: Recording | None = None
-    recording_file: int = 0
-
-    @property
-    def name(self) -> str:
-        """As a report shows it: ``rank 3 (host n1, device 3)``."""
-        device = filled("device {0}", self.device) if self.device is not None else ""
-        pid = f"pid {self.pid}" if self.rank is None and self.pid else ""
-        place = joined(", ", filter(None, (filled("host {0}", self.host) if self.host else "", device, pid)))
-        head = f"rank {self.rank}" if self.rank is not None else "a process of unknown rank"
-        return filled("{0} ({1})", head, place) if place else head
 
 
 class Case(msgspec.Struct):
@@ -195,11 +151,7 @@ def build_case(
         if not may_have_failed(process.rank, process.pid, reports, signatures):
             process.outlived = outlived(process.events, signatures, shared)
             process.events = [event for event in process.events if event not in process.outlived]
-            survived = [event for event in process.outlived if ended_well_behind(event, process.events, signatures)]
-            process.outlived = [event for event in process.outlived if event not in survived]
-            for index in process.files:
-                events = [event for event in survived if event.file == index]
-                note_overcome(summaries[index], events, [], signatures)
+            process.outlived = not_ended_well(process.outlived, process.events, summaries, signatures)
     processes.sort(key=lambda item: (item.rank is None, item.rank or 0, item.host, item.device or 0, item.pid))
     every = [event for process in processes for event in process.events]
     case = Case(
@@ -208,7 +160,7 @@ def build_case(
         processes=processes,
         reports=sorted(reports, key=_order),
         world_size=_world_size(processes, every),
-        timeouts=_timeouts(every),
+        timeouts=shown_timeouts(every),
         labels=frozenset(rank for reading in readings for rank in reading.summary.labels),
         host_aliases=aliases,
         unread=unread,
@@ -435,16 +387,6 @@ def _world_size(processes: list[Process], events: Iterable[Event]) -> int | None
     groups = (group for process in processes if process.recording for group in process.recording.groups)
     sizes += [max(group.ranks, default=-1) + 1 for group in groups]
     return max((size for size in sizes if 0 < size < 1_000_000), default=None)
-
-
-def _timeouts(events: Iterable[Event]) -> dict[str, float]:
-    """The timeouts that most processes show."""
-    place_text: dict[str, Counter[float]] = defaultdict(Counter)
-    for event in events:
-        variable, seconds = event.values.get("variable", ""), event.values.get("timeout_s", "")
-        if variable and seconds.isdecimal():
-            place_text[variable][float(seconds)] += 1
-    return {variable: counts.most_common(1)[0][0] for variable, counts in place_text.items()}
 
 
 def _clocks_comparable(case: Case) -> bool:

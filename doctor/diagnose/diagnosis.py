@@ -7,8 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.events import Event, FileSummary
+from doctor.diagnose.process import Process
 from doctor.engine.result import CheckName
 from doctor.engine.texts import filled
 
@@ -189,3 +190,13 @@ def first_evidence(events: Iterable[Event]) -> tuple[Event, ...]:
     for event in events:
         chosen.setdefault((event.file, event.line), event)
     return tuple(list(chosen.values())[:MAX_EVIDENCE])
+
+
+def holds_up(who: str, count: int, call: str) -> str:
+    """Of ranks that have not entered a call that others wait in; the same words as `doctor smoke` has for them."""
+    return filled("{0} holds up {1}", who, call) if count == 1 else filled("{0} hold up {1}", who, call)
+
+
+def others_wait(number: int) -> str:
+    """``1 other rank waits``, ``3 other ranks wait``."""
+    return "1 other rank waits" if number == 1 else filled("{0} other ranks wait", number)

@@ -126,7 +126,7 @@ class SoakFigures(msgspec.Struct, frozen=True):
     links: tuple[SoakLink, ...] = ()
 
 
-class DeviceSpeed(msgspec.Struct, frozen=True):
+class DeviceRate(msgspec.Struct, frozen=True):
     """One kind of work on all devices of one model, in the device test."""
 
     test: str
@@ -173,7 +173,7 @@ class SmokeSummary(msgspec.Struct, frozen=True):
     placements: tuple[str, ...] = ()
     """Of each rank: ``node2, NPU 3``."""
     notes: tuple[str, ...] = ()
-    device_speeds: tuple[DeviceSpeed, ...] = ()
+    device_speeds: tuple[DeviceRate, ...] = ()
     """Empty without that stage."""
     soak: SoakFigures | None = None
     """None without that stage."""

@@ -45,9 +45,9 @@ class Catalogue:
         exact = self.texts.get(english)
         if exact is not None or depth == MAX_DEPTH or len(english) > MAX_CHARS or " " not in english:
             return exact or english
-        known = self.of_origin(english, depth)
-        if known is not None:
-            return known
+        translated = self.of_origin(english, depth)
+        if translated is not None:
+            return translated
         divided = self._activity(english, depth)
         divided = self._behind_colon(english, depth) if divided == english else divided
         if divided != english:
@@ -77,10 +77,10 @@ class Catalogue:
         Where the template has none, as ``{0}: {1}``, its words and signs are looked up piece by piece, beside values
         that have one. A comma stays where words are between the values: it is that of a list of names.
         """
-        known = origin(english)
-        if known is None:
+        origin_of_text = origin(english)
+        if origin_of_text is None:
             return None
-        template, values = known
+        template, values = origin_of_text
         if callable(values):
             return values(self.filled(template, depth + 1))
         texts = {name: self.filled(value, depth + 1) for name, value in values.items()}
@@ -88,10 +88,10 @@ class Catalogue:
         if shape is not None:
             return fill(shape, texts)
         pieces = template_pieces(template)
-        words = {piece for is_text, piece in pieces if is_text and re.search("[A-Za-z]", piece)}
-        if texts == values and not words & self.texts.keys():
+        letters = {piece for is_text, piece in pieces if is_text and re.search("[A-Za-z]", piece)}
+        if texts == values and not letters & self.texts.keys():
             return english
-        as_they_stand = {COMMA} if words else set[str]()
+        as_they_stand = {COMMA} if letters else set[str]()
         return "".join(
             texts.get(piece, piece)
             if not is_text
@@ -213,8 +213,8 @@ class Catalogue:
         if not conjunction and LIST_SIGN not in english:
             items = _outer_items(english)
             texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
-            known = texts and all(item != text for item, text in zip(items, texts, strict=True))
-            return self.texts.get(", ", ", ").join(texts) if known else english
+            all_translated = texts and all(item != text for item, text in zip(items, texts, strict=True))
+            return self.texts.get(", ", ", ").join(texts) if all_translated else english
         items = [*_outer_items(before), last] if LIST_SIGN not in _BRACKETS.sub("", english) else []
         texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
         if not texts or any(

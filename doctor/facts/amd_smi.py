@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.facts.gpu_report import short_bus
 from doctor.facts.reported_value import reported_count, value_state
 
@@ -68,7 +69,7 @@ class AmdGpus(Fact, frozen=True):
         parts = dict(_parts(answer.text()))
         for query in REQUIRED:
             if query not in parts:
-                raise Unreadable(f"amd-smi {query}: no answer in 15 s")
+                raise Unreadable(filled("amd-smi {0}: no answer in 15 s", query))
         rows: dict[int, dict[str, Any]] = {}
         for query, (text, code) in parts.items():
             try:
@@ -107,10 +108,10 @@ def _gpu_rows(query: str, text: str, code: int) -> Iterator[dict[str, Any]]:
     rows = document.get("gpu_data") if isinstance(document, dict) else document
     if not isinstance(rows, list) or code:
         first = strip_control_chars(text.strip().partition("\n")[0], 120)
-        raise Unreadable(f"amd-smi {query}: exit status {code}{': ' + first if first else ''}")
+        raise Unreadable(filled("amd-smi {0}: exit status {1}{2}", query, code, ": " + first if first else ""))
     for row in rows:
         if not isinstance(row, dict) or not isinstance(row.get("gpu"), int):
-            raise Unreadable(f"amd-smi {query}: a row without the number of a GPU")
+            raise Unreadable(filled("amd-smi {0}: a row without the number of a GPU", query))
         yield row
 
 

@@ -115,7 +115,7 @@ class KernelLog(Fact, frozen=True):
         if error in (errno.EPERM, errno.EACCES):
             raise Unreadable("only root may read the kernel log (kernel.dmesg_restrict): use --sudo")
         if error:
-            raise Unreadable(f"/dev/kmsg: {data.get('text')}")
+            raise Unreadable(filled("/dev/kmsg: {0}", data.get("text")))
         return msgspec.convert(data, cls)
 
     def faults(self, check: str) -> list[LoggedFault]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.engine.display_cells import display_width
 from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.output_encoding import display_width
 from doctor.fix.file_edits import NOT_THERE
 from doctor.fix.plan import FixPlan, HostPlan, PlaybookSummary, StepPreview
 from doctor.fix.select import Untreated

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from doctor import __version__
-from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized, phrase
+from doctor.engine.output_encoding import display_width, padded
 from doctor.history.run_record import State
 from doctor.history.tracks import HistoryPage, RunSummary, Track
 from doctor.report.formats.json import to_json_value

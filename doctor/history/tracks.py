@@ -163,13 +163,13 @@ def _summary(number: int, views: Sequence[RunView]) -> RunSummary:
         None,
     )
     blamed = set(view.blamed())
-    came, went = 0, 0
+    appeared, vanished = 0, 0
     if earlier is not None:
         for key in blamed | set(earlier.blamed()):
             if view.is_comparable(*key, earlier.hosts) and earlier.is_comparable(*key, view.hosts):
                 before, now = earlier.state(*key), view.state(*key)
-                came += before == "clear" and now not in ("clear", None)
-                went += before not in ("clear", None) and now == "clear"
+                appeared += before == "clear" and now not in ("clear", None)
+                vanished += before not in ("clear", None) and now == "clear"
     return RunSummary(
         record.started,
         record.command,
@@ -177,8 +177,8 @@ def _summary(number: int, views: Sequence[RunView]) -> RunSummary:
         record.host_count,
         record.seconds,
         len(blamed),
-        came,
-        went,
+        appeared,
+        vanished,
         tuple(sorted(view.hosts - earlier.hosts)) if earlier else (),
         tuple(sorted(earlier.hosts - view.hosts)) if earlier else (),
     )

@@ -181,8 +181,8 @@ def slow_path_finding(path: SlowPath, answers: PerHost[NetworkAnswer], template:
 def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, Any]:
     """Where a slow path lies, in words, and its figures."""
     names = [hosts[host] for host in path.hosts]
-    ways = {"both": "to and from", "inbound": "to", "outbound": "from"}
-    kind_text = {"host": f"{ways[path.way]} {names[0]}", "link": filled("between {0}", joined(" and ", names))}
+    ways = {"both": "to and from {0}", "inbound": "to {0}", "outbound": "from {0}"}
+    kind_text = {"host": filled(ways[path.way], names[0]), "link": filled("between {0}", joined(" and ", names))}
     show = _FIGURE_TEXT[path.figure]
     return {
         "place": kind_text.get(path.kind, filled("from {0} to {1}", names[0], names[-1])),

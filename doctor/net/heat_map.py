@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized
+from doctor.engine.output_encoding import display_width, padded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.net.grid import Grid, Rectangle, mask_of
 from doctor.net.host_groups import HostGroup

@@ -10,6 +10,10 @@ import msgspec
 
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.texts import filled
+from doctor.environment.inventory import InventoryError, resolve_hosts
+from doctor.environment.job_context import detect
+from doctor.environment.text_files import read_text_file
+from doctor.session.named_files import require_rank_table
 
 if TYPE_CHECKING:
     from doctor.environment.host_selection import HostSelection
@@ -26,10 +30,6 @@ def select_inventory(
     Raises UsageError (exit code 2) for options that contradict each other, InputError (78) for hosts, hostfiles and
     rank tables that cannot be read.
     """
-    from doctor.environment.inventory import InventoryError, resolve_hosts
-    from doctor.environment.text_files import read_text_file
-    from doctor.session.named_files import require_rank_table
-
     environ = os.environ if environ is None else environ
     require_rank_table(selection.rank_table)
     named = {"HOSTS": selection.nodes, "--hosts": selection.hosts, "--hostfile": selection.hostfile}
@@ -42,6 +42,5 @@ def select_inventory(
         raise InputError(str(error)) from None
     if scope == "local" or selection.names_hosts:
         return inventory
-    from doctor.environment.job_context import detect
 
     return msgspec.structs.replace(inventory, hosts_unknown=detect(environ, read_text_file).hosts_unknown)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from doctor.engine.catalog import bundled_folder
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.engine.result import Outcome
+from doctor.facts.amd_smi import AmdGpu, AmdGpus
 from doctor.facts.hccn import DeviceMtu, DevicePfc, DeviceTrafficClasses, TlsSwitches
 from doctor.facts.npu import NpuProduct
 from doctor.facts.npu_counters import NpuFrequencies
@@ -23,7 +25,10 @@ from tests.checks import devices, gpu_hosts
 from tests.checks.run_check import Facts, check
 
 NCCL = "nvidia_nccl_cu12"
+AMD = AmdGpu(0, "0000:05:00.0", "AMD Instinct MI300X", compute_partition="SPX")
+AMD_PARTED = msgspec.structs.replace(AMD, compute_partition="CPX")
 HOSTS: dict[str, tuple[Fact, Fact]] = {
+    "amd-gpu-settings-differ": (AmdGpus(gpus=(AMD,)), AmdGpus(gpus=(AMD_PARTED,))),
     "cann-version-differs": (devices.cann(), devices.cann("8.0.0")),
     "device-mtu-differs": (DeviceMtu(by_npu={0: 4200}), DeviceMtu(by_npu={0: 1500})),
     "device-pfc-differs": (DevicePfc(by_npu={0: "00001000"}), DevicePfc(by_npu={0: "00000000"})),
@@ -38,6 +43,10 @@ HOSTS: dict[str, tuple[Fact, Fact]] = {
     "gpu-mig-differs": (gpu_hosts.gpus(), gpu_hosts.gpus(gpu_hosts.gpu(mig="Enabled", mig_pending="Enabled"))),
     "gpu-power-limit-differs": (gpu_hosts.gpus(), gpu_hosts.gpus(gpu_hosts.gpu(power_limit=500.0))),
     "gpu-product-mixed": (gpu_hosts.gpus(), gpu_hosts.gpus(gpu_hosts.gpu(name="NVIDIA A100-SXM4-80GB"))),
+    "gpu-vbios-differs": (
+        gpu_hosts.gpus(gpu_hosts.gpu(vbios="96.00.89.00.01")),
+        gpu_hosts.gpus(gpu_hosts.gpu(vbios="96.00.74.00.01")),
+    ),
     "nccl-version-differs": (devices.python(**{NCCL: "2.27.5"}), devices.python(**{NCCL: "2.21.5"})),
     "npu-count-differs": (devices.inventory(), devices.inventory(range(7))),
     "npu-frequency-differs": (NpuFrequencies(by_card={0: 1800}), NpuFrequencies(by_card={0: 1500})),

@@ -26,3 +26,15 @@ def test_the_fault_is_found() -> None:
     hosts = {"w1": [gpus(), BUS], "w2": [gpus(), BUS], "w3": [sick, BUS]}
     found = messages(run_check("amd-gpu-settings-differ", hosts))
     assert {host for host, _ in found} == {"w3"}
+
+
+def test_each_setting() -> None:
+    usual = AmdGpu(0, "0000:05:00.0", "MI300X", "6.10.5", compute_partition="SPX", memory_partition="NPS1")
+    other = AmdGpu(0, "0000:05:00.0", "MI250X", "6.8.0", compute_partition="CPX", memory_partition="NPS4")
+    hosts = {"w1": [gpus(usual), BUS], "w2": [gpus(usual), BUS], "w3": [gpus(other), BUS]}
+    assert [text.partition(" of its")[0] for _, text in messages(run_check("amd-gpu-settings-differ", hosts))] == [
+        "the product",
+        "the driver",
+        "the compute partition",
+        "the memory partition",
+    ]

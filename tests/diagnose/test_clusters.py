@@ -196,3 +196,14 @@ def test_a_process_that_was_killed_and_not_needed_is_only_possible() -> None:
 
 def test_prose_about_kubernetes_is_no_report_of_it() -> None:
     assert not logs(run="Reason: OOMKilled is explained below\n").causes
+
+
+def test_the_exception_of_a_scheduler_of_sglang_is_of_the_worker_in_its_head() -> None:
+    """The head stands before the first line alone: sgl-project/sglang python/sglang/srt/managers/scheduler.py."""
+    text = (
+        '[2025-03-09 00:57:15 TP2] Scheduler hit an exception: Traceback (most recent call last):\n  File "s.py", line 1, in x\n'
+        "    f()\nValueError: bad\n\n[2025-03-09 00:57:16 TP0] Decode batch.\n"
+        'Traceback (most recent call last):\n  File "launch.py", line 1, in x\nKeyError: 7\n'
+    )
+    ranks = {(c.signature, culprit.rank) for c in logs(serve=text).causes for culprit in c.culprits}
+    assert ("python-exception", 2) in ranks and all(rank in (2, None) for _, rank in ranks)

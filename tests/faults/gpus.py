@@ -439,7 +439,7 @@ ROWS: list[Row] = [
     ),
     gpu_row("rdma-port-slow", f"echo '100 Gb/sec (1X NDR)' >{RDMA}/mlx5_0/ports/1/rate", host=2, port="mlx5_0:1"),
     gpu_row("rdma-devices-differ", f"rm -r {RDMA}/mlx5_1", host=0),
-    gpu_row("rdma-errors-growing", GROWING, host=3, port="mlx5_0:1"),
+    gpu_row("rdma-errors-growing", GROWING, host=3, also=("rdma-errors-many",), port="mlx5_0:1"),
     Row(
         "nccl-ib-hca-missing",
         f"mv {RDMA}/mlx5_1 {RDMA}/mlx5_7",

@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from doctor.engine.display_cells import display_width
+from doctor.engine.output_encoding import display_width
 from doctor.history.render_history import SCHEMA_FILE, render, render_json
 from doctor.history.run_record import RunRecord
 from doctor.history.tracks import HistoryPage, Track, history_page

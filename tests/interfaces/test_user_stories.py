@@ -138,7 +138,6 @@ CAUSES = [
         5,
         (),
         ("gpu-lost", "gpu-ecc-errors", "gpu-row-remap-failed", "gpu-xid-logged"),
-        ("gpu-xid-logged",),
         not_found=1,
         why="it freezes under load alone, which `doctor smoke` may show",
     ),

@@ -51,7 +51,7 @@ RUN_ON_NPUS = {"hccl-rootinfo-stale": "mv {path} {path}.old"}
 """The same on a host with emulated NPUs."""
 NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
-        hccn_tool npu-smi ascend-dmi nvidia-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
+        hccn_tool npu-smi ascend-dmi nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
         msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
         ethtool rdma ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos""",
     "containers: there is none on a test host": """

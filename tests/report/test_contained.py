@@ -15,6 +15,7 @@ from doctor.engine.result import IN_CONTAINER, Report
 from doctor.facts.container import HostContainer, JobContainer
 from doctor.job import LaunchConfig
 from doctor.session.contained import needed_facts, with_containers
+from tests.checks.launch_lines import records as npu_records
 from tests.report import rendering
 
 PAGES = {check.name: check for check in load_checks()}
@@ -83,3 +84,20 @@ def test_the_container_is_read_for_checks_that_ask_for_no_container() -> None:
         assert {*needed_facts([PAGES[name]])} - PAGES[name].facts == {view}
     others = [page for page in PAGES.values() if not page.section(IN_CONTAINER)]
     assert {*needed_facts(others)} == {fact for check in others for fact in check.facts}
+
+
+def test_a_container_without_the_devices_of_the_others() -> None:
+    """The remedy is that of the container, and not card, slot and BIOS."""
+    view = DOCKER.outputs["HostContainer"]
+    records = {
+        host: HostRecord(Visit(), {**one.outputs, "HostContainer": {"": Output(ended="absent")}, "JobContainer": view})
+        for host, one in npu_records(3, 8).items()
+    }
+    alone = {**npu_records(1, 0)["n0"].outputs, "HostContainer": view, "JobContainer": view}
+    records = {**records, "inside": HostRecord(Visit(), alone)}
+    check = PAGES["npu-count-differs"]
+    outcome = evaluate_check(check, tuple(records), FactCache(records), {LaunchConfig: LaunchConfig()})
+    report = with_containers(Report("4 hosts", tuple(records), (outcome,)), [check], FactCache(records))
+    text = rendering.plain(report, PAGES)
+    assert "0 NPUs; 3 of 4 hosts have 8" in text and "start it again with the device file of each" in text
+    assert "slot and BIOS" not in text

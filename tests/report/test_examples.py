@@ -8,7 +8,7 @@ import pytest
 
 from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
-from doctor.engine.display_cells import display_width
+from doctor.engine.output_encoding import display_width
 from doctor.engine.result import Finding
 from doctor.remedy.catalog import load_playbooks, playbooks_for
 from doctor.report.explain.checks import check_page

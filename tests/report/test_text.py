@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 
-from doctor.engine.display_cells import display_width
+from doctor.engine.output_encoding import display_width
 from doctor.engine.result import Finding, Report
 from doctor.report.formats.plain import MAX_GROUPS
 from doctor.report.layout.terminal import Terminal

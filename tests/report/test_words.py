@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.engine.display_cells import display_width
+from doctor.engine.output_encoding import display_width
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time, unwrap_lines, wrapped
 from tests.report.strategies import texts
 

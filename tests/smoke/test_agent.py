@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from doctor.remote.bootstrap import assemble
 from doctor.smoke import model
-from doctor.smoke.programs.agent import MODULES, rank_monitor
+from doctor.smoke.programs.agent import MODULES, network, rank_monitor, rank_watcher
 from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of
 from doctor.smoke.programs.agent.interpreters import rank_environment
 from doctor.smoke.programs.agent.kernel import Limits
@@ -691,6 +691,42 @@ def test_settings_are_for_the_children_alone() -> None:
     assert (result["HCCL_CONNECT_TIMEOUT"], result["HCCL_EXEC_TIMEOUT"]) == ("120", "68")
     assert "HCCL_SOCKET_IFNAME" not in result  # the loopback is nothing that another host could reach
     assert result["DOCTOR_SMOKE"] == "mark"
+
+
+def test_bytes_of_rdma_ports_count_in_pieces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(network, "RDMA_FOLDER", str(tmp_path / "absent"))
+    assert network.rdma_bytes() == 0
+    for adapter, sent in (("mlx5_0", 100000), ("mlx5_1", 5)):
+        folder = tmp_path / "ib" / adapter / "ports/1/counters"
+        folder.mkdir(parents=True)
+        (folder / "port_xmit_data").write_text(f"{sent}\n")
+        (folder / "port_rcv_data").write_text("N/A (no PMA)\n")
+    monkeypatch.setattr(network, "RDMA_FOLDER", str(tmp_path / "ib"))
+    before = network.rdma_bytes()
+    assert before == 6 * 65536  # 400,020 bytes
+    (tmp_path / "ib/mlx5_1/ports/1/counters/port_xmit_data").write_text("99\n")  # management, no transfer
+    assert network.rdma_bytes() == before
+    (tmp_path / "ib/mlx5_1/ports/1/counters/port_xmit_data").write_text("60000\n")
+    assert network.rdma_bytes() > before
+
+
+@pytest.mark.parametrize(("backend", "moves"), [("nccl", True), ("gloo", False)])
+def test_a_transfer_by_rdma_is_no_standstill(monkeypatch: pytest.MonkeyPatch, backend: str, moves: bool) -> None:
+    """TCP carries nothing, and the ports of the host do: only where the library may use them."""
+    carried = iter(range(0, 1 << 30, 65536))
+    monkeypatch.setattr(rank_watcher, "tcp_bytes", lambda pids: dict.fromkeys(pids, 7))
+    monkeypatch.setattr(rank_watcher, "tcp_sockets", lambda pids: [])
+    monkeypatch.setattr(rank_watcher, "rdma_bytes", lambda: next(carried))
+    noted: list[int | None] = []
+    monitor = SimpleNamespace(
+        rank=0, pid=5, ended=False, waits_in_collective=lambda: True, age=lambda clock: 9.0,
+        note_traffic=lambda count, clock: noted.append(count),
+    )  # fmt: skip
+    watcher = rank_watcher.RankWatcher(None, None, None)
+    watcher.monitors, watcher.may_use_rdma = {0: monitor}, backend != "gloo"
+    for clock in (100.0, 200.0, 300.0):
+        watcher.find_retransmissions(clock)
+    assert (len(set(noted)) == 3) == moves
 
 
 def test_an_interface_is_named_exactly_where_a_name_is_a_prefix() -> None:

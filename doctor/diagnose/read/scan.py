@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, shown_part, split_block, whole_lines
-from doctor.diagnose.excerpter.tracebacks import EXCEPTION, OpenTracebacks
+from doctor.diagnose.excerpter.tracebacks import EXCEPTION, OpenTracebacks, label_before_head, label_of
 from doctor.diagnose.read.json_lines import raised
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
@@ -61,6 +61,8 @@ class _Scanner:
         self.events: list[Event] = []
         self.repeats: dict[tuple[str, str, int | None], int] = {}
         self.tracebacks = OpenTracebacks()  # type: ignore[no-untyped-call]
+        self.opener: int | None = None
+        """The rank that the head of the line shows in which the last traceback without a label began."""
         self.long_lines = self.not_text = self.uncounted = 0
         self.progress_left = 0
         self.went_on: set[tuple[str, int | None]] = set()
@@ -162,6 +164,8 @@ class _Scanner:
             matched |= self._matches_of_exception(exception)
         elif opened is not None:
             self.tracebacks.open(text)  # type: ignore[no-untyped-call]
+            if not label_before_head(text):  # type: ignore[no-untyped-call]
+                self.opener = read_stamp(text, self.year).rank
         for signature, values in matched.items():
             self._add(signature, values, text, place)
 
@@ -183,6 +187,9 @@ class _Scanner:
             if values.get("exception", "").rpartition(".")[2] in _WRAPPERS:
                 return
             matched[TRACEBACK] = values
+        if self.opener is not None and not label_of(text):  # type: ignore[no-untyped-call]
+            for values in matched.values():
+                values.setdefault("rank", str(self.opener))
 
     def _add(self, signature: str, values: dict[str, str], text: str, place: _Line) -> None:
         if signature in self.matcher.attempt_ends or "failed (exitcode: " in text:

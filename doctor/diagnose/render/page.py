@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from doctor.diagnose.signature import Signature
-from doctor.engine.display_cells import display_width
 from doctor.engine.language import localized, phrase
+from doctor.engine.output_encoding import display_width
 from doctor.report.layout.finding_table import cut
 from doctor.report.layout.formatting import bracketed, wrapped
 

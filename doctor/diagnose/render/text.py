@@ -17,8 +17,8 @@ from doctor.diagnose.render.document import (
     verdict,
 )
 from doctor.diagnose.rules.named import count_ranks
-from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, localized_filled, phrase
+from doctor.engine.output_encoding import display_width
 from doctor.engine.texts import filled
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
 from doctor.transport import format_size

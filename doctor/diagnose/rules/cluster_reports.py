@@ -75,7 +75,7 @@ def _cause(case: Case, name: str, reports: list[ClusterReport]) -> Cause:
     summary = f"{who}{more}: {signature.title}" if culprits else signature.title
     confidence: Confidence = signature.reports or "likely"
     if all(_went_on(case, report.event) for report in reports):
-        confidence, summary = "possible", f"{summary}; the process went on after it"
+        confidence, summary = "possible", filled("{0}; the process went on after it", summary)
     elif "unspecific" in signature.traits and len(culprits) > 1:
         confidence = "possible"  # those behind the first may have lost it
     if signature.reports == "likely" and len(culprits) > MAX_CULPRITS:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from doctor.analysis.collectives.calls import OPERATIONS
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.analysis.majority import split
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import (
     Cause,
     Confidence,
@@ -23,6 +23,7 @@ from doctor.diagnose.diagnosis import (
 )
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import failure_blocks
+from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import rank_list
 from doctor.diagnose.rules.silent_ranks import known_ranks
 from doctor.engine.texts import filled

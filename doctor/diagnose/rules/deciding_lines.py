@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from doctor.analysis.collectives.calls import few_silent
 from doctor.analysis.collectives.waits import most_awaited
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import (
     Cause,
     Culprit,
@@ -17,6 +17,7 @@ from doctor.diagnose.diagnosis import (
     sorted_culprits,
 )
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.rules.silent_ranks import known_ranks
 from doctor.diagnose.rules.waiting import Proof, link_ends, named_peer

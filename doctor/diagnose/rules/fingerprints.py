@@ -8,9 +8,10 @@ as in a barrier; a comma between the two tells that it is whole.
 from __future__ import annotations
 
 from doctor.analysis.collectives.calls import Aspect, Call, differing
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Confidence, Undecidable, culprit_of_rank, first_evidence, one_of_two
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.texts import filled
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, culprit_of, first_evidence
 from doctor.diagnose.events import Event
 from doctor.diagnose.launcher_reports import is_aftermath
+from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.texts import filled
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from doctor.analysis.collectives.calls import Aspect, Call, behind, differing, few_silent
 from doctor.analysis.collectives.waits import ROOTED
 from doctor.analysis.majority import Split
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import (
     Cause,
     Confidence,
@@ -16,12 +16,14 @@ from doctor.diagnose.diagnosis import (
     culprit_of,
     culprit_of_rank,
     first_evidence,
+    holds_up,
     one_of_two,
 )
 from doctor.diagnose.events import Event
+from doctor.diagnose.process import Process
 from doctor.diagnose.recording import RecordedCollective, RecordedGroup
 from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender
-from doctor.diagnose.rules.named import count_ranks, holds_up
+from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.texts import filled, joined
 
 SIGNATURE = "flight-recorder"

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from doctor.analysis.collectives.calls import few_silent
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import (
     Cause,
     Confidence,
@@ -16,10 +16,12 @@ from doctor.diagnose.diagnosis import (
     culprit_of_rank,
     first_evidence,
     one_of_two,
+    others_wait,
 )
 from doctor.diagnose.events import Event
 from doctor.diagnose.launcher_reports import ended_well_ranks, failure_blocks, terminated_ranks
-from doctor.diagnose.rules.named import aborts_on_others, count_ranks, others_wait
+from doctor.diagnose.process import Process
+from doctor.diagnose.rules.named import aborts_on_others, count_ranks
 from doctor.engine.texts import enumerated, filled, joined
 
 MAX_RANKS = 100_000

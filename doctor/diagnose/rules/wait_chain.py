@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from doctor.analysis.collectives.waits import chain_end, find_circle, most_awaited
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, Undecidable, culprit_of_rank, first_evidence
 from doctor.diagnose.events import Event
+from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from doctor.analysis.collectives.calls import Call, behind, differing, few_silent
 from doctor.analysis.collectives.waits import most_awaited
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import (
     Cause,
     Confidence,
@@ -17,12 +17,15 @@ from doctor.diagnose.diagnosis import (
     Undecidable,
     culprit_of,
     first_evidence,
+    holds_up,
     names_of,
+    others_wait,
     sorted_culprits,
 )
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.process import Process
 from doctor.diagnose.rules.collective_calls import collective_calls
-from doctor.diagnose.rules.named import count_ranks, holds_up, others_wait
+from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.rules.silent_ranks import known_ranks
 from doctor.engine.texts import filled
 

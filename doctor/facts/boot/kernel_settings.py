@@ -117,7 +117,10 @@ def connection_table(settings: SysctlFiles, files: BootFiles, memory: HostMemory
     hash_sizes = [
         int(match[1])
         for text in files.folder("/etc/modprobe.d").values()
-        for match in re.finditer(r"^\s*options\s+nf_conntrack\s[^\n]*?\bhashsize=([0-9]{1,9})\b", text, re.M | re.A)
+        for line in text.splitlines()
+        if line.split()[:2] == ["options", "nf_conntrack"]
+        for option in line.split()[2:]
+        if (match := re.fullmatch(r"hashsize=([0-9]{1,9})", option, re.A))
     ]
     default = 8 * hash_sizes[-1] if hash_sizes else 262144 if memory.total > 4.5 * GIB else None
     is_module = re.search(r"^nf_conntrack ", files.text("/proc/modules"), re.M)

@@ -98,7 +98,8 @@ def host_names(files: BootFiles, cloud: CloudSetting, now: HostNames) -> HostNam
     """Those of now, as files and name servers give them. Raises: Unreadable where /etc/hosts or the name change."""
     if cloud.manage_etc_hosts.lower() not in ("", "false", "no", "off"):
         raise Unreadable("cloud-init writes /etc/hosts anew at each boot (manage_etc_hosts)")
-    if re.search(r"^#.*manage_etc_hosts.*true", files.text("/etc/hosts"), re.M | re.I):
+    comments = (line.lower() for line in files.text("/etc/hosts").splitlines() if line.startswith("#"))
+    if any("true" in comment.partition("manage_etc_hosts")[2] for comment in comments):
         raise Unreadable("cloud-init writes /etc/hosts anew at each boot (manage_etc_hosts)")
     names = [line.strip() for line in files.text("/etc/hostname").splitlines() if line.strip() and line[0] != "#"]
     if names and names[0].partition(".")[0].lower() != now.own.partition(".")[0].lower():

@@ -184,11 +184,9 @@ def parse_or_unreadable(text: str, parse: Callable[[str], T]) -> T:
         return parse(text)
     except (ValueError, LookupError):
         first = text.partition("\n")[0]
-        raise Unreadable(
-            strip_control_chars(
-                filled("not understood: {0}", f"{first!r}") if first else "hccn_tool printed nothing", 120
-            )
-        ) from None
+        if not first:
+            raise Unreadable("hccn_tool printed nothing") from None
+        raise Unreadable(filled("not understood: {0}", strip_control_chars(f"{first!r}", 104))) from None
 
 
 def single_field(name: str, text: str) -> str:

@@ -36,7 +36,7 @@ def _detect_form(tree: JsonObject) -> Form:
     form = other_form(tree)
     if form:
         raise NotARankTable(
-            f"{'version 2.0' if form == '2.0' else f'a table of {form}'}",
+            "version 2.0" if form == "2.0" else filled("a table of {0}", form),
             root_cause="rank-table-form-invalid",
             form=form,
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 MAX_CHARS = 64 << 20
 """Characters. A table of 10000 ranks has about 2 million."""
@@ -28,7 +28,7 @@ class NotARankTable(Unreadable):
         self, reason: str, line: int = 0, column: int = 0, excerpt: str = "", root_cause: str = NOT_JSON, form: str = ""
     ) -> None:
         place = filled("line {0} column {1}: ", line, column) if line else ""
-        super().__init__(place + reason, root_cause)
+        super().__init__(joined("", (place, reason)), root_cause)
         self.reason, self.line, self.column, self.excerpt = reason, line, column, excerpt
         self.form = form
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from doctor import __version__
-from doctor.engine.display_cells import display_width
 from doctor.engine.exit_code import verdict
 from doctor.engine.language import is_english, localized, localized_filled, phrase
+from doctor.engine.output_encoding import display_width
 from doctor.engine.result import Report, Severity
 from doctor.report.diff.compare import KINDS, FindingChange, Kind, ReportDifference, UnknownChange, counts
 from doctor.report.formats.json import to_json_value

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized, phrase
+from doctor.engine.output_encoding import display_width, padded
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_values, writes_files
 from doctor.remedy.template import TemplateError

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from doctor.engine.display_cells import display_width
 from doctor.engine.language import language
+from doctor.engine.output_encoding import display_width
 from doctor.engine.texts import filled
 from doctor.report.layout.formatting import wrapped
 

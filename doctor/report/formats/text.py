@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from doctor.engine.check_files import AREAS
-from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized, phrase
-from doctor.engine.output_encoding import ELLIPSIS, without_signs
+from doctor.engine.output_encoding import ELLIPSIS, display_width, padded, without_signs
 from doctor.report.layout.failures import OBSERVED_EXPECTED
 from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.finding_table import cut, table_lines

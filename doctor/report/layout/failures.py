@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from doctor.engine.display_cells import display_width
 from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.output_encoding import display_width
 from doctor.engine.result import CONTAINER, IN_CONTAINER, Finding, Severity
 from doctor.engine.shell_quote import placeholder_names
 from doctor.engine.texts import filled

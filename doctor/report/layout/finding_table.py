@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import is_english
-from doctor.engine.output_encoding import ELLIPSIS, without_signs
+from doctor.engine.output_encoding import ELLIPSIS, display_width, padded, without_signs
 from doctor.report.layout.formatting import count_noun
 from doctor.report.layout.page_model import ReportEntry
 

@@ -7,8 +7,8 @@ import re
 import msgspec
 
 from doctor.engine import sanitize
-from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, phrase
+from doctor.engine.output_encoding import display_width
 from doctor.engine.texts import filled
 
 MAX_VALUE_CHARS = 400

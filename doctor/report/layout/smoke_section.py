@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.engine.smoke_summary import CollectiveSpeed, DeviceSpeed, Failure, SmokeSummary
+from doctor.engine.smoke_summary import CollectiveSpeed, DeviceRate, Failure, SmokeSummary
 from doctor.report.layout.formatting import clean, count_noun, duration
 from doctor.report.layout.page_model import Details, label_lines
 from doctor.report.layout.stack_tree import stack_tree
@@ -246,7 +246,7 @@ def _speed_text(speed: CollectiveSpeed) -> str:
     )
 
 
-def _device_speeds(speeds: Sequence[DeviceSpeed]) -> list[str]:
+def _device_speeds(speeds: Sequence[DeviceRate]) -> list[str]:
     """One line for each kind of work and model of device."""
     lines, model = [], ""
     for speed in sorted(speeds, key=lambda speed: speed.model):

@@ -31,8 +31,8 @@ def stack_tree(stacks: Mapping[int, str]) -> list[tuple[int, str, tuple[int, ...
         depth, branch = todo.pop()
         common = _common(branch)
         if common:
-            shown = common[-MAX_FRAMES:]
-            rows.append((depth, ("... > " if len(shown) < len(common) else "") + " > ".join(shown), tuple(branch)))
+            visible = common[-MAX_FRAMES:]
+            rows.append((depth, ("... > " if len(visible) < len(common) else "") + " > ".join(visible), tuple(branch)))
         parts: dict[str, dict[int, tuple[str, ...]]] = {}
         for rank, stack in branch.items():
             if rest := stack[len(common) :]:
@@ -53,6 +53,6 @@ def _common(stacks: Stacks) -> tuple[str, ...]:
 
 def _calls(text: str) -> tuple[str, ...]:
     """The main thread's calls; those of loader workers stand behind them."""
-    own = text.partition("\nloader worker ")[0]
-    found = [f"{name.strip()} at {path.rpartition('/')[2]}:{line}" for path, line, name in _FRAME.findall(own)]
-    return tuple(clean(call, 120) for call in reversed(found))
+    main_thread = text.partition("\nloader worker ")[0]
+    calls = [f"{name.strip()} at {path.rpartition('/')[2]}:{line}" for path, line, name in _FRAME.findall(main_thread)]
+    return tuple(clean(call, 120) for call in reversed(calls))

@@ -55,7 +55,7 @@ def columns_line(head: str, text: str, width: int) -> Iterator[str]:
     if not width or (text.isascii() and len(head) + len(text) <= width):
         yield f"{head}{text}".rstrip()
         return
-    from doctor.engine.display_cells import display_width
+    from doctor.engine.output_encoding import display_width
     from doctor.report.layout.formatting import wrapped
 
     indent = display_width(head)

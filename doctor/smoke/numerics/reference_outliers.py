@@ -36,8 +36,9 @@ class Outlier(msgspec.Struct, frozen=True):
         if self.init:
             return "they begin with other parameters, so the random numbers differ"
         if 0 < 100 * min(self.precision) < max(self.precision):
-            return "products of float32 are off by {:.0e} there, by {:.0e} on the others (TF32 or the like)".format(
-                *self.precision
+            return filled(
+                "products of float32 are off by {0} there, by {1} on the others (TF32 or the like)",
+                *(f"{error:.0e}" for error in self.precision),
             )
         return (
             filled("losses differ by up to {0}", f"{self.share:.1e}")

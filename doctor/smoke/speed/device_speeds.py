@@ -8,7 +8,7 @@ from statistics import median
 from doctor.analysis.outliers.peers import MIN_TIMES, SLOW, Straggler, by_attempt, find_confirmed_stragglers
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
-from doctor.engine.smoke_summary import DeviceSpeed
+from doctor.engine.smoke_summary import DeviceRate
 from doctor.engine.texts import filled
 from doctor.facts.smoke import DeviceTimes, SmokeDevices
 
@@ -78,7 +78,7 @@ def rate(event: DeviceTimes) -> float:
     return event.amount / median(event.seconds)
 
 
-def device_speeds(facts: Mapping[str, SmokeDevices], world: int) -> tuple[DeviceSpeed, ...]:
+def device_speeds(facts: Mapping[str, SmokeDevices], world: int) -> tuple[DeviceRate, ...]:
     """Each test in figures, in the order of the tests. ``world``: number of ranks; others are left out."""
     speeds = []
     for (test, model), ranks in comparable_times(facts.values()).items():
@@ -88,7 +88,7 @@ def device_speeds(facts: Mapping[str, SmokeDevices], world: int) -> tuple[Device
         slowest = min(rates, key=lambda rank: (rates[rank], rank))
         unit = "FLOPS" if test.startswith(PRODUCT) else "B/s"
         speeds.append(
-            DeviceSpeed(test, model, unit, median(rates.values()), rates[slowest], slowest, len(rates))  # type: ignore[arg-type]
+            DeviceRate(test, model, unit, median(rates.values()), rates[slowest], slowest, len(rates))  # type: ignore[arg-type]
         )
     return tuple(speeds)
 

@@ -113,6 +113,7 @@ class Agent(OrderedProgram):
         memory = mmap.mmap(files.recorders, PAGE_SIZE * len(mine))
         monitors = [RankMonitor(rank, memory, PAGE_SIZE * index) for index, rank in enumerate(mine)]
         self.watcher.has_peers = len(set(place["host"] for place in plan["places"])) > 1
+        self.watcher.may_use_rdma = plan["backend"] != "gloo"
         self.watcher.monitors = dict((monitor.rank, monitor) for monitor in monitors)
         self.stacks = files.stacks
         orders = {

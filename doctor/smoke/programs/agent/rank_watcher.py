@@ -10,7 +10,7 @@ from doctor.remote.runtime.lines import LineBuffer
 from doctor.smoke.programs.agent.interpreter_monitor import StartingInterpreters
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe, worker_input
 from doctor.smoke.programs.agent.kernel import KernelMessages, Limits, process_limits
-from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
+from doctor.smoke.programs.agent.network import rdma_bytes, tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.programs.agent.rank_monitor import SEND
 
@@ -51,6 +51,7 @@ class RankWatcher:
         self.next_look = self.next_report = self.next_survey = 0.0
         self.retransmissions = []
         self.has_peers = True  # other hosts: where there are none, nothing is sent again
+        self.may_use_rdma = False  # NCCL takes RDMA where there is some, and TCP shows nothing of it
         self.pressure, self.pressure_at = Pressure(), 0.0
 
     def open_pipes(self, ranks):
@@ -251,8 +252,10 @@ class RankWatcher:
             started = time.process_time()
             ranks = dict((monitor.pid, rank) for rank, monitor in self.monitors.items())
             carried = tcp_bytes(stuck)
+            by_rdma = rdma_bytes() if self.may_use_rdma else 0
             for pid in stuck:
-                self.monitors[ranks[pid]].note_traffic(carried.get(pid), clock)
+                by_tcp = carried.get(pid)
+                self.monitors[ranks[pid]].note_traffic(None if by_tcp is None else by_tcp + by_rdma, clock)
             self.retransmissions = [
                 [ranks[pid], peer[0], peer[1], unacked, retransmits]
                 for pid, established, _, peer, unacked, retransmits in tcp_sockets(stuck)

@@ -1,0 +1,85 @@
+"""The options of `doctor watch`: which ranks it looks at, which logs it follows, and which checks it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from doctor.cli.shared_options import IgnoreOption, SelectOption
+from doctor.engine.loss_rules import LOSS_CHECKS
+from doctor.session.select_checks import choose_checks, load_catalog
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+
+
+class AttachOptions(NamedTuple):
+    """Which ranks of a job that runs already."""
+
+    attach: Annotated[
+        bool, typer.Option("--attach", help="Look at the ranks of a job that runs, on this host or HOSTS.")
+    ] = False
+    pid: Annotated[
+        list[int], typer.Option("--pid", metavar="N", min=1, help="With --attach: only this process; repeatable.")
+    ] = []
+    job: Annotated[str, typer.Option("--job", metavar="slurm:ID", help="With --attach: the hosts of this job.")] = ""
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="S", min=1, max=120, help="With --attach: seconds of looking.")
+    ] = 4.0
+    py_spy: Annotated[
+        str, typer.Option("--py-spy", metavar="PATH|off", help="With --attach: py-spy on the hosts; off: no stacks.")
+    ] = ""
+    stack_signal: Annotated[
+        str,
+        typer.Option("--stack-signal", metavar="USR1", help="With --attach: ranks with a handler for it dump stacks."),
+    ] = ""
+
+    @property
+    def requested(self) -> bool:
+        """Whether the command line asks for this mode."""
+        return self.attach
+
+
+class ChoiceOptions(NamedTuple):
+    """Which checks are made of what is watched."""
+
+    select: SelectOption = []
+    ignore: IgnoreOption = []
+
+    def chosen(self, catalog: Sequence[Check]) -> list[Check]:
+        """Those of the catalog that the options leave. Raises: CommandError."""
+        return choose_checks(list(catalog), self.select, self.ignore)
+
+    def ignored(self) -> frozenset[str]:
+        """Names of checks of the loss that are not made. Raises: CommandError."""
+        if not self.select and not self.ignore:
+            return frozenset()
+
+        left = {check.name for check in self.chosen(load_catalog([]))}
+        return frozenset(name for name in LOSS_CHECKS if name not in left)
+
+
+class LogOptions(NamedTuple):
+    """Which logs are followed, and how a loss is told in them and in the output of a command."""
+
+    log: Annotated[
+        bool, typer.Option("--log", help="Follow the logs FILE..., -: stdin, for a job that cannot be touched.")
+    ] = False
+    once: Annotated[bool, typer.Option("--once", help="With --log: read to the end of the logs, and report.")] = False
+    loss_regex: Annotated[
+        str,
+        typer.Option("--loss-regex", metavar="REGEX", help="What tells a loss in the output, as 'cost=([0-9.]+)'."),
+    ] = ""
+    same_loss: Annotated[bool, typer.Option("--same-loss", help="All ranks must print the same loss at each step.")] = (
+        False
+    )
+    silent: Annotated[
+        float, typer.Option("--silent", metavar="S", min=1, help="Seconds without a loss that may pass.")
+    ] = 600.0
+
+    @property
+    def requested(self) -> bool:
+        """Whether the command line asks for this mode."""
+        return self.log

@@ -1,0 +1,52 @@
+"""One process of a job, as its logs show it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from doctor.diagnose.events import Event
+from doctor.diagnose.recording import Recording
+from doctor.engine.texts import filled, joined
+
+
+class Process(msgspec.Struct):
+    """One process of the job, as its logs show it; None and empty are not known."""
+
+    rank: int | None = None
+    local_rank: int | None = None
+    folder: str = ""
+    """The folder of one launcher's output, where its file names show local ranks."""
+    device: int | None = None
+    host: str = ""
+    pid: str = ""
+    address: str = ""
+    """Of its device, or of its socket."""
+    log: str = ""
+    """The name of one of its files."""
+    files: set[int] = set()
+    events: list[Event] = []
+    """By time where all have one, else by file and line."""
+    outlived: list[Event] = []
+    """Its faults behind which it shows progress; they are not among its events."""
+    group_ranks: dict[str, int] = {}
+    """The rank in each communicator."""
+    group_sizes: dict[str, int] = {}
+    listeners: dict[str, int] = {}
+    """Addresses on which devices of its host listen, with the device."""
+    last_time: float | None = None
+    """The last time that any of its files shows."""
+    origin: str = ""
+    """The host on which its log was read; empty where that is not known."""
+    named_rank: int | None = None
+    """The rank in its log's name."""
+    recording: Recording | None = None
+    recording_file: int = 0
+
+    @property
+    def name(self) -> str:
+        """As a report shows it: ``rank 3 (host n1, device 3)``."""
+        device = filled("device {0}", self.device) if self.device is not None else ""
+        pid = f"pid {self.pid}" if self.rank is None and self.pid else ""
+        place = joined(", ", filter(None, (filled("host {0}", self.host) if self.host else "", device, pid)))
+        head = f"rank {self.rank}" if self.rank is not None else "a process of unknown rank"
+        return filled("{0} ({1})", head, place) if place else head

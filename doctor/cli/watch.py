@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ON_HANG = ("report", "dump", "end")
 EXIT_ON = ("never", "fault")
+FIRST_LOOK = "3"
+"""Steps whose data is compared where nothing else is asked for: as many as every rule needs."""
 
 
 @expand_option_groups(hidden=("from_file",))
@@ -42,8 +44,9 @@ def command(
         typer.Option(metavar="S", min=1, callback=require_finite, help="Least seconds without progress in a hang."),
     ] = 60.0,
     data: Annotated[
-        str, typer.Option(metavar="N[,M]", help="Compare the data of the first N steps, and of every Mth.")
-    ] = "",
+        str,
+        typer.Option(metavar="N[,M]|off", help="Compare the data of the first N steps, and of every Mth; or of none."),
+    ] = FIRST_LOOK,
     prometheus: Annotated[
         str, typer.Option("--prometheus", metavar="FILE", help="Write metrics of the live job there, each 10 s.")
     ] = "",
@@ -103,7 +106,7 @@ def command(
         place=printable(report_place(output), 400),
         metrics=prometheus,
         within=tuple(shlex.split(connection.within)),
-        data=require_schedule(printable(data, 60)),
+        data="" if data == "off" else require_schedule(printable(data, 60)),
         reads_output=not untouched,
         losses=loss_options(log, choice),
     )

@@ -237,10 +237,15 @@ def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int])
     return [fault for fault in faults if any(goes_on(fault, step) for step in steps)]
 
 
-def ended_well_behind(fault: Event, events: Sequence[Event], catalog: Catalog) -> bool:
-    """Whether the process that went on after the fault shows in the same file that it ended well."""
-    ends = (event for event in events if "good-end" in catalog[event.signature].traits)
-    return any(end.file == fault.file and end.line > fault.line for end in ends)
+def not_ended_well(
+    outlived: Sequence[Event], events: Sequence[Event], summaries: Sequence[FileSummary], catalog: Catalog
+) -> list[Event]:
+    """The faults behind which the process does not show in the same file that it ended well; the others are notes."""
+    ends = [event for event in events if "good-end" in catalog[event.signature].traits]
+    rest = [fault for fault in outlived if not any(end.file == fault.file and end.line > fault.line for end in ends)]
+    for index in {fault.file for fault in outlived}:
+        note_overcome(summaries[index], [fault for fault in outlived if fault.file == index], rest, catalog)
+    return rest
 
 
 def note_overcome(summary: FileSummary, before: Sequence[Event], kept: Sequence[Event], catalog: Catalog) -> None:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.attempts import (
-    ended_well_behind,
+    not_ended_well,
     note_overcome,
     older_attempts,
     outlived,
     overcome,
     overcome_beside,
 )
-from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
+from doctor.diagnose.events import Event, FileReading, FileSummary, shown_timeouts, small_number
 from doctor.diagnose.launcher_reports import failure_blocks, is_of_launcher, lone_failure, may_have_failed, split
 from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.process import Process
@@ -151,11 +151,7 @@ def build_case(
         if not may_have_failed(process.rank, process.pid, reports, signatures):
             process.outlived = outlived(process.events, signatures, shared)
             process.events = [event for event in process.events if event not in process.outlived]
-            survived = [event for event in process.outlived if ended_well_behind(event, process.events, signatures)]
-            process.outlived = [event for event in process.outlived if event not in survived]
-            for index in process.files:
-                events = [event for event in survived if event.file == index]
-                note_overcome(summaries[index], events, [], signatures)
+            process.outlived = not_ended_well(process.outlived, process.events, summaries, signatures)
     processes.sort(key=lambda item: (item.rank is None, item.rank or 0, item.host, item.device or 0, item.pid))
     every = [event for process in processes for event in process.events]
     case = Case(
@@ -164,7 +160,7 @@ def build_case(
         processes=processes,
         reports=sorted(reports, key=_order),
         world_size=_world_size(processes, every),
-        timeouts=_timeouts(every),
+        timeouts=shown_timeouts(every),
         labels=frozenset(rank for reading in readings for rank in reading.summary.labels),
         host_aliases=aliases,
         unread=unread,
@@ -391,16 +387,6 @@ def _world_size(processes: list[Process], events: Iterable[Event]) -> int | None
     groups = (group for process in processes if process.recording for group in process.recording.groups)
     sizes += [max(group.ranks, default=-1) + 1 for group in groups]
     return max((size for size in sizes if 0 < size < 1_000_000), default=None)
-
-
-def _timeouts(events: Iterable[Event]) -> dict[str, float]:
-    """The timeouts that most processes show."""
-    place_text: dict[str, Counter[float]] = defaultdict(Counter)
-    for event in events:
-        variable, seconds = event.values.get("variable", ""), event.values.get("timeout_s", "")
-        if variable and seconds.isdecimal():
-            place_text[variable][float(seconds)] += 1
-    return {variable: counts.most_common(1)[0][0] for variable, counts in place_text.items()}
 
 
 def _clocks_comparable(case: Case) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
 import msgspec
 
 from doctor.diagnose.recording import Recording
@@ -84,3 +87,13 @@ def small_number(text: str, limit: int = 1_000_000_000) -> int | None:
     if not digits.isdecimal() or len(digits) > 18 or int(digits) > limit:
         return None
     return sign * int(digits)
+
+
+def shown_timeouts(events: Iterable[Event]) -> dict[str, float]:
+    """The timeouts that most processes show."""
+    counts_by_variable: dict[str, Counter[float]] = defaultdict(Counter)
+    for event in events:
+        variable, seconds = event.values.get("variable", ""), event.values.get("timeout_s", "")
+        if variable and seconds.isdecimal():
+            counts_by_variable[variable][float(seconds)] += 1
+    return {variable: counts.most_common(1)[0][0] for variable, counts in counts_by_variable.items()}

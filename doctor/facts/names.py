@@ -208,12 +208,12 @@ class HostNames(Fact, frozen=True):
     @property
     def bindable_address(self) -> str:
         """The address that PyTorch gives Gloo: the own name's, else 127.0.0.1. Empty where that is not known."""
-        own = self.own_resolution
-        if own.error:
-            return "" if own.error == NO_ANSWER else "127.0.0.1"
-        if own.bindable is None:
-            return own.addresses[0] if len(own.addresses) == 1 else ""
-        return own.bindable or "127.0.0.1"
+        own_addresses = self.own_resolution
+        if own_addresses.error:
+            return "" if own_addresses.error == NO_ANSWER else "127.0.0.1"
+        if own_addresses.bindable is None:
+            return own_addresses.addresses[0] if len(own_addresses.addresses) == 1 else ""
+        return own_addresses.bindable or "127.0.0.1"
 
     def is_master(self, master: str, addresses: tuple[str, ...]) -> bool:
         """Whether ``master``, a name or an address, is this host."""

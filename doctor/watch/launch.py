@@ -393,8 +393,8 @@ class _Watch:
         return WatchOutcome(self._with_losses(saved_run, hosts, data), checks, data)
 
     def _data(self) -> DataReport | None:
-        """What the digests show; None where there are none and none were asked for."""
-        if not self.options.data and not any(self.folder.data.digests.glob("*.probe")):
+        """What the digests show; None where there are none: not asked for, or not of torch."""
+        if not any(self.folder.data.digests.glob("*.probe")):
             return None
         return self.folder.data.report()
 

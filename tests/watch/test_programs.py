@@ -14,6 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.watch.data_campaign import source_of
+from tests.watch.data_faults import with_patch
+from tests.watch.job_faults import FAULTS
+from tests.watch.program import free_port
 from tests.watch.running import LIMIT, doctor_watch, training
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(2 * LIMIT)]
@@ -157,3 +161,27 @@ def test_a_job_that_its_user_ends_has_no_finding() -> None:
         out, errors = doctor.communicate(timeout=LIMIT)
     assert "FAIL" not in out and "no fault was found" in errors
     assert doctor.returncode not in (0, 10)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("options", [(), ("--data", "off")])
+def test_a_mask_that_differs_between_ranks_of_one_model_is_found_without_an_option(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    fault = FAULTS["torch seed inside tp"]
+    source = with_patch(source_of("tensor_parallel"), fault.marker, fault.patch, bad=1, pair=0, at=3)
+    program = tmp_path / "program.py"
+    program.write_text(source)
+    argv = (
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        str(free_port()),
+        str(program),
+    )
+    watched = doctor_watch(*argv, options=options, folder=tmp_path, TP="2", OMP_NUM_THREADS="1")
+    assert watched.code == (0 if options else 10), watched.stderr
+    assert ("smoke-mask-differs" in watched.found_ranks) is not bool(options)

@@ -66,12 +66,12 @@ def _comparable(name: str, choices: Iterable[Choice]) -> bool:
     return not (name in ("choice_network", "choice_adapters") and disabled)
 
 
-def _differing(name: str, odd: Iterable[Choice], norm: Choice) -> Cause:
-    odd = tuple(odd)
-    culprits = sorted_culprits(dict.fromkeys(culprit_of(choice.process) for choice in odd))
-    values = ", ".join(sorted({choice.value for choice in odd}))
+def _differing(name: str, differing: Iterable[Choice], norm: Choice) -> Cause:
+    differing = tuple(differing)
+    culprits = sorted_culprits(dict.fromkeys(culprit_of(choice.process) for choice in differing))
+    values = ", ".join(sorted({choice.value for choice in differing}))
     summary = filled("{0}: {1} {2}, where the others have {3}", names_of(culprits), _NAMES[name], values, norm.value)
-    evidence = first_evidence([*(choice.event for choice in odd[:3]), norm.event])
+    evidence = first_evidence([*(choice.event for choice in differing[:3]), norm.event])
     return Cause(DIFFERS, RULE, "possible" if name in _HARMLESS else "likely", culprits, summary, evidence)
 
 

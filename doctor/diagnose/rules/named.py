@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_ROW
+from doctor.diagnose.attempts import TORCHRUN_ROW
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, culprit_of, culprit_of_rank, first_evidence, names_of
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import FailureBlock, failure_blocks, task_failed
+from doctor.diagnose.launcher_reports import failure_blocks, task_failed
 from doctor.diagnose.process import Process
+from doctor.diagnose.rules.failed_workers import FATAL_SIGNALS, cause_of_block, signature_of_signal
 from doctor.diagnose.rules.lost_hosts import lost_hosts
 from doctor.engine.texts import filled, joined
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
-_MAX_LOCAL_RANKS = 8
-"""Ranks of one host: where the logs show higher ones, there may be several."""
 _MANY_RANKS = 1000
 """Ranks that one line says ended alike: then the fault is not one of theirs."""
-_FATAL_SIGNALS = {-9: "SIGKILL", -11: "SIGSEGV", -7: "SIGBUS", -4: "SIGILL", -8: "SIGFPE"}
 
 
 def named_by_launcher(case: Case) -> list[Cause]:
     """A launcher or scheduler reports a rank that a signal ended. SIGTERM is how launchers end the innocent."""
     causes = [cause for event in case.reports for cause in _reported(case, event)]
     for block in failure_blocks(case.reports):
-        if block.exit_code in _FATAL_SIGNALS:
-            causes.append(_from_block(case, block))
+        if block.exit_code in FATAL_SIGNALS:
+            causes.append(cause_of_block(case, block))
     return _unique([*causes, *_killed_under_msrun(case)])
 
 
@@ -43,10 +41,10 @@ def _killed_under_msrun(case: Case) -> Iterator[Cause]:
     for event in first.values():
         code = -(small_number(event.values.get("signal", "")) or 0)
         processes = [item for item in case.processes if item.pid and item.pid == event.pid]
-        if code in _FATAL_SIGNALS and len(processes) == 1:
+        if code in FATAL_SIGNALS and len(processes) == 1:
             culprit = culprit_of(processes[0])
-            summary = filled("{0} was ended by {1}", culprit.name, _FATAL_SIGNALS[code])
-            yield Cause(_signature_of_signal(code), "named by the launcher", "certain", (culprit,), summary, (event,))
+            summary = filled("{0} was ended by {1}", culprit.name, FATAL_SIGNALS[code])
+            yield Cause(signature_of_signal(code), "named by the launcher", "certain", (culprit,), summary, (event,))
 
 
 def exited_silently(case: Case) -> list[Cause]:
@@ -177,39 +175,6 @@ def _ended_by_launcher(case: Case, event: Event) -> bool:
 
 def _launcher_cause(case: Case, event: Event, culprit: Culprit, summary: str) -> Cause:
     return Cause(event.signature, "named by the launcher", "certain", (culprit,), summary, (event,))
-
-
-def _from_block(case: Case, block: FailureBlock) -> Cause:
-    signal = _FATAL_SIGNALS[block.exit_code or 0]
-    process = next((item for item in case.processes if block.pid and item.pid == block.pid), None)
-    rank = block.rank if block.rank is not None else process.rank if process else None
-    host = block.host or (process.host if process else "")
-    summary, confidence = "", "certain"
-    if rank is None and block.local_rank is not None:
-        summary = filled(
-            "the worker with local rank {0} and pid {1} was ended by {2}", block.local_rank, block.pid, signal
-        )
-        if _is_only_agent(case, block):
-            rank, confidence = block.local_rank, "likely"
-    culprit = Culprit(rank, host, process.device if process else None)
-    summary = summary or filled("{0} was ended by {1}", culprit.name, signal)
-    signature = _signature_of_signal(block.exit_code or 0)
-    return Cause(signature, "named by the launcher", confidence, (culprit,), summary, (block.event,))  # type: ignore[arg-type]
-
-
-def _is_only_agent(case: Case, block: FailureBlock) -> bool:
-    """Whether the logs show one host: then the ranks of its workers are their local ranks."""
-    files = {event.file for event in case.reports if event.signature in (TORCHRUN_ROW, TORCHRUN_HEADING)}
-    hosts = {item.host or item.origin for item in case.processes} | {event.host for event in case.reports}
-    apart = (item for item in case.processes if item.rank is not None and item.local_rank not in (None, item.rank))
-    sizes = {case.world_size or 0, *(item.rank + 1 for item in case.processes if item.rank is not None)}
-    several = any((small_number(event.values.get("nodes", "")) or 0) > 1 for event in (*case.events, *case.reports))
-    alone = len(files) <= 1 and len(hosts - {""}) <= 1 and not several
-    return alone and max(sizes) <= _MAX_LOCAL_RANKS and not any(apart)
-
-
-def _signature_of_signal(code: int) -> str:
-    return "torchrun-sigkill" if code == -9 else "torch-signal-segv"
 
 
 def _unique(causes: Iterable[Cause]) -> list[Cause]:
@@ -443,8 +408,7 @@ def rank_list(text: str) -> list[int]:
 
 def count_ranks(ranks: Iterable[int]) -> str:
     """``rank 3``; ``ranks 1, 3 and 7``; ``ranks 1, 3, 5 and 9 more``."""
-    ordered = sorted(set(ranks))
-    if len(ordered) == 1:
+    if len(ordered := sorted(set(ranks))) == 1:
         return f"rank {ordered[0]}"
     if len(ordered) <= 8:
         return filled("ranks {0} and {1}", ", ".join(map(str, ordered[:-1])), ordered[-1])

@@ -33,9 +33,9 @@ NOT_LOOKED_AT = "not looked at: no file that a host loads at boot tells it"
 """Why a check without a row has no result."""
 
 
-def _file(fact: type[Fact], keeps_now: bool = True) -> BootForm:
+def _file(fact: type[Fact]) -> BootForm:
     """A fact that is itself what files hold: a reboot does not change it."""
-    return BootForm(fact, (fact,), lambda value: value, keeps_now=keeps_now)
+    return BootForm(fact, (fact,), lambda value: value, keeps_now=True)
 
 
 def _hccn(fact: type[Fact], build: Callable[..., Fact]) -> BootForm:
@@ -78,7 +78,7 @@ FORMS: dict[str, tuple[BootForm, ...]] = {
     "gpu-persistence-off": (BootForm(GpuInventory, (BootFiles, GpuInventory), services.persistence),),
     "hccl-ports-half-reserved": (_PORTS,),
     "hccl-ports-unreserved": (_PORTS,),
-    "hccn-conf-differs": (_file(HccnConf, keeps_now=False),),
+    "hccn-conf-differs": (_file(HccnConf),),
     "host-name-ambiguous": (_NAMES,),
     "host-name-is-loopback": (_NAMES,),
     "host-name-unresolved": (_NAMES,),
@@ -100,7 +100,7 @@ FORMS: dict[str, tuple[BootForm, ...]] = {
     "shm-docker-default": (_SHM,),
     "shm-too-small": (_SHM,),
     "syn-queue-short": (_QUEUES,),
-    "sysctl-lost-at-reboot": (_file(SysctlFiles, keeps_now=False),),
+    "sysctl-lost-at-reboot": (_file(SysctlFiles),),
     "tls-switch-differs": (_TLS,),
     "tls-certificate-expired": (_TLS,),
 }

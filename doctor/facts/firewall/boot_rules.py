@@ -230,7 +230,7 @@ def _enter_namespace(interfaces: list, overlays: dict) -> None:  # type: ignore[
         libc.mount(b"none", b"/", None, PRIVATE, None)
         if libc.mount(b"none", b"/mnt", b"tmpfs", 0, b"size=64m"):
             raise OSError(ctypes.get_errno(), "file systems cannot be mounted here")
-        for number, path in enumerate(sorted(overlays)):
+        for number, path in enumerate(sorted(path for path in overlays if os.path.isfile(path))):
             copy = "/mnt/" + str(number)
             with open(copy, "w") as file:
                 file.write(overlays[path])

@@ -120,12 +120,12 @@ def find_groups(maps):
             edges.append((pid, other))
         elif len(links[pid]) < MOST_ENDS:
             links[pid].append("%s:%d>%s:%d" % (local + peer))
-    edges += [(owner[one], owner[other]) for one, other in unix_pairs(maps) if one in owner and other in owner]
+    edges += [(owner[entry], owner[other]) for entry, other in unix_pairs(maps) if entry in owner and other in owner]
     segments = {}
     for pid, text in maps.items():
         for segment in shared_segments(text):
             edges.append((segments.setdefault(segment, pid), pid))
-    edges = [(one, other) for one, other in edges if one != other and users[one] == users[other]]
+    edges = [(entry, other) for entry, other in edges if entry != other and users[entry] == users[other]]
     return joined_groups(sorted(maps), edges), links
 
 
@@ -138,8 +138,8 @@ def joined_groups(pids, edges):
             group[pid] = pid = group[group[pid]]
         return pid
 
-    for one, other in edges:
-        first, second = sorted((root(one), root(other)))
+    for entry, other in edges:
+        first, second = sorted((root(entry), root(other)))
         group[second] = first
     sets = {}
     for pid in pids:

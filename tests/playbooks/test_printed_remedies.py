@@ -65,7 +65,7 @@ NOT_RUN = {
         scontrol""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
-        smartctl ras-mc-ctl findmnt timeout nfsstat lfs lctl rsync arping tracepath taskset""",
+        smartctl ras-mc-ctl findmnt coredumpctl timeout nfsstat lfs lctl rsync arping tracepath taskset""",
     "a text in a file or in a message, and no command": """
         "rank_id": "status": "version": Compatibility Two {item}:{expected} {observed}""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": "* USER LimitMEMLOCK",

@@ -22,6 +22,7 @@ from doctor.facts.hccn import DeviceAddresses, HccnConf, TlsSwitches
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles
 from doctor.facts.limits import Limit, ResourceLimits
 from doctor.facts.memory import GIB, MIB, HostMemory, SharedMemory
+from tests.checks.gpu_hosts import gpu, gpus, manager
 from tests.facts.garbage import runs_on_python_3_6
 
 KERNEL = {
@@ -309,3 +310,28 @@ def test_a_form_is_as_absent_as_what_it_reads() -> None:
         FactCache({"a": HostRecord(Visit(), {"HostMemory": {"/proc/meminfo": Output("absent")}})}), {ListenQueues: form}
     )
     assert isinstance(view.get("a", ListenQueues), Absent)
+
+
+class TestFabric:
+    ENABLED: Mapping[str, str] = {"/etc/systemd/system/multi-user.target.wants/nvidia-fabricmanager.service": ""}
+    REGISTERED = gpus(gpu(0, fabric_state="Completed", fabric_status="Success"))
+
+    def test_gpus_register_where_the_service_is_enabled(self) -> None:
+        running = manager(is_running=True, state="active")
+        assert services.fabric_states(files(self.ENABLED), running, self.REGISTERED) == self.REGISTERED
+        (lost,) = services.fabric_states(files(), running, self.REGISTERED).gpus
+        assert lost.fabric_state == "Not Started"
+        assert not services.fabric_manager(files(), running).is_running
+
+    def test_a_manager_elsewhere_is_not_changed_by_a_reboot_of_this_host(self) -> None:
+        """A virtual machine, or a compute tray whose manager runs on the switch trays."""
+        for none_here in (manager(is_running=False, state="inactive"), manager(switches=0, is_running=False, state="")):
+            assert services.fabric_states(files(), none_here, self.REGISTERED) == self.REGISTERED
+
+    def test_what_another_program_than_the_service_starts_is_not_known(self) -> None:
+        container = manager(is_running=True, state="inactive")
+        with pytest.raises(Unreadable, match="not known"):
+            services.fabric_states(files(), container, self.REGISTERED)
+        with pytest.raises(Unreadable, match="not known"):
+            services.fabric_manager(files(), container)
+        assert services.fabric_manager(files(self.ENABLED), container).is_running

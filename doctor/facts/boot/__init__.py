@@ -51,6 +51,9 @@ _ADDRESSES = _hccn(DeviceAddresses, npu_ports.device_addresses)
 _GATEWAYS = _hccn(DeviceGateways, npu_ports.device_gateways)
 _DETECT = _hccn(DetectAddresses, npu_ports.detect_addresses)
 _TLS = _hccn(TlsSwitches, npu_ports.tls_switches)
+_FABRIC_STATES = BootForm(
+    GpuInventory, (BootFiles, FabricManager, GpuInventory), services.fabric_states, keeps_now=True
+)
 _CONNTRACK = (SysctlFiles, BootFiles, HostMemory, Conntrack)
 
 FORMS: dict[str, tuple[BootForm, ...]] = {
@@ -67,14 +70,13 @@ FORMS: dict[str, tuple[BootForm, ...]] = {
     "device-netmask-differs": (_ADDRESSES,),
     "fabric-manager-not-running": (
         BootForm(FabricManager, (BootFiles, FabricManager), services.fabric_manager, keeps_now=True),
+        _FABRIC_STATES,
     ),
     "fec-off": (_hccn(DeviceFec, npu_ports.error_correction),),
     "firewall-blocks-job": (BootForm(FirewallRules, (BootFirewall, FirewallRules), firewall_rules), _PORTS),
     "gateway-outside-segment": (_GATEWAYS, _ADDRESSES),
     "gpu-direct-rdma-off": (BootForm(GpuCards, (BootFiles, GpuCards), kernel_settings.peer_memory),),
-    "gpu-fabric-not-ready": (
-        BootForm(GpuInventory, (BootFiles, GpuInventory), services.fabric_states, keeps_now=True),
-    ),
+    "gpu-fabric-not-ready": (_FABRIC_STATES,),
     "gpu-persistence-off": (BootForm(GpuInventory, (BootFiles, GpuInventory), services.persistence),),
     "hccl-ports-half-reserved": (_PORTS,),
     "hccl-ports-unreserved": (_PORTS,),

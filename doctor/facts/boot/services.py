@@ -28,14 +28,23 @@ def clock(files: BootFiles, now: ClockOffset) -> ClockOffset:
 
 
 def fabric_manager(files: BootFiles, now: FabricManager) -> FabricManager:
-    """It runs where its service is started at boot."""
+    """It runs where its service is started at boot. Raises: Unreadable where another program than its service runs it.
+
+    A container of the GPU Operator is such a program.
+    """
     starts = files.starts(_FABRIC)
+    if not starts and now.is_running and now.state != "active":
+        raise Unreadable("the fabric manager runs, and its service does not: what starts it at boot is not known")
     return msgspec.structs.replace(now, is_running=starts, state="active" if starts else "inactive")
 
 
-def fabric_states(files: BootFiles, now: GpuInventory) -> GpuInventory:
-    """Without the fabric manager no GPU registers with the fabric."""
-    if files.starts(_FABRIC):
+def fabric_states(files: BootFiles, manager: FabricManager, now: GpuInventory) -> GpuInventory:
+    """Without the fabric manager that runs now no GPU registers with the fabric. Raises: Unreadable.
+
+    GPUs that are registered on a host without one, as in a virtual machine or a compute tray of NVL72, have theirs
+    elsewhere: a reboot does not change them.
+    """
+    if not manager.is_running or fabric_manager(files, manager).is_running:
         return now
     gpus = tuple(
         msgspec.structs.replace(gpu, fabric_state="Not Started") if gpu.fabric_state == "Completed" else gpu

@@ -714,9 +714,9 @@ def test_bytes_of_rdma_ports_count_in_pieces(monkeypatch: pytest.MonkeyPatch, tm
 def test_a_transfer_by_rdma_is_no_standstill(monkeypatch: pytest.MonkeyPatch, backend: str, moves: bool) -> None:
     """TCP carries nothing, and the ports of the host do: only where the library may use them."""
     carried = iter(range(0, 1 << 30, 65536))
-    monkeypatch.setattr(rank_watcher, "tcp_bytes", lambda pids: dict.fromkeys(pids, 7))
+    monkeypatch.setattr(network, "tcp_bytes", lambda pids: dict.fromkeys(pids, 7))
     monkeypatch.setattr(rank_watcher, "tcp_sockets", lambda pids: [])
-    monkeypatch.setattr(rank_watcher, "rdma_bytes", lambda: next(carried))
+    monkeypatch.setattr(network, "rdma_bytes", lambda: next(carried))
     noted: list[int | None] = []
     monitor = SimpleNamespace(
         rank=0, pid=5, ended=False, waits_in_collective=lambda: True, age=lambda clock: 9.0,

@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.smoke.slurm import free_ports
 from tests.watch.data_campaign import source_of
 from tests.watch.data_faults import with_patch
 from tests.watch.job_faults import FAULTS
-from tests.watch.program import free_port
 from tests.watch.running import LIMIT, doctor_watch, training
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(2 * LIMIT)]
@@ -179,7 +179,7 @@ def test_a_mask_that_differs_between_ranks_of_one_model_is_found_without_an_opti
         "--nproc-per-node",
         "2",
         "--master-port",
-        str(free_port()),
+        str(*free_ports(1)),
         str(program),
     )
     watched = doctor_watch(*argv, options=options, folder=tmp_path, TP="2", OMP_NUM_THREADS="1")

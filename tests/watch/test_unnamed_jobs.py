@@ -157,6 +157,21 @@ def test_processes_that_are_connected_are_one_group(kind: str, tmp_path: Path) -
     assert groups == {min(pids): sorted(pids)} and not any(links.values())
 
 
+def test_a_client_of_a_server_on_this_host_is_connected_with_nobody() -> None:
+    """A notebook's kernel, or a user of a database: the other end is no process of a job."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        program = f"import os, socket, time; link = socket.create_connection({server.getsockname()!r})"
+        program += "; os.write(1, b'.'); time.sleep(100)"
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+            assert process.stdout and process.stdout.read(1) == b"."
+            alone, links = find_groups({process.pid: ""})
+            with server.accept()[0]:
+                pair, _ = find_groups({process.pid: "", os.getpid(): ""})
+            process.kill()
+    assert alone == {process.pid: [process.pid]} and links == {process.pid: []}
+    assert [len(pids) for pids in pair.values()] == [2]
+
+
 def test_sets_are_joined_over_several_edges() -> None:
     assert joined_groups([1, 2, 3, 4, 5], [(1, 2), (4, 5), (5, 2)]) == {1: [1, 2, 4, 5], 3: [3]}
 

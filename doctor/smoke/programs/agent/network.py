@@ -62,6 +62,12 @@ def tcp_bytes(pids):
     return carried
 
 
+def carried_bytes(pids, with_rdma):
+    """As `tcp_bytes`; with RDMA, what the host's ports carried counts for each process."""
+    by_rdma = rdma_bytes() if with_rdma else 0
+    return dict((pid, count + by_rdma) for pid, count in tcp_bytes(pids).items())
+
+
 RDMA_FOLDER = "/sys/class/infiniband"
 RDMA_NOISE = 1 << 16  # bytes: what management sends now and then is no transfer of a rank
 

@@ -10,7 +10,7 @@ from doctor.remote.runtime.lines import LineBuffer
 from doctor.smoke.programs.agent.interpreter_monitor import StartingInterpreters
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe, worker_input
 from doctor.smoke.programs.agent.kernel import KernelMessages, Limits, process_limits
-from doctor.smoke.programs.agent.network import rdma_bytes, tcp_bytes, tcp_sockets
+from doctor.smoke.programs.agent.network import carried_bytes, tcp_sockets
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.programs.agent.rank_monitor import SEND
 
@@ -47,8 +47,7 @@ class RankWatcher:
         self.outputs = {}  # fd -> rank, -1 for the process that they all come from
         self.tail = b""  # of what that process printed
         self.log = self.limits = None
-        self.late = self.reported_at = 0.0
-        self.next_look = self.next_report = self.next_survey = 0.0
+        self.late = self.reported_at = self.next_look = self.next_report = self.next_survey = 0.0
         self.retransmissions = []
         self.has_peers = True  # other hosts: where there are none, nothing is sent again
         self.may_use_rdma = False  # NCCL takes RDMA where there is some, and TCP shows nothing of it
@@ -207,8 +206,7 @@ class RankWatcher:
     def reached_limits(self):
         """Sentences about limits of processes and of memory that any rank of this host has reached; each once."""
         limits = [self.limits] + [monitor.limits for monitor in self.monitors.values()]
-        sentences = [sentence for limit in limits if limit for sentence in limit.sentences()]
-        return list(dict.fromkeys(sentences))[:4]
+        return list(dict.fromkeys(sentence for limit in limits if limit for sentence in limit.sentences()))[:4]
 
     def watch(self, clock):
         """Reads the flight recorders, and reports what is new."""
@@ -251,11 +249,9 @@ class RankWatcher:
         if stuck and self.has_peers and clock > self.next_survey:
             started = time.process_time()
             ranks = dict((monitor.pid, rank) for rank, monitor in self.monitors.items())
-            carried = tcp_bytes(stuck)
-            by_rdma = rdma_bytes() if self.may_use_rdma else 0
+            carried = carried_bytes(stuck, self.may_use_rdma)
             for pid in stuck:
-                by_tcp = carried.get(pid)
-                self.monitors[ranks[pid]].note_traffic(None if by_tcp is None else by_tcp + by_rdma, clock)
+                self.monitors[ranks[pid]].note_traffic(carried.get(pid), clock)
             self.retransmissions = [
                 [ranks[pid], peer[0], peer[1], unacked, retransmits]
                 for pid, established, _, peer, unacked, retransmits in tcp_sockets(stuck)

@@ -101,7 +101,8 @@ def find_groups(maps):
     """Processes that are connected with each other: [(pids, links)], the largest group first.
 
     ``maps``: by pid, of processes that use a library of distributed programs, or are ranks by their environment.
-    ``links``: by pid, the connections to other hosts, as ``own end>other end``.
+    ``links``: by pid, the connections to other hosts, as ``own end>other end``. One to this host's own address that
+    ends at none of ``maps`` (a server of notebooks, a database) is no link.
     """
     every = dict((pid, socket_inodes(pid)) for pid in maps)
     own = dict((pid, every[pid] - inherited(pid, every)) for pid in maps)
@@ -118,7 +119,7 @@ def find_groups(maps):
         other = by_end.get((network, peer, local))
         if other is not None:
             edges.append((pid, other))
-        elif len(links[pid]) < MOST_ENDS:
+        elif local[0] != peer[0] and len(links[pid]) < MOST_ENDS:  # else its end is here, and of no such program
             links[pid].append("%s:%d>%s:%d" % (local + peer))
     edges += [(owner[entry], owner[other]) for entry, other in unix_pairs(maps) if entry in owner and other in owner]
     segments = {}

@@ -42,6 +42,12 @@ OF_STEP = "SLURM_STEP_ID"
 SETS_SIZES = frozenset(("torchrun", "msrun", "accelerate", "deepspeed"))
 """Launchers that give their ranks a WORLD_SIZE of their own, over what is exported before."""
 
+RANK_OF_TORCHRUN = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE")
+ASKED_OF_TORCHRUN = frozenset(("NUM_NODES", "NNODES", "PET_NNODES"))
+"""What a script exports for its launch line. torchrun gives its ranks what it started, which may be another number:
+an option goes before PET_NNODES, ``--standalone`` is one host, an elastic job has fewer or more, and it reads no
+NNODES. In its ranks these are not in force."""
+
 
 class StatedSize(msgspec.Struct, frozen=True):
     """One number that a source states."""
@@ -71,8 +77,11 @@ def stated_sizes(environ: Mapping[str, str], launchers: Sequence[str] = ()) -> l
     """
     in_step = OF_STEP in environ
     overridden = bool(SETS_SIZES.intersection(launchers))
+    not_in_force = ASKED_OF_TORCHRUN if any(name in environ for name in RANK_OF_TORCHRUN) else ()
     sizes = []
     for name, kind in VARIABLES.items():
+        if name in not_in_force:
+            continue
         number = _number(environ.get(name, ""))
         if number and not (overridden and kind in ("ranks", "ranks per host")):
             sizes.append(StatedSize(name, kind, number, in_step or name not in OF_ALLOCATION))

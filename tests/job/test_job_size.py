@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.job.job_size import contradictions, stated_sizes
+from doctor.job.job_size import contradictions, least_hosts, stated_sizes
 
 AGREES: list[dict[str, str]] = [
     {},
@@ -55,3 +55,14 @@ def test_what_a_launcher_sets_itself_is_not_in_force() -> None:
     environ = {"WORLD_SIZE": "15", "RANK_SIZE": "16", "LOCAL_WORLD_SIZE": "3"}
     assert len(list(contradictions(stated_sizes(environ, ["srun"])))) == 1
     assert stated_sizes(environ, ["srun", "torchrun"]) == []
+
+
+@pytest.mark.parametrize("mark", ["TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"])
+@pytest.mark.parametrize("asked", ["NNODES", "NUM_NODES", "PET_NNODES"])
+def test_a_rank_of_torchrun_goes_by_what_was_started(mark: str, asked: str) -> None:
+    """`NNODES=2` in the script, and torchrun --standalone in its launch line: the job is healthy."""
+    environ = {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3", asked: "2"}
+    assert len(list(contradictions(stated_sizes(environ)))) == 1
+    assert list(contradictions(stated_sizes({**environ, mark: "1"}))) == []
+    assert least_hosts({**environ, mark: "1"}) == 1
+    assert len(list(contradictions(stated_sizes({**environ, mark: "1", "RANK_SIZE": "2"})))) == 1

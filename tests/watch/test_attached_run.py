@@ -129,6 +129,18 @@ def test_the_job_with_the_odd_rank_is_reported_and_the_others_are_noted() -> Non
     )
 
 
+def test_a_lone_process_with_a_connection_to_elsewhere_is_a_note_beside_a_job() -> None:
+    """As a notebook that is connected with a web server; by itself it may be one of a job's ranks, and is unknown."""
+    well = [rank(number, looks(switches=500)) for number in range(4)]
+    stranger = msgspec.structs.replace(
+        rank(0, looks("sleep")), rank=None, world=0, pid=900, devices=[], links=["10.0.0.1:5>10.9.9.9:443"]
+    )
+    code, report = judged(*well, stranger)
+    assert code == 0
+    assert report.smoke and any("another job, 1 connected process" in note for note in report.smoke.notes)
+    assert judged(stranger)[0] == 12
+
+
 @pytest.mark.parametrize("numbers", [(0, 1, 1, 3), (0, 1, None, 3), (0, 1, MOST_RANKS, 3)])
 def test_processes_that_do_not_tell_their_ranks_apart_are_counted(numbers: tuple[int | None, ...]) -> None:
     ranks = [

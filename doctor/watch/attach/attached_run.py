@@ -74,15 +74,15 @@ def attached_run(
 ) -> tuple[Run, tuple[str, ...]]:
     """The run, and the names of the checks that it can be evaluated with.
 
-    Of several jobs it is the first that has an odd rank, else the first that is undecided, else the largest;
-    the notes say what the others do. ``failed``: hosts that say nothing, and why. ``seconds``: how long they were
-    looked at. Raises: InputError, where no rank was seen.
+    Of several jobs it is the first that has an odd rank, else the first that is undecided, else the largest; one
+    process that names no rank and is connected with none is the last. The notes say what the others do. ``failed``:
+    hosts that say nothing, and why. ``seconds``: how long they were looked at. Raises: InputError, where no rank was
+    seen.
     """
     if not jobs:
         silent = [filled("{0}: {1}", printable(host, 80), reason) for host, reason in failed.items()]
         raise InputError(joined("; ", [NO_RANK, *[*notes, *silent][:4]]))
-    order = {"odd": 0, "undecided": 1}
-    main = min(jobs, key=lambda job: order.get(job.result, 2))
+    main = min(jobs, key=_order)
     others = [filled("another job, {0}: {1}", job.job, job.text) for job in jobs if job is not main]
     job = _numbered(main)
     failures, hints = _failures(job, recorded, seconds)
@@ -118,6 +118,13 @@ def attached_run(
     records.update((host, HostRecord(Visit(failure="error", text=text))) for host, text in failed.items())
     saved = ended_run(source, seconds, records, smoke=msgspec.to_builtins(run, str_keys=True))
     return saved, _checks(job, failures, undecided)
+
+
+def _order(job: JobFinding) -> tuple[bool, int]:
+    """The first is reported. A lone process whose links lead to no rank seen is a job only where there is no other."""
+    first = job.ranks[0].report
+    is_lone = len(job.ranks) == 1 and first.rank is None and not first.devices
+    return is_lone, {"odd": 0, "undecided": 1}.get(job.result, 2)
 
 
 def _checks(job: _Job, failures: Sequence[Failure], undecided: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from doctor.engine import texts
 from doctor.engine.translation import Catalogue
 from doctor.report.explain.examples import read_examples
 from tests import translations
@@ -16,6 +17,12 @@ from tests import translations
 PARTS = translations.parts()
 CHINESE = re.compile("[\u4e00-\u9fff]")
 GLOSSARY = translations.ROOT / "doctor" / "docs" / "zh" / "glossary.md"
+
+
+@pytest.fixture(autouse=True)
+def nothing_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has filled no text yet: what other tests filled is remembered by its text."""
+    monkeypatch.setattr(texts, "_templates", {})
 
 
 def chinese() -> Iterator[tuple[str, str, str, str]]:

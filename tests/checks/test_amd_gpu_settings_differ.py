@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from doctor.facts.accelerators import OtherAccelerators
-from doctor.facts.amd_smi import AmdGpu, AmdGpus
+from doctor.facts.amd_smi import AmdGpu
+from tests.checks.amd_hosts import BUS, gpus, hosts_with_findings
 from tests.checks.run_check import messages, run_check
-from tests.facts.answers import answered
-
-BUS = answered(
-    OtherAccelerators, {"devices": [[f"0000:{n}5:00.0", "1002", "74a1", "1200", "amdgpu"] for n in (0, 1)], "files": []}
-)
-
-
-def gpus(*listed: AmdGpu) -> AmdGpus:
-    return AmdGpus(gpus=listed or (AmdGpu(0, "0000:05:00.0", "AMD Instinct MI300X"), AmdGpu(1, "0000:15:00.0")))
 
 
 def test_healthy_hosts() -> None:
-    hosts = {name: [gpus(), BUS] for name in ("w1", "w2")}
-    assert messages(run_check("amd-gpu-settings-differ", hosts)) == []
+    assert hosts_with_findings("amd-gpu-settings-differ") == set()
 
 
 def test_the_fault_is_found() -> None:
     sick = gpus(AmdGpu(0, "0000:05:00.0", "AMD Instinct MI250X", uncorrectable=2))
-    hosts = {"w1": [gpus(), BUS], "w2": [gpus(), BUS], "w3": [sick, BUS]}
-    found = messages(run_check("amd-gpu-settings-differ", hosts))
-    assert {host for host, _ in found} == {"w3"}
+    assert hosts_with_findings("amd-gpu-settings-differ", sick) == {"w3"}
 
 
 def test_each_setting() -> None:

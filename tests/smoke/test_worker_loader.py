@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from doctor.smoke.model import Layout
@@ -162,9 +163,7 @@ class SampleDataset(SampleDataset):
 
 
 def children(pid: int) -> list[int]:
-    return [
-        int(word) for task in Path(f"/proc/{pid}/task").iterdir() for word in (task / "children").read_text().split()
-    ]
+    return [child.pid for child in psutil.Process(pid).children()]
 
 
 def test_a_stuck_worker_shows_its_stack_and_dies_with_its_rank(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from doctor.transport import CommandResult, TransportError
@@ -27,7 +28,7 @@ def stop(ground: Ground, host: str, command: str = "true", timeout: float = 5.0,
 
 def children() -> set[int]:
     """The processes that this one has started and not yet reaped."""
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    return {child.pid for child in psutil.Process().children()}
 
 
 class TestAGoodHost:

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.facts.kernel_log import KernelLog, format_age
 
 
@@ -29,7 +29,7 @@ def amd_gpu_fault_logged(log: KernelLog) -> Iterator[Finding]:
             "the AMD GPU at {device}: {meaning}{where}, {count} times, last {age}: {text}",
             device=fault.device,
             meaning=fault.row.meaning,
-            where=f" ({part})" if part else "",
+            where=filled(" ({text})", text=part) if part else "",
             count=fault.count,
             age=format_age(fault.age),
             text=fault.text[:160],

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.facts.gpu import GpuCards
 
 
@@ -27,6 +27,6 @@ def gpu_driver_not_loaded(cards: GpuCards) -> Iterator[Finding]:
         yield Finding(
             "the NVIDIA driver is not loaded, on a host with {gpus} GPUs",
             gpus=cards.pci,
-            observed="no /proc/driver/nvidia/version",
+            observed=filled("no {0}", "/proc/driver/nvidia/version"),
             expected="the module nvidia is loaded",
         )

@@ -75,7 +75,7 @@ def _count(view: View) -> Iterator[Finding]:
             ranks=ranks,
             where=view.place("ranks_per_node"),
             observed=view.listed("ranks_per_node"),
-            expected="1, 2, 4 or 8",
+            expected=filled("{0}, {1}, {2} or {3}", 1, 2, 4, 8),
         )
 
 

@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Sequence
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
 from doctor.job.training.model import CUDA_QUEUES
 
@@ -84,7 +84,10 @@ def _stage(view: View) -> Iterator[Finding]:
     stage = view.need("zero_stage")
     if stage.value not in (0, 1, 2, 3):
         yield Finding(
-            "{where} names no stage of ZeRO", where=stage.where, observed=stage.value, expected="0, 1, 2 or 3"
+            "{where} names no stage of ZeRO",
+            where=stage.where,
+            observed=stage.value,
+            expected=filled("{0}, {1}, {2} or {3}", 0, 1, 2, 3),
         )
 
 

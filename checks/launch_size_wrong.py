@@ -1,6 +1,7 @@
 from collections.abc import Iterator, Sequence
 
 from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.engine.sanitize import count_noun
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.facts.visit import Reachability
@@ -114,4 +115,4 @@ def _devices(host: str, npus: PerHost[NpuInventory] | None, gpus: PerHost[GpuCar
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return count_noun(number, noun)

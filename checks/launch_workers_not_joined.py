@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
 
 
@@ -28,6 +28,6 @@ def _joined(view: View) -> Iterator[Finding]:
         yield Finding(
             "msrun at {where} does not wait for its workers",
             where=view.place("joined"),
-            observed="no --join=True",
+            observed=filled("no {0}", "--join=True"),
             expected="--join=True",
         )

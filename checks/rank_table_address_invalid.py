@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.npu import NpuProduct
 from doctor.job import LaunchConfig, RankTable, limit_items, parse_address, table_family
 
@@ -27,7 +27,7 @@ def rank_table_address_invalid(
         ("backup_device_ip", [(rank.host, str(rank), ip) for rank in table.ranks for ip in rank.backup_ips]),
         ("host_ip", [(server.server_id, server.path, server.host_ip) for server in table.servers if server.host_ip]),
     ):
-        bad = [(host, f"{ip or 'empty'} ({who})") for host, who, ip in owners if not parse_address(ip)]
+        bad = [(host, filled("{0} ({1})", ip or "empty", who)) for host, who, ip in owners if not parse_address(ip)]
         if bad:
             hosts = tuple(dict.fromkeys(host for host, _ in bad))
             observed = limit_items(text for _, text in bad)

@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.job import RankTable, limit_items, parse_address
 
 
@@ -21,7 +21,7 @@ def rank_table_families_mixed(table: RankTable) -> Iterator[Finding]:
     by_family: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for rank in table.ranks:
         for parsed in filter(None, map(parse_address, rank.device_ips)):
-            by_family[parsed.version].append((rank.host, f"{rank} ({parsed})"))
+            by_family[parsed.version].append((rank.host, filled("{0} ({1})", rank, parsed)))
     if not by_family:
         table.require_fields("device_ip")
         raise Skip("the table has no device address")

@@ -27,7 +27,7 @@ def rank_table_ports_wrong(table: RankTable) -> Iterator[Finding]:
         for field, text in rank.ports.items():
             number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
             if not 1 <= number <= 65535:
-                wrong[field].append(f"{text or 'empty'} ({rank})")
+                wrong[field].append(filled("{0} ({1})", text or "empty", rank))
             elif field == "host_port":
                 taken[rank.host, number].append(str(rank))
         backup = rank.ports.get("backup_device_port")

@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.job import Rank, RankTable, limit_items
 
 
@@ -31,7 +31,7 @@ def rank_table_super_device_repeated(table: RankTable) -> Iterator[Finding]:
         if text is not None and text.isascii() and text.isdecimal() and len(text) < 11 and int(text) < 1 << 32:
             owners[rank.super_pod_id, int(text)].append(rank)
         elif text is not None or table.super_pods is not None:
-            bad.append((rank.host, f"{text or 'nothing'} ({rank})"))
+            bad.append((rank.host, filled("{0} ({1})", text or "nothing", rank)))
     if bad:
         hosts, observed = tuple(dict.fromkeys(host for host, _ in bad)), limit_items(text for _, text in bad)
         yield Finding(

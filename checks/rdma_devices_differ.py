@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, check
+from doctor import WARNING, Finding, PerHost, check, filled
 from doctor.analysis.majority import differing
 from doctor.facts.rdma import RdmaPorts
 
@@ -25,7 +25,7 @@ def rdma_devices_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     """
     found = {
         host: " ".join(
-            f"{device.name} ({', '.join(dict.fromkeys(port.layer for port in device.ports)) or 'no port'})"
+            filled("{0} ({1})", device.name, ", ".join(dict.fromkeys(port.layer for port in device.ports)) or "no port")
             for device in own.devices
         )
         for host, own in adapters.items()

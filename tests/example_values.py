@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from doctor.engine.catalog import bundled_folder, load_checks
@@ -19,12 +20,48 @@ from doctor.engine.check import Check
 from doctor.engine.result import Finding, format_value
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.shell_quote import placeholder_names
+from doctor.engine.texts import filled, read_table, restated, table_of, texts_within
 from doctor.report.explain.examples import EXAMPLES, EXAMPLES_FILE, ExampleFinding, read_examples
 
 CHECK_TESTS = Path(__file__).with_name("checks")
 CHECKS = str(bundled_folder("checks"))
 MAX_VALUE_CHARS = 400
 PAGE_SECTIONS = ("What to do", "Back again")
+
+
+SAID_ELSEWHERE = (
+    ("no answer in {0} s", (30,)),
+    (
+        "{0} of {1} source ports fail each time, such as {2}, and {3} pass each time, such as {4}",
+        (9, 32, 40001, 23, 40002),
+    ),
+    ("python3 is version {0}.{1}; 3.6 or later is needed", (3, 4)),
+    ("it fails with {0}", ("GLOO_SOCKET_IFNAME=docker0",)),
+    ("no data from {0} for {1} s", ("node002", 1)),
+    ("no message from {0} for {1} s", ("node002", 14)),
+    ("in {0} for {1} s", ("input", "1.1")),
+    ("{0}, sleeping in {1}", (filled("in {0} for {1} s", "compute", "1.20"), "nfs_wait")),
+    ("{0} port {1} refuses connections", ("head (127.0.0.9)", 29500)),
+    ("{0} (pid {1}, user {2})", ("python train.py", 4711, "alice")),
+    ("{0}, {1} and {2}", ("node002", "node003", "node004")),
+    ("{0} and {1}", ("NPU 1 of node001", "NPU 0 of node002")),
+    ("NPU {0} of {1}", (1, "node001")),
+    ("NPU {0} of {1}", (0, "node002")),
+    (
+        "no answer from {0} within {1}: packets are dropped, or the host is down",
+        (filled("{0} port {1}", "10.0.0.9", 22), "10 s"),
+    ),
+    ("{0} in place of {1}", (10, 60)),
+    ("{0}: {1}", ("vm.swappiness", filled("{0} in place of {1}", 10, 60))),
+    (
+        "{0}{1}",
+        (
+            filled("no message from {0} for {1} s", "node002", 14),
+            ", while its ranks completed collectives with the other hosts",
+        ),
+    ),
+)
+"""How examples were filled that the checks' tests write in one piece, as other parts of the program say them."""
 
 
 def needed_names(check: Check, template: str) -> set[str]:
@@ -57,13 +94,13 @@ def findings_of_tests(names: set[str]) -> dict[str, list[Finding]]:
 def example(check: Check, findings: list[Finding]) -> ExampleFinding:
     """The first of those findings that fill most of the page."""
 
-    def filled(finding: Finding) -> int:
+    def filled_places(finding: Finding) -> int:
         names = needed_names(check, finding.template)
         return sum(
             _readable(value) not in ("", "none", "None") for name, value in finding.values.items() if name in names
         )
 
-    best = max(findings, key=filled)
+    best = max(findings, key=filled_places)
     names = needed_names(check, best.template) - {"host"}
     known_values = {name: value for name, value in best.values.items() if value is not None}
     values = {
@@ -82,19 +119,25 @@ def _readable(value: Any) -> str:
     """A value with the hosts of the tests under the names that all examples have."""
     output = format_value(value)
     text = " " * output.startswith(" ") + strip_control_chars(output, MAX_VALUE_CHARS)  # of "the card{where} reported"
-    return re.sub(r"\bw(\d{1,2})\b", lambda match: f"node{int(match[1]):03}", text)
+    return restated(text, lambda part: re.sub(r"\bw(\d{1,2})\b", lambda match: f"node{int(match[1]):03}", part))
 
 
 def main(argv: list[str]) -> int:
     checks = {check.name: check for check in load_checks()}
+    read_table(msgspec.json.decode(EXAMPLES_FILE.read_bytes())["texts"])
     fresh = findings_of_tests(set(checks))
+    for template, values in SAID_ELSEWHERE:
+        filled(template, *values)
+    for finding in (finding for findings in fresh.values() for finding in findings):
+        list(map(_readable, finding.values.values()))  # so that it is known how the values of kept examples were filled
     kept = {
         name: row
         for name, row in read_examples().items()
         if name in checks and "--all" not in argv and is_current(row, fresh.get(name, []))
     }
     rows = kept | {name: example(checks[name], fresh[name]) for name in set(checks) - set(kept) if fresh.get(name)}
-    document = {name: {"template": row.template, "values": row.values} for name, row in sorted(rows.items())}
+    examples = {name: {"template": row.template, "values": row.values} for name, row in sorted(rows.items())}
+    document = {"examples": examples, "texts": table_of(texts_within(examples))}
     EXAMPLES_FILE.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", "utf-8")
     for name in sorted(set(checks) - set(rows)):
         print(f"no test of {name} makes it find anything: write its example by hand", file=sys.stderr)

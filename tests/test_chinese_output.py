@@ -146,80 +146,6 @@ def test_reports_have_no_english_sentence(name: str, form: str) -> None:
     assert len(remaining) <= REPORT_LIMITS.get(name, 0), remaining
 
 
-ACTIVITIES = (
-    *("sleeps", "computes", "moves", "is not readable", "cannot be read", "waits for a child process", "has ended"),
-    *("waits for another of its threads, as in a collective", "waits for bytes from a socket, as of the job's store"),
-    *("waits for a signal", "waits for input from stdin", "waits for its data loader", "waits in all_reduce"),
-    *("is blocked in read of /data/x", "is blocked in lock", "is in ioctl", "is stopped by a debugger (pid 12)"),
-    *("is stopped: kill -CONT 12 continues it", "is frozen (docker pause, the cgroup freezer)", "has no process"),
-    "is in an uninterruptible wait of the kernel (nfs_wait), as for a file system or a device",
-    "waits in a debugger for a command",
-)
-"""What `watch --attach` says of a rank, as `rank_activity` writes it."""
-
-
-@pytest.mark.parametrize("text", ACTIVITIES)
-@pytest.mark.usefixtures("chinese")
-def test_what_a_rank_does_is_chinese_wherever_it_stands(text: str) -> None:
-    for does in (text, f"{text} (train at job.py:10)"):
-        process = "" if does.endswith("(pid 12)") else " (pid 7)"
-        for sentence in (does, f"it {does}{process}", f"rank 1 (pid 7 on node001) {does}; ranks 0, 2-7 wait."):
-            expected_text = language.localized_filled(sentence)
-            matches = re.findall(r"[a-z]{2,}", expected_text.replace("kill -CONT", ""))
-            names = {"rank", "pid", "job", "py", "train", "read", "lock", "data", "loader", "store", "socket", "stdin"}
-            assert set(matches) <= names | {
-                "ioctl",
-                "all_reduce",
-                "all",
-                "reduce",
-                "docker",
-                "pause",
-                "cgroup",
-                "freezer",
-            } | {*("nfs", "wait", "node")}, expected_text
-            assert " (" not in expected_text
-
-
-VALUES = (
-    *("one of ranks 0-1", "one of ranks 0, 2", "3 NPUs listed", "4 device files", "a text", "a name", "a process"),
-    *("bound; train.py (pid 7, user ann, for 90 s)", "unreachable; no way to it (EINVAL)", ": torch's draws differ"),
-    *("line 1 column 25: a comment; JSON has none, remove it", "one of AI_CPU, AIV, HOST", "0 to 3, for 4 devices"),
-    *("stopped: kill -CONT 12 continues it (main at train.py:7) (pid 12)", "broadcast (main at train.py:5)"),
-    "products of float32 are off by 4e-04 there, by 3e-07 on the others (TF32 or the like)",
-    "rank 1 exists 2 times: process 7 on w2 and process 101 on w1; no process is rank 2",
-    "the world size differs: rank 2 of a world of 5; ranks 0-1, 3 of a world of 4",
-    "`docker run --device /dev/davinci2`, or with the runtime that reads the variable: `--runtime=ascend`",
-    "`rm a`, `ipcrm -m 3` and `rm b`",
-    "HCCL's heartbeat names host 10.0.0.1, device 1: stuck",
-    "it is paired with eno7 of w1, whose 10.1.0.1 no route leads to; a program that sends by MPI hangs or ends",
-)
-"""Phrases of ours that findings hold as values, as the tests of the checks make them."""
-
-
-@pytest.mark.parametrize("text", VALUES)
-@pytest.mark.usefixtures("chinese")
-def test_values_of_findings_are_chinese(text: str) -> None:
-    expected_text = CODE.sub("", language.localized_filled(text)).replace("kill -CONT", "")
-    names = {
-        "bound",
-        "train",
-        "user",
-        "py",
-        "pid",
-        "main",
-        "broadcast",
-        "rank",
-        "world",
-        "eno",
-        "torch",
-        "float",
-        "size",
-    }
-    assert re.search("[\u4e00-\u9fff]", expected_text), expected_text
-    assert set(re.findall(r"[a-z]{2,}", expected_text)) <= names | {"ann"}, expected_text
-    assert " (" not in expected_text
-
-
 def test_no_space_stands_between_chinese_words(chinese: None) -> None:
     finding = Finding("{manager} blocks {what} TCP ports {ports} {way} {peers}", manager="nft", what="inbound")
     finding.values.update(ports="29500", way="from", peers="every other host")
@@ -246,17 +172,6 @@ def test_the_advice_of_every_page_is_chinese_with_the_values_of_its_example(chin
             if not re.search("[\u4e00-\u9fff]", line) and len(re.findall(r"\b[a-z]{2,}\b", CODE.sub("", line))) > 3:
                 english.append(f"{check.name}: {line}")
     assert english == []
-
-
-def test_the_report_of_a_hang_says_in_chinese_what_each_rank_did(chinese: None) -> None:
-    state = language.localized_filled("in compute for 1.05 s, sleeping in do_wait")
-    assert state == "处于 compute 已 1.05 s，睡眠于 do_wait"
-    call = language.localized_filled("rank 2: no collective, after all_reduce #7 (8 x float32, group world; step 1)")
-    assert call == "rank 2：不在集合通信中，上一个是 all_reduce #7 (8 x float32, group world; step 1)"
-    assert language.localized_filled("set-clock: `command -v chronyc` ended with 127").endswith("以 127 结束")
-    assert language.localized_filled("5 of 6 pairs both ways, 1 more one way, 2 ports").count("，") == 2
-    parts = "TCP ports 29500, 32768-60999 from n1"
-    assert "29500, 32768-60999" in language.localized_filled(f"nftables blocks incoming connections to {parts}")
 
 
 @pytest.mark.parametrize("width", [80, 120])

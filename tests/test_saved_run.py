@@ -90,6 +90,7 @@ def valid_run() -> dict[str, Any]:
         training={"jobs": [{"launch": {"nodes": {"option": "--nnodes", "value": 2}}}]},
         watch=msgspec.to_builtins(WatchResult(hosts={0: "w1", 1: "w2"}), str_keys=True),
         after_reboot=False,
+        texts={"no {0} on {1}": [["link", "w1"]]},
     )
     document: dict[str, Any] = json.loads(msgspec.json.encode(run))
     return document
@@ -354,6 +355,7 @@ FORM = {
         "smoke",
         "source",
         "started",
+        "texts",
         "training",
         "version",
         "watch",
@@ -374,14 +376,14 @@ FORM = {
         "uid",
     ),
 }
-"""The fields of `doctor.run/3`."""
+"""The fields of `doctor.run/4`."""
 
 
 def test_a_changed_form_has_a_new_number() -> None:
     """Whoever changes a field raises the number, keeps the form before readable, and writes the new one here."""
     kinds = (HostRecord, LaunchOptions, Output, ProbeInputs, Run, SavedRankTable, Visit)
     now = {kind.__name__: tuple(sorted(kind.__struct_encode_fields__)) for kind in kinds}
-    assert (SCHEMA, now) == ("doctor.run/3", FORM)
+    assert (SCHEMA, now) == ("doctor.run/4", FORM)
 
 
 @pytest.mark.parametrize("schema", EARLIER_SCHEMAS)
@@ -398,7 +400,7 @@ def test_a_run_of_an_earlier_form_is_read_and_a_note_names_what_is_missing(schem
     assert run == msgspec.structs.replace(full, notes=(*full.notes, note))
 
 
-@pytest.mark.parametrize("schema", [SCHEMA, "doctor.run/4", *EARLIER_SCHEMAS])
+@pytest.mark.parametrize("schema", [SCHEMA, "doctor.run/5", *EARLIER_SCHEMAS])
 def test_what_is_wrong_in_a_run_is_wrong_in_each_form(schema: str) -> None:
     saved = {**valid_run(), "schema": schema, "seconds": "long"}
     with pytest.raises(BadRun, match=r"seconds"):

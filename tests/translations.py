@@ -28,7 +28,6 @@ from doctor.engine.check_files import AREAS
 from doctor.engine.language import FOLDER
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.toml_compat import loads
-from doctor.engine.translation import AT_PLACE, OF_PROCESS
 from doctor.fix.file_edits import NOT_THERE
 from doctor.history.render_history import LEGEND
 from doctor.history.tracks import TRACK_KINDS
@@ -309,20 +308,8 @@ SYSTEM_ERRORS = (
     ),
 )
 """What the system says of a file, a connection or a name."""
-PARSER = (
-    *("Usage: ", "Try '{command} -h' for help.", "Error: ", "Aborted.", "No such option: {0}", "No such command {0}."),
-    *("No such option: {0} Did you mean {1}?", "No such option: {0} (Possible options: {1})"),
-    *("No such command {0}. Did you mean {1}?", "Invalid value for {0}: {1}", "Missing argument {0}."),
-    *(
-        "Missing option {0}.",
-        "Missing command.",
-        "Got unexpected extra argument ({0})",
-        "Option {0} requires an argument.",
-    ),
-    *("Got unexpected extra arguments ({0})", "{0} is not a valid integer.", "{0} is not a valid float."),
-    *("{0} is not a valid int range.", "{0} is not a valid float range.", "{0} is not in the range {1}."),
-)
-"""What the command line parser says of words that it refuses."""
+PARSER = ("Usage: ", "Try '{command} -h' for help.", "Error: ", "Aborted.")
+"""What stands around a message of the command line's parser."""
 LABELS = (
     *("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "error", "warning"),
     *("HEALTHY", "FAILED", "WARNINGS", "UNKNOWN", "NOTHING", *AREAS),
@@ -340,7 +327,7 @@ LABELS = (
     *("why", "fix", "observed", "expected", "blocked", "more", "note", "trace", "found", "checks", "what"),
     *("cause", "links", "call", "waited", "evidence", "stack", "unfinished", "ran", "ranks", "stages", "layouts"),
     *("restored", "removed", NOT_THERE, "to:", REFERENCE),
-    *(AT_PLACE, OF_PROCESS, "it", "stuck", "sleeps", "computes", "moves", "wait", "waits"),
+    *("it", "stuck", "sleeps", "computes", "moves", "wait", "waits"),
     *("loss", "speed", "devices", "soak", "follows", "findings", "crashed"),
     *("only where", "before", "run", "filter", "file", "undo"),
     *(
@@ -363,6 +350,7 @@ LABELS = (
         "each host's doctor node",
         "rank table: {0}",
         "environment: of {0}",
+        "{0} ({1})",
     ),
     *WHO,
     *RISKS,

@@ -22,11 +22,10 @@ from doctor.engine.record import EARLIER_SCHEMAS, MAX_RUN_BYTES, SCHEMA, BadRun
 from doctor.engine.report_secrets import without_secrets
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.streams import print_stderr, write_stdout
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import filled
 from doctor.report.diff import render
 from doctor.report.diff.compare import compare
 from doctor.report.diff.load import BadReport, parse_document, report_from_document
-from doctor.report.layout.formatting import count_noun
 from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.output_files import print_warning, requested_targets
 from doctor.session.policy import apply_policy
@@ -141,8 +140,8 @@ def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
     omitted = len([check for check in catalog if check not in selected and check.area not in ROUND_AREAS])
     if not omitted:
         return report
-    subject = joined("", (count_noun(omitted, "check"), " is" if omitted == 1 else " are"))
-    note = filled("{0} not judged, for the run was not made for {1}", subject, "it" if omitted == 1 else "them")
+    several = "{0} checks are not judged: the run was not made for them"
+    note = filled(several, omitted) if omitted > 1 else "1 check is not judged: the run was not made for it"
     return msgspec.structs.replace(report, notes=(*report.notes, note))
 
 

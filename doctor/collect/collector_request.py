@@ -26,6 +26,7 @@ from doctor.engine.texts import filled
 from doctor.remote.bootstrap import python_problem, stdin_script
 from doctor.remote.request import Request, frame_end, framed_record, new_marker
 from doctor.transport import CommandResult, TransportError
+from doctor.transport.host_texts import take_texts
 from doctor.transport.program import HostProgram
 
 COLLECTOR = HostProgram("collector", MODULES, packed=True)
@@ -249,6 +250,7 @@ def parse_response(
     try:
         record = msgspec.json.decode(body, type=_CollectResponse)
         outputs = {name: shared.decode(raw) for name, raw in record.outputs.items()}
+        take_texts(b'{"texts":%b}' % bytes(record.texts))
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise TransportError(
             "error", filled("the collector's answer cannot be read: {0}", error), partial_result=result
@@ -274,6 +276,7 @@ class _CollectResponse(msgspec.Struct, frozen=True):
     name: str
     began: float
     ended: float
+    texts: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 def no_answer_error(result: CommandResult, begun: bool) -> TransportError:

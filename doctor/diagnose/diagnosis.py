@@ -11,7 +11,7 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.process import Process
 from doctor.engine.result import CheckName
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 Confidence = Literal["certain", "likely", "possible"]
 """``certain``: a library or launcher names the rank, or the fault stands in its own log. ``likely``: the other ranks'
@@ -36,16 +36,19 @@ class Culprit(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """``rank 3 (host n1, device 3)``; the process's log where nothing else is known."""
-        place = ", ".join(
-            word
-            for word in (
-                filled("host {0}", self.host) if self.host else "",
-                filled("device {0}", self.device) if self.device is not None else "",
-            )
-            if word
+        place = joined(
+            ", ",
+            [
+                word
+                for word in (
+                    filled("host {0}", self.host) if self.host else "",
+                    filled("device {0}", self.device) if self.device is not None else "",
+                )
+                if word
+            ],
         )
         if self.rank is None and self.label:
-            return f"{self.label} ({place})" if place else self.label
+            return filled("{0} ({1})", self.label, place) if place else self.label
         if self.rank is None:
             return place or (filled("the process of {0}", self.log) if self.log else "a process of unknown rank")
         return filled("rank {0} ({1})", self.rank, place) if place else f"rank {self.rank}"
@@ -73,7 +76,7 @@ def sorted_culprits(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:
 
 def names_of(culprits: Sequence[Culprit]) -> str:
     """The first four, with their places."""
-    return ", ".join(culprit.name for culprit in culprits[:4])
+    return joined(", ", (culprit.name for culprit in culprits[:4]))
 
 
 class Cause(msgspec.Struct, frozen=True):

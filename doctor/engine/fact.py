@@ -247,7 +247,7 @@ def unusable_reason(output: Output, codes: tuple[int, ...] = (0,)) -> str:
         ended = (
             filled("killed by signal {0}", -output.code) if output.code < 0 else filled("exit status {0}", output.code)
         )
-        return f"{lines[-1].strip()[:200]} ({ended})" if lines else ended
+        return filled("{0} ({1})", lines[-1].strip()[:200], ended) if lines else ended
     return ""
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
 
 from doctor.engine.fact import Output, Visit
+from doctor.engine.language import is_english
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
-from doctor.engine.texts import filled
+from doctor.engine.texts import TextTable, filled, read_table, restated, table_of, texts_within
 
-SCHEMA = "doctor.run/3"
+SCHEMA = "doctor.run/4"
 """A change of `Run`, or of what is in it, gets a new number: `tests.test_saved_run` holds the form of this one."""
-EARLIER_SCHEMAS = ("doctor.run/2", "doctor.run/1")
-"""Still read; fields that have gone since are dropped, and named in a note."""
+EARLIER_SCHEMAS = ("doctor.run/3", "doctor.run/2", "doctor.run/1")
+"""Still read; fields that have gone since are dropped, and named in a note. They have no ``texts``: what was filled in
+before they were saved is shown in English."""
+ENGLISH_NOTE = "it was saved in an earlier form, {0}: sentences with values in it stay English"
+"""Of a document without a table of texts, where another language is asked for."""
 MAX_RUN_BYTES = 1 << 30
 """Bytes of a saved run. 10,000 hosts with eight NPUs each need about half of it."""
 
@@ -149,6 +155,8 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`doctor.engine.watch_summary.WatchResult` as builtins with keys of text; empty when no program was watched."""
     after_reboot: bool = False
     """It is evaluated as after a reboot of its hosts: by what they load when they start."""
+    texts: TextTable = {}
+    """How the texts in it were filled, for another language; `redact_run` writes it, `load_run` reads it."""
 
     @property
     def tried_network(self) -> bool:
@@ -157,14 +165,23 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def redact_run(run: Run) -> Run:
-    """The run with every output, message and table redacted, for writing to disk."""
-    clean = msgspec.to_builtins(run)
-    return msgspec.convert(_redact_value(clean), Run)
+    """The run with every output, message and table redacted, and its table of texts, for writing to disk."""
+    clean = _redact_value(msgspec.to_builtins(run))
+    return msgspec.convert({**clean, "texts": table_of(_texts_of(clean))}, Run)
+
+
+def _texts_of(clean: Any) -> Iterator[str]:
+    """Every text of a run; an output may be JSON that holds some, as those of the smoke run and the network test do."""
+    for text in texts_within(clean):
+        yield text
+        if text[:1] in ("{", "[") and text[-1:] in ("}", "]"):
+            with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
+                yield from texts_within(msgspec.json.decode(text))
 
 
 def _redact_value(value: Any) -> Any:
     if isinstance(value, str):
-        return hide_in_output(value)
+        return restated(value, hide_in_output)
     if isinstance(value, dict):
         return {
             key: HIDDEN if isinstance(item, str) and item and is_secret_name(key) else _redact_value(item)
@@ -178,7 +195,7 @@ class BadRun(Exception):
 
 
 def load_run(data: bytes, name: str) -> Run:
-    """A saved run of this form or the two before. Raises: BadRun."""
+    """A saved run of this form or an earlier one. Raises: BadRun."""
     try:
         try:
             run = msgspec.json.decode(data, type=Run)
@@ -190,7 +207,10 @@ def load_run(data: bytes, name: str) -> Run:
         raise BadRun(
             filled("{0}: schema {1}, expected {2}", name, f"{strip_control_chars(run.schema, 60)!r}", f"{SCHEMA!r}")
         )
-    return msgspec.structs.replace(run, schema=SCHEMA)
+    read_table(run.texts)
+    if run.schema in EARLIER_SCHEMAS and not is_english():
+        run = msgspec.structs.replace(run, notes=(*run.notes, filled(ENGLISH_NOTE, run.schema)))
+    return msgspec.structs.replace(run, schema=SCHEMA, texts={})
 
 
 def _load_earlier(data: bytes) -> Run:

@@ -2,13 +2,19 @@
 
 `filled` and `joined` return plain English, and this process remembers their template and values, by the text: so a text
 may be compared, sorted, sent and saved as any other, and `doctor.engine.translation` needs no guess to translate it.
+
+A table of them travels with a document or with a host's answer: template -> rows of values, in the order in which their
+placeholders come first. The text itself is not in it: the reader fills the template, so that no table gives a text
+another meaning than its own words have. Who wrote it is not trusted: rows that do not fit are left out, and a template
+that no catalogue has stays English.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 
 MAX_TEXTS = 100_000
 """That are remembered: some 40 MB. The older half is forgotten when there are more, and is shown in English."""
@@ -17,6 +23,13 @@ MAX_CHARS = 8000
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 SEPARATORS = (", ", " and ", " or ", "; ", ": ", ". ")
 """Between texts that are joined: translated, though few letters are in them."""
+
+TextTable = dict[str, list[list[str]]]
+"""Rows of values by template."""
+MAX_ROWS = MAX_TEXTS // 2
+"""Of a document's table that are read."""
+MAX_ANSWER_ROWS = 1000
+"""Of the table in a host's answer."""
 
 Values = Mapping[str, str] | Callable[[str], str]
 """By name; or how the template was changed."""
@@ -79,6 +92,21 @@ def rewritten(text: str, change: Callable[[str], str]) -> str:
     return result
 
 
+def restated(text: str, change: Callable[[str], str]) -> str:
+    """``change(text)``, which is translated as before where it changes nothing but values, as a pseudonym for a host.
+
+    >>> restated(filled("no {0} on {1}", "link", "node1"), lambda text: text.replace("node1", "host-a"))
+    'no link on host-a'
+    """
+    result = change(text)
+    known = origin(text) if result != text else None
+    if known is not None and not callable(known[1]):
+        values = {name: restated(value, change) for name, value in known[1].items()}
+        if fill(known[0], values) == result:
+            remember(result, known[0], values)
+    return result
+
+
 def remember(text: str, template: str, values: Values) -> None:
     """Takes note that ``text`` is ``template``, filled with ``values``, or changed by them."""
     if len(text) > MAX_CHARS:
@@ -101,8 +129,63 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     )
 
 
+def placeholders(template: str) -> tuple[str, ...]:
+    """The names of a template's values, each once, in the order in which they come.
+
+    >>> placeholders("{1} of {0}, not of {1}")
+    ('1', '0')
+    """
+    return tuple(dict.fromkeys(piece for is_text, piece in template_pieces(template) if not is_text))
+
+
 @lru_cache(maxsize=4096)
 def template_pieces(template: str) -> tuple[tuple[bool, str], ...]:
     """The pieces of a template in order: its own text (True), and the names of values (False)."""
     pieces: Iterator[tuple[int, str]] = enumerate(PLACEHOLDER.split(template))
     return tuple((number % 2 == 0, piece) for number, piece in pieces if piece)
+
+
+def texts_within(value: object) -> Iterator[str]:
+    """Every text of plain values, as of JSON; not the keys."""
+    todo = [value]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            todo += part.values()
+        elif isinstance(part, (list, tuple)):
+            todo += part
+
+
+def table_of(texts: Iterable[str]) -> TextTable:
+    """The rows of those texts that `doctor.engine.texts` has filled, and of their values; sorted."""
+    rows: dict[str, set[tuple[str, ...]]] = {}
+    todo, seen = list(texts), set[str]()
+    while todo:
+        text = todo.pop()
+        known = origin(text) if len(text) <= MAX_CHARS and text not in seen else None
+        seen.add(text)
+        if known is None:
+            continue
+        template, values = known
+        if callable(values):
+            continue
+        names = placeholders(template)
+        if all(name in values for name in names):
+            rows.setdefault(template, set()).add(tuple(values[name] for name in names))
+            todo += values.values()
+    return {template: [list(row) for row in sorted(rows[template])] for template in sorted(rows)}
+
+
+def read_table(table: Mapping[str, Iterable[Sequence[str]]], limit: int = MAX_ROWS) -> None:
+    """Makes the first rows of a table, at most ``limit``, known to this process; what it has filled itself stays."""
+    rows = ((template, row) for template, rows in table.items() if len(template) <= MAX_CHARS for row in rows)
+    for template, row in islice(rows, limit):
+        names = placeholders(template)
+        if len(names) != len(row) or not names:
+            continue
+        values = dict(zip(names, row, strict=True))
+        size = sum(len(piece) if is_text else len(values[piece]) for is_text, piece in template_pieces(template))
+        if size <= MAX_CHARS and origin(text := fill(template, values)) is None:
+            remember(text, template, values)

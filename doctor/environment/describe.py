@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.inventory import USER_VARIABLES
 from doctor.environment.launcher import LaunchedRank
 from doctor.environment.launchers import by_hand
@@ -58,7 +58,7 @@ def describe(origin: Origin) -> str:
         parts += allocation.scheduler.describe_single_process(variables)
     elif origin.hosts_source:
         parts.append(origin.hosts_source)
-    text = ", ".join(parts) or "this host alone"
+    text = joined(", ", parts) or "this host alone"
     host_name = allocation.host_name if allocation else ""
     return filled("{0} on {1}", text, printable(host_name, 60)) if host_name else text
 

@@ -67,7 +67,7 @@ class EnvironmentVariables:
         if minimum <= number <= maximum:
             return number
         if value or required:
-            limit = f" to {maximum}" if maximum < MOST_RANKS else ""
+            limit = filled(" to {0}", maximum) if maximum < MOST_RANKS else ""
             expected = filled("a whole number from {0}{1}", minimum, limit)
             self.problems.append(VariableProblem(name, printable(value, 40), expected))
         return None

@@ -27,7 +27,7 @@ def read_root_info(arguments: dict[str, Any]) -> dict[str, Any]:
     except OSError as error:
         return {"there": True, "refused": error.strerror or "not readable"}
     except ValueError as error:
-        return {"there": True, "problem": "not JSON: " + str(error)[:100]}
+        return {"there": True, "not_json": str(error)[:100]}
     if not isinstance(tree, dict):
         return {"there": True, "problem": "not an object"}
     ranks = tree.get("rank_list")
@@ -48,6 +48,7 @@ class _Answer(msgspec.Struct, frozen=True):
     there: bool
     refused: str = ""
     problem: str = ""
+    not_json: str = ""
     count: int | None = None
     listed: int | None = None
     devices: tuple[int, ...] = ()
@@ -86,7 +87,9 @@ class HcclRootInfo(Fact, frozen=True):
         if data.refused:
             raise Unreadable(f"{ROOT_INFO}: {strip_control_chars(data.refused, 80)}")
         return cls(
-            problem=strip_control_chars(data.problem, 120),
+            problem=filled("not JSON: {0}", strip_control_chars(data.not_json, 120))
+            if data.not_json
+            else strip_control_chars(data.problem, 120),
             count=data.count,
             listed=data.listed,
             devices=data.devices,

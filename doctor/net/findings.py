@@ -62,8 +62,12 @@ class LocatedFailure(msgspec.Struct, frozen=True):
     @property
     def values(self) -> dict[str, Any]:
         """For `Finding`: what every text has."""
-        outcome_text = ", ".join(
-            f"{name} {number}" if len(self.outcomes) > 1 else name for name, number in self.outcomes.items()
+        outcome_text = joined(
+            ", ",
+            (
+                filled("{0} {1}", name, number) if len(self.outcomes) > 1 else name
+                for name, number in self.outcomes.items()
+            ),
         )
         detail_text = filled("; {0}", self.details[0]) if self.details else ""
         return {

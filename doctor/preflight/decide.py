@@ -189,7 +189,7 @@ def _need_notes(selection: SpareSelection) -> list[str]:
     """What became of the search for enough hosts."""
     if selection.code != Exit.HEALTHY and selection.obstacles:
         return [filled("--need {0}: {1}", selection.need, line) for line in selection.obstacles]
-    out = joined("; ", (f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items()))
+    out = joined("; ", (filled("{0} ({1})", host, ", ".join(checks)) for host, checks in selection.excluded.items()))
     spare = f", {count_noun(len(selection.spares), 'healthy spare')}" if selection.spares else ""
     outcome = "met" if selection.code == Exit.HEALTHY else "not met"
     return [filled("--need {0}: {1}{2}{3}{4}", selection.need, outcome, spare, "; excluded: " if out else "", out)]

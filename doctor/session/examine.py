@@ -23,7 +23,7 @@ from doctor.engine.check import Check
 from doctor.engine.fact import Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
 from doctor.job.training import TrainingLaunch
@@ -270,7 +270,7 @@ class _JobInput:
             notes.append("interrupted: the report covers only what was read until then")
         return Run(
             SCHEMA,
-            f"{self.inventory.source}{self._rank_table()}{self._environment()}",
+            joined("", (self.inventory.source, self._rank_table(), self._environment())),
             started,
             round(time.monotonic() - clock, 3),
             records,

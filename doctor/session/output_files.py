@@ -32,7 +32,7 @@ def requested_targets(formats: Sequence[str], as_json: bool = False) -> tuple[Fo
     try:
         return parse_targets([*(["json"] if as_json else []), *formats])
     except ValueError as error:
-        raise UsageError(f"-f {error}") from None
+        raise UsageError(filled("-f {0}", str(error))) from None
 
 
 def output_conflict(outputs: Sequence[tuple[str, str]]) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from doctor.engine.texts import filled
 from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan
 from doctor.smoke.programs.process_groups import partitions, why_no_group
+from doctor.transport.host_texts import filled_here
 
 HEADS = 8
 """Of the model's attention: tensor parallelism must divide them."""
@@ -147,7 +148,7 @@ def plan_layouts(placements: Sequence[RankPlacement], texts: Sequence[str], rule
     chosen = tuple(parse_layout(text, world) for text in texts) or default_layouts(world)
     places = [msgspec.structs.asdict(place) for place in placements]
     plan = {"places": places, "group_rule": rule}
-    if problem := why_no_group(plan, list(range(world))):
+    if problem := filled_here(why_no_group(plan, list(range(world)))):
         raise ValueError(
             filled("HCCL forms no group of these NPUs: {0}; expected {1}, see --devices", problem, _GROUPS_OF_HALVES)
         )
@@ -164,7 +165,15 @@ def plan_layouts(placements: Sequence[RankPlacement], texts: Sequence[str], rule
 def _group_problem(plan: Mapping[str, Any], layout: Layout) -> str:
     """Why a group that the layout needs cannot be formed, or the empty string."""
     needed = partitions({**plan, "layouts": [msgspec.structs.asdict(layout)]})
-    return next((problem for _, groups in needed for group in groups if (problem := why_no_group({**plan}, group))), "")
+    return next(
+        (
+            problem
+            for _, groups in needed
+            for group in groups
+            if (problem := filled_here(why_no_group({**plan}, group)))
+        ),
+        "",
+    )
 
 
 def buffer_notes(plan: SmokePlan, variables: Mapping[str, str]) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from doctor.remote.request import Request, marked_text
 from doctor.remote.runtime.controller import LEFT_STATUS
 from doctor.transport import CommandResult, RemoteSession, Transport, TransportError
 from doctor.transport.conversation import close_all
+from doctor.transport.host_texts import take_texts
 
 ItemT = TypeVar("ItemT")
 MessageT = TypeVar("MessageT")
@@ -122,6 +123,7 @@ class HostProgram:
             try:
                 part = inflate(base64.b64decode(text, validate=True), room)
                 room -= len(part)
+                take_texts(part)
                 if read_part(part):
                     return error
                 begun = True
@@ -281,6 +283,7 @@ class ProgramSessions:
         elif (text := marked_text(received, self._marker)) is None:
             self.take_noise(name, received)
         elif name not in self.lost and name not in self._invalid:
+            take_texts(text)
             try:
                 self.take_message(name, text)
             except InvalidMessage as error:

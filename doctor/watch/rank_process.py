@@ -17,6 +17,7 @@ from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, Fligh
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import PAGE_SIZE, TIMES, TIMES_AT
+from doctor.transport.host_texts import filled_here, take_texts
 from doctor.watch.effort import Effort
 from doctor.watch.pace import WARM_STEPS, Entry
 from doctor.watch.verdict import UNKNOWN_END
@@ -125,6 +126,7 @@ class RankProcess(RankMonitor):
         for line in lines:
             try:
                 event = msgspec.json.decode(line, type=dict[str, Any])
+                take_texts(line)
             except (msgspec.MsgspecError, UnicodeError, RecursionError):
                 continue
             events.append(event)
@@ -152,6 +154,7 @@ class RankProcess(RankMonitor):
         code = _exit_code(self.pid) if status and status[0] == "Z" else None
         if code is not None:
             self.end(code, "")  # type: ignore[no-untyped-call]
+            filled_here(self.dead)
             return
         self.read_recorder()
         self.ended, self.state = True, "X"

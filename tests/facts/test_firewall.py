@@ -125,7 +125,7 @@ def test_root_of_a_container() -> None:
 
 def test_tables_that_no_tool_tells_of() -> None:
     """The kernel holds one, and nft is not installed: not known, and never no rules."""
-    absent = {"ended": "absent", "err": "nft is not installed"}
+    absent = {"ended": "absent"}
     assert rules(brought(tables=[["inet", "f"]], outputs={"nft": absent})).unread == {
         "table inet f": "nft is not installed"
     }

@@ -130,7 +130,7 @@ def test_the_file_of_the_950_family(tmp_path: Any) -> None:
     assert runs_on_python_3_6(read_root_info)
     assert type(answered(HcclRootInfo, {"there": False})) is Absent
     assert isinstance(answered(HcclRootInfo, {"there": True, "refused": "Permission denied"}), Unreadable)
-    assert answered(HcclRootInfo, {"there": True, "problem": "not JSON: x"}).problem == "not JSON: x"
+    assert answered(HcclRootInfo, {"there": True, "not_json": "x"}).problem == "not JSON: x"
     assert read_root_info({})["there"] in (True, False)
 
 

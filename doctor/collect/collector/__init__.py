@@ -14,6 +14,7 @@ A part with a prefix (`sudo -n`, `docker exec -i NAME`) is answered by a second 
 
 MODULES = (
     "doctor.remote.runtime.signals",
+    "doctor.remote.runtime.host_texts",
     "doctor.remote.runtime.processes",
     "doctor.remote.runtime.command_environment",
     "doctor.remote.runtime.streams",

@@ -12,6 +12,7 @@ from doctor.collect.collector.jobs import Job, nested_outputs
 from doctor.collect.collector.questions import Answerer, Questions
 from doctor.remote.runtime.command_environment import tool_environment
 from doctor.remote.runtime.framing import frame
+from doctor.remote.runtime.host_texts import filled, with_texts
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.reading import matching_paths
 from doctor.remote.runtime.signals import TerminationHeld, on_termination, wake_on_child_exit
@@ -58,7 +59,7 @@ class Collector:
     def plan_ask(self, name, probe):
         path = probe.get("requires")
         if path and not os.path.exists(path):
-            self.outputs[name][""] = {"ended": "absent", "err": path + " does not exist"}
+            self.outputs[name][""] = {"ended": "absent", "err": filled("{0} does not exist", path)}
             return
         self.questions.add(name, probe)
 
@@ -71,7 +72,7 @@ class Collector:
         if probe.get("each"):
             keys = device_numbers(probe["each"])
             if not keys:
-                self.outputs[name][""] = {"ended": "absent", "err": "no " + probe["each"]}
+                self.outputs[name][""] = {"ended": "absent", "err": filled("no {0}", probe["each"])}
         for key in keys:
             self.waiting.append(Job(name, key, probe, ["/bin/sh", "-c", probe["text"], "sh", key]))
 
@@ -231,6 +232,6 @@ def print_record(marker, outputs, began):
         "name": os.uname()[1],
         "began": began,
     }
-    text = '%s, "ended": %.6f}' % (to_json(record)[:-1], time.time())
+    text = '%s, "ended": %.6f}' % (to_json(with_texts(record))[:-1], time.time())
     # One write for the whole answer: every small one is a packet and two context switches.
     write_all(1, frame(marker, text).encode("ascii"))

@@ -2,6 +2,7 @@
 
 import os
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.reading import matching_paths
 
 
@@ -12,7 +13,7 @@ def absent_tool(tool, path):
     for directory in path.split(":"):
         if directory and os.access(os.path.join(directory, tool), os.X_OK):
             return ""
-    return tool + " is not installed"
+    return filled("{0} is not installed", tool)
 
 
 def device_numbers(pattern):
@@ -30,7 +31,7 @@ def read_file(path, limit):
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
-        return {"ended": "absent", "err": path + " does not exist"}
+        return {"ended": "absent", "err": filled("{0} does not exist", path)}
     except OSError as error:
         return {"ended": "error", "err": error.strerror}
     data = b""

@@ -4,6 +4,7 @@ import os
 import time
 
 from doctor.remote.runtime.framing import split_frame
+from doctor.remote.runtime.host_texts import HOST_TEXTS, filled
 from doctor.remote.runtime.processes import ended, exit_code, signal_group, spawn_with_pipes
 from doctor.remote.runtime.streams import BoundedOutput
 
@@ -123,14 +124,16 @@ def nested_outputs(job, marker):
     probes = job.key["probes"]
     if record is not None:
         try:
-            outputs = json.loads(record)["outputs"]
+            record = json.loads(record)
+            outputs = record["outputs"]
+            HOST_TEXTS.update(record.get("texts", {}))
             return dict((name, outputs[name]) for name in probes)
         except (ValueError, LookupError, TypeError):
             before = "its answer cannot be read"
     lines = (job.output.get("err", "").strip() or before.strip()).splitlines()
     prefix = " ".join(job.argv[: len(job.argv) - 3])
-    reason = lines[-1][:300] if lines else "ended with status %s" % job.output.get("code", 0)
+    reason = lines[-1][:300] if lines else filled("ended with status {0}", job.output.get("code", 0))
     if job.output.get("ended") == "timeout":
         reason = "no answer in time"
-    error = {"ended": "error", "err": "%s: %s" % (prefix, reason)}
+    error = {"ended": "error", "err": filled("{0}: {1}", prefix, reason)}
     return dict((name, {"": error}) for name in probes)

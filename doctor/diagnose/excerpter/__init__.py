@@ -8,6 +8,7 @@ stands among the first or last of its file.
 
 MODULES = (
     "doctor.remote.runtime.signals",
+    "doctor.remote.runtime.host_texts",
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.framing",
     "doctor.diagnose.excerpter.line_choice",

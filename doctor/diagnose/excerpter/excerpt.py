@@ -18,6 +18,7 @@ from doctor.diagnose.excerpter.line_choice import (
     whole_lines,
 )
 from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD, OpenTracebacks
+from doctor.remote.runtime.host_texts import filled
 
 MAX_DUMP = 1 << 25  # bytes of a dump that is sent
 EDGE_LINES = 20  # first and last lines that are sent of each file
@@ -83,7 +84,7 @@ class LogReader:
                 self.complete = True
                 self.compare_size(path)
             except (EOFError, OSError, ImportError, MemoryError, ValueError, zlib.error) as error:
-                self.notes.append("could be read only in part: {}".format(str(error) or type(error).__name__))
+                self.notes.append(filled("could be read only in part: {0}", str(error) or type(error).__name__))
 
     def compare_size(self, path):
         """Notes that the log has grown, which is complete as it was, or lost bytes while it was read."""
@@ -129,7 +130,7 @@ class LogReader:
         for block in self.counted(first, blocks):
             pieces.append(block)
             if self.bytes > MAX_DUMP:
-                self.notes.append("is a dump of more than {} MiB: it was not read".format(MAX_DUMP >> 20))
+                self.notes.append(filled("is a dump of more than {0} MiB: it was not read", MAX_DUMP >> 20))
                 return
         self.dump = base64.b64encode(b"".join(pieces)).decode("ascii")
 
@@ -198,13 +199,13 @@ class LogReader:
     def report(self):
         """What is sent of the log."""
         if self.alike:
-            text = "{} lines like those that were sent were only counted"
+            text = "{0} lines like those that were sent were only counted"
             text = "1 line like those that were sent was only counted" if self.alike == 1 else text
-            self.notes.append(text.format(self.alike))
+            self.notes.append(filled(text, self.alike))
         if self.excerpt.dropped:
-            text = "{} lines in the middle were left out: the limit of bytes"
+            text = "{0} lines in the middle were left out: the limit of bytes"
             text = "1 line in the middle was left out: the limit of bytes" if self.excerpt.dropped == 1 else text
-            self.notes.append(text.format(self.excerpt.dropped))
+            self.notes.append(filled(text, self.excerpt.dropped))
         return {
             "path": self.path,
             "size": self.size,
@@ -231,7 +232,7 @@ def size_change(before, now):
     ('was cut or replaced while it was read: a part may be missing', True)
     """
     if now > before:
-        return "grew by {} bytes while it was read: a program still writes to it".format(now - before), False
+        return filled("grew by {0} bytes while it was read: a program still writes to it", now - before), False
     if now < before:
         return "was cut or replaced while it was read: a part may be missing", True
     return "", False

@@ -13,6 +13,7 @@ from doctor.diagnose.excerpter.kernel_messages import kernel_messages
 from doctor.diagnose.excerpter.line_choice import ShapeIndex
 from doctor.diagnose.excerpter.log_search import LogSearch, Omissions, printable_path
 from doctor.remote.runtime.framing import marked_line
+from doctor.remote.runtime.host_texts import filled, with_texts
 from doctor.remote.runtime.signals import on_termination
 from doctor.remote.runtime.streams import write_all
 
@@ -43,7 +44,7 @@ class Excerpter:
             search.search(self.request["patterns"])
             waiting = [path for path, _ in search.newest_first()]
             for path in waiting[self.request["files"] :]:
-                self.omissions.add("more than {} files".format(self.request["files"]), printable_path(path))
+                self.omissions.add(filled("more than {0} files", self.request["files"]), printable_path(path))
             del waiting[self.request["files"] :]
             quiet = [word.encode() for word in self.request["quiet"]]
             index = ShapeIndex([([word], word) for word in map(str.encode, self.request["literals"])], quiet)
@@ -99,7 +100,7 @@ class Excerpter:
             if not reader.bytes:
                 self.omissions.add(self.stopped, name)
                 return
-            reader.notes.append("was read up to byte {} of {}: the time limit".format(reader.bytes, reader.size))
+            reader.notes.append(filled("was read up to byte {0} of {1}: the time limit", reader.bytes, reader.size))
         except OSError as error:
             self.omissions.add(error.strerror or str(error), name)
             return
@@ -113,7 +114,7 @@ class Excerpter:
 
     def send(self, report, may_not_fit=False):
         """Prints it; whether it did: what `may_not_fit` is left out where it would go beyond the limit."""
-        data = base64.b64encode(zlib.compress(json.dumps(report).encode("ascii"), 6))
+        data = base64.b64encode(zlib.compress(json.dumps(with_texts(report)).encode("ascii"), 6))
         line = marked_line(self.marker, data)
         if may_not_fit and self.sent + len(line) > self.request["sent"]:
             return False

@@ -5,6 +5,8 @@ import os
 import stat
 import time
 
+from doctor.remote.runtime.host_texts import filled
+
 MAX_SEEN = 200000  # files that are looked at
 MAX_EXAMPLES = 3
 
@@ -93,7 +95,7 @@ class LogSearch:
                 else:
                     self.add(path, status)
                 if self.file_count > MAX_SEEN:
-                    self.omit("more than {} files".format(MAX_SEEN), path)
+                    self.omit(filled("more than {0} files", MAX_SEEN), path)
                     return
 
     def omit_folder(self, error):

@@ -18,6 +18,7 @@ from doctor.diagnose.read.sources import Source, streams
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.transport.host_texts import filled_here
 
 PARALLEL_BYTES = 64 << 20
 """Bytes in all above which several processes read."""
@@ -135,7 +136,8 @@ def read_source(
 def _change_while_read(source: Source) -> tuple[str, bool]:
     """A note on a file that has grown or lost bytes since it was found, and whether some of it may be lost."""
     try:
-        return size_change(source.size, os.stat(source.path).st_size)  # type: ignore[no-untyped-call,no-any-return]
+        note, shrank = size_change(source.size, os.stat(source.path).st_size)  # type: ignore[no-untyped-call]
+        return filled_here(note), shrank
     except OSError:
         return "was removed while it was read", False
 

@@ -188,7 +188,7 @@ def _notes(diagnosis: DiagnosisDocument) -> Iterator[str]:
         yield filled(
             "earlier, {0}{1}: {2}",
             kind,
-            f" ({where})" if where else "",
+            filled(" ({text})", text=where) if where else "",
             "the same cause" if attempt.same_cause else causes,
         )
     for job in diagnosis.earlier_jobs:

@@ -14,6 +14,7 @@ from doctor.diagnose.diagnosis import (
     Culprit,
     culprit_of_rank,
     first_evidence,
+    names_of,
     sorted_culprits,
 )
 from doctor.diagnose.events import Event, small_number
@@ -70,9 +71,9 @@ def _cause(case: Case, name: str, reports: list[ClusterReport]) -> Cause:
     signature = case.signatures[name]
     culprits = tuple(dict.fromkeys(culprit for report in reports for culprit in _culprits(case, report)))
     shown = sorted_culprits(culprits)
-    who = ", ".join(culprit.name for culprit in shown[:4])
+    who = names_of(shown)
     more = filled(" and {0} more", len(culprits) - 4) if len(culprits) > 4 else ""
-    summary = f"{who}{more}: {signature.title}" if culprits else signature.title
+    summary = filled("{0}{1}: {2}", who, more, signature.title) if culprits else signature.title
     confidence: Confidence = signature.reports or "likely"
     if all(_went_on(case, report.event) for report in reports):
         confidence, summary = "possible", filled("{0}; the process went on after it", summary)

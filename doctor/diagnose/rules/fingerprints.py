@@ -13,13 +13,13 @@ from doctor.diagnose.diagnosis import Cause, Confidence, Undecidable, culprit_of
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 SIGNATURE = "torch-collective-mismatch"
 _CLAIMS: dict[Aspect, str] = {
-    "operation": "runs {}",
-    "sequence": "is at collective {}",
-    "size": "gives a tensor of shape [{}]",
+    "operation": "runs {0}",
+    "sequence": "is at collective {0}",
+    "size": "gives a tensor of shape [{0}]",
 }
 """What is compared, in this order, and how it is said."""
 
@@ -33,7 +33,9 @@ def different_fingerprints(case: Case) -> list[Cause] | Undecidable:
     aspect, parts = result
     claim = _CLAIMS[aspect]
     compared = sorted((*parts.differing, *parts.agreeing), key=lambda call: call.member)
-    listed = ", ".join(filled("rank {0} {1}", call.member, claim.format(call.value(aspect))) for call in compared[:4])
+    listed = joined(
+        ", ", (filled("rank {0} {1}", call.member, filled(claim, call.value(aspect))) for call in compared[:4])
+    )
     if not parts.tie:
         culprits = tuple(culprit_of_rank(case, call.member) for call in parts.differing)
         confidence: Confidence = "likely" if parts.kinds == 2 else "possible"

@@ -117,7 +117,7 @@ def _minority(case: Case, number: int, aspect: Aspect, parts: Split[Call[_Member
         )
     first_call = parts.differing[0]
     differs = joined(
-        "", (f"{first_call.value(aspect)}", "" if aspect == "operation" else f" to {first_call.operation}")
+        "", (f"{first_call.value(aspect)}", "" if aspect == "operation" else filled(" to {0}", first_call.operation))
     )
     summary = filled(
         "{0} {1} {2} as collective {3} of process group {4}, where {5} ranks {6} {7}",

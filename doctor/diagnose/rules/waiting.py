@@ -27,7 +27,7 @@ from doctor.diagnose.process import Process
 from doctor.diagnose.rules.collective_calls import collective_calls
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.rules.silent_ranks import known_ranks
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 _NOT_JOINED = frozenset({"torch-store-clients", "torch-store-lost"})
 """What ranks print at whose rendezvous another did not arrive."""
@@ -138,8 +138,8 @@ def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
     aspect, parts = result
     claim = "runs" if aspect == "operation" else "has a count of"
     if parts.tie:
-        operations = ", ".join(
-            filled("{0} {1} {2}", c.member.process.name, claim, c.value(aspect)) for c in parts.differing[:4]
+        operations = joined(
+            ", ", (filled("{0} {1} {2}", c.member.process.name, claim, c.value(aspect)) for c in parts.differing[:4])
         )
         return Undecidable(
             filled("two ends differ and no majority shows which is wrong: {0}", operations),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -22,7 +22,7 @@ class BootFirewall(Fact, frozen=True):
     Raw output, as JSON::
 
         {"outputs": {}, "tables": [], "legacy": {"ip": [], "ip6": []}, "bridges": [], "error": "", "refused": false,
-         "local": ["127.0.0.1"], "failed": [], "unclear": ["/etc/rc.local loads rules at boot, and cannot be followed"],
+         "local": ["127.0.0.1"], "failed": [], "unclear": [["/etc/rc.local", "line 3: a loop"]],
          "firewalld": ""}
     """
 
@@ -38,10 +38,17 @@ class BootFirewall(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> BootFirewall:
         dump = msgspec.convert(answer.json(), FirewallDump)
         rules = FirewallRules.from_dump(dump)
-        unread = dict.fromkeys(dump.unclear, "its rules are not known")
+        unread = dict.fromkeys(map(_unclear_script, dump.unclear), "its rules are not known")
         unread |= dict.fromkeys(dump.failed, "it cannot be loaded beside the host's rules")
         rules = msgspec.structs.replace(rules, unread={**rules.unread, **unread})
         return cls(rules=rules, firewalld=dump.firewalld, idle=tuple(dump.idle))
+
+
+def _unclear_script(entry: Sequence[str]) -> str:
+    path, *why = entry
+    if why:
+        return filled("{0} loads rules at boot, and cannot be followed: {1}", path, why[0])
+    return filled("{0} is run at boot", path)
 
 
 def firewall_rules(boot: BootFirewall, now: FirewallRules) -> FirewallRules:
@@ -57,7 +64,7 @@ def firewall_rules(boot: BootFirewall, now: FirewallRules) -> FirewallRules:
     idle = filled(" ({0}: not enabled)", ", ".join(boot.idle)) if boot.idle else ""
     for table in _blocking(now):
         if (table.family, table.name) not in loaded and table.name != "firewalld":
-            unread[filled("table {0} {1}", table.family, table.name)] = NOT_LOADED + idle
+            unread[filled("table {0} {1}", table.family, table.name)] = filled("{0}{1}", NOT_LOADED, idle)
     return msgspec.structs.replace(boot.rules, tables=tuple(tables), unread=unread)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from doctor.engine.addresses import plain_address
 from doctor.engine.bounded_inflate import StreamTooLarge, inflate
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.firewall.host_rules import list_rules
 from doctor.facts.firewall.ipset import parse_ipsets
 from doctor.facts.firewall.iptables import parse_iptables_save
@@ -36,8 +36,8 @@ class FirewallDump(msgspec.Struct, frozen=True):
     """The user is root, who can be refused only in a container."""
     failed: list[str] = []
     """At boot: what could not be loaded."""
-    unclear: list[str] = []
-    """At boot: scripts that cannot be followed."""
+    unclear: list[list[str]] = []
+    """At boot: a script that is run, and why it cannot be followed where it loads rules itself."""
     idle: list[str] = []
     """At boot: services that have a file of rules and are not started."""
     firewalld: str = ""
@@ -98,7 +98,7 @@ def _nft_tables(dump: FirewallDump, unread: dict[str, str]) -> Iterator[RuleTabl
         elif key in saved:
             yield saved[key]
         else:
-            unread[filled("table {0}", " ".join(key))] = "; ".join(filter(None, (why_nft, why_saved)))
+            unread[filled("table {0}", " ".join(key))] = joined("; ", filter(None, (why_nft, why_saved)))
 
 
 def _has_opaque_matches(table: RuleTable) -> bool:
@@ -148,6 +148,8 @@ def _tool_output(outputs: Mapping[str, Output], name: str) -> tuple[str, str]:
     if name not in outputs:
         return "", ""
     output = outputs[name]
+    if output.ended == "absent":
+        return "", filled("{0} is not installed", name.partition(" ")[0])
     why = unusable_reason(output)
     if why:
         return "", NEEDS_ROOT if "not permitted" in why or "ermission denied" in why else why

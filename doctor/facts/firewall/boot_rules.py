@@ -131,7 +131,7 @@ def _script_commands(unclear: list) -> list:  # type: ignore[type-arg]
             try:
                 commands += _simple_commands(text)
             except ValueError as error:
-                unclear.append(path + " loads rules at boot, and cannot be followed: " + str(error))
+                unclear.append([path, str(error)])
     return commands
 
 
@@ -203,7 +203,7 @@ def _load_all(failed: list, unclear: list) -> None:  # type: ignore[type-arg]
             closed = [":INPUT DROP [0:0]", ":FORWARD DROP [0:0]", ":OUTPUT DROP [0:0]"]
             closed += ["-A INPUT -i lo -j ACCEPT", "-A OUTPUT -o lo -j ACCEPT"]
             jobs.append((["ip6tables-restore"], _table(closed).encode()))
-        unclear += [path + " is run at boot" for path in matching_paths("/etc/ufw/*.init") if os.access(path, os.X_OK)]
+        unclear += [[path] for path in matching_paths("/etc/ufw/*.init") if os.access(path, os.X_OK)]
     jobs += [
         (tokens, file_text(stdin_data).encode() if stdin_data else b"")
         for tokens, stdin_data in _script_commands(unclear)
@@ -292,7 +292,7 @@ def _in_child(overlays: dict) -> dict:  # type: ignore[type-arg]
     try:
         return dict(json.loads(b"".join(pieces).decode("ascii")))
     except ValueError:
-        return {"error": "no answer in " + str(LOAD_SECONDS) + " s"}
+        return {"error": "no answer in time"}
 
 
 def _firewalld_lasts() -> str:

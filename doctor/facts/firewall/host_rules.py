@@ -20,7 +20,7 @@ def run_bounded(*command: str, stdin_data: bytes = b"") -> dict:  # type: ignore
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environ)
         out, err = process.communicate(stdin_data, timeout=8)
     except FileNotFoundError:
-        return {"ended": "absent", "err": command[0] + " is not installed"}
+        return {"ended": "absent"}
     except subprocess.TimeoutExpired:
         process.kill()
         return {"ended": "timeout", "seconds": 8}

@@ -8,6 +8,7 @@ that was interrupted midway is worse than one that was made.
 
 MODULES = (
     "doctor.remote.runtime.signals",
+    "doctor.remote.runtime.host_texts",
     "doctor.remote.runtime.processes",
     "doctor.remote.runtime.command_environment",
     "doctor.remote.runtime.streams",

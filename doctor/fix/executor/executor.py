@@ -13,6 +13,7 @@ from doctor.fix.executor.kept_states import forget, recall
 from doctor.fix.executor.step_commands import pass_through, run
 from doctor.fix.executor.system_log import log_line, log_outcome
 from doctor.remote.runtime.framing import marked_line
+from doctor.remote.runtime.host_texts import with_texts
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.signals import on_termination
 from doctor.remote.runtime.streams import write_all
@@ -51,7 +52,7 @@ def answer(request):
 def send(marker, message):
     """Writes one marked line to stdout."""
     try:
-        write_all(1, b"\n" + marked_line(marker, json.dumps(message).encode("ascii")))
+        write_all(1, b"\n" + marked_line(marker, json.dumps(with_texts(message)).encode("ascii")))
     except OSError:  # nobody listens: what was begun is done all the same
         pass
 

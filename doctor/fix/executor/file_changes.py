@@ -4,6 +4,7 @@ import base64
 import os
 
 from doctor.fix.executor.file_state import state_of
+from doctor.remote.runtime.host_texts import filled
 
 TEMPORARY = ".doctor-fix-"
 
@@ -21,7 +22,7 @@ def write(request):
     """
     path, state = request["path"], state_of(request["path"])
     if state["real"] != path:
-        raise RequestRejected("is now a link to %s" % state["real"])
+        raise RequestRejected(filled("is now a link to {0}", state["real"]))
     if state["trouble"]:
         raise RequestRejected(state["trouble"])
     if state.get("sha", "") != request["sha"]:

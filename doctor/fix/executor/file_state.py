@@ -9,6 +9,8 @@ import re
 import stat
 import struct
 
+from doctor.remote.runtime.host_texts import filled
+
 LARGEST_FILE = 1 << 20  # bytes
 MOST_FILES = 64  # that one pattern may match
 GET_FLAGS = 0x80086601 if struct.calcsize("l") == 8 else 0x80046601  # FS_IOC_GETFLAGS of linux/fs.h
@@ -29,7 +31,7 @@ def find_files(pattern):
     """The state of each path that matches; a pattern without a star is its own only path."""
     paths = sorted(glob.glob(pattern)) if "*" in pattern else [pattern]
     if len(paths) > MOST_FILES:
-        raise OSError(0, "more than %d files match %s" % (MOST_FILES, pattern))
+        raise OSError(0, filled("more than {0} files match {1}", MOST_FILES, pattern))
     return {path: state_of(path) for path in paths}
 
 
@@ -43,7 +45,7 @@ def state_of(path):
     state = {"real": real, "missing": absent_folders, "kind": "absent", "trouble": not_writable(folder)}
     state["link"] = os.readlink(path) if os.path.islink(path) else ""
     if absent_folders and os.path.lexists(absent_folders[0]):
-        return dict(state, kind="other", trouble=absent_folders[0] + " is not a folder")
+        return dict(state, kind="other", trouble=filled("{0} is not a folder", absent_folders[0]))
     try:
         status = os.lstat(real)
     except OSError as error:
@@ -55,7 +57,7 @@ def state_of(path):
     if is_mounted(real):
         return dict(state, kind="other", trouble="is a mount, for example in a container")
     if status.st_size > LARGEST_FILE:
-        return dict(state, kind="other", trouble="is longer than %d bytes" % LARGEST_FILE)
+        return dict(state, kind="other", trouble=filled("is longer than {0} bytes", LARGEST_FILE))
     try:
         with open(real, "rb") as file:
             data = file.read(LARGEST_FILE + 1)

@@ -6,6 +6,7 @@ import pwd
 import time
 
 from doctor.fix.executor.file_changes import RequestRejected
+from doctor.remote.runtime.host_texts import filled
 
 ROOT_LOCK = "/run/doctor-fix.lock"
 WAIT = 0.1  # seconds between two attempts
@@ -25,7 +26,7 @@ def lock_host(seconds):
         if fd is not None:
             return fd, path
         if time.monotonic() > deadline:
-            raise RequestRejected("another doctor fix is running on it%s" % holder)
+            raise RequestRejected(filled("another doctor fix is running on it{0}", holder))
         time.sleep(WAIT)
 
 
@@ -34,11 +35,11 @@ def try_lock(path):
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise RequestRejected("its lock %s cannot be opened: %s" % (path, error.strerror)) from None
+        raise RequestRejected(filled("its lock {0} cannot be opened: {1}", path, error.strerror)) from None
     status = os.fstat(fd)
     if status.st_uid != os.geteuid():
         os.close(fd)
-        raise RequestRejected("its lock %s belongs to user %d" % (path, status.st_uid))
+        raise RequestRejected(filled("its lock {0} belongs to user {1}", path, status.st_uid))
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Who held it before may have removed the name: then another file is the lock by now.
@@ -49,7 +50,7 @@ def try_lock(path):
         holder = ""
     except OSError:
         pid = os.pread(fd, 20, 0).decode("ascii", "replace")
-        holder = " (process %s)" % pid if pid.isdigit() else ""
+        holder = filled(" (process {0})", pid) if pid.isdigit() else ""
     os.close(fd)
     return None, holder
 

@@ -10,6 +10,7 @@ import time
 from doctor.fix.executor.file_state import find_files
 from doctor.fix.executor.kept_states import remember
 from doctor.remote.runtime.command_environment import tool_environment
+from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.processes import ended, exit_code, fork_with_pipes, signal_group
 from doctor.remote.runtime.streams import BoundedOutput, write_all
 
@@ -76,7 +77,7 @@ def execute(text, seconds, limit, values, data):
     while ended(pid) is None and time.monotonic() < deadline:  # it has closed its output and works on
         time.sleep(0.01)
     if ended(pid) is None:
-        result["trouble"] = "did not end within %g s, and was killed" % seconds
+        result["trouble"] = filled("did not end within {0} s, and was killed", "%g" % seconds)
         signal_group(pid, signal.SIGKILL)
     result["code"] = exit_code(os.waitpid(pid, 0)[1])
     for fd in output:

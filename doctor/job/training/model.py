@@ -7,6 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from doctor.engine.fact import Absent
+from doctor.engine.texts import filled
 
 Scalar = int | float | bool | str
 
@@ -32,7 +33,7 @@ class Setting(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     def __str__(self) -> str:
         text = f"{self.option} {self.value}" if self.value is not None else self.undecided
         named = text if self.value is not None or text.startswith("--") else f"{self.option} {text}"
-        return f"{named} ({self.where})"
+        return filled("{0} ({1})", named, self.where)
 
 
 class Configuration(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

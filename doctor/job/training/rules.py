@@ -44,7 +44,7 @@ class View:
         setting = self._settings.get(name)
         if setting is None:
             if self._configuration.incomplete and name not in _OF_LAUNCH:
-                raise NotDecided(f"{self._configuration.incomplete} ({self.where})")
+                raise NotDecided(filled("{0} ({1})", self._configuration.incomplete, self.where))
             return None
         if setting.value is None:
             raise NotDecided(str(setting))
@@ -172,7 +172,7 @@ def _on_configurations(
     reasons: _Reasons,
     reported: set[Finding],
 ) -> Iterator[Finding]:
-    reasons.unread.update((f"{job.unread} ({job.where})", None) for job in training.jobs if job.unread)
+    reasons.unread.update((filled("{0} ({1})", job.unread, job.where), None) for job in training.jobs if job.unread)
     for job in training.jobs:
         for configuration in job.configurations or (Configuration("", job.where, incomplete=job.unread),):
             if frameworks and configuration.framework not in frameworks:
@@ -185,7 +185,7 @@ def _on_configurations(
 def _on_scripts(
     training: TrainingLaunch, rules: tuple[ScriptRule, ...], reasons: _Reasons, reported: set[Finding]
 ) -> Iterator[Finding]:
-    reasons.unread.update((f"{job.unread} ({job.where})", None) for job in training.jobs if job.unread)
+    reasons.unread.update((filled("{0} ({1})", job.unread, job.where), None) for job in training.jobs if job.unread)
     for job in training.jobs:
         for script in job.scripts:
             for rule in rules:

@@ -9,6 +9,7 @@ import time
 from doctor.net.prober.handshake import BULK, CALL_SIZE, CHALLENGE_SIZE, ECHO, PING, SINK, make_reply, read_call
 from doctor.net.prober.socket_loop import READ, WRITE, close_now
 from doctor.net.prober.transfer import serve_transfer
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.agent.network import listen_on, start_listening
 
 UNPROVEN_SECONDS = 8.0  # for a caller to prove that it belongs to the run
@@ -24,7 +25,7 @@ def open_listener(address, port):
     Raises: OSError.
     """
     if port and port < FIRST_PORT:
-        raise OSError(errno.EACCES, "no port below %d is ever bound" % FIRST_PORT)
+        raise OSError(errno.EACCES, filled("no port below {0} is ever bound", FIRST_PORT))
     if not address:
         return listen_on(port)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET

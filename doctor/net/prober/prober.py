@@ -36,7 +36,7 @@ class Prober(OrderedProgram):
     """Tries the network of one host for the controller; `ORDERS` are what it can be ordered to do."""
 
     orders = ORDERS
-    failure = "the prober failed: %s: %s"
+    failure = "the prober failed: {0}: {1}"
 
     def __init__(self, request):
         OrderedProgram.__init__(self, request)

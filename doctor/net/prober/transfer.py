@@ -19,6 +19,7 @@ from doctor.net.prober.handshake import (
     read_reply,
 )
 from doctor.net.prober.socket_loop import close_now, tcp_figures
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.agent.procfs import read_text
 
 CHUNK = 1 << 18
@@ -163,7 +164,7 @@ class SendingStream(threading.Thread):
             self.arrivals = [ARRIVAL.unpack_from(noted, at) for at in range(0, len(noted), ARRIVAL.size)]
             self.waited = max(waited_at_target, thread_waited() - waited) / 1e6
             self.again = tcp_figures(self.link)[0]
-            self.problem = "" if received == self.sent else "%d of %d bytes arrived" % (received, self.sent)
+            self.problem = "" if received == self.sent else filled("{0} of {1} bytes arrived", received, self.sent)
         except OSError as error:
             self.problem = error.strerror or str(error) or type(error).__name__
         finally:

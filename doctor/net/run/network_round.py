@@ -341,4 +341,4 @@ def owner_text(owner: Mapping[str, Any]) -> str:
     command = hide_secrets(str(owner.get("command") or "a process"))[:100]
     if len(parts) == 3:  # whole, as one text that has its Chinese
         return filled("{0} (pid {1}, user {2}, for {3} s)", command, owner["pid"], owner["user"], owner["seconds"])
-    return f"{command} ({', '.join(parts)})" if parts else command
+    return filled("{0} ({1})", command, ", ".join(parts)) if parts else command

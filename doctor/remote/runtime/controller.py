@@ -7,6 +7,7 @@ import signal
 import time
 
 from doctor.remote.runtime.framing import marked_line
+from doctor.remote.runtime.host_texts import filled, with_texts
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.readable_json import strict_json
 from doctor.remote.runtime.signals import on_termination
@@ -30,7 +31,7 @@ class ControllerLine:
         poll.register(0, select.POLLIN)
 
     def send(self, **message):
-        self.send_json(json.dumps(message, separators=(",", ":")).encode("ascii"))
+        self.send_json(json.dumps(with_texts(message), separators=(",", ":")).encode("ascii"))
 
     def send_json(self, data):
         self.queue += marked_line(self.marker, strict_json(data))
@@ -102,7 +103,7 @@ class OrderedProgram:
             self.run()
         except Exception as error:
             self.ending = False
-            self.controller.send(fault=self.failure % (type(error).__name__, error))
+            self.controller.send(fault=filled(self.failure, type(error).__name__, error))
             self.quit()
 
     def handle_events(self, milliseconds):
@@ -121,7 +122,7 @@ class OrderedProgram:
             order = json.loads(line.decode("ascii"))
             getattr(self, self.orders[order.pop("do")])(**order)
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-            self.controller.send(fault="%r failed: %s: %s" % (line[:40], type(error).__name__, error))
+            self.controller.send(fault=filled("{0} failed: {1}: {2}", repr(line[:40]), type(error).__name__, error))
 
     def quit_if_left(self, patience):
         """Ends it where its time is over, or no order has come for so many seconds."""

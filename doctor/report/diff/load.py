@@ -12,10 +12,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from doctor.engine.language import is_english
+from doctor.engine.record import ENGLISH_NOTE
 from doctor.engine.report_parts import FindingAge, NetSummary
 from doctor.engine.result import CheckName, Finding, Outcome, Reason, Report, Severity, Status, Waived
 from doctor.engine.smoke_summary import SmokeSummary
-from doctor.engine.texts import filled
+from doctor.engine.texts import TextTable, filled, read_table
 from doctor.engine.watch_summary import LossCurve
 from doctor.net.matrix import PathSpeed
 from doctor.report.formats.json import SCHEMA
@@ -114,8 +116,11 @@ class _Document(msgspec.Struct, frozen=True):
     net: _Net | None = None
     losses: tuple[LossCurve, ...] = ()
     after_reboot: bool = False
+    texts: TextTable | None = None
 
     def to_report(self) -> Report:
+        read_table(self.texts or {})
+        untranslated = self.texts is None and not is_english()
         smoke = _smoke_summary(self.smoke) if self.smoke is not None else None
         outcomes = tuple(outcome.to_outcome() for outcome in self.outcomes)
         return Report(
@@ -124,7 +129,7 @@ class _Document(msgspec.Struct, frozen=True):
             outcomes,
             self.started,
             self.seconds,
-            self.notes,
+            (*self.notes, filled(ENGLISH_NOTE, SCHEMA)) if untranslated else self.notes,
             smoke,
             self.net.to_summary(self.hosts) if self.net else None,
             self.hosts_unknown,

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doctor.engine.language import localized_filled, localized_template
+from doctor.engine.language import is_english, localized_filled, localized_template
+from doctor.engine.texts import read_table
 
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 
@@ -81,8 +82,10 @@ class ExampleFinding(NamedTuple):
 
 def read_examples() -> dict[str, ExampleFinding]:
     """The example of each check of this program, by the check's name."""
-    rows = msgspec.json.decode(EXAMPLES_FILE.read_bytes())
-    return {name: ExampleFinding(row["template"], row["values"]) for name, row in rows.items()}
+    document = msgspec.json.decode(EXAMPLES_FILE.read_bytes())
+    if not is_english():
+        read_table(document["texts"])
+    return {name: ExampleFinding(row["template"], row["values"]) for name, row in document["examples"].items()}
 
 
 def fill_placeholders(text: str, values: Mapping[str, str]) -> str:

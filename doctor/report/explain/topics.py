@@ -118,7 +118,7 @@ def _link(match: re.Match[str]) -> str:
         return text
     if page.endswith(".md") and (FOLDER / page).exists():
         return filled("{0} (doctor explain {1})", text, page.removesuffix(".md"))
-    return f"{text} ({target})" if "://" in target else text
+    return filled("{0} ({1})", text, target) if "://" in target else text
 
 
 # ---- tables

@@ -21,6 +21,7 @@ from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary
 from doctor.engine.report_secrets import without_secrets
 from doctor.engine.result import Finding, Outcome, Report, fill_template
 from doctor.engine.smoke_summary import SmokeSummary, SoakFigures
+from doctor.engine.texts import TextTable, table_of, texts_within
 from doctor.report.layout.failures import filled_fix, fix_template, why_text
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean, unwrap_lines
@@ -39,8 +40,18 @@ MAX_DEPTH = 50
 
 def encode(report: Report, code: int, checks: Mapping[str, Check] = {}) -> bytes:
     """The document; ``code`` is the exit code that it comes with, ``checks`` say why and what to do."""
-    members = sorted(document(report, code, checks).items())
-    return ("{\n" + ",\n".join(f"  {_dumps(key)}: {_layout(value, '  ')}" for key, value in members) + "\n}\n").encode()
+    members = document(report, code, checks)
+    lines = (
+        f"  {_dumps(key)}: {_table(members[key]) if key == 'texts' else _layout(members[key], '  ')}"
+        for key in sorted(members)
+    )
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _table(texts: TextTable) -> str:
+    """A line for each template."""
+    rows = ",\n".join(f"    {_dumps(template)}: {_dumps(rows)}" for template, rows in texts.items())
+    return f"{{\n{rows}\n  }}" if rows else "{}"
 
 
 def _layout(value: Any, indent: str) -> str:
@@ -70,7 +81,7 @@ def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dic
     """The document as plain Python values."""
     report = without_secrets(report)
     fleet = Fleet(map(_text, report.hosts))
-    return {
+    content = {
         "schema": SCHEMA,
         "version": __version__,
         "verdict": verdict(report, code).value,
@@ -92,6 +103,7 @@ def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dic
         "net": _net(report.net, report.hosts) if report.net else None,
         "losses": _structs(report.losses),
     }
+    return {**content, "texts": table_of(texts_within(content))}
 
 
 def _net(summary: NetSummary, hosts: Sequence[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
 from doctor.engine.smoke_summary import SmokeSummary
+from doctor.engine.texts import restated
 from doctor.report.formats.json import to_json_value
 from doctor.report.redact.pseudonyms import Redactor
 from doctor.smoke.model import Failure
@@ -39,7 +40,10 @@ class _ReportRedactor:
     """Redacts a complete report."""
 
     def __init__(self, redactor: Redactor) -> None:
-        self.host, self.text, self.template = redactor.host, redactor.text, redactor.template
+        self.host, self.template, self._replace = redactor.host, redactor.template, redactor.text
+
+    def text(self, text: str) -> str:
+        return restated(text, self._replace)
 
     def report(self, report: Report) -> Report:
         return msgspec.structs.replace(

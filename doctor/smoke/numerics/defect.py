@@ -82,7 +82,7 @@ def describe_ranks(trace: LayoutTrace, ranks: Sequence[int]) -> str:
     if len(ranks) == 1:
         return filled("rank {0} ({1})", ranks[0], describe_placement(trace, ranks[0]))
     if len(ranks) <= 4:
-        return "ranks " + ", ".join(f"{rank} ({describe_placement(trace, rank)})" for rank in ranks)
+        return "ranks " + ", ".join(filled("{0} ({1})", rank, describe_placement(trace, rank)) for rank in ranks)
     return filled("ranks {0}", format_ranges(ranks))
 
 

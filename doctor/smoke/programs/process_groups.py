@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from doctor.remote.runtime.host_texts import filled
+
 HALF_SIZE = 4
 """Devices 0-3 and 4-7 of a server of the Atlas training series (910A) are two networks of their own."""
 GROUP_SIZES = (1, 2, 4, 8)
@@ -28,10 +30,11 @@ def why_no_group(plan: dict[str, Any], ranks: list[int]) -> str:
         return "it has another number of NPUs on each host"
     size = min(sizes)
     if size not in GROUP_SIZES:
-        return f"it has {size} NPUs on a host"
+        return filled("it has {0} NPUs on a host", size)
     for host, devices in devices_by_host.items():
         if 1 < size <= HALF_SIZE and len({device // HALF_SIZE for device in devices}) > 1:
-            return f"NPUs {', '.join(map(str, sorted(devices)))} of {host} are not in one half (0-3 or 4-7)"
+            numbers = ", ".join(map(str, sorted(devices)))
+            return filled("NPUs {0} of {1} are not in one half (0-3 or 4-7)", numbers, host)
     return ""
 
 

@@ -143,7 +143,7 @@ def _summary(context: JobContext, failed: Mapping[_Endpoint, UnreachableReason])
     reason = next((candidate for candidate in _ORDER if candidate in failed.values()), _ORDER[-1])
     concerned = [endpoint for endpoint, why in failed.items() if why == reason]
     names = dict.fromkeys(
-        endpoint.name if endpoint.name == endpoint.address else f"{endpoint.name} ({endpoint.address})"
+        endpoint.name if endpoint.name == endpoint.address else filled("{0} ({1})", endpoint.name, endpoint.address)
         for endpoint in concerned
     )
     numbers = ", ".join(str(number) for number in sorted({endpoint.port for endpoint in concerned}))

@@ -72,7 +72,7 @@ def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:
 
 def describe_failure(run: SmokeRun, failure: Failure) -> str:
     """Such as ``rank 2 (w1) dead in training, signal 9``."""
-    names = [f"{rank} ({run.plan.host_of(rank)})" for rank in failure.culprit_ranks[:4]]
+    names = [filled("{0} ({1})", rank, run.plan.host_of(rank)) for rank in failure.culprit_ranks[:4]]
     more = filled(" and {0} more", len(failure.culprit_ranks) - 4) if len(failure.culprit_ranks) > 4 else ""
     who = f"rank{'s' * (len(names) > 1)} {', '.join(names)}{more} " if names else ""
     where = filled(" in {0}", failure.stage) if failure.stage else ""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from doctor.remote.runtime import host_texts
 from doctor.smoke.programs.agent import MODULES
 from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, SHARED_PARTS
 from doctor.transport.program import HostProgram
@@ -35,6 +36,8 @@ def program(stages: Collection[str], library: str = "torch") -> str:
 
 def part_path(name: str) -> Path:
     """The file of one part of the worker."""
+    if name == "host_texts":
+        return Path(host_texts.__file__)
     return (_FOLDER if name in SHARED_PARTS else _FOLDER / "worker") / f"{name}.py"
 
 

@@ -234,8 +234,9 @@ def _waiters(waiting: Sequence[SeenRank]) -> str:
 
 def _joined(labels: Sequence[str]) -> str:
     numbers = [int(label[5:]) for label in labels if label.startswith("rank ")]
-    named = [f"rank{'s' if len(numbers) > 1 else ''} {number_ranges(numbers)}"] if numbers else []
-    return ", ".join([*named, *(label for label in labels if not label.startswith("rank "))])
+    template = "ranks {0}" if len(numbers) > 1 else "rank {0}"
+    named = [filled(template, number_ranges(numbers))] if numbers else []
+    return joined(", ", [*named, *(label for label in labels if not label.startswith("rank "))])
 
 
 def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:

@@ -11,6 +11,7 @@ import functools
 import threading
 import weakref
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.watch.hook.rank_files import recording, stop_recording
 
@@ -92,7 +93,7 @@ class Interception:
             try:
                 WAITS.call = self.record(files, args)
             except Exception as error:
-                stop_recording("recording %s failed: %s" % (self.name, error))
+                stop_recording(filled("recording {0} failed: {1}", self.name, error))
         keys = self.keys(first_tensor(args))
         return self.pass_on(((keys | self.included()) - self.excluded()) & self.after, *args)
 

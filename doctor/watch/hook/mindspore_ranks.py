@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import os
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.recorder_page import DTYPES
 from doctor.watch.hook.rank_files import TRAINING, recording, start_recording, stop_recording
 from doctor.watch.hook.training import mark_iterator, report_exceptions
@@ -132,7 +133,7 @@ def wrap_mindspore_init(original, groups):
                 files.stage = TRAINING
                 files.become("compute")
             except Exception as error:
-                stop_recording("MindSpore's group cannot be watched: %s: %s" % (type(error).__name__, error))
+                stop_recording(filled("MindSpore's group cannot be watched: {0}: {1}", type(error).__name__, error))
         return result
 
     return init
@@ -164,7 +165,7 @@ def wrap_primitive(original, base):
             try:
                 record_primitive(files, self, args)
             except Exception as error:
-                stop_recording("recording %s failed: %s" % (base, error))
+                stop_recording(filled("recording {0} failed: {1}", base, error))
         return original(self, *args, **kwargs)
 
     def record_primitive(files, primitive, args):

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 
+from doctor.remote.runtime.host_texts import with_texts
 from doctor.smoke.programs.recorder_page import DTYPES, OPS, PAGE_SIZE, STAGES
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 
@@ -59,7 +60,7 @@ class RankFiles(FlightRecorder):
         if _file_of(self.events) != self.events_file:
             self.events = os.open(self.events_path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         values.update(ev=kind, at=time.time())
-        line = json.dumps(values).encode("ascii") + b"\n"
+        line = json.dumps(with_texts(values)).encode("ascii") + b"\n"
         self.left_bytes -= len(line)
         if self.left_bytes > 0:
             os.write(self.events, line)

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import sys
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.watch.hook.collectives import intercept_collectives
 from doctor.watch.hook.groups import Groups
 from doctor.watch.hook.mindspore_ranks import MINDSPORE_MODULES
@@ -90,7 +91,7 @@ def wrap_init(c10d):
             try:
                 joined(c10d, files)
             except Exception as error:
-                stop_recording("the process group cannot be watched: %s: %s" % (type(error).__name__, error))
+                stop_recording(filled("the process group cannot be watched: {0}: {1}", type(error).__name__, error))
         return result
 
     @functools.wraps(original_end)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.watch.hook.rank_files import recording, stop_recording
 
 
@@ -63,7 +64,7 @@ def report_exceptions():
                 text = ("%s: %s" % (kind.__name__, value))[:600]
                 current.emit("error", text=text, stack=stack, calls=current.calls, step=current.step)
             except Exception as error:
-                stop_recording("an error could not be told: %s" % error)
+                stop_recording(filled("an error could not be told: {0}", error))
         handler(kind, value, trace)
 
     def tell_end():
@@ -75,7 +76,7 @@ def report_exceptions():
                 current.emit("end")
                 current.become("done")
             except OSError as error:
-                stop_recording("its end could not be told: %s" % error)
+                stop_recording(filled("its end could not be told: {0}", error))
 
     sys.excepthook = tell_error
     atexit.register(tell_end)

@@ -7,6 +7,7 @@ import sys
 import time
 
 from doctor.remote.runtime.controller import OrderedProgram
+from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.parent_death import become_reaper
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.early_interpreter import EarlyInterpreter, InheritedFiles
@@ -40,7 +41,7 @@ class Agent(OrderedProgram):
     """
 
     orders = ORDERS
-    failure = "the agent failed: %s: %s"
+    failure = "the agent failed: {0}: {1}"
 
     def __init__(self, request):
         OrderedProgram.__init__(self, request)
@@ -82,7 +83,7 @@ class Agent(OrderedProgram):
                 self.store = listen_on(port)
                 port = self.store.getsockname()[1]
             except OSError as error:
-                problem = "port %d: %s" % (port, error.strerror or error)
+                problem = filled("port {0}: {1}", port, error.strerror or error)
         server = os.environ.get("SSH_CONNECTION", "").split()
         self.controller.send(
             hello={

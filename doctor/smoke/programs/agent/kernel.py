@@ -4,6 +4,7 @@ import errno
 import os
 import re
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.agent.procfs import read_text
 
 
@@ -77,17 +78,22 @@ class Limits:
         lacks_processes = re.search(r"Resource temporarily unavailable|can't start new thread|Errno 11\b", error)
         if refused > 0 or lacks_processes:
             sentences.append(
-                "The limit of processes and threads: pids.max of its control group is %s (%d refused), ulimit -u is %s."
-                % (self.group_value("pids.max") or "not set", max(0, refused), self.processes or "unknown")
+                filled(
+                    "The limit of processes and threads: pids.max of its control group is {0} ({1} refused), "
+                    "ulimit -u is {2}.",
+                    self.group_value("pids.max") or "not set",
+                    max(0, refused),
+                    self.processes or "unknown",
+                )
             )
         if re.search(r"Too many open files|Errno 24\b", error):
-            sentences.append("The limit of open files: ulimit -n is %s." % (self.files or "unknown"))
+            sentences.append(filled("The limit of open files: ulimit -n is {0}.", self.files or "unknown"))
         killed = oom_kills(self.folders) - self.killed
         if killed > 0:
             limit = self.group_value("memory.max") or self.group_value("memory.limit_in_bytes") or "unknown"
-            single = "The kernel killed a process of its control group for memory; the limit is {} bytes."
-            several = "The kernel killed {} processes of its control group for memory; the limit is {} bytes."
-            sentences.append(several.format(killed, limit) if killed > 1 else single.format(limit))
+            single = "The kernel killed a process of its control group for memory; the limit is {0} bytes."
+            several = "The kernel killed {0} processes of its control group for memory; the limit is {1} bytes."
+            sentences.append(filled(several, killed, limit) if killed > 1 else filled(single, limit))
         return sentences
 
     def group_value(self, file):

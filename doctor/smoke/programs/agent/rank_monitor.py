@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
 from doctor.smoke.programs.agent.kernel import Limits, cgroup_folders, is_exiting, is_frozen, oom_kills
 from doctor.smoke.programs.agent.procfs import (
@@ -208,8 +209,8 @@ class RankMonitor:
         self.read_recorder()
         self.ended, self.state = True, "X"
         if os.WIFSIGNALED(status):
-            self.dead = "signal %d" % os.WTERMSIG(status)
+            self.dead = filled("signal {0}", os.WTERMSIG(status))
             if os.WTERMSIG(status) == signal.SIGKILL:
                 self.oom = bool(oom_line) or self.killed_for_memory(time.monotonic())
         else:
-            self.dead = "exit status %d" % os.WEXITSTATUS(status)
+            self.dead = filled("exit status {0}", os.WEXITSTATUS(status))

@@ -6,6 +6,7 @@ import select
 import time
 
 from doctor.remote.runtime.controller import BACKLOG
+from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.smoke.programs.agent.interpreter_monitor import StartingInterpreters
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe, worker_input
@@ -130,27 +131,25 @@ class RankWatcher:
             event = json.loads(line.decode("ascii"))
             kind, rank = event["ev"], event["rank"]
         except (ValueError, TypeError, KeyError):
-            self.controller.send(fault="a rank sent an invalid event: %r" % line[:100])
+            self.controller.send(fault=filled("a rank sent an invalid event: {0}", repr(line[:100])))
             return
         if kind == "part":
             self.join_parts(rank, event)
-            return
-        if kind == "child":  # a loader worker: no more than its number is of use, and only here
+        elif kind == "child":  # a loader worker: no more than its number is of use, and only here
             pid = event.get("pid")
             if isinstance(pid, int) and len(self.descendants.pids) < MOST_CHILDREN_KNOWN:
                 self.descendants.pids.add(pid)
-            return
-        if kind == "imported":
-            self.starting.has_imported(rank)
-        if kind == "exit":
+        elif kind == "exit":
             if rank in self.monitors:
                 self.monitors[rank].current_limits().set_process_limits(str(event.get("limits", "")))
             self.report_end(rank, event["status"])
-            return
-        if kind == "error" and rank in self.monitors:
-            self.monitors[rank].error = str(event.get("text", ""))[:600]
-            self.monitors[rank].secondary = bool(event.get("secondary"))
-        self.controller.send_json(b'{"event":' + line + b"}")
+        else:
+            if kind == "imported":
+                self.starting.has_imported(rank)
+            elif kind == "error" and rank in self.monitors:
+                self.monitors[rank].error = str(event.get("text", ""))[:600]
+                self.monitors[rank].secondary = bool(event.get("secondary"))
+            self.controller.send_json(b'{"event":' + line + b"}")
 
     def join_parts(self, rank, event):
         """An event that is too long for one write to a pipe."""
@@ -158,7 +157,7 @@ class RankWatcher:
         if not event.get("more"):
             self.forward_event(text.encode("ascii", "replace"))
         elif len(text) > LONGEST_EVENT or rank not in self.monitors:
-            self.controller.send(fault="rank %s sent an event of more than %d bytes" % (rank, LONGEST_EVENT))
+            self.controller.send(fault=filled("rank {0} sent an event of more than {1} bytes", rank, LONGEST_EVENT))
         else:
             self.parts[rank] = text
 

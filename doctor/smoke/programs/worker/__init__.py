@@ -7,6 +7,7 @@ A rank emits what it observes in events, one line of JSON each; it draws no conc
 """
 
 PARTS = (
+    "host_texts",
     "recorder_page",
     "secondary_errors",
     "cpu_quota",

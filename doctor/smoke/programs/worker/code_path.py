@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
 
@@ -29,4 +30,4 @@ def device_model(ctx: RankContext) -> str:
 
 def code_path(ctx: RankContext) -> str:
     """The device's model with the version of torch."""
-    return f"{device_model(ctx)} with torch {torch.__version__}"
+    return filled("{0} with torch {1}", device_model(ctx), torch.__version__)

@@ -7,6 +7,8 @@ import os
 import select
 from typing import Any
 
+from doctor.remote.runtime.host_texts import with_texts
+
 PART_LENGTH = select.PIPE_BUF // 2 - 100
 """Characters of an event in one part. As text inside of JSON a character may take two."""
 
@@ -23,7 +25,8 @@ class EventWriter:
 
     def emit(self, event: str, **values: Any) -> None:
         """Example: ``emit("step", loss=4.1)`` on rank 3 writes ``{"loss":4.1,"ev":"step","rank":3}``."""
-        line = json.dumps(dict(values, ev=event, rank=values.get("rank", self.rank)), separators=(",", ":"))
+        message = with_texts(dict(values, ev=event, rank=values.get("rank", self.rank)))
+        line = json.dumps(message, separators=(",", ":"))
         if len(line) < select.PIPE_BUF:
             os.write(self.file, line.encode("ascii") + b"\n")
             return

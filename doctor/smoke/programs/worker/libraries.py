@@ -16,6 +16,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.worker.event_writer import EventWriter
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def mindspore_version() -> str:
         version = metadata.version("mindspore")
     except metadata.PackageNotFoundError:
         version = ""
-    return f"{sys.executable} has MindSpore{' ' * bool(version)}{version} and no torch"
+    return filled("{0} has MindSpore{1}{2} and no torch", sys.executable, " " * bool(version), version)
 
 
 def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
@@ -83,7 +84,7 @@ def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
         numpy=numpy.__version__ if numpy else None,
         python=".".join(map(str, sys.version_info[:3])),
         backend_ok=available,
-        text="" if available else f"this torch was built without {backend}",
+        text="" if available else filled("this torch was built without {0}", backend),
     )
     if not available:
         os._exit(3)

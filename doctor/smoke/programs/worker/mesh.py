@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.worker.comm import ProcessGroup, TracedComm
 from doctor.smoke.programs.worker.partitions import format_ranks
 from doctor.smoke.programs.worker.rng import HEADS
@@ -22,9 +23,9 @@ class Mesh:
         self.tp: int = layout.get("tp", 1)
         size = self.pp * self.dp * self.tp
         if HEADS % self.tp:
-            raise ValueError(f"tensor parallelism over {self.tp} ranks: the model has {HEADS} heads")
+            raise ValueError(filled("tensor parallelism over {0} ranks: the model has {1} heads", self.tp, HEADS))
         if comm and size != comm.size:
-            raise ValueError(f"a layout of {size} ranks in a world of {comm.size}")
+            raise ValueError(filled("a layout of {0} ranks in a world of {1}", size, comm.size))
         self.pp_rank = rank // (self.tp * self.dp)
         self.dp_rank = rank // self.tp % self.dp
         self.tp_rank = rank % self.tp

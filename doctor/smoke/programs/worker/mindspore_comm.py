@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any, Callable
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.rendezvous import StoreError, wait_for_port
@@ -52,7 +53,9 @@ def join_mindspore_ranks(orders: dict[str, Any], events: EventWriter, rank: int)
     try:
         address = str(socket.getaddrinfo(name, port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
-        raise StoreError(f"{name} does not resolve to an IPv4 address: {error.strerror or error}") from None
+        raise StoreError(
+            filled("{0} does not resolve to an IPv4 address: {1}", name, error.strerror or error)
+        ) from None
     os.environ.update(
         MS_WORKER_NUM=str(world), MS_SCHED_HOST=address, MS_SCHED_PORT=str(port), MS_ROLE="MS_WORKER",
         MS_NODE_ID=str(rank), RANK_ID=str(rank), RANK_SIZE=str(world), MS_WORKER_IP=own_address(address),
@@ -67,7 +70,9 @@ def join_mindspore_ranks(orders: dict[str, Any], events: EventWriter, rank: int)
     communication = importlib.import_module("mindspore.communication")
     communication.init("mccl")
     if communication.get_rank() != rank:
-        raise StoreError(f"MindSpore made this process rank {communication.get_rank()} in place of rank {rank}")
+        raise StoreError(
+            filled("MindSpore made this process rank {0} in place of rank {1}", communication.get_rank(), rank)
+        )
 
 
 def own_address(target: str) -> str:

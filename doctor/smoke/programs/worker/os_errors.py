@@ -11,6 +11,8 @@ import signal
 import socket
 from types import TracebackType
 
+from doctor.remote.runtime.host_texts import filled
+
 REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 NAMED_BY = (os, fcntl, socket, signal, resource)
 """Modules whose functions are calls of the kernel."""
@@ -21,9 +23,10 @@ def explained(error: BaseException) -> str:
     text = str(error).strip()
     if isinstance(error, OSError) and error.errno in REFUSED and not error.filename:
         call = refused_call(error.__traceback__)
-        text += f" ({call} was refused: a seccomp profile or a missing capability?)" if call else ""
+        text = filled("{0} ({1} was refused: a seccomp profile or a missing capability?)", text, call) if call else text
     if "Too many open files" not in text and files_are_used_up():
-        text = f"{text.splitlines()[0] if text else type(error).__name__} (Errno 24: Too many open files)"
+        first = text.splitlines()[0] if text else type(error).__name__
+        text = filled("{0} (Errno 24: Too many open files)", first)
     return text
 
 

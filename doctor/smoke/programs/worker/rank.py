@@ -11,6 +11,7 @@ import traceback
 from datetime import timedelta
 from typing import Any, Callable, Dict
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.recorder_page import STAGES
 from doctor.smoke.programs.secondary_errors import is_secondary
 from doctor.smoke.programs.worker.comm import TracedComm
@@ -90,7 +91,7 @@ def select_device(plan: dict[str, Any], rank: int) -> tuple[torch.device, dict[s
     module = getattr(torch, kind)
     if number >= module.device_count():
         device = f"{kind} {place['device']}"
-        raise RuntimeError(f"{device} is ordinal {number} here, and torch sees {module.device_count()}")
+        raise RuntimeError(filled("{0} is ordinal {1} here, and torch sees {2}", device, number, module.device_count()))
     module.set_device(number)
     properties = module.get_device_properties(number)
     identity = {

@@ -10,6 +10,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.libraries import dist, torch
 
@@ -43,7 +44,7 @@ def try_connect(address: str, port: int, seconds: float) -> tuple[str, str]:
     try:
         target = socket.getaddrinfo(address, port, 0, socket.SOCK_STREAM)[0]
     except OSError as error:
-        return "name", f"{address} does not resolve: {error.strerror or error}"
+        return "name", filled("{0} does not resolve: {1}", address, error.strerror or error)
     resolved = target[4][0]
     name = f"{address} ({resolved})" if resolved != address else address
     connection = socket.socket(target[0], socket.SOCK_STREAM)
@@ -52,12 +53,12 @@ def try_connect(address: str, port: int, seconds: float) -> tuple[str, str]:
         connection.connect(target[4])
         return "", ""
     except ConnectionRefusedError:
-        return "refused", f"{name} port {port} refuses connections"
+        return "refused", filled("{0} port {1} refuses connections", name, port)
     except socket.timeout:
-        return "dropped", f"{name} port {port} does not answer"
+        return "dropped", filled("{0} port {1} does not answer", name, port)
     except OSError as error:
         kind = "no-route" if error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH) else "other"
-        return kind, f"{name} port {port}: {error.strerror}"
+        return kind, filled("{0} port {1}: {2}", name, port, error.strerror)
     finally:
         connection.close()
 
@@ -67,10 +68,12 @@ def claim_rank(store: Any, rank: int, world_size: int) -> None:
     token = f"{socket.gethostname()} {os.getpid()} {time.time_ns()}"
     first = store.compare_set(f"rank {rank}", "", token).decode()
     if first != token:
-        raise StoreError(f"rank {rank} is there twice: {first.split()[0]} also calls itself rank {rank}")
+        raise StoreError(
+            filled("rank {0} is there twice: {1} also calls itself rank {2}", rank, first.split()[0], rank)
+        )
     size = store.compare_set("world", "", f"{world_size} {rank}").decode().split()
     if int(size[0]) != world_size:
-        raise StoreError(f"world size is {world_size} here, and {size[0]} on rank {size[1]}")
+        raise StoreError(filled("world size is {0} here, and {1} on rank {2}", world_size, size[0], size[1]))
 
 
 def init_process_group(orders: dict[str, Any], events: EventWriter, rank: int, device: torch.device) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.worker.collective_test import CollectiveTest
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
@@ -96,7 +97,7 @@ def stage_collectives(ctx: RankContext) -> None:
         elapsed = ctx.comm.agree(time.perf_counter() - started)
         time_ops(world, nbytes, min(2, int(allowed / elapsed)))
         if elapsed * 16 > allowed and nbytes < largest:
-            text = f"sizes above {nbytes} bytes were left out: this one took {elapsed:.1f} s"
+            text = filled("sizes above {0} bytes were left out: this one took {1} s", nbytes, f"{elapsed:.1f}")
             ctx.emit("unsupported", gid=0, op="", dtype="float32", text=text)
             break
     world.report(with_speed=ctx.is_first)

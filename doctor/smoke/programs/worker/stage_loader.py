@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import numpy, torch
 from doctor.smoke.programs.worker.processes import die_with_parent
@@ -127,8 +128,9 @@ def dead_worker(workers: Any) -> str:
         process.join(1.0)
         code = process.exitcode
         if code:
-            how = f"is killed by signal: {signal.strsignal(-code)}" if code < 0 else f"exited with code {code}"
-            return f"DataLoader worker (pid {process.pid}) {how}"
+            signalled = filled("is killed by signal: {0}", signal.strsignal(-code)) if code < 0 else ""
+            how = signalled or filled("exited with code {0}", code)
+            return filled("DataLoader worker (pid {0}) {1}", process.pid, how)
     return ""
 
 
@@ -145,7 +147,7 @@ def stage_loader(ctx: RankContext) -> None:
     except (RuntimeError, OSError) as error:
         # A worker's error comes with its complete traceback; the message is its last line.
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        text = f"{lines[-1][:600]}; {reached_limit(lines[-1])}"
+        text = filled("{0}; {1}", lines[-1][:600], reached_limit(lines[-1]))
     ctx.recorder.mark("compute")
     layout, share = data_share(ctx)
     seconds = round(time.monotonic() - started, 3)
@@ -158,10 +160,11 @@ def stage_loader(ctx: RankContext) -> None:
 def reached_limit(text: str) -> str:
     """The limit that an error of the loader is about: of open files, of processes, else of shared memory."""
     if "Too many open files" in text:
-        return f"ulimit -n is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}"
+        return filled("ulimit -n is {0}", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     if "Resource temporarily unavailable" in text or "can't start new thread" in text:
         allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-        return f"ulimit -u is {'unlimited' if allowed < 0 else allowed}; its control group may allow less (pids.max)"
+        shown = "unlimited" if allowed < 0 else allowed
+        return filled("ulimit -u is {0}; its control group may allow less (pids.max)", shown)
     return shm_usage()
 
 
@@ -172,7 +175,7 @@ def shm_usage() -> str:
     except OSError as error:
         return f"/dev/shm: {error.strerror}"
     size, free = stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
-    return f"/dev/shm has {size / 1e6:.1f} MB, {free / 1e6:.1f} MB of them free"
+    return filled("/dev/shm has {0} MB, {1} MB of them free", f"{size / 1e6:.1f}", f"{free / 1e6:.1f}")
 
 
 STAGE_FUNCTIONS["loader"] = stage_loader

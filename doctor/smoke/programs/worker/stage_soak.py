@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.worker.collective_test import CollectiveTest
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.second_round import SECOND_ROUND_SECONDS, repeat_calls, run_second_round
@@ -39,7 +40,9 @@ def stage_soak(ctx: RankContext) -> None:
     for parts in divisions(ctx.hosts):
         if not all(map(ctx.comm.can_form, parts)):
             continue
-        groups = [ctx.comm.group(f"part {ranks[0]} of {len(ranks)}", ranks, together=True) for ranks in parts]
+        groups = [
+            ctx.comm.group(filled("part {0} of {1}", ranks[0], len(ranks)), ranks, together=True) for ranks in parts
+        ]
         tests += [CollectiveTest(ctx, group) for group in groups if ctx.rank in group.ranks]
     while ctx.comm.agree(ctx.plan["soak"] - (time.monotonic() - started)) > 0:
         # Every second turn is the world's.

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.toml_compat import loads
-from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS, SHARED_PARTS
+from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS, RUNTIME_PARTS, SHARED_PARTS
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNT = len(list((ROOT / "checks").glob("[a-z]*.py")))
@@ -128,7 +128,7 @@ def test_the_wheel_holds_checks_and_playbooks_inside_the_package_and_claims_no_o
 def test_the_wheel_holds_the_programs_that_are_sent_to_hosts(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     modules = ["worker/__init__", *SHARED_PARTS]
-    modules += [f"worker/{part}" for part in (*PARTS, *NATIVE_PARTS) if part not in SHARED_PARTS]
+    modules += [f"worker/{part}" for part in (*PARTS, *NATIVE_PARTS) if part not in (*SHARED_PARTS, *RUNTIME_PARTS)]
     parts = {f"doctor/smoke/programs/{module}.py" for module in modules}
     assert {"doctor/smoke/programs/agent/__init__.py", *parts} <= set(names)
 

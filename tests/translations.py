@@ -327,6 +327,7 @@ LABELS = (
     *("why", "fix", "observed", "expected", "blocked", "more", "note", "trace", "found", "checks", "what"),
     *("cause", "links", "call", "waited", "evidence", "stack", "unfinished", "ran", "ranks", "stages", "layouts"),
     *("restored", "removed", NOT_THERE, "to:", REFERENCE),
+    *("stopped: kill -CONT {0} continues it", "frozen (docker pause, the cgroup freezer)"),
     *("it", "stuck", "sleeps", "computes", "moves", "wait", "waits"),
     *("loss", "speed", "devices", "soak", "follows", "findings", "crashed"),
     *("only where", "before", "run", "filter", "file", "undo"),

@@ -21,7 +21,7 @@ MATCHING = {
 }
 """Methods whose first argument is compared with another text."""
 FOR_PROGRAMS = {
-    *("option_table", "gauge", "Gauge", "AttributeError", "TypeError", "AssertionError"),
+    *("option_table", "gauge", "Gauge", "AttributeError", "TypeError", "AssertionError", "without_start"),
 }
 """Functions whose texts no report shows: options of other programs, help of metrics, errors of the code itself."""
 FULL_VALUE, KEYS = -1, -2

@@ -107,6 +107,26 @@ def restated(text: str, change: Callable[[str], str]) -> str:
     return result
 
 
+def without_start(text: str, start: str) -> str:
+    """``text`` without its first words, for a place that has them; its values are translated as before.
+
+    >>> without_start(filled("waits in {0}", "all_reduce"), "waits in ")
+    'all_reduce'
+    """
+    known = origin(text)
+    if not text.startswith(start) or known is None:
+        return text.removeprefix(start)
+    template, values = known
+    if callable(values):
+        return text.removeprefix(start)
+    first = placeholders(template)[0]
+    if template.startswith(start):
+        return filled(template[len(start) :], **values)
+    if template.startswith(f"{{{first}}}"):
+        return filled(template, **{**values, first: without_start(values[first], start)})
+    return text.removeprefix(start)
+
+
 def remember(text: str, template: str, values: Values) -> None:
     """Takes note that ``text`` is ``template``, filled with ``values``, or changed by them."""
     if len(text) > MAX_CHARS:

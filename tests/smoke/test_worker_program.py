@@ -14,7 +14,7 @@ from types import CodeType
 import pytest
 
 from doctor.smoke.programs import agent, worker
-from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, SHARED_PARTS
+from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, RUNTIME_PARTS, SHARED_PARTS
 from doctor.smoke.run import programs
 
 ALL_PARTS = (*PARTS, *NATIVE_PARTS, *MINDSPORE_PARTS)
@@ -51,13 +51,14 @@ def top_level_names(text: str) -> set[str]:
 
 
 def test_every_file_is_a_part() -> None:
-    assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *ALL_PARTS} - {*SHARED_PARTS}
+    assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *ALL_PARTS} - {*SHARED_PARTS, *RUNTIME_PARTS}
     assert max(len(source(part).splitlines()) for part in ALL_PARTS) <= 300
 
 
 @pytest.mark.parametrize("part", ALL_PARTS)
 def test_a_part_is_a_module_with_a_docstring(part: str) -> None:
     package = PACKAGE.rpartition(".")[0] if part in SHARED_PARTS else PACKAGE
+    package = "doctor.remote.runtime" if part in RUNTIME_PARTS else package
     assert importlib.import_module(f"{package}.{part}").__doc__
 
 

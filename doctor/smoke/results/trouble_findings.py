@@ -156,12 +156,12 @@ def describe_sides(failure: Failure) -> list[str]:
     same: dict[str, list[int]] = {}
     for rank in sorted(failure.calls, key=lambda rank: (rank not in failure.culprit_ranks, rank)):
         same.setdefault(failure.calls[rank], []).append(rank)
-    named = (
-        f"rank{'s' * (len(some) > 1)} {', '.join(map(str, some[:MAX_LISTED]))}"
-        f"{' ...' * (len(some) > MAX_LISTED)}: {doing}"
-        for doing, some in same.items()
-    )
-    return list(named)[:MAX_LISTED]
+    return [_side(some, doing) for doing, some in list(same.items())[:MAX_LISTED]]
+
+
+def _side(ranks: Sequence[int], doing: str) -> str:
+    numbers = ", ".join(map(str, ranks[:MAX_LISTED])) + " ..." * (len(ranks) > MAX_LISTED)
+    return filled("ranks {0}: {1}" if len(ranks) > 1 else "rank {0}: {1}", numbers, doing)
 
 
 def innermost_frames(stack: str) -> str:

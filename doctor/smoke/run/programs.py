@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from doctor.remote.runtime import host_texts
+from doctor.remote import runtime
 from doctor.smoke.programs.agent import MODULES
-from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, SHARED_PARTS
+from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, RUNTIME_PARTS, SHARED_PARTS
 from doctor.transport.program import HostProgram
 
 _FOLDER = Path(__file__).parents[1] / "programs"
@@ -36,8 +36,8 @@ def program(stages: Collection[str], library: str = "torch") -> str:
 
 def part_path(name: str) -> Path:
     """The file of one part of the worker."""
-    if name == "host_texts":
-        return Path(host_texts.__file__)
+    if name in RUNTIME_PARTS:
+        return Path(runtime.__file__).with_name(f"{name}.py")
     return (_FOLDER if name in SHARED_PARTS else _FOLDER / "worker") / f"{name}.py"
 
 

@@ -15,7 +15,7 @@ from doctor.engine.record import HostRecord, Run
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS, FailureKind
 from doctor.engine.smoke_summary import Backend
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import filled, joined, without_start
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.rank_names import rank_names
 from doctor.smoke.results.to_facts import fact_outputs
@@ -213,16 +213,18 @@ def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds
         job.number(odd_rank): joined(
             "",
             (
-                odd_rank.text.removeprefix("is ") if kind in ("stopped", "frozen") else filled("it {0}", odd_rank.text),
+                without_start(odd_rank.text, "is ")
+                if kind in ("stopped", "frozen")
+                else filled("it {0}", odd_rank.text),
                 filled(" (pid {0})", odd_rank.pid) if odd_rank.pid else "",
             ),
         )
         for odd_rank in odd_ranks
     }
     waiting = tuple(rank for rank, entry in job.ranks.items() if entry.waits and rank not in culprits)
-    calls = {rank: job.ranks[rank].does.text.removeprefix("waits in ") for rank in waiting}
+    calls = {rank: without_start(job.ranks[rank].does.text, "waits in ") for rank in waiting}
     if kind == "mismatch":
-        calls.update({rank: job.ranks[rank].does.text.removeprefix("waits in ") for rank in culprits})
+        calls.update({rank: without_start(job.ranks[rank].does.text, "waits in ") for rank in culprits})
     distinct = list(dict.fromkeys(texts[rank] for rank in culprits))
     text = (
         distinct[0]

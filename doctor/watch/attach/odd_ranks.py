@@ -123,7 +123,7 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     if absent:
         # Whoever ends within the interval has lost the one that had gone before.
         departed = tuple(OddRank(rank, host, 0, "has no process", "left") for rank, host in absent.items())
-        named = ", ".join(f"rank {rank}" for rank in absent)
+        named = joined(", ", (filled("rank {0}", rank) for rank in absent))
         return Judgement(
             "odd", filled("{0} of {1} has no process any more; {2}.", named, world, _waiters(waiting)), departed
         )
@@ -222,7 +222,7 @@ def _sentence(odd_ranks: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> str
         ),
     )
     more = filled("; {0} more", len(odd_ranks) - 4) if len(odd_ranks) > 4 else ""
-    return f"{who}{more}; {_waiters(waiting)}."
+    return filled("{0}{1}; {2}.", who, more, _waiters(waiting))
 
 
 def _waiters(waiting: Sequence[SeenRank]) -> str:

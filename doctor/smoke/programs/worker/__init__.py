@@ -52,6 +52,9 @@ PARTS = (
 SHARED_PARTS = ("recorder_page", "cpu_quota", "secondary_errors", "process_groups")
 """Those that others have as well: modules of `doctor.smoke.programs`."""
 
+RUNTIME_PARTS = ("host_texts",)
+"""Those that every program on a host has: modules of `doctor.remote.runtime`."""
+
 MINDSPORE_PARTS = ("mindspore_comm", "mindspore_rank")
 """Sent behind the others where the job's interpreter has MindSpore and no torch."""
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from doctor.diagnose.render.diagnosis_report import diagnosis_report, read_diagnosis
 from doctor.engine import language, texts
 from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output, Visit
@@ -26,6 +27,8 @@ from doctor.session.replay import replay
 from doctor.smoke.model import Failure
 from tests import preloaded
 from tests.checks.smoke import ran
+from tests.diagnose.test_command import LOGS
+from tests.diagnose.test_command import run as diagnose
 from tests.test_chinese_output import CHECKS, REPORTS, english_words, one_finding_of_each
 from tests.test_saved_run import valid_run
 
@@ -181,3 +184,18 @@ def test_a_real_run_reads_alike_in_chinese_whether_live_or_saved(tmp_path: Path)
     for saved in ("run.json", "report.json"):
         again = [line for line in doctor("report", saved, "-v").stdout.splitlines() if "未判断" not in line]
         assert again == live.stdout.splitlines(), saved
+
+
+@pytest.mark.parametrize("name", ["hccl_ei0015", "hccl_ei0013", "ms_hbm", "hccl_heartbeat_lost"])
+def test_a_saved_diagnosis_reads_alike_where_its_texts_are_known_or_come_from_its_table(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = [str(path) for path in sorted(LOGS.glob(f"{name}*.log"))]
+    with language.english():
+        data = json.loads(diagnose(*logs, "-f", "json").stdout)
+        known = shown(diagnosis_report(read_diagnosis({**data, "texts": {}}, name)))
+    now = shown(diagnosis_report(read_diagnosis({**data, "texts": {}}, name)))
+    forget(monkeypatch)
+    assert shown(diagnosis_report(read_diagnosis(data, name))) == now != known
+    forget(monkeypatch)
+    assert shown(diagnosis_report(read_diagnosis({**data, "texts": {}}, name))) != now

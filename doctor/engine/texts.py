@@ -99,11 +99,11 @@ def restated(text: str, change: Callable[[str], str]) -> str:
     'no link on host-a'
     """
     result = change(text)
-    known = origin(text) if result != text else None
-    if known is not None and not callable(known[1]):
-        values = {name: restated(value, change) for name, value in known[1].items()}
-        if fill(known[0], values) == result:
-            remember(result, known[0], values)
+    source = origin(text) if result != text else None
+    if source is not None and not callable(source[1]):
+        values = {name: restated(value, change) for name, value in source[1].items()}
+        if fill(source[0], values) == result:
+            remember(result, source[0], values)
     return result
 
 
@@ -113,10 +113,10 @@ def without_start(text: str, start: str) -> str:
     >>> without_start(filled("waits in {0}", "all_reduce"), "waits in ")
     'all_reduce'
     """
-    known = origin(text)
-    if not text.startswith(start) or known is None:
+    source = origin(text)
+    if not text.startswith(start) or source is None:
         return text.removeprefix(start)
-    template, values = known
+    template, values = source
     if callable(values):
         return text.removeprefix(start)
     first = placeholders(template)[0]
@@ -181,14 +181,14 @@ def texts_within(value: object) -> Iterator[str]:
 def table_of(texts: Iterable[str]) -> TextTable:
     """The rows of those texts that `doctor.engine.texts` has filled, and of their values; sorted."""
     rows: dict[str, set[tuple[str, ...]]] = {}
-    todo, seen = list(texts), set[str]()
+    todo, visited = list(texts), set[str]()
     while todo:
         text = todo.pop()
-        known = origin(text) if len(text) <= MAX_CHARS and text not in seen else None
-        seen.add(text)
-        if known is None:
+        source = origin(text) if len(text) <= MAX_CHARS and text not in visited else None
+        visited.add(text)
+        if source is None:
             continue
-        template, values = known
+        template, values = source
         if callable(values):
             continue
         names = placeholders(template)

@@ -7,6 +7,7 @@ what ranks reported is a warning.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -18,10 +19,13 @@ from doctor.diagnose.render.document import (
     WaivedDocument,
     checked_lines,
 )
+from doctor.diagnose.render.log_values import fill_values
+from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
+from doctor.engine.language import is_english
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Waived
 from doctor.engine.sanitize import count_noun, strip_control_chars
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import filled, joined, read_table, rewritten
 
 RUN_ENDED_WELL = "run-ended-well"
 """The check that stands for logs without a cause."""
@@ -34,10 +38,23 @@ MAX_FILES = 1000
 def read_diagnosis(data: object, name: str) -> DiagnosisDocument:
     """The document in JSON values that a program wrote; ``name`` is the file's, for errors. Raises: InputError."""
     try:
-        return msgspec.convert(data, DiagnosisDocument)
+        diagnosis = msgspec.convert(data, DiagnosisDocument)
+        if not is_english():
+            _remember_texts(diagnosis)
+        return diagnosis
     except (msgspec.ValidationError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else strip_control_chars(str(error))
         raise InputError(filled("{0}: not a diagnosis: {1}", name, reason)) from None
+
+
+def _remember_texts(diagnosis: DiagnosisDocument) -> None:
+    """How the texts of a document were made, so that they can be shown in another language."""
+    read_table(diagnosis.texts)
+    reported = diagnosis.undecidable.reported if diagnosis.undecidable else ()
+    for advice in (*diagnosis.causes, *reported):
+        signature = load_signatures().get(advice.signature) if advice.log_values else None
+        for text in (*signature.causes, *signature.confirm, *signature.fix) if signature else ():
+            rewritten(text, partial(fill_values, values=advice.log_values))
 
 
 def diagnosis_report(diagnosis: DiagnosisDocument, started: str = "", seconds: float = 0.0) -> Report:

@@ -20,7 +20,7 @@ from doctor.diagnose.render.memory_shortage import memory_shortage
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CheckName
-from doctor.engine.texts import joined, rewritten
+from doctor.engine.texts import TextTable, joined, rewritten
 
 SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
 Verdict = Literal["found", "undecidable", "ended-well", "no-failure"]
@@ -54,6 +54,8 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     fix: tuple[str, ...]
     playbooks: tuple[CheckName, ...]
     checks: tuple[CheckName, ...]
+    log_values: dict[str, str] = {}
+    """By placeholder of the signature: what the logs show in its place."""
 
 
 class CauseDocument(Advice, frozen=True, kw_only=True):
@@ -156,6 +158,8 @@ class DiagnosisDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Of the causes."""
     action: ActionDocument | None = None
     """What to do about the first cause; None in what an earlier version wrote."""
+    texts: TextTable = {}
+    """How its texts were filled, for another language."""
 
 
 def document(
@@ -258,6 +262,7 @@ class _DocumentBuilder:
             **{key: tuple(rewritten(localized(text), fill) for text in texts) for key, texts in fields},
             "playbooks": tuple(dict.fromkeys((*signature.playbooks, *treating))),
             "checks": signature.checks,
+            "log_values": dict(log_values),
         }
 
     def _line(self, event: Event) -> EvidenceLine:

@@ -35,6 +35,7 @@ _PLACES = {
     "N": rf"(?<=-i )N{_AFTER}",
 }
 """Where a placeholder stands: in a command, and not in a sentence."""
+_NOWHERE = r"(?!)"
 
 
 def values_in_logs(events: Iterable[Event], culprits: Iterable[Culprit] = ()) -> dict[str, str]:
@@ -65,5 +66,5 @@ def fill_values(text: str, values: Mapping[str, str]) -> str:
     'hccn_tool -i 3 -link -g shows UP for N cards'
     """
     for placeholder, value in values.items():
-        text = re.sub(_PLACES[placeholder], lambda _, value=value: value, text)  # type: ignore[misc]
+        text = re.sub(_PLACES.get(placeholder, _NOWHERE), lambda _, value=value: value, text)  # type: ignore[misc]
     return text

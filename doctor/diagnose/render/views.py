@@ -11,6 +11,7 @@ import msgspec
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.render.document import SignatureCatalog, WaivedDocument, document
 from doctor.engine.secrets import hide_in, hide_secrets
+from doctor.engine.texts import table_of, texts_within
 
 if TYPE_CHECKING:
     from doctor.report.formats.registry import RenderContext
@@ -46,4 +47,5 @@ class DiagnosisViews:
 
     def json(self, context: RenderContext, indent: int | None = None) -> str:
         content = hide_in(msgspec.to_builtins(document(self.diagnosis, self.catalogue, context.code, self.waived)))
+        content["texts"] = table_of(texts_within(content))
         return self.redact(json.dumps(content, indent=indent, ensure_ascii=False) + "\n")

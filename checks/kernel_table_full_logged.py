@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.kernel_log import KernelLog, format_age
+from doctor.facts.kernel_log import KernelLog
 
 CAUSES = {"neighbour-table-small": ("table",), "conntrack-table-full": ("table",)}
 REMEDIES = {
@@ -35,8 +35,6 @@ def kernel_table_full_logged(log: KernelLog) -> Iterator[Finding]:
         yield Finding(
             "the kernel's table {table} was full, {count} messages in 24 hours, last {age}: {text}",
             table=fault.device,
-            count=fault.count,
-            age=format_age(fault.age),
-            text=fault.text[:160],
+            **fault.values,
             remedy=REMEDIES[fault.device],
         )

@@ -8,10 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
+from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.interrupts import remove_old
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
+from doctor.report.formats.registry import RenderContext, render
 from doctor.session.output_files import (
     EventStreams,
     combine_callbacks,
@@ -88,7 +92,6 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
 
 def load_saved_run(path: Path) -> Run:
     """The run that ``--from`` names. Raises: CommandError."""
-    from doctor.engine.bounded_read import read_bounded
     from doctor.engine.record import MAX_RUN_BYTES, BadRun
     from doctor.session.replay import load
 
@@ -191,8 +194,6 @@ def report_exit_code(report: Report, output: ReportOptions) -> int:
 
 def _save(path: Path, examination: Examination) -> bool:
     """Writes the run atomically, readable only by its owner. False, with a line on stderr, when it was not written."""
-    import msgspec
-
     from doctor.config.atomic_write import write_atomic
     from doctor.engine.record import redact_run
 
@@ -220,10 +221,7 @@ def write_report(
 
     Returns the exit code: ``code``, or 78 where it would be 0 and a file that was asked for could not be written.
     """
-    import msgspec
-
     from doctor.engine.exit_code import Exit
-    from doctor.report.formats.registry import RenderContext, render
     from doctor.report.layout.terminal import detect_terminal
 
     if output.redact:

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.analysis.outliers.peers import find_stragglers
 from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import InputError
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
@@ -300,8 +301,6 @@ class _Watch:
 
     def _finish(self, index: int, training: Training, is_last: bool) -> None:
         """A training without a failure: its slow ranks, and what is wrong with its data and its loss."""
-        from doctor.analysis.outliers.peers import find_stragglers
-
         if self._await_verdict(index, training):
             return
         outcome = self._outcome(training, None)

@@ -6,7 +6,10 @@ import time
 from doctor.smoke.programs.agent.procfs import cpu_ticks, read_text
 from doctor.smoke.programs.cpu_quota import quota_folders, throttling
 
-PAUSE, SHARE = 0.4, 20  # seconds between two readings at least; a reading is followed by so many times what it took
+PRESSURE_PAUSE, PRESSURE_SHARE = (
+    0.4,
+    20,
+)  # seconds between two readings at least; a reading is followed by so many times what it took
 
 
 def stalls():
@@ -35,7 +38,7 @@ class Pressure:
             if monitor.pid and not monitor.ended and (due or monitor.rank not in self.before):
                 self.observe(monitor.rank, monitor.pid)
         if due:
-            self.next_reading = clock + max(PAUSE, SHARE * (time.process_time() - started))
+            self.next_reading = clock + max(PRESSURE_PAUSE, PRESSURE_SHARE * (time.process_time() - started))
 
     def observe(self, rank, pid, schedstat=""):
         """Reads what a rank ran and waited; the control groups that it is in are remembered, once for each.

@@ -72,15 +72,7 @@ def run_log(
                 path, reason = next(iter(failed.items()))
                 raise InputError(filled("{0}: {1}; expected a log file", _display_name(path), reason))
         else:
-            follower = Follower(
-                on_verdict=lambda verdict: None if output.quiet else _print_verdict(verdict),
-                on_status=lambda now: _status(watch),
-                on_heartbeat=lambda: None if output.quiet else _print_line("HCCL's heartbeat names a device"),
-                on_waiting=lambda path, reason: _print_line(
-                    filled("{0}: {1}; waiting for it", _display_name(path), reason)
-                ),
-            )
-            follow(files, watch, follower, stop_on_error=stop_on_error)
+            follow(files, watch, _follower(watch, output.quiet), stop_on_error=stop_on_error)
     except SystemExit as stop:  # a signal: what was seen until then is reported
         stopped = stop
     finally:
@@ -92,6 +84,15 @@ def run_log(
     # A wait counts as long as the logs were followed, whatever ended that.
     verdicts = watch.verdicts(now if not options.once and not all(file.ended for file in files) else None)
     return _report(watch, verdicts, files, choice, output, now - began, stopped)
+
+
+def _follower(watch: LogWatch, quiet: bool) -> Follower:
+    return Follower(
+        on_verdict=lambda verdict: None if quiet else _print_verdict(verdict),
+        on_status=lambda now: _status(watch),
+        on_heartbeat=lambda: None if quiet else _print_line("HCCL's heartbeat names a device"),
+        on_waiting=lambda path, reason: _print_line(filled("{0}: {1}; waiting for it", _display_name(path), reason)),
+    )
 
 
 def _report(

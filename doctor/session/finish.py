@@ -15,7 +15,7 @@ from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.interrupts import remove_old
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
-from doctor.report.formats.registry import RenderContext, render
+from doctor.report.formats.registry import FormatTarget, RenderContext, render
 from doctor.session.output_files import (
     EventStreams,
     combine_callbacks,
@@ -221,7 +221,6 @@ def write_report(
 
     Returns the exit code: ``code``, or 78 where it would be 0 and a file that was asked for could not be written.
     """
-    from doctor.engine.exit_code import Exit
     from doctor.report.layout.terminal import detect_terminal
 
     if output.redact:
@@ -244,17 +243,26 @@ def write_report(
         command=command,
         views=views,
     )
-    failed = write_files(targets, report, context)
-    if failed and code == Exit.HEALTHY:  # the files that were written say the same
-        written = [target for target in targets if target not in failed]
-        write_files(written, report, msgspec.structs.replace(context, code=int(Exit.NOTHING)))
-    if (failed or (events and events.failures)) and code == Exit.HEALTHY:
-        code = int(Exit.NOTHING)
+    code = _write_files(targets, report, context, has_failed=bool(events and events.failures))
     terminal = detect_terminal(sys.stdout, output.color, os.environ)
     names = [target.name for target in targets if not target.path]
     for name in [*names, *(["human" if terminal.tty else "plain"] if prints_text else [])]:
         write_stdout(render(name, report, msgspec.structs.replace(context, code=code, terminal=terminal)))
     return code
+
+
+def _write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext, *, has_failed: bool) -> int:
+    """Returns the exit code: 78 in place of 0 where a file could not be written. ``has_failed``: one of the events'."""
+    from doctor.engine.exit_code import Exit
+
+    failed = write_files(targets, report, context)
+    if context.code != Exit.HEALTHY or not (failed or has_failed):
+        return context.code
+    nothing = int(Exit.NOTHING)
+    if failed:  # the files that were written say the same
+        written = [target for target in targets if target not in failed]
+        write_files(written, report, msgspec.structs.replace(context, code=nothing))
+    return nothing
 
 
 def _fixable_checks(report: Report) -> frozenset[str]:

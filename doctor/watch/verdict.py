@@ -161,8 +161,8 @@ class TrainingWatch:
         if isinstance(timeout, (int, float)) and 0 < timeout < math.inf:
             self.timeouts[number] = float(timeout)
 
-    def take_snapshot(self, rank: int, fields: dict[str, Any], now: float) -> None:
-        """What an agent read of a rank's page. Raises: msgspec.ValidationError for what no agent sends."""
+    def _renumber(self, rank: int, fields: dict[str, Any]) -> None:
+        """Gives the groups of the rank's calls the numbers that they have here."""
         numbers = self._numbers.get(rank, {})
         unknown = [call for call in fields.get("calls", ()) if call[0] < P2P_GROUP_BASE and call[0] not in numbers]
         if unknown:  # the event that tells of the group could not be read
@@ -180,6 +180,10 @@ class TrainingWatch:
             fields["group"] = renumber(fields["group"])
         if fields.get("stage") == "training":
             fields["stage"] = STAGE
+
+    def take_snapshot(self, rank: int, fields: dict[str, Any], now: float) -> None:
+        """What an agent read of a rank's page. Raises: msgspec.ValidationError for what no agent sends."""
+        self._renumber(rank, fields)
         enqueued = fields.get("state") == "enqueued"
         fields.update(rank=rank, state="compute" if enqueued else fields["state"])
         if fields["state"] == "done" and fields.get("dead") in (UNKNOWN_END, "signal 9", "signal 15"):

@@ -24,7 +24,7 @@ from doctor.watch.evaluate_watch import evaluate_watch
 from doctor.watch.loss.follow_logs import Follower, follow, read_once
 from doctor.watch.loss.followed_file import FollowedFile
 from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
-from doctor.watch.loss.loss_options import LossOptions
+from doctor.watch.loss.log_watch import LossOptions
 from doctor.watch.loss.loss_pattern import PatternRefusedError, compile_pattern
 from doctor.watch.loss.loss_report import headline, verdict_line
 from doctor.watch.outcome import output_only_run
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from doctor.cli.watch_options import ChoiceOptions, LogOptions
     from doctor.engine.watch_summary import LossVerdict
     from doctor.watch.loss.followed_file import FollowedFile
-    from doctor.watch.loss.log_watch import LogWatch
-    from doctor.watch.loss.loss_options import LossOptions
+    from doctor.watch.loss.log_watch import LogWatch, LossOptions
 
 
 def loss_options(options: LogOptions, choice: ChoiceOptions) -> LossOptions:

@@ -30,7 +30,7 @@ from doctor.watch.folder import WatchFolder
 from doctor.watch.job_output import JobOutput
 from doctor.watch.live_losses import LiveLosses
 from doctor.watch.live_metrics import LiveMetrics
-from doctor.watch.loss.loss_options import LossOptions
+from doctor.watch.loss.log_watch import LossOptions
 from doctor.watch.loss.loss_report import headline as loss_headline
 from doctor.watch.loss.loss_report import verdict_line
 from doctor.watch.observer import Observer

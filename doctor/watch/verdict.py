@@ -48,7 +48,6 @@ MOST_UNANSWERED = 5
 GRACE = 1.0
 """Seconds for the cause of a rank's end to be heard of."""
 
-
 RankPage = dict[str, Any]
 """What an agent read of a rank's page, by field."""
 TERMINATED = "signal 15"

@@ -16,30 +16,9 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, R
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model
+from doctor.smoke.programs.worker.parameters import Adam, sgd
 from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
 from doctor.smoke.programs.worker.values import digest, finite_or_none, relative_distance
-
-
-def sgd(weights: torch.Tensor, gradient: torch.Tensor) -> None:
-    """For the training stage: a sum of gradients in place of their mean shows, which Adam would hide."""
-    weights.add_(gradient, alpha=-0.5)
-
-
-class Adam:
-    """For the learning stage: ten steps are enough for the loss to fall."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.mean: Any = 0.0
-        self.square: Any = 0.0
-
-    def __call__(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
-        self.steps += 1
-        self.mean = 0.9 * self.mean + 0.1 * gradient
-        self.square = 0.99 * self.square + 0.01 * gradient * gradient
-        scale = (self.square / (1 - 0.99**self.steps)).sqrt() + 1e-8
-        weights.sub_(0.02 / (1 - 0.9**self.steps) * self.mean / scale)
-
 
 BLOCKS_PER_EVENT = 60
 """An event must fit into one write to a pipe."""

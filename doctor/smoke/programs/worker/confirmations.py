@@ -18,6 +18,8 @@ CONFIRMATION_SHARE = 12
 LOOKS_SLOW = 1.1
 """Times the median rank's time for the same work on the same model, from which on it is measured again: the limit of
 the checks, which report what is over it in all measurements together."""
+NEARLY_ALL = 0.75
+"""Share of a rank's measurements that must look slow."""
 FEWEST_TIMES = 12
 """Of one rank's work, without which nothing is said of it."""
 
@@ -26,6 +28,11 @@ def middle(numbers: Iterable[float]) -> float:
     """The median, the lower one of two; 0.0 of nothing."""
     ordered = sorted(numbers)
     return ordered[(len(ordered) - 1) // 2] if ordered else 0.0
+
+
+def nearly_all_above(limit: float, numbers: Sequence[float]) -> bool:
+    """Whether no more than a quarter of the numbers is within the limit."""
+    return sum(number > limit for number in numbers) >= NEARLY_ALL * len(numbers)
 
 
 def pause_before(attempt: int, spent: float, allowed: float) -> float | None:

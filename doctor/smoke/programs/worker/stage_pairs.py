@@ -12,7 +12,13 @@ from functools import lru_cache
 from typing import Any
 
 from doctor.smoke.programs.worker.collective_test import CollectiveTest
-from doctor.smoke.programs.worker.confirmations import CONFIRM_AT, CONFIRMATION_SHARE, middle, pause_before
+from doctor.smoke.programs.worker.confirmations import (
+    CONFIRM_AT,
+    CONFIRMATION_SHARE,
+    middle,
+    nearly_all_above,
+    pause_before,
+)
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.second_round import run_second_round
@@ -21,7 +27,7 @@ MAX_ALL_PAIRS = 32
 """Up to so many ranks, all pairs are measured."""
 SLOW_FACTOR = 1.5
 """A pair that takes this many times as long as most pairs is measured again."""
-SLOW_END_FACTOR, NEARLY_ALL = 1.15, 0.75
+SLOW_END_FACTOR = 1.15
 """So are the pairs of a rank of which nearly all take this many times as long as most pairs of the others."""
 STILL_SLOW = 1.1
 """Times what pairs that are not suspected take at the same time; a pair below it is not measured once more."""
@@ -207,11 +213,6 @@ def pairs_of_slow_ends(seconds_of_pair: Mapping[tuple[int, int], float]) -> set[
         if nearly_all_above(limit, mine):
             slow |= {pair for pair in pairs if seconds_of_pair[pair] > limit}
     return slow
-
-
-def nearly_all_above(limit: float, numbers: Sequence[float]) -> bool:
-    """Whether no more than a quarter of the numbers is within the limit."""
-    return sum(number > limit for number in numbers) >= NEARLY_ALL * len(numbers)
 
 
 def stage_pairs(ctx: RankContext) -> None:

@@ -18,6 +18,7 @@ from doctor.smoke.programs.worker.confirmations import (
     middle,
     nearly_all_above,
     pause_before,
+    still_slow,
 )
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
@@ -29,8 +30,6 @@ SLOW_FACTOR = 1.5
 """A pair that takes this many times as long as most pairs is measured again."""
 SLOW_END_FACTOR = 1.15
 """So are the pairs of a rank of which nearly all take this many times as long as most pairs of the others."""
-STILL_SLOW = 1.1
-"""Times what pairs that are not suspected take at the same time; a pair below it is not measured once more."""
 MAX_SLOW_PAIRS = 64
 FIRST_EXCHANGES, FEWEST_AGAIN, MOST_AGAIN = 8, 6, 20
 """Exchanges of a pair at first, and where it is measured again: on a busy machine one in ten may be undisturbed."""
@@ -288,19 +287,6 @@ def confirm_pairs(
             ctx.comm.barrier()
         quickest.append(both)
     return quickest
-
-
-def still_slow(
-    suspected: Sequence[tuple[tuple[int, int], int]], by_rank: Sequence[Sequence[Sequence[float]]]
-) -> list[tuple[tuple[int, int], int]]:
-    """The suspected pairs that took longer than most others at the same time; all where there is no other.
-
-    ``by_rank``: what `confirm_pairs` returned, of each rank.
-    """
-    turns = range(len(suspected))
-    slow, others = ([max(rank[turn][kind] for rank in by_rank) for turn in turns] for kind in (0, 1))
-    usual = middle(filter(None, others))
-    return [suspected[turn] for turn in turns if slow[turn] > STILL_SLOW * usual]
 
 
 STAGE_FUNCTIONS["pairs"] = stage_pairs

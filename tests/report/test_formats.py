@@ -37,7 +37,7 @@ def test_a_format_alone_goes_to_stdout() -> None:
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        (["xml"], "'xml': expected human, plain, oneline, json, jsonl, md, junit, prometheus, html"),
+        (["xml"], f"'xml': expected {', '.join(FORMATS)}"),
         (["json="], "expected a file after the ="),
         (["json", "md"], "json and md are directed to stdout: expected one there"),
         (["json=a", "md=a"], "'a' is the output of two formats"),

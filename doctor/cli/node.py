@@ -26,7 +26,9 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.launch_source import SourceOptions
 from doctor.cli.shared_options import CheckOptions, OutputOptions, expand_option_groups
+from doctor.collect.node_lines import encode_lines
 from doctor.collect.node_record import encode_record, host_name, this_host_only
+from doctor.config.atomic_write import write_atomic
 from doctor.engine.errors import CommandError, UsageError
 from doctor.engine.texts import filled
 from doctor.job.variables import of_one_host
@@ -118,9 +120,6 @@ def _mode(text: str) -> int:
 
 def _write_record(examination: Examination, name: str, out: Path, mode: int) -> None:
     """Writes the record atomically. Raises: CommandError."""
-    from doctor.collect.node_lines import encode_lines
-    from doctor.config.atomic_write import write_atomic
-
     data, path = encode_record(examination.run, os.environ), out
     try:
         if out == Path("-"):

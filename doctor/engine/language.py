@@ -13,6 +13,7 @@ import os
 import re
 import sys
 
+from doctor.engine.errors import UsageError
 from doctor.engine.texts import filled
 
 TYPE_CHECKING = False
@@ -110,7 +111,6 @@ def take_option(argv: list[str], environ: Mapping[str, str]) -> list[str]:
         else:
             kept.append(word)
     if requested not in (*LANGUAGES, "auto"):
-        from doctor.engine.errors import UsageError
         from doctor.engine.sanitize import printable
 
         choices = ", ".join(LANGUAGES)

@@ -238,12 +238,12 @@ def write_report(
 
         report = with_pseudonyms(report, aliases)
     targets = requested_targets(output.formats, output.as_json)
+    prints_text = not output.quiet and all(target.path for target in targets)
+    for_people = prints_text or any(target.name not in ("json", "jsonl") for target in targets)
     checks_by_name = {check.name: check for check in catalog}
     if events is not None:
         events.finish(report, code, checks_by_name)
         targets = tuple(target for target in targets if target.name != "jsonl")
-    prints_text = not output.quiet and all(target.path for target in requested_targets(output.formats, output.as_json))
-    for_people = prints_text or any(target.name not in ("json", "jsonl") for target in targets)
     context = RenderContext(
         code,
         checks_by_name,

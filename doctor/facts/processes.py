@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 
 
-def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
+def list_device_users(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: the processes that have an NPU open."""
     holders = []
     ticks = os.sysconf("SC_CLK_TCK")

@@ -24,6 +24,7 @@ from doctor.hosts.nodeset import HostLogin
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_variables
 
 SCHEMA = "doctor.plan/1"
+MAX_PARALLEL_HOSTS = 64
 ALREADY = "already in this state"
 """Why a step that writes a file has nothing to do."""
 MAX_COMMAND_CHARS = 4000

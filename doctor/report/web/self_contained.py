@@ -14,9 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
-
 from doctor.engine.language import is_english, localized
 
 if TYPE_CHECKING:
@@ -72,6 +69,8 @@ def _source_hash(text: str) -> str:
 
 @cache
 def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     environment = Environment(
         finalize=_printable,
         keep_trailing_newline=True,
@@ -105,6 +104,8 @@ def mark_code(text: str) -> Markup:
     >>> str(mark_code("run `a <b>` on <host>"))
     'run <code>a &lt;b&gt;</code> on &lt;host&gt;'
     """
+    from markupsafe import Markup, escape
+
     parts = _CODE.split(_printable(text))  # every second one stood between backquotes
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)

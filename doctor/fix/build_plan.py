@@ -38,8 +38,6 @@ from doctor.session.replay import Examination, replay
 from doctor.transport import Transport
 from doctor.transport.program import parallel_map
 
-"""Hosts inspected in parallel."""
-
 
 class FixContext(msgspec.Struct, frozen=True):
     """All that a plan is made from, but for the hosts' own answers."""

@@ -25,6 +25,7 @@ from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_v
 
 SCHEMA = "doctor.plan/1"
 MAX_PARALLEL_HOSTS = 64
+"""Hosts that are inspected, or undone, at once."""
 ALREADY = "already in this state"
 """Why a step that writes a file has nothing to do."""
 MAX_COMMAND_CHARS = 4000

@@ -58,18 +58,18 @@ def follow(entry: LaunchText, environ: Mapping[str, str], read_file: ReadFile, d
     text = read_file(line.program) if depth < _DEEPEST else None
     if text is None:
         return [_opaque(entry, "the shell script {0} cannot be read here")]
-    words = tuple(
+    arguments = tuple(
         Word(argument, argument if position in line.unresolved_arguments else "", position in line.unresolved_arguments)
         for position, argument in enumerate(line.arguments)
     )
     try:
-        script = read_job_script(text, {**environ, **line.environ}, words)
+        script = read_job_script(text, {**environ, **line.environ}, arguments)
     except NotAJobScript:
         return [_opaque(entry, "{0} is no shell script")]
     lines = [LaunchText(_within(line, inner), line.program, text, entry.time_limit_s) for inner in script.launch_lines]
     if script.not_understood or not lines:
         lines.append(_opaque(entry, "what the shell script {0} starts is not read"))
-    return [follower for one in lines for follower in follow(one, environ, read_file, depth + 1)]
+    return [follower for inner in lines for follower in follow(inner, environ, read_file, depth + 1)]
 
 
 def _opaque(entry: LaunchText, why: str) -> LaunchText:
@@ -92,5 +92,5 @@ def _of_other_scripts(
     script: JobScript, name: str, environ: Mapping[str, str], read_file: ReadFile
 ) -> list[LaunchText]:
     """The launches of other scripts that a script runs on its own host, where they are here."""
-    found = [follower for line in script.scripts for follower in follow(LaunchText(line, name), environ, read_file)]
-    return [entry for entry in found if entry.line.program]
+    launches = [follower for line in script.scripts for follower in follow(LaunchText(line, name), environ, read_file)]
+    return [entry for entry in launches if entry.line.program]

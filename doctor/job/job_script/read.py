@@ -85,9 +85,9 @@ def read_job_script(
         if len(listed) >= _MOST_LINES:
             skipped.append(unread("...", filled("more than {0} launch lines", _MOST_LINES), command.line))
             break
-        found = _launch_line(command, inherited)
-        launcher = launcher_among(_of_program(found[0]) if found else _resolved(command))
-        listed += [] if launcher and found[:1] and found[0].is_module else found
+        recognized = _launch_line(command, inherited)
+        launcher = launcher_among(_of_program(recognized[0]) if recognized else _resolved(command))
+        listed += [] if launcher and recognized[:1] and recognized[0].is_module else recognized
         if launcher:
             strange.append(_strange(command, launcher))
     return JobScript(

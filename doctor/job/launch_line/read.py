@@ -304,11 +304,11 @@ class _Reader:
     def _mindformers(self, argv: tuple[Word, ...], depth: int) -> None:
         """The msrun that MindFormers' own launcher script starts."""
         self.wrappers.append(argv[0].text)
-        words = recipes.mindformers(argv[1:])
-        if words is None:
+        msrun = recipes.mindformers(argv[1:])
+        if msrun is None:
             self.unresolved.setdefault("program", filled("{0} takes 1, 2, 6 or 9 words", recipes.MINDFORMERS))
             return
-        self._shell_text(words, depth)
+        self._shell_text(msrun, depth)
 
     def _unresolved_program(self, argv: tuple[Word, ...], interpreter: str, is_module: bool) -> None:
         if argv[0].text.endswith(".py"):  # its folder alone is not known
@@ -380,15 +380,15 @@ def runs_shell_script(argv: Sequence[Word]) -> bool:
     return first.endswith(SHELL_SCRIPTS) or (first in _SHELLS and any(w.text.endswith(SHELL_SCRIPTS) for w in argv[1:]))
 
 
-def launcher_among(words: Sequence[str]) -> str:
-    """The launcher that words name behind a command that is not followed; empty where they name none.
+def launcher_among(command: Sequence[str]) -> str:
+    """The launcher that a command names behind a program that is not followed; empty where it names none.
 
     >>> launcher_among(["debugpy-run", "-m", "torch.distributed.run", "-p", "1"]), launcher_among(["jsrun", "-n", "4"])
     ('torch.distributed.run', 'jsrun')
     >>> launcher_among(["pip", "install", "deepspeed"]), launcher_among(["pkill", "-f", "torchrun", "-9"])
     ('', '')
     """
-    names = [word.rpartition("/")[2] for word in words[:64]]
+    names = [word.rpartition("/")[2] for word in command[:64]]
     if not names or names[0] in _NO_PREFIXES:
         return ""
     for before, name, after in zip(["", *names], names, [*names[1:], ""], strict=False):

@@ -120,12 +120,11 @@ def mindformers(argv: tuple[Word, ...]) -> tuple[Word, ...] | None:
     }.get(len(argv))
     if names is None:
         return None
-    given = dict(zip(names, argv[1:], strict=True))
-    workers = given.setdefault("worker_num", Word("8"))
-    given.setdefault("local_worker_num", workers)
-    given.setdefault("join", Word("False"))
-    options = [_joined_option(name, word) for name, word in given.items()]
-    return (Word("msrun"), *options, argv[0])
+    options = dict(zip(names, argv[1:], strict=True))
+    workers = options.setdefault("worker_num", Word("8"))
+    options.setdefault("local_worker_num", workers)
+    options.setdefault("join", Word("False"))
+    return (Word("msrun"), *(_joined_option(name, word) for name, word in options.items()), argv[0])
 
 
 def _joined_option(name: str, word: Word) -> Word:

@@ -11,13 +11,11 @@ from __future__ import annotations
 import json
 import random
 import re
-import subprocess
 import sys
 import tempfile
-import tomllib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,11 +27,13 @@ from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import OWN_ROUND, Fact, Output
 from doctor.engine.record import HostRecord, Run, load_run
 from doctor.engine.result import Outcome, Report
+from doctor.engine.toml_compat import tomllib
 from doctor.fix.select import choose_playbooks, ready_steps
 from doctor.remedy.catalog import load_playbooks
 from doctor.session.replay import RunIntent
 from tests.bench.large_fleet import sickened
 from tests.hosts.fleet import Fleet
+from tests.hosts.gpu import gpu_fleet
 from tests.hosts.npu import npu_fleet
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +41,7 @@ TABLE = ROOT / "tests" / "witnesses.toml"
 HOSTS = 4
 _NUMBER = re.compile(r"(?<![\w.:-])\d+(?![\w.:])")
 _ADDRESS = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
+_WORDS = re.compile(r"[^\s,;={}]+")
 _WORD = re.compile(r"(?<![\w.-])[a-z]{4,}(?![\w(])")
 _TAG = re.compile(r'(?:comment "?)?(?:cluster-doctor )?\b[0-9a-f]{8}\b"?')
 STRANGER = "10.66.66.66"
@@ -57,6 +58,15 @@ def witnesses() -> dict[str, dict[str, str]]:
     """The table: by check and parameter, why one host's word does no harm."""
     table: dict[str, dict[str, str]] = tomllib.loads(TABLE.read_text("utf-8"))
     return table
+
+
+ALLOWED: dict[str, set[str]] = {
+    "claim": {"both accused", "command"},
+    "pair": {"both accused"},
+    "relation": {"accused", "both accused"},
+    "witnessed": {"cleared"},
+}
+"""What a lie may do by the kind of its row. A name that nobody has, by the word of the one other host, is no name."""
 
 
 class Lie(NamedTuple):
@@ -97,18 +107,21 @@ def _without_line(source: random.Random, answer: str) -> str:
     return "".join(lines)
 
 
-def saved_fleet() -> dict[str, Any]:
-    """What four healthy test hosts with NPUs answer."""
+def saved_run(fleet: Fleet) -> dict[str, Any]:
+    """What four test hosts answer."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.json"
-        fleet = Fleet.up(HOSTS, npu_fleet("A2", HOSTS), shm="4g")
         arguments = ["check", "sb[0001-0004]", "-F", str(fleet.ssh_config), "--save", str(path), "-q"]
-        try:
-            subprocess.run(fleet.argv([sys.executable, "-m", "doctor", *arguments]), cwd=ROOT, check=False)
-        finally:
-            fleet.down()
+        fleet.run([sys.executable, "-m", "doctor", *arguments], cwd=ROOT)
         document: dict[str, Any] = json.loads(path.read_text())
         return document
+
+
+def first_hosts(run: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """The run with the first hosts alone."""
+    names = list(run["hosts"])[:count]
+    hosts = {name: run["hosts"][name] for name in names}
+    return json.loads(json.dumps({**run, "hosts": hosts, "probe_inputs": {**run["probe_inputs"], "hosts": names}}))
 
 
 class Effect(NamedTuple):
@@ -124,7 +137,8 @@ class Effect(NamedTuple):
 class Fleets:
     """The truth of a fleet, and what lies of its last host do to a check."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, has_norm: bool = True) -> None:
+        self.has_norm = has_norm
         self.run = run
         self.liar = list(run.hosts)[-1]
         self.intent = RunIntent(run)
@@ -185,20 +199,82 @@ def lies_of(record: HostRecord, other: HostRecord, fact: type[Fact], lie: Lie, s
     }
 
 
-def harm(fleets: Fleets, check: Check, told: Effect) -> Iterator[str]:
-    """What a lie has done to honest hosts."""
+def harm(fleets: Fleets, check: Check, told: Effect) -> Iterator[tuple[str, str]]:
+    """What a lie has done to honest hosts, each with its kind.
+
+    That is ``mark``, ``command``, ``accused``, ``both accused`` or ``cleared``. Where all hosts differ in truth there
+    is no norm, and only a mark of the lie in a command shows anything.
+    """
     truth = fleets.truth(check)
     for host, text in told.commands.items():
-        new = set(re.findall(r"[^\s,;={}]+", text)) - set(re.findall(r"[^\s,;={}]+", truth.commands.get(host, "")))
-        new -= {word for one in truth.commands.values() for word in re.findall(r"[^\s,;={}]+", one)}
+        marks = [mark for mark in MARKS if mark in text and mark not in truth.commands.get(host, "")]
+        if marks:
+            yield "mark", f"{host} would run {marks}"
+    if not fleets.has_norm:
+        return
+    own_words = {word for text in truth.commands.values() for word in _WORDS.findall(text)}
+    for host, text in told.commands.items():
+        new = [word for word in _WORDS.findall(text) if word not in own_words and not _is_within(word, own_words)]
         if new:
-            yield f"{host} would run {sorted(new)[:4]}"
+            yield "command", f"{host} would run {new[:6]}"
     known = {host for hosts in truth.accused for host in hosts}
     liar_named = any(fleets.liar in finding.hosts for finding in told.outcome.findings)
     for hosts in told.accused - truth.accused:
         if {*hosts} - known and fleets.liar not in hosts:
-            yield f"accuses {' '.join(hosts)}{' beside the liar' if liar_named else ''}"
-    cleared = {host for hosts in truth.accused for host in hosts} - {host for hosts in told.accused for host in hosts}
-    cleared -= {fleets.liar, *told.outcome.unknown}
-    if cleared and not told.outcome.unknown and not told.outcome.skipped and not told.outcome.crashed:
-        yield f"clears {' '.join(sorted(cleared))}"
+            yield "both accused" if liar_named else "accused", f"accuses {' '.join(hosts)}"
+    outcome = told.outcome
+    if truth.accused and not (outcome.findings or outcome.unknown or outcome.skipped or outcome.crashed):
+        yield "cleared", f"clears {truth.accused}"
+
+
+def _is_within(word: str, words: set[str]) -> bool:
+    """Whether a word is an address of a network among the words: less than would be written without the lie."""
+    try:
+        network = ip_network(word)
+        return any(network.subnet_of(ip_network(known)) for known in words if "/" in known and known[0].isdigit())
+    except (ValueError, TypeError):
+        return False
+
+
+def worlds(saved: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Fleets]]:
+    """Healthy fleets, and those in which every host has closed its firewall and lacks names: there a fix writes."""
+    for number, run in enumerate(saved):
+        for count in (2, 3, HOSTS):
+            for state, share in (("healthy", None), ("sick", 0.0), ("all different", 0.3)):
+                document = first_hosts(run, count)
+                document = document if share is None else sickened(document, share)
+                loaded = load_run(msgspec.json.encode(document), "run")
+                yield f"fleet {number}, {count} hosts, {state}", Fleets(loaded, has_norm=not share)
+
+
+def attacks(fleets: Fleets, count: int, seed: int) -> Iterator[str]:
+    """What ``count`` lies have done that the table does not allow; each fact of each check in turn."""
+    rows = [
+        (check, need) for check, need in crossing(load_checks()) if need.type.probe.kind not in ("visit", *OWN_ROUND)
+    ]
+    for number in range(count):
+        check, need = rows[number % len(rows)]
+        source = random.Random(f"{seed} {number}")
+        lie = source.choice(LIES)
+        others = [host for host in fleets.run.hosts if host != fleets.liar]
+        record, other = fleets.run.hosts[fleets.liar], fleets.run.hosts[source.choice(others)]
+        lies = lies_of(record, other, need.type, lie, source)
+        allowed = ALLOWED.get(witnesses().get(check.name, {}).get(need.parameter, ""), set())
+        for kind, description in harm(fleets, check, fleets.told(check, lies)):
+            if kind not in allowed:
+                yield f"{check.name}, {need.parameter}, {lie.name}, number {number}: {kind}: {description}"
+
+
+def campaign(count: int, seed: int) -> int:
+    """``count`` lies in fleets with NPUs and with GPUs. Returns how many did harm."""
+    saved = []
+    for hosts in (npu_fleet("A2", HOSTS), gpu_fleet(HOSTS)):
+        fleet = Fleet.up(HOSTS, hosts, shm="4g")
+        try:
+            saved.append(saved_run(fleet))
+        finally:
+            fleet.down()
+    done = [(name, harmed) for name, fleets in worlds(saved) for harmed in attacks(fleets, -(-count // 18), seed)]
+    for name, harmed in done:
+        print(f"{name}: {harmed}")
+    return len(done)

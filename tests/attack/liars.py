@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from ipaddress import ip_network
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import OWN_ROUND, Fact, Output
 from doctor.engine.record import HostRecord, Run, load_run
 from doctor.engine.result import Outcome, Report
-from doctor.engine.toml_compat import tomllib
+from doctor.engine.toml_compat import read_table
 from doctor.fix.select import choose_playbooks, ready_steps
 from doctor.remedy.catalog import load_playbooks
 from doctor.session.replay import RunIntent
@@ -53,11 +53,15 @@ def crossing(checks: Sequence[Check]) -> list[tuple[Check, Need]]:
     return [(check, need) for check in checks for need in check.needs if need.fleet]
 
 
+def is_answered(fact: Any) -> bool:
+    """Whether a host's own answer is the fact, and it is asked in `doctor check`."""
+    return fact.probe.kind not in ("visit", *OWN_ROUND)
+
+
 @cache
 def witnesses() -> dict[str, dict[str, str]]:
     """The table: by check and parameter, why one host's word does no harm."""
-    table: dict[str, dict[str, str]] = tomllib.loads(TABLE.read_text("utf-8"))
-    return table
+    return read_table(TABLE, dict[str, dict[str, str]])
 
 
 ALLOWED: dict[str, set[str]] = {
@@ -121,7 +125,9 @@ def first_hosts(run: Mapping[str, Any], count: int) -> dict[str, Any]:
     """The run with the first hosts alone."""
     names = list(run["hosts"])[:count]
     hosts = {name: run["hosts"][name] for name in names}
-    return json.loads(json.dumps({**run, "hosts": hosts, "probe_inputs": {**run["probe_inputs"], "hosts": names}}))
+    inputs = {**run["probe_inputs"], "hosts": names}
+    copied: dict[str, Any] = json.loads(json.dumps({**run, "hosts": hosts, "probe_inputs": inputs}))
+    return copied
 
 
 class Effect(NamedTuple):
@@ -152,7 +158,7 @@ class Fleets:
             self.truths[check.name] = self.effect(check, self.facts)
         return self.truths[check.name]
 
-    def told(self, check: Check, lies: Mapping[str, Mapping[str, Output]]) -> Effect:
+    def told(self, check: Check, lies: Mapping[str, dict[str, Output]]) -> Effect:
         """With other answers of the liar, by fact."""
         record = self.run.hosts[self.liar]
         record = HostRecord(record.visit, {**record.outputs, **lies})
@@ -230,9 +236,9 @@ def harm(fleets: Fleets, check: Check, told: Effect) -> Iterator[tuple[str, str]
 def _is_within(word: str, words: set[str]) -> bool:
     """Whether a word is an address of a network among the words: less than would be written without the lie."""
     try:
-        network = ip_network(word)
-        return any(network.subnet_of(ip_network(known)) for known in words if "/" in known and known[0].isdigit())
-    except (ValueError, TypeError):
+        network = IPv4Network(word)
+        return any(network.subnet_of(IPv4Network(known)) for known in words if "/" in known and known[0].isdigit())
+    except ValueError:
         return False
 
 
@@ -249,9 +255,7 @@ def worlds(saved: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Fleets]]:
 
 def attacks(fleets: Fleets, count: int, seed: int) -> Iterator[str]:
     """What ``count`` lies have done that the table does not allow; each fact of each check in turn."""
-    rows = [
-        (check, need) for check, need in crossing(load_checks()) if need.type.probe.kind not in ("visit", *OWN_ROUND)
-    ]
+    rows = [(check, need) for check, need in crossing(load_checks()) if is_answered(need.type)]
     for number in range(count):
         check, need = rows[number % len(rows)]
         source = random.Random(f"{seed} {number}")

@@ -152,9 +152,9 @@ class _Linker:
             explanations = [
                 of_job or self.explaining(by_host.get(host, ()), finding, names) for host in finding.hosts or ("",)
             ]
-            found = [explanation for explanation in explanations if explanation is not None]
-            if found and (len(found) == len(explanations) or finding.values.get(EITHER_END)):
-                yield cause, found[0]
+            explaining = [explanation for explanation in explanations if explanation is not None]
+            if explaining and (len(explaining) == len(explanations) or finding.values.get(EITHER_END)):
+                yield cause, explaining[0]
 
     def explaining(self, candidates: Iterable[Finding], finding: Finding, names: Sequence[str]) -> Finding | None:
         return next((candidate for candidate in candidates if self.agree(candidate, finding, names)), None)

@@ -33,7 +33,7 @@ def prove_addresses(arguments: dict) -> dict:  # type: ignore[type-arg]
     """
     task = arguments[arguments["asked"]]
     peers = dict(task["peers"])
-    sockets = {own: _open_socket(own, task["port"]) for own in task["own"]}
+    sockets = {address: _open_socket(address, task["port"]) for address in task["own"]}
     opened = [entry for entry in sockets.values() if entry]
     nonce, key = os.urandom(NONCE_SIZE), bytes.fromhex(task["key"])
     proven: dict = {}  # type: ignore[type-arg]
@@ -54,7 +54,7 @@ def prove_addresses(arguments: dict) -> dict:  # type: ignore[type-arg]
             _take(entry, task, key, nonce, peers, proven, answered)
     for entry in opened:
         entry.close()
-    return {"proven": proven, "unopened": sorted(own for own, entry in sockets.items() if not entry)}
+    return {"proven": proven, "unopened": sorted(address for address, entry in sockets.items() if not entry)}
 
 
 def _open_socket(address: str, port: int) -> Any:
@@ -126,11 +126,11 @@ class AddressProofs(Fact, frozen=True):
         peers: dict[str, dict[str, str]] = {}
         own_addresses: dict[str, set[str]] = {}
         for host, peer in _pairs(connection_partners(list(interfaces))):
-            there = target_addresses(interfaces[host], interfaces[peer], ())
-            here = target_addresses(interfaces[peer], interfaces[host], ())
-            if {*there, *here} <= {visits[entry].address for entry in (host, peer) if entry in visits}:
+            of_peer = target_addresses(interfaces[host], interfaces[peer], ())
+            of_host = target_addresses(interfaces[peer], interfaces[host], ())
+            if {*of_peer, *of_host} <= {visits[entry].address for entry in (host, peer) if entry in visits}:
                 continue
-            for caller, called, addresses in ((host, peer, there), (peer, host, here)):
+            for caller, called, addresses in ((host, peer, of_peer), (peer, host, of_host)):
                 peers.setdefault(caller, {}).update(dict.fromkeys(addresses, called))
                 own_addresses.setdefault(called, set()).update(addresses)
         key = os.urandom(32)

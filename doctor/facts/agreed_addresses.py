@@ -94,16 +94,16 @@ class AddressWitnesses(msgspec.Struct, frozen=True):
         host claims it and others find ``confirmed`` addresses there, of this host alone: a host that claims the
         hardware address of a stranger has none there, and at that of a router there are those of others.
         """
-        seen = addresses_proven_elsewhere(self.proofs)
+        witnessed = addresses_proven_elsewhere(self.proofs)
         owners: dict[str, set[str]] = {}
-        for host, own in confirmed.items():
-            for address in own:
+        for host, addresses in confirmed.items():
+            for address in addresses:
                 owners.setdefault(address, set()).add(host)
         for host, by_card in cards_seen_elsewhere(self.hardware).items():
             for addresses in by_card.values():
                 if {owner for address in addresses for owner in owners.get(address, ())} == {host}:
-                    seen.setdefault(host, set()).update(addresses)
-        return seen
+                    witnessed.setdefault(host, set()).update(addresses)
+        return witnessed
 
 
 @once_per_fleet
@@ -129,8 +129,12 @@ def agreed_addresses(
         if not reached or reached in own_addresses or plain_address(reached).is_loopback:
             held[host] = own_addresses
             confirmed[host] = own_addresses & ({reached} | index.resolved_elsewhere(host, host))
-    seen = AddressWitnesses(hardware or {}, proofs or {}).seen_elsewhere(confirmed)
-    return {address for host, own in held.items() for address in confirmed[host] | (own & seen.get(host, set()))}
+    witnessed = AddressWitnesses(hardware or {}, proofs or {}).seen_elsewhere(confirmed)
+    return {
+        address
+        for host, own_addresses in held.items()
+        for address in confirmed[host] | (own_addresses & witnessed.get(host, set()))
+    }
 
 
 def _usable(addresses: Iterable[str]) -> Iterable[str]:

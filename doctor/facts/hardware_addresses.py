@@ -123,11 +123,11 @@ def cards_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[str,
     for host, fact in hardware.items():
         for hardware_address in fact.local:
             owners.setdefault(hardware_address, set()).add(host)
-    seen: dict[str, dict[str, set[str]]] = {}
+    addresses_by_card: dict[str, dict[str, set[str]]] = {}
     for witness, fact in hardware.items():
         for address, hardware_address in fact.neighbours.items():
             holders = owners.get(hardware_address, set())
             if len(holders) == 1 and witness not in holders:
-                by_card = seen.setdefault(next(iter(holders)), {})
+                by_card = addresses_by_card.setdefault(next(iter(holders)), {})
                 by_card.setdefault(hardware_address, set()).add(address)
-    return seen
+    return addresses_by_card

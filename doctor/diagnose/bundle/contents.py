@@ -1,0 +1,95 @@
+"""The table of contents of a bundle: what was taken, from where, and what was left out and why."""
+
+from __future__ import annotations
+
+import msgspec
+
+SCHEMA = "doctor.bundle/1"
+NAME = "CONTENTS.json"
+TABLE = "CONTENTS.txt"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of the archive."""
+
+    member: str
+    """Its name in the archive."""
+    host: str
+    section: str
+    origin: str
+    """Its path on the host, or the command that printed it."""
+    bytes: int
+    """In the archive, behind the gate for secrets."""
+    sha256: str
+    """Of these bytes."""
+    size: int = 0
+    """Bytes of the file on its host, when it was opened; 0 of a command's output."""
+    modified: float = 0.0
+    """Seconds since 1970 by the clock of its host; 0 of a command's output."""
+    inode: int = 0
+    complete: bool = True
+    note: str = ""
+    """Why it is not complete."""
+    hidden: bool = False
+    """Something that looks like a secret was replaced in it."""
+    diagnosed: bool = False
+    """`doctor diagnose` reads it as a log."""
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """Files or commands that were left out for one reason."""
+
+    host: str
+    section: str
+    reason: str
+    count: int
+    examples: list[str]
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it."""
+
+    schema: str
+    doctor: str
+    """The version that made it."""
+    collected: str
+    """When, in UTC; of a bundle that was packed again the time of its first packing."""
+    source: str
+    """In words: where the hosts come from."""
+    since: float
+    """Seconds; logs that were last written before that were left out. 0: none."""
+    places: list[str]
+    """Where logs were looked for besides the vendors' places."""
+    hosts: list[str]
+    files: list[Entry]
+    left_out: list[LeftOut]
+    errors: dict[str, str]
+    """By host: why it gave no answer, or not all of it."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every host has answered to the end."""
+        return not self.errors
+
+
+def contents_table(contents: Contents) -> str:
+    """The same as text for who opens the archive; English, as support reads it."""
+    lines = [f"Collected {contents.collected} by cluster-doctor {contents.doctor} ({contents.source})", ""]
+    lines += [f"{entry.bytes:>12}  {entry.sha256}  {entry.member}{_remarks(entry)}" for entry in contents.files]
+    for host, error in sorted(contents.errors.items()):
+        lines += ["", f"{host}: not all of it: {error}"]
+    if contents.left_out:
+        lines += ["", "Left out:"]
+        lines += [
+            f"  {row.host} {row.section}: {row.count} x {row.reason}: {', '.join(row.examples)}"
+            for row in contents.left_out
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _remarks(entry: Entry) -> str:
+    words = [f"from {entry.origin}"]
+    words += [f"of {entry.size} bytes: {entry.note}"] if not entry.complete and entry.size else []
+    words += [entry.note] if not entry.complete and not entry.size and entry.note else []
+    words += ["secrets hidden"] if entry.hidden else []
+    return f"  ({'; '.join(words)})"

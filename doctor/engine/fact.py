@@ -106,6 +106,9 @@ class Probe(msgspec.Struct, frozen=True):
     """The command itself calls a vendor's tool once for each device, some 0.2 s each."""
     lanes: int = 0
     """With ``each``: into so many the lane is divided by device number, which run at the same time; 0 is undivided."""
+    stand_in: str = ""
+    """With ``each`` and ``requires``: a file of settings ``key_N=value``. Where the file is there and the tool is not,
+    each device's output is ``absent`` and holds its lines of the file."""
 
 
 def run(
@@ -120,9 +123,10 @@ def run(
     limit: int = 65536,
     repeats: bool = False,
     lanes: int = 0,
+    stand_in: str = "",
 ) -> Probe:
     """A command for ``sh -c``; with ``each`` it runs once a device and finds the device's number in ``$1``."""
-    return Probe("run", command, (), None, requires, each, root, job, lane, timeout, limit, repeats, lanes)
+    return Probe("run", command, (), None, requires, each, root, job, lane, timeout, limit, repeats, lanes, stand_in)
 
 
 def read(*paths: str, root: bool = False, job: bool = False, limit: int = 65536) -> Probe:

@@ -40,6 +40,9 @@ def run_hccn_tool(arguments: dict[str, Any]) -> Any:
             except subprocess.TimeoutExpired:
                 text = "no answer in 10 s"
                 break
+            except OSError:
+                text = "hccn_tool is not here: nothing was tried"
+                break
             text = done.stdout[:4000].decode("utf-8", "replace")
             if "is busy" not in text:  # another caller holds its lock
                 break

@@ -13,6 +13,7 @@ reset, so that none of the job's ports is left in TIME_WAIT.
 
 MODULES = (
     "doctor.remote.runtime.signals",
+    "doctor.remote.runtime.netlink",
     "doctor.remote.runtime.lines",
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.readable_json",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from doctor.engine.texts import filled
+
 SCHEMA = "doctor.bundle/1"
 NAME = "CONTENTS.json"
 TABLE = "CONTENTS.txt"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class BundledFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file of the archive."""
 
     member: str
@@ -61,7 +63,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     places: list[str]
     """Where logs were looked for besides the vendors' places."""
     hosts: list[str]
-    files: list[Entry]
+    files: list[BundledFile]
     left_out: list[LeftOut]
     errors: dict[str, str]
     """By host: why it gave no answer, or not all of it."""
@@ -74,10 +76,13 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 def contents_table(contents: Contents) -> str:
     """The same as text for who opens the archive; English, as support reads it."""
-    lines = [f"Collected {contents.collected} by cluster-doctor {contents.doctor} ({contents.source})", ""]
+    lines = [
+        filled("Collected {0} by cluster-doctor {1} ({2})", contents.collected, contents.doctor, contents.source),
+        "",
+    ]
     lines += [f"{entry.bytes:>12}  {entry.sha256}  {entry.member}{_remarks(entry)}" for entry in contents.files]
     for host, error in sorted(contents.errors.items()):
-        lines += ["", f"{host}: not all of it: {error}"]
+        lines += ["", filled("{0}: not all of it: {1}", host, error)]
     if contents.left_out:
         lines += ["", "Left out:"]
         lines += [
@@ -87,9 +92,9 @@ def contents_table(contents: Contents) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _remarks(entry: Entry) -> str:
-    words = [f"from {entry.origin}"]
-    words += [f"of {entry.size} bytes: {entry.note}"] if not entry.complete and entry.size else []
+def _remarks(entry: BundledFile) -> str:
+    words = [filled("from {0}", entry.origin)]
+    words += [filled("of {0} bytes: {1}", entry.size, entry.note)] if not entry.complete and entry.size else []
     words += [entry.note] if not entry.complete and not entry.size and entry.note else []
     words += ["secrets hidden"] if entry.hidden else []
     return f"  ({'; '.join(words)})"

@@ -14,7 +14,7 @@ from typing import IO
 
 import msgspec
 
-from doctor.diagnose.bundle.contents import NAME, TABLE, Contents, Entry, LeftOut, contents_table
+from doctor.diagnose.bundle.contents import NAME, TABLE, BundledFile, Contents, LeftOut, contents_table
 from doctor.diagnose.bundle.spool import Spooled
 from doctor.diagnose.bundle.support import diagnosed_sections
 from doctor.engine.secrets import hide_in, hide_secrets
@@ -47,11 +47,11 @@ class Packing:
             member, number = f"{stem}~{number}", number + 1
         self._paths[member] = host, item
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[BundledFile]:
         """What the archive will hold, by name. Each file goes through the gate here, once, and is kept behind it."""
         return [self._entry(member, *self._paths[member]) for member in sorted(self._paths)]
 
-    def _entry(self, member: str, host: str, item: Spooled) -> Entry:
+    def _entry(self, member: str, host: str, item: Spooled) -> BundledFile:
         digest, size, hidden = hashlib.sha256(), 0, False
         with _behind_the_gate(item).open("wb") as file:
             for before, after in _gated(item):
@@ -60,7 +60,7 @@ class Packing:
                 hidden = hidden or before != after
         item.path.unlink()
         header = item.header
-        return Entry(
+        return BundledFile(
             member=member,
             host=host,
             section=header.section,

@@ -10,7 +10,7 @@ from typing import IO
 
 import msgspec
 
-from doctor.diagnose.bundle.contents import NAME, SCHEMA, Contents, Entry
+from doctor.diagnose.bundle.contents import NAME, SCHEMA, BundledFile, Contents
 from doctor.diagnose.bundle.spool import STATE
 from doctor.diagnose.bundle.support import diagnosed_sections
 from doctor.diagnose.excerpter.excerpt import LogReader
@@ -56,23 +56,23 @@ def _contents(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Contents | N
 
 def read_bundles(paths: Sequence[str], signatures: Mapping[str, Signature]) -> LogRecord | None:
     """What the bundles hold, where all paths are bundles: of several, a host's logs are put together."""
-    found = [(path, contents) for path in paths if (contents := bundle_contents(path))]
-    if not found or len(found) < len(paths):
+    bundles = [(path, contents) for path in paths if (contents := bundle_contents(path))]
+    if not bundles or len(bundles) < len(paths):
         return None
     useful, quiet = chosen_literals(signatures.values())
     words = [([word.encode()], word.encode()) for word in useful]
     index = ShapeIndex(words, [word.encode() for word in quiet])  # type: ignore[no-untyped-call]
     reader = LogReader(index, LINES_LIMIT)  # type: ignore[no-untyped-call]
     hosts: dict[str, HostLogs] = {}
-    for path, contents in found:
+    for path, contents in bundles:
         for host, logs in _host_logs(path, contents, reader):
             before = hosts.get(host, HostLogs())
             hosts[host] = HostLogs(
                 [*before.files, *logs.files], [*before.omitted, *logs.omitted], [], before.error or logs.error
             )
-    first = found[0][1]
-    names = [name for _, contents in found for name in contents.hosts]
-    places = tuple(printable(place) for _, contents in found for place in contents.places)
+    first = bundles[0][1]
+    names = [name for _, contents in bundles for name in contents.hosts]
+    places = tuple(printable(place) for _, contents in bundles for place in contents.places)
     source = filled("{0}, collected {1}", printable(first.source), printable(first.collected))
     return LogRecord(
         LOG_SCHEMA, source, first.collected, places, first.since, hosts, job_hosts=tuple(dict.fromkeys(names))
@@ -98,14 +98,14 @@ def _host_logs(path: str, contents: Contents, reader: LogReader) -> Iterator[tup
         if row.section in diagnosed_sections() and row.reason not in NO_LOGS and row.host in omitted:
             examples = [printable(text, 400) for text in row.examples[:3]]
             omitted[row.host].append(Omission(printable(row.reason), row.count, examples))
-    missing = {entry.host for entry in entries.values()}
+    incomplete_hosts = {entry.host for entry in entries.values()}
     for host in contents.hosts:
         lost = problem or "the archive lacks some of its logs"
-        reason = contents.errors.get(host, "") or (lost if host in missing else "")
+        reason = contents.errors.get(host, "") or (lost if host in incomplete_hosts else "")
         yield printable(host), HostLogs(files[host], omitted[host], [], printable(reason))
 
 
-def _excerpt(entry: Entry, content: IO[bytes], reader: LogReader) -> LogExcerpt:
+def _excerpt(entry: BundledFile, content: IO[bytes], reader: LogReader) -> LogExcerpt:
     """The lines that a diagnosis needs, chosen as on the host itself."""
     reader.start(entry.origin, entry.size or entry.bytes, entry.modified, entry.inode)  # type: ignore[no-untyped-call]
     if entry.section == "kernel":
@@ -114,7 +114,7 @@ def _excerpt(entry: Entry, content: IO[bytes], reader: LogReader) -> LogExcerpt:
         reader.read_blocks(iter(lambda: content.read(BLOCK), b""))  # type: ignore[no-untyped-call]
         reader.complete = entry.complete
     except UNREADABLE as error:
-        reader.notes.append(f"could be read only in part: {error}")
+        reader.notes.append(filled("could be read only in part: {0}", printable(str(error))))
     if entry.note:
         reader.notes.append(entry.note)
     report = reader.report()  # type: ignore[no-untyped-call]
@@ -144,5 +144,5 @@ def state_before(path: Path) -> dict[str, dict[str, bytes]]:
     return texts
 
 
-def _state_entries(files: Iterable[Entry]) -> dict[str, Entry]:
+def _state_entries(files: Iterable[BundledFile]) -> dict[str, BundledFile]:
     return {entry.member: entry for entry in files if entry.section == STATE and entry.member.endswith("_before.txt")}

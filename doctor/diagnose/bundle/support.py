@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 
 FILE = Path(__file__).with_suffix(".toml")
@@ -23,7 +24,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     variables: list[tuple[str, str]] = []
 
 
-class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SupportCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A command that prints, or a support tool that writes files into a folder."""
 
     section: str
@@ -49,7 +50,7 @@ class Support(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of `FILE`."""
 
     place: list[Place]
-    command: list[Command]
+    command: list[SupportCommand]
 
 
 @cache
@@ -105,17 +106,17 @@ class BundleRequest(msgspec.Struct, frozen=True, kw_only=True):
             "commands": [self._command(row) for row in table.command if self._is_wanted(row)],
         }
 
-    def _is_wanted(self, row: Command) -> bool:
+    def _is_wanted(self, row: SupportCommand) -> bool:
         if self.devices_only:
             return row.state
         return (self.tools or not row.folder) and (not row.asked or self.sos)
 
-    def _command(self, row: Command) -> dict[str, Any]:
+    def _command(self, row: SupportCommand) -> dict[str, Any]:
         moment = ("_before" if self.devices_only else "_after") if row.state else ""
         return {
             "section": row.section,
             "name": f"{row.name}{moment}.txt" if not row.folder else row.name,
-            "shown": row.script.strip() if "\n" not in row.script.strip() else f"commands of {row.name}",
+            "shown": row.script.strip() if "\n" not in row.script.strip() else filled("commands of {0}", row.name),
             "script": row.script,
             "seconds": row.seconds,
             "requires": [*row.requires, *([self.python] if row.python else [])],

@@ -33,7 +33,7 @@ class Bundler:
         self.deadline = time.monotonic() + request["seconds"]
         self.room, self.sent, self.began = request["bytes"], 0, time.monotonic()
         self.left_out = {}  # by section: an `Omissions`
-        self.seen = set()  # (device, inode) of the files that were sent
+        self.sent_files = set()  # (device, inode) of the files that were sent
         self.folder = ""
         self.environ = dict(tool_environment(), PYTHON=request["python"])
 
@@ -63,14 +63,14 @@ class Bundler:
 
     def is_usable(self, command):
         """Whether a command can be run; why not is told."""
-        missing = [tool for tool in command["requires"] if not find_tool(tool, self.environ["PATH"])]
-        reason = "is not installed" if missing else ""
+        absent_tools = [tool for tool in command["requires"] if not find_tool(tool, self.environ["PATH"])]
+        reason = "is not installed" if absent_tools else ""
         if not reason and command["root"] and os.geteuid():
             reason = "needs root: --sudo runs it"
         if not reason and self.remaining() <= 1:
             reason = NO_TIME
         if reason:
-            self.omit(command["section"], reason, missing[0] if missing else command["name"])
+            self.omit(command["section"], reason, absent_tools[0] if absent_tools else command["name"])
         return not reason
 
     def run_command(self, command):
@@ -123,7 +123,7 @@ class Bundler:
 
     def read_file(self, section, path, status, omissions, base):
         key, name = (status.st_dev, status.st_ino), printable_path(path)
-        if key in self.seen and not base:  # a tool's file may have the number of one that was removed
+        if key in self.sent_files and not base:  # a tool's file may have the number of one that was removed
             return
         if self.has_no_room(name, omissions):
             return
@@ -135,7 +135,7 @@ class Bundler:
             shown = printable_path(os.path.relpath(path, base)) if base else name
             header = {"section": section, "name": shown.lstrip("/"), "origin": name}
             header.update(size=text.status.st_size, modified=text.status.st_mtime, inode=text.status.st_ino)
-            self.seen.add(key)
+            self.sent_files.add(key)
             self.send_file(header, text)
         except NotText as error:
             omissions.add(str(error), name)

@@ -26,13 +26,13 @@ class FileText:
     and the last three. Only a file that is sent whole is `complete`.
     """
 
-    def __init__(self, path, found, limit):
+    def __init__(self, path, entry, limit):
         self.path, self.limit = path, limit
         self.complete, self.note = False, ""
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         self.file = os.fdopen(os.open(path, flags), "rb")
         self.status = os.fstat(self.file.fileno())
-        same = (self.status.st_dev, self.status.st_ino) == (found.st_dev, found.st_ino)
+        same = (self.status.st_dev, self.status.st_ino) == (entry.st_dev, entry.st_ino)
         if not same or not stat.S_ISREG(self.status.st_mode):
             self.file.close()
             raise OSError(0, "was replaced while it was read")

@@ -57,7 +57,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     collected: str
     """When, in UTC; of a bundle that was packed again the time of its first packing."""
     source: str
-    """In words: where the hosts come from."""
+    """In remarks: where the hosts come from."""
     since: float
     """Seconds; logs that were last written before that were left out. 0: none."""
     places: list[str]
@@ -93,8 +93,8 @@ def contents_table(contents: Contents) -> str:
 
 
 def _remarks(entry: BundledFile) -> str:
-    words = [filled("from {0}", entry.origin)]
-    words += [filled("of {0} bytes: {1}", entry.size, entry.note)] if not entry.complete and entry.size else []
-    words += [entry.note] if not entry.complete and not entry.size and entry.note else []
-    words += ["secrets hidden"] if entry.hidden else []
-    return f"  ({'; '.join(words)})"
+    remarks = [filled("from {0}", entry.origin)]
+    remarks += [filled("of {0} bytes: {1}", entry.size, entry.note)] if not entry.complete and entry.size else []
+    remarks += [entry.note] if not entry.complete and not entry.size and entry.note else []
+    remarks += ["secrets hidden"] if entry.hidden else []
+    return f"  ({'; '.join(remarks)})"

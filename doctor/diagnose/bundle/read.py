@@ -60,8 +60,8 @@ def read_bundles(paths: Sequence[str], signatures: Mapping[str, Signature]) -> L
     if not bundles or len(bundles) < len(paths):
         return None
     useful, quiet = chosen_literals(signatures.values())
-    words = [([word.encode()], word.encode()) for word in useful]
-    index = ShapeIndex(words, [word.encode() for word in quiet])  # type: ignore[no-untyped-call]
+    literals = [([word.encode()], word.encode()) for word in useful]
+    index = ShapeIndex(literals, [word.encode() for word in quiet])  # type: ignore[no-untyped-call]
     reader = LogReader(index, LINES_LIMIT)  # type: ignore[no-untyped-call]
     hosts: dict[str, HostLogs] = {}
     for path, contents in bundles:

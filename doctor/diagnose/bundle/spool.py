@@ -66,14 +66,14 @@ class Room:
     """Bytes that all hosts together may still send. Used by many threads."""
 
     def __init__(self, count: int) -> None:
-        self._left, self._lock = count, threading.Lock()
+        self._room_left, self._lock = count, threading.Lock()
 
     def take(self, count: int) -> bool:
         """Whether there is room for so many more."""
         with self._lock:
-            if count > self._left:
+            if count > self._room_left:
                 return False
-            self._left -= count
+            self._room_left -= count
             return True
 
 
@@ -93,7 +93,7 @@ class HostSpool:
         """Of section, reason, how many, and examples."""
         self.error = ""
         self.ended = False
-        self._folder, self._sections, self._left, self._room = folder, sections, limit, room
+        self._folder, self._sections, self._room_left, self._room = folder, sections, limit, room
         self._header: Header | None = None
 
     @property
@@ -153,11 +153,11 @@ class HostSpool:
         self._path.touch(0o600)
 
     def _keep(self, data: bytes) -> None:
-        if len(data) > self._left or not self._room.take(len(data)):
+        if len(data) > self._room_left or not self._room.take(len(data)):
             self._finish(_FileEnd(False, NO_ROOM))
             self.error = filled("it was cut off: {0}", NO_ROOM)
             return
-        self._left -= len(data)
+        self._room_left -= len(data)
         with self._path.open("ab") as file:
             file.write(data)
 

@@ -31,8 +31,8 @@ def bundle_summary(contents: Contents, path: Path) -> str:
 def _of_host(contents: Contents, host: str) -> Iterator[str]:
     entries = [entry for entry in contents.files if entry.host == host]
     total = format_size(sum(entry.bytes for entry in entries))
-    shown = printable(host)
-    yield filled("{0}: {1}, {2}", shown, count_noun(len(entries), "file"), total)
+    name = printable(host)
+    yield filled("{0}: {1}, {2}", name, count_noun(len(entries), "file"), total)
     if error := contents.errors.get(host):
         yield filled("  not all of it: {0}", error)
     for row in contents.left_out:

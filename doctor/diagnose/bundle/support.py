@@ -40,7 +40,7 @@ class SupportCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     root: bool = False
     most: int = 0
     """MiB that it may write."""
-    asked: str = ""
+    option: str = ""
     """The option that asks for it; empty: it is always run."""
     python: bool = False
     diagnosed: bool = False
@@ -109,7 +109,7 @@ class BundleRequest(msgspec.Struct, frozen=True, kw_only=True):
     def _is_wanted(self, row: SupportCommand) -> bool:
         if self.devices_only:
             return row.state
-        return (self.tools or not row.folder) and (not row.asked or self.sos)
+        return (self.tools or not row.folder) and (not row.option or self.sos)
 
     def _command(self, row: SupportCommand) -> dict[str, Any]:
         moment = ("_before" if self.devices_only else "_after") if row.state else ""

@@ -132,8 +132,8 @@ class Bundler:
             return
         try:
             text = FileText(path, status, min(self.request["share"], self.room))
-            shown = printable_path(os.path.relpath(path, base)) if base else name
-            header = {"section": section, "name": shown.lstrip("/"), "origin": name}
+            name_in_section = printable_path(os.path.relpath(path, base)) if base else name
+            header = {"section": section, "name": name_in_section.lstrip("/"), "origin": name}
             header.update(size=text.status.st_size, modified=text.status.st_mtime, inode=text.status.st_ino)
             self.sent_files.add(key)
             self.send_file(header, text)
@@ -201,8 +201,8 @@ def named_by_variables(section):
     for variable, below in section.get("variables", ()):
         value = os.environ.get(variable, "")
         if value.startswith("/"):
-            words = value.replace("[", "[[]").replace("*", "[*]").replace("?", "[?]").split("%")
-            places.append(words[0] + "".join("*" + word[1:] for word in words[1:]) + below)
+            parts = value.replace("[", "[[]").replace("*", "[*]").replace("?", "[?]").split("%")
+            places.append(parts[0] + "".join("*" + word[1:] for word in parts[1:]) + below)
     return places
 
 

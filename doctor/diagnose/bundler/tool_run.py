@@ -20,12 +20,12 @@ RUNNING = []  # the pid of the command that runs now
 class ToolRun:
     """One command; `text` is what it printed on both outputs, `problem` why that is not all.
 
-    `gone` says whether nobody waits for it any more.
+    `nobody_waits` says whether nobody waits for it any more.
     """
 
-    def __init__(self, script, folder, seconds, limit, gone):
+    def __init__(self, script, folder, seconds, limit, nobody_waits):
         self.argv = ["/bin/sh", "-c", 'exec 2>&1; cd "$1" || exit 125\n' + script, "sh", folder]
-        self.folder, self.seconds, self.limit, self.gone = folder, seconds, limit, gone
+        self.folder, self.seconds, self.limit, self.nobody_waits = folder, seconds, limit, nobody_waits
         self.printed = BoundedOutput(MAX_PRINTED)
         self.problem = ""
 
@@ -66,7 +66,7 @@ class ToolRun:
                 self.problem = "did not end in its time"
             elif self.limit and folder_size(self.folder) >= self.limit:
                 self.problem = "wrote more than it may"
-            elif self.gone():
+            elif self.nobody_waits():
                 self.problem = "was interrupted"
             if self.problem:
                 return

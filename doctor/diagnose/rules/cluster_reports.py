@@ -44,7 +44,7 @@ def named_by_cluster(case: Case) -> list[Cause]:
 
 
 def _ended_itself(case: Case, report: Event) -> bool:
-    """Whether a process that ended without a reason had told before that the others did not come, as a watchdog does."""
+    """Whether a process that ended without a reason had reported before that it waited, as a watchdog does."""
     pid = report.values.get("culprit_pid")
     unspecific = "unspecific" in case.signatures[report.signature].traits
     return unspecific and any(item.pid == pid and case.waits(item) for item in case.processes if pid)

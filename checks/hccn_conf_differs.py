@@ -1,6 +1,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from doctor import WARNING, Finding, Skip, check, filled
+from doctor.engine.fact import Unreadable
 from doctor.facts.container import HostContainer
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
 
@@ -42,6 +43,8 @@ def hccn_conf_differs(
     it. With udhcpc_enable the address and the gateway come from DHCP and are not checked here; a bond has an address of
     its own.
     """
+    if addresses.from_file:
+        raise Unreadable("hccn_tool is not here: what the NPUs use cannot be compared with /etc/hccn.conf")
     live = dict(_live_settings(addresses, gateways, detect))
     held = sorted({npu for (npu, _), value in live.items() if value})
     if conf is None and not held:

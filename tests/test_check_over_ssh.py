@@ -199,3 +199,23 @@ def test_the_report_is_the_same_from_the_saved_run(unusual_hosts: Fleet, tmp_pat
     again = json.loads(unusual_hosts.run(argv, env=CLEAN, cwd=ROOT).stdout)
     assert again["outcomes"] == live["outcomes"]
     assert again["hosts"] == live["hosts"]
+
+
+def test_containers_with_hccn_conf_and_without_the_tool(fleet_a2: Fleet) -> None:
+    """Addresses are read from the file, what it does not hold is unknown, and no tool is called missing."""
+    hosts = list(fleet_a2.hosts[:2])
+    names = ("device-ip-conflict", "device-ip-unset", "device-link-down", "hccn-conf-differs", "npu-tools-missing")
+    arguments = [word for name in names for word in ("--select", name)]
+    container = "rm /usr/local/Ascend/driver/tools/hccn_tool; mkdir -p /run; : >/run/.containerenv; "
+    twin = "sed -i 's/^address_3=.*/address_3=29.1.9.9/' /etc/hccn.conf"
+    with fleet_a2.broken(hosts, container + twin):
+        code, report, _ = check(fleet_a2, hosts, *arguments)
+    assert code == 10
+    [found] = outcome(report, "device-ip-conflict")["findings"]
+    assert (found["hosts"], found["values"]["ip"]) == (hosts, "29.1.9.9")
+    assert outcome(report, "device-ip-unset")["status"] == "passed"
+    for name in ("device-link-down", "hccn-conf-differs"):
+        unknown = outcome(report, name)["unknown"]
+        assert all(reason["reason"].startswith("hccn_tool is not here") for reason in unknown), unknown
+        assert unknown and not outcome(report, name)["evaluated_hosts"]
+    assert outcome(report, "npu-tools-missing")["status"] == "skipped"

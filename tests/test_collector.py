@@ -513,3 +513,27 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def test_a_file_stands_in_for_a_tool_that_is_not_there(tmp_path: Path) -> None:
+    devices, conf = tmp_path / "dev", tmp_path / "hccn.conf"
+    devices.mkdir()
+    for number in (0, 1, 11):
+        (devices / f"davinci{number}").touch()
+    probe = run("no-such-tool", requires="no-such-tool", each=f"{devices}/davinci[0-9]*", stand_in=str(conf))
+
+    def outputs() -> dict[str, Output]:
+        return collect(fact_of(probe)).outputs["One"]
+
+    assert list(outputs()) == [""]
+    conf.write_text("# address_0=9\n")
+    assert list(outputs()) == [""]
+    conf.write_text("address_0=29.1.0.1\naddress_1=29.1.0.2\n#address_1=9\naddress_11 = 29.1.0.3\nx\n")
+    assert {key: (output.ended, output.out) for key, output in outputs().items()} == {
+        "0": ("absent", "address_0=29.1.0.1\n"),
+        "1": ("absent", "address_1=29.1.0.2\n"),
+        "11": ("absent", "address_11 = 29.1.0.3\n"),
+    }
+    conf.unlink()
+    conf.mkdir()
+    assert list(outputs()) == [""]

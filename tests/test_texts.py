@@ -59,7 +59,15 @@ def test_what_is_remembered_is_bounded(monkeypatch) -> None:  # type: ignore[no-
 
 
 SENT = (
-    *("collect/collector", "diagnose/excerpter", "fix/executor", "net/prober", "remote", "smoke/programs"),
+    *(
+        "collect/collector",
+        "diagnose/bundler",
+        "diagnose/excerpter",
+        "fix/executor",
+        "net/prober",
+        "remote",
+        "smoke/programs",
+    ),
     *("transport/launcher/carrier", "watch/attach/inspector", "watch/hook"),
 )
 """Programs that are sent to hosts, and import nothing of doctor."""
@@ -70,7 +78,7 @@ def f_string_sentences() -> dict[str, list[str]]:
     chinese = set(json.loads(translations.COMPILED.read_text("utf-8")))
     for part in translations.parts():
         chinese.update(translations.english_texts(part)[key] for key in translations.untranslated(part))
-    found: dict[str, list[str]] = {}
+    sentences: dict[str, list[str]] = {}
     root = translations.ROOT
     for path in (*sorted((root / "doctor").rglob("*.py")), *sorted((root / "checks").glob("*.py"))):
         place = path.relative_to(root / "doctor" if root / "doctor" in path.parents else root).as_posix()
@@ -79,8 +87,8 @@ def f_string_sentences() -> dict[str, list[str]]:
         for node in value_texts.nodes(value_texts.module_tree(path)):
             text = translations.literal(node) if isinstance(node, ast.JoinedStr) else ""
             if text in chinese and translations.PLACEHOLDER.search(text):
-                found.setdefault(place.partition("/")[0], []).append(f"{place}:{node.lineno}: {text}")
-    return found
+                sentences.setdefault(place.partition("/")[0], []).append(f"{place}:{node.lineno}: {text}")
+    return sentences
 
 
 def test_a_sentence_for_people_is_no_f_string() -> None:

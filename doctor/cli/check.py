@@ -21,16 +21,15 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
 from doctor.cli.shared_options import (
-    ChecksOption,
-    IgnoreOption,
+    CheckOptions,
     NoHistoryOption,
     OutputOptions,
-    SelectOption,
     expand_option_groups,
     history_options,
 )
 from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.result import NO_HOST
 from doctor.engine.texts import filled
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog, made_rounds
@@ -64,9 +63,7 @@ def command(
         bool,
         typer.Option("--after-reboot", help="Judge the hosts as after a reboot, by what they load when they start."),
     ] = False,
-    select: SelectOption = [],  # noqa: B006 - typer's way
-    ignore: IgnoreOption = [],  # noqa: B006
-    checks: ChecksOption = [],  # noqa: B006
+    choice: CheckOptions,
     job: JobOptions,
     source: SourceOptions,
     product: ProductOption = "",
@@ -85,7 +82,7 @@ def command(
     """
     validate_product(product)
     validate_connection(connection)
-    validate_output(output, checks)
+    validate_output(output, choice.checks)
     require_one_of("--scope", scope, SCOPES)
     if compare not in ("", "all"):
         raise UsageError(filled("--compare {0}: expected all", f"{compare!r}"))
@@ -99,24 +96,26 @@ def command(
         raise UsageError(
             "--after-reboot reads files of hosts; expected no --smoke, --net, --compare, --path or --within"
         )
-    catalog = load_catalog(checks)
+    catalog = load_catalog(choice.checks)
     if output.from_file:
         run = load_saved_run(output.from_file)
         if after_reboot and not run.after_reboot:
             raise UsageError("--after-reboot: the saved run has not read what its hosts load when they start")
         requested = (*_requested(compare, paths), *(name for name in ON_REQUEST if name in run.checks))
         rounds = made_rounds(smoke or bool(run.smoke), net != "off" or run.tried_network, bool(run.watch))
-        selected = choose_with_rounds(catalog, select, ignore, rounds, requested)
+        selected = choose_with_rounds(catalog, choice.select, choice.ignore, rounds, requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
     from doctor.job.variables import communication
     from doctor.net.plan import NetOptions, tries_devices
+    from doctor.session.code_revision import code_of_line
     from doctor.session.examine import ExamineOptions
+    from doctor.session.run_history import keeps_settings
     from doctor.session.select_hosts import select_inventory
     from doctor.session.training_files import training_of_line
     from doctor.smoke.plan import SmokeOptions
 
     rounds = made_rounds(smoke, net != "off")
-    selected = choose_with_rounds(catalog, select, ignore, rounds, _requested(compare, paths))
+    selected = choose_with_rounds(catalog, choice.select, choice.ignore, rounds, _requested(compare, paths))
     job_environment = source.read()
     environ = job_environment.environ
     if no_hosts:
@@ -124,6 +123,8 @@ def command(
     else:
         fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
     launch = job_environment.complete(job.launch(product))
+    history = history_options("check", output, no_history)
+    reads_settings = bool(compare) or keeps_settings(history)
     network = NetOptions(mode="full" if net == "full" else "quick", devices=tries_devices(selected))
     options = ExamineOptions(
         transport=connection.transport,
@@ -139,9 +140,10 @@ def command(
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
         training=training_of_line(job_environment.line, source.job_script, _shortest(launch)),
         after_reboot=after_reboot,
+        reads_settings=reads_settings,
+        code=code_of_line(job_environment.line) if reads_settings else None,
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
-    history = history_options("check", output, no_history)
     raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history))
 
 
@@ -172,7 +174,6 @@ def _requested(compare: str, paths: tuple[str, ...]) -> tuple[str, ...]:
 
 def _empty_inventory(hosts: HostOptions) -> Inventory:
     """The inventory of a check of the rank table alone. Raises: CommandError."""
-    from doctor.engine.result import NO_HOST
     from doctor.environment.inventory import Inventory
     from doctor.job.variables import TABLE_VARIABLES
     from doctor.session.named_files import require_rank_table

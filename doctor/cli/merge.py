@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory, without_excluded
-from doctor.cli.shared_options import ChecksOption, IgnoreOption, OutputOptions, SelectOption, expand_option_groups
+from doctor.cli.shared_options import CheckOptions, OutputOptions, expand_option_groups
 from doctor.collect.collector_request import unique_facts
 from doctor.collect.merge.files import read_node_files
 from doctor.collect.merge.merge_records import merge
+from doctor.collect.merge.node_records import NodeFiles
 from doctor.collect.merge.stale import slurm_job_run
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.texts import filled
@@ -28,9 +29,7 @@ def command(
         list[Path], typer.Argument(metavar="DIR|FILE...", help="Files or folders written by doctor node; -: stdin.")
     ],
     fleet: ExpectedHostOptions,
-    select: SelectOption = [],  # noqa: B006 - typer's way
-    ignore: IgnoreOption = [],  # noqa: B006
-    checks: ChecksOption = [],  # noqa: B006
+    choice: CheckOptions,
     output: OutputOptions,
 ) -> None:
     """Evaluate the records that doctor node wrote on each host.
@@ -44,22 +43,15 @@ def command(
 
     Exit codes: as doctor check.
     """
-    validate_output(output, checks)
+    validate_output(output, choice.checks)
     if output.from_file:
         raise UsageError("--from reads a saved run: expected it with doctor check")
-    catalog = load_catalog(checks)
-    selected = choose_with_rounds(catalog, select, ignore)
+    catalog = load_catalog(choice.checks)
+    selected = choose_with_rounds(catalog, choice.select, choice.ignore)
 
     named = expected_inventory(fleet)
     where = ", ".join(clean(str(path)) for path in paths[:3]) + (", ..." if len(paths) > 3 else "")
-    try:
-        node_files = read_node_files(paths)
-    except OSError as error:
-        raise InputError(
-            filled(
-                "{0}: {1}; expected files written by doctor node", clean(str(error.filename or where)), error.strerror
-            )
-        ) from None
+    node_files = _read(paths, where)
     facts = unique_facts(fact for check in selected for fact in check.facts)
     run = merge(node_files, named, facts, where, slurm_job_run(os.environ))
     if not run.hosts:
@@ -69,3 +61,12 @@ def command(
     if named is None:
         run = without_excluded(run, where, fleet.exclude)
     raise typer.Exit(replay_and_report(run, selected, catalog, output))
+
+
+def _read(paths: list[Path], where: str) -> NodeFiles:
+    """Raises: CommandError."""
+    try:
+        return read_node_files(paths)
+    except OSError as error:
+        name = clean(str(error.filename or where))
+        raise InputError(filled("{0}: {1}; expected files written by doctor node", name, error.strerror)) from None

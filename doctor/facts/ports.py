@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, SysctlFiles, sysctl_path
 from doctor.job import LaunchConfig, PortRange
+from doctor.remote.runtime.netlink import diagnosed_tcp
 
 
 def parse_ports(text: str) -> tuple[PortRange, ...]:
@@ -131,36 +132,6 @@ def ports_reserved_at_boot(files: SysctlFiles | None) -> tuple[PortRange, ...]:
         return ()
 
 
-def _ipv6_only_inodes() -> list:  # type: ignore[type-arg]
-    """Of listening sockets that take no IPv4 (IPV6_V6ONLY), as sock_diag says; none where it says nothing."""
-    sockets: list = []  # type: ignore[type-arg]
-    try:
-        diag = socket.socket(16, socket.SOCK_RAW, 4)  # AF_NETLINK, NETLINK_SOCK_DIAG
-    except OSError:
-        return sockets
-    try:
-        diag.settimeout(2)
-        diag.send(struct.pack("=IHHIIBBBBI48x", 72, 20, 0x301, 1, 0, socket.AF_INET6, 6, 0, 0, 1 << 10))
-        for _ in range(256):
-            data = diag.recv(1 << 16)
-            while len(data) >= 16:
-                length, kind = struct.unpack_from("=IH", data)
-                if kind != 20 or length < 16:  # the end, or an error
-                    return sockets
-                place, end = 16 + 72, min(length, len(data))
-                while place + 5 <= end:
-                    size, attribute = struct.unpack_from("=HH", data, place)
-                    if attribute == 11 and data[place + 4]:  # INET_DIAG_SKV6ONLY
-                        sockets.append(str(struct.unpack_from("=I", data, 16 + 68)[0]))
-                    place += max(4, (size + 3) & ~3)
-                data = data[(length + 3) & ~3 :]
-    except OSError:
-        pass
-    finally:
-        diag.close()
-    return sockets
-
-
 def _add_processes(sockets: dict) -> None:  # type: ignore[type-arg]
     """The process that holds each socket, by inode, as far as this user may see it."""
     unmatched_links = {"socket:[" + inode + "]" for inode in sockets}
@@ -179,7 +150,7 @@ def _add_processes(sockets: dict) -> None:  # type: ignore[type-arg]
             continue  # it has ended, or is another user's
 
 
-def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]
+def list_sockets(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: TCP sockets that listen or hold one of the job's ports, with user and process."""
     listen, busy = "0A", ("01", "02", "08")  # established, being made, closed by the peer
     job_ports = set(arguments.get("ports") or [])
@@ -209,8 +180,8 @@ def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]
                 "listening": parts[3] == listen,
                 "user": user,
             }
-    for inode in _ipv6_only_inodes() if tables > 1 else ():
-        if inode in sockets:
+    for inode, values in diagnosed_tcp(socket.AF_INET6, 0, 1 << 10, 2) if tables > 1 else ():
+        if inode in sockets and values.get(11, b"\0")[0]:  # INET_DIAG_SKV6ONLY
             sockets[inode]["ipv6_only"] = True
     _add_processes(sockets)
     return {"tables": tables, "sockets": list(sockets.values())}

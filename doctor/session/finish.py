@@ -8,10 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
+from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.interrupts import remove_old
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
+from doctor.report.formats.registry import FormatTarget, RenderContext, render
 from doctor.session.output_files import (
     EventStreams,
     combine_callbacks,
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from doctor.engine.record import Run
     from doctor.engine.result import Report
     from doctor.environment.inventory import Inventory
+    from doctor.report.diff.values import RunValues
     from doctor.report.formats.registry import RenderContext
     from doctor.session.examine import ExamineOptions
     from doctor.session.replay import Examination
@@ -86,18 +91,17 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
     validate_settings(output.config, folders)
 
 
-def load_saved_run(path: Path) -> Run:
-    """The run that ``--from`` names. Raises: CommandError."""
-    from doctor.engine.bounded_read import read_bounded
+def load_saved_run(path: Path, option: str = "--from") -> Run:
+    """The run that ``option`` names. Raises: CommandError."""
     from doctor.engine.record import MAX_RUN_BYTES, BadRun
     from doctor.session.replay import load
 
     try:
         return load(read_bounded(path, MAX_RUN_BYTES), str(path))
     except OSError as error:
-        raise InputError(filled("--from {0}: {1}; expected a saved run", path, error.strerror)) from None
+        raise InputError(filled("{0} {1}: {2}; expected a saved run", option, path, error.strerror)) from None
     except BadRun as error:
-        raise InputError(f"--from {error}") from None
+        raise InputError(f"{option} {error}") from None
 
 
 def replay_and_report(run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions) -> int:
@@ -163,7 +167,7 @@ def save_and_report(
     from doctor.engine.exit_code import Exit
 
     stopped = examination.stopped
-    saved = _save(output.save, examination) if output.save else True
+    saved = save_run(output.save, examination) if output.save else True
     report = apply_policy(examination.report, output.config, catalog)
     code = report_exit_code(report, output)
     if stopped is not None:
@@ -171,7 +175,7 @@ def save_and_report(
     if history is not None:
         from doctor.session.run_history import remember
 
-        report = remember(report, catalog, history)
+        report = remember(report, catalog, history, values=read_settings(examination, report))
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
     if not saved and code == Exit.HEALTHY:
         code = Exit.NOTHING
@@ -182,6 +186,15 @@ def save_and_report(
     return code
 
 
+def read_settings(examination: Examination, report: Report) -> RunValues | None:
+    """The settings that the run has read; None where it did not look at all of them."""
+    if not any("HostSnapshot" in record.outputs for record in examination.run.hosts.values()):
+        return None
+    from doctor.report.diff.values import values_of_run
+
+    return values_of_run(examination.run, report, examination.code)
+
+
 def report_exit_code(report: Report, output: ReportOptions) -> int:
     """The exit code that the options give to a report."""
     from doctor.engine.exit_code import exit_code
@@ -189,10 +202,8 @@ def report_exit_code(report: Report, output: ReportOptions) -> int:
     return exit_code(report, strict=output.strict, on_unknown=output.on_unknown, fail_on=output.fail_on)  # type: ignore[arg-type]
 
 
-def _save(path: Path, examination: Examination) -> bool:
+def save_run(path: Path, examination: Examination) -> bool:
     """Writes the run atomically, readable only by its owner. False, with a line on stderr, when it was not written."""
-    import msgspec
-
     from doctor.config.atomic_write import write_atomic
     from doctor.engine.record import redact_run
 
@@ -220,10 +231,6 @@ def write_report(
 
     Returns the exit code: ``code``, or 78 where it would be 0 and a file that was asked for could not be written.
     """
-    import msgspec
-
-    from doctor.engine.exit_code import Exit
-    from doctor.report.formats.registry import RenderContext, render
     from doctor.report.layout.terminal import detect_terminal
 
     if output.redact:
@@ -231,12 +238,12 @@ def write_report(
 
         report = with_pseudonyms(report, aliases)
     targets = requested_targets(output.formats, output.as_json)
+    prints_text = not output.quiet and all(target.path for target in targets)
+    for_people = prints_text or any(target.name not in ("json", "jsonl") for target in targets)
     checks_by_name = {check.name: check for check in catalog}
     if events is not None:
         events.finish(report, code, checks_by_name)
         targets = tuple(target for target in targets if target.name != "jsonl")
-    prints_text = not output.quiet and all(target.path for target in requested_targets(output.formats, output.as_json))
-    for_people = prints_text or any(target.name not in ("json", "jsonl") for target in targets)
     context = RenderContext(
         code,
         checks_by_name,
@@ -246,17 +253,26 @@ def write_report(
         command=command,
         views=views,
     )
-    failed = write_files(targets, report, context)
-    if failed and code == Exit.HEALTHY:  # the files that were written say the same
-        written = [target for target in targets if target not in failed]
-        write_files(written, report, msgspec.structs.replace(context, code=int(Exit.NOTHING)))
-    if (failed or (events and events.failures)) and code == Exit.HEALTHY:
-        code = int(Exit.NOTHING)
+    code = _write_files(targets, report, context, has_failed=bool(events and events.failures))
     terminal = detect_terminal(sys.stdout, output.color, os.environ)
     names = [target.name for target in targets if not target.path]
     for name in [*names, *(["human" if terminal.tty else "plain"] if prints_text else [])]:
         write_stdout(render(name, report, msgspec.structs.replace(context, code=code, terminal=terminal)))
     return code
+
+
+def _write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext, *, has_failed: bool) -> int:
+    """Returns the exit code: 78 in place of 0 where a file could not be written. ``has_failed``: one of the events'."""
+    from doctor.engine.exit_code import Exit
+
+    failed = write_files(targets, report, context)
+    if context.code != Exit.HEALTHY or not (failed or has_failed):
+        return context.code
+    nothing = int(Exit.NOTHING)
+    if failed:  # the files that were written say the same
+        written = [target for target in targets if target not in failed]
+        write_files(written, report, msgspec.structs.replace(context, code=nothing))
+    return nothing
 
 
 def _fixable_checks(report: Report) -> frozenset[str]:

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.config.file import find_config, parse_history
 from doctor.engine.texts import filled
+from doctor.history.run_record import RunView, make_record, recorded_names
+from doctor.history.run_store import NoHistory, current_time, open_history
 from doctor.session.output_files import print_warning
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from doctor.engine.report_parts import AgeKey, FindingAge
     from doctor.engine.result import Report
     from doctor.history.run_store import HistoryFolder
+    from doctor.report.diff.values import RunValues
 
 HISTORY_SECONDS = 1.0
 """Seconds for which reading and writing may be blocked."""
@@ -55,15 +59,17 @@ def remember(
     *,
     tells_ages: bool = True,
     keeps: bool = True,
+    values: RunValues | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Report:
     """Keeps the run, and returns ``report`` with the ages of its findings; without ages it is ``report`` itself.
 
+    ``values``: settings and versions that are kept with it.
     One line on stderr where the run could not be kept; none where there is no home folder.
     """
     if not report.hosts:
         return report
-    worker = _Worker(report, checks, options, environ, tells_ages, keeps)
+    worker = _Worker(report, checks, options, environ, tells_ages, keeps, values)
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     ended = join_unless_blocked(thread, options.seconds, options.most_seconds)
@@ -88,7 +94,9 @@ class _Worker:
         environ: Mapping[str, str],
         tells_ages: bool,
         keeps: bool,
+        values: RunValues | None = None,
     ) -> None:
+        self.values = values
         self.report, self.checks, self.options, self.environ = report, checks, options, environ
         self.tells_ages, self.keeps = tells_ages, keeps
         self.ages: Mapping[AgeKey, FindingAge] = {}
@@ -104,8 +112,6 @@ class _Worker:
             self.problem = str(error) or type(error).__name__
 
     def _run(self) -> None:
-        from doctor.history.run_store import NoHistory, current_time, open_history
-
         settings = history_settings(self.options.config, self.environ)
         if not settings.keep:
             return
@@ -124,14 +130,24 @@ class _Worker:
             self.problem = str(error)
 
     def _keep(self, folder: HistoryFolder, now: datetime) -> None:
-        from doctor.history.run_record import make_record
-
-        folder.write(make_record(self.report, self.checks, self.options.command, machine_name()), now)
+        values = self._encoded_values()
+        folder.write(make_record(self.report, self.checks, self.options.command, machine_name(), values), now)
         self.is_kept = True
+
+    def _encoded_values(self) -> bytes:
+        if self.values is None:
+            return b""
+        from doctor.history.kept_values import encode_values
+
+        names = recorded_names(self.values.hosts, machine_name())
+        hosts = {names[host]: by_fact for host, by_fact in self.values.hosts.items()}
+        try:
+            return encode_values(msgspec.structs.replace(self.values, hosts=hosts))
+        except ValueError:  # the run is worth keeping without them
+            return b""
 
     def _read_ages(self, folder: HistoryFolder, earlier_names: Sequence[str]) -> None:
         from doctor.history.ages import MAX_RUNS, ages
-        from doctor.history.run_record import RunView
 
         # Two runs may begin in one second.
         earlier = [run for run in folder.newest(MAX_RUNS, earlier_names) if run.started <= self.report.started]
@@ -145,9 +161,15 @@ def machine_name() -> str:
 
 def history_settings(config: Path | None, environ: Mapping[str, str]) -> HistorySettings:
     """The settings that hold. Raises: ConfigError."""
-    from doctor.config.file import find_config, parse_history
-
     return parse_history(find_config(config, environ), environ)
+
+
+def keeps_settings(options: HistoryOptions | None, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether runs are to read and keep every setting: ``values = true`` of doctor.toml. Raises: ConfigError."""
+    if options is None:
+        return False
+    settings = history_settings(options.config, environ)
+    return settings.keep and settings.values
 
 
 MAX_INTERVAL_SECONDS = 0.05
@@ -165,9 +187,10 @@ def join_unless_blocked(thread: threading.Thread, blocked_seconds: float, most_s
     while True:
         thread.join(interval)
         elapsed = time.monotonic() - start
-        if not thread.is_alive():
+        blocked = elapsed - cpu_seconds(thread)
+        if not thread.is_alive():  # asked after its times, which are lost with the thread
             return True
-        if elapsed >= most_seconds or elapsed - cpu_seconds(thread) >= blocked_seconds:
+        if elapsed >= most_seconds or blocked >= blocked_seconds:
             return False
 
 

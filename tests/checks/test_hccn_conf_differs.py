@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from doctor import Finding, Skip
+from doctor.engine.fact import Unreadable
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
 from tests.checks.containers import place
 from tests.checks.device_network import a2, run_check, watching, written
@@ -117,3 +118,9 @@ def test_a_file_that_is_not_there_cannot_be_right() -> None:
     assert "-ip -s address 29.1.0.10" in finding.values["keep"] and "other NPUs" in finding.values["others"]
     [other] = list_findings(full(npu3={"address": "29.1.0.99"}))
     assert "`hccn_tool -i 3 -cfg recovery`" in other.values["recover"] and not other.values["others"]
+
+
+def test_the_file_is_not_compared_with_itself() -> None:
+    addresses = DeviceAddresses(by_npu={0: ip_interface("29.1.0.1/16")}, from_file=True)
+    with pytest.raises(Unreadable, match="what the NPUs use cannot be compared"):
+        list_findings(HccnConf(by_npu={0: {"address": "29.1.0.1"}}), addresses=addresses)

@@ -340,7 +340,7 @@ def test_tls() -> None:
         printed(TLS + "dev_id:0, tls expiration status[2](0:normal, 1:near expiration, 2:has expired)\n"),
         failed(14, "No certificate found, please set certs firstly!\n"),
     )
-    assert fact == TlsSwitches(by_npu={0: False, 1: True, 2: False}, expired=(2,), without_certificate=(3,))
+    assert fact == TlsSwitches(by_npu={0: False, 1: True, 2: False}, expired=(2,))
 
 
 OPTICAL = """optical info:
@@ -644,3 +644,44 @@ def test_noise_in_hccn_conf_sets_nothing(text: str) -> None:
 @given(output=OUTPUTS)
 def test_noise_is_no_super_pod(output: Output) -> None:
     assert isinstance(read_fact(HostRecord(Visit(), {SuperPodId.__name__: {"": output}}), SuperPodId), Absent)
+
+
+def file_lines(*outputs: str) -> list[Output]:
+    """What a collector sends of NPUs in a container that was given /etc/hccn.conf, and not hccn_tool."""
+    return [Output(ended="absent", err="hccn_tool is not installed", out=text) for text in outputs]
+
+
+CONFIGURED = "address_{0}=29.1.0.1{0}\nnetmask_{0}=255.255.0.0\nnetdetect_{0}=29.1.0.1\ngateway_{0}=29.1.0.1\n"
+
+
+def test_addresses_of_a_container_without_the_tool_are_those_of_the_file() -> None:
+    outputs = file_lines(*(CONFIGURED.format(npu) for npu in (0, 1)))
+    addresses = learned(DeviceAddresses, *outputs)
+    assert addresses.by_npu == {0: IPv4Interface("29.1.0.10/16"), 1: IPv4Interface("29.1.0.11/16")}
+    assert addresses.from_file and not addresses.unread
+    for fact in (DeviceGateways, DetectAddresses):
+        assert set(learned(fact, *outputs).by_npu.values()) == {IPv4Address("29.1.0.1")}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "sets nothing for it"),
+        ("mtu_0=4096\n", "sets nothing for it"),
+        ("udhcpc_enable_0=1\naddress_0=29.1.0.9\nnetmask_0=255.255.0.0\n", "leaves its address to DHCP"),
+        ("address_0=29.1.0.900\nnetmask_0=255.255.0.0\n", "/etc/hccn.conf: "),
+        ("address_0=\x1b[31m\nnetmask_0=255.255.0.0\n", "/etc/hccn.conf: "),
+    ],
+)
+def test_what_the_file_does_not_hold_is_unknown_and_not_unset(text: str, why: str) -> None:
+    addresses = learned(DeviceAddresses, *file_lines(text))
+    assert isinstance(addresses, Unreadable) and why in str(addresses)
+
+
+@pytest.mark.parametrize(
+    "fact", [fact for fact in PER_NPU if fact not in (DeviceAddresses, DeviceGateways, DetectAddresses)]
+)
+def test_what_only_the_tool_shows_is_unknown_beside_the_file(fact: type[Fact]) -> None:
+    why = learned(fact, *file_lines(CONFIGURED.format(0)))
+    assert isinstance(why, Unreadable)
+    assert str(why) == "hccn_tool is not here, and /etc/hccn.conf does not hold this"

@@ -7,7 +7,7 @@ import sys
 import time
 import zlib
 
-from doctor.collect.collector.host_files import absent_tool, device_numbers, read_file
+from doctor.collect.collector.host_files import absent_tool, device_numbers, device_settings, read_file
 from doctor.collect.collector.jobs import Job, nested_outputs
 from doctor.collect.collector.questions import Answerer, Questions
 from doctor.remote.runtime.command_environment import tool_environment
@@ -66,7 +66,9 @@ class Collector:
     def plan_run(self, name, probe):
         absent = absent_tool(probe.get("requires"), self.environ["PATH"])
         if absent:
-            self.outputs[name][""] = {"ended": "absent", "err": absent}
+            settings = device_settings(probe) if probe.get("stand_in") else {}
+            for key, text in settings.items() or [("", "")]:
+                self.outputs[name][key] = {"ended": "absent", "err": absent, "out": text}
             return
         keys = [""]
         if probe.get("each"):

@@ -26,6 +26,20 @@ def device_numbers(pattern):
     return [str(number) for number in sorted(numbers)]
 
 
+def device_settings(probe):
+    """By device, its lines ``key_N=value`` of the probe's file; empty where there is none, or none with a setting."""
+    if not os.path.isfile(probe["stand_in"]):
+        return {}
+    output = read_file(probe["stand_in"], probe.get("limit", 65536))
+    text = output.get("out", "")
+    lines = [line for line in text.splitlines() if "=" in line and not line.lstrip().startswith("#")]
+    own = {
+        key: "".join(line + "\n" for line in lines if line.partition("=")[0].rstrip().endswith("_" + key))
+        for key in device_numbers(probe["each"])
+    }
+    return own if lines or output.get("ended") == "error" else {}
+
+
 def read_file(path, limit):
     """A file as an output: its first `limit` bytes, or why it cannot be read."""
     try:

@@ -4,14 +4,23 @@ import os
 import time
 
 from doctor.collect.collector.jobs import Job
-from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries
+from doctor.remote.runtime.netlink import diagnosed_tcp, netlink_attributes, netlink_entries, netlink_messages
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.processes import fork_child, run_tool
 from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
 from doctor.remote.runtime.streams import write_all
 
 # Of questions, beside what they import.
-HELPERS = (find_tool, matching_paths, netlink_attributes, netlink_entries, read_text, run_tool)
+HELPERS = (
+    find_tool,
+    matching_paths,
+    diagnosed_tcp,
+    netlink_attributes,
+    netlink_entries,
+    netlink_messages,
+    read_text,
+    run_tool,
+)
 PATIENCE = 0.2  # seconds that a question may take before another child goes on with the others
 NUMBER_BYTES = 2
 ANSWER_LIMIT = 65536  # bytes of an answer, where the probe has no other

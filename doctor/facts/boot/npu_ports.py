@@ -7,14 +7,13 @@ DHCP gives the address, and nothing is known before.
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv4Interface
 from typing import TypeVar
 
 import msgspec
 
 from doctor.engine.fact import Unreadable
-from doctor.engine.texts import filled
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceFec, DeviceGateways, HccnConf, TlsSwitches
+from doctor.facts.hccn.conf import configured_as, configured_interface, configured_value
 
 T = TypeVar("T")
 
@@ -26,13 +25,10 @@ def _each(
     values, unset, unread = dict[int, T](), list[int](), dict(conf.unread if conf else {})
     for npu in sorted(npus):
         settings = conf.by_npu.get(npu, {}) if conf else {}
-        if settings.get("udhcpc_enable", "0") not in ("", "0"):
-            unread[f"NPU {npu}"] = "/etc/hccn.conf leaves its address to DHCP"
-            continue
         try:
-            value = parse(settings)
-        except ValueError as error:
-            unread[f"NPU {npu}"] = filled("/etc/hccn.conf: {0}", error)
+            value = configured_value(settings, parse)
+        except Unreadable as why:
+            unread[f"NPU {npu}"] = str(why)
             continue
         if value is None:
             unset.append(npu)
@@ -41,34 +37,21 @@ def _each(
     return values, tuple(unset), unread
 
 
-def _interface(settings: dict[str, str]) -> IPv4Interface | None:
-    address, netmask = settings.get("address", ""), settings.get("netmask", "")
-    return IPv4Interface(f"{IPv4Address(address)}/{IPv4Address(netmask)}") if address and netmask else None
-
-
-def _optional(name: str) -> Callable[[dict[str, str]], IPv4Address | None]:
-    def parse(settings: dict[str, str]) -> IPv4Address | None:
-        address = IPv4Address(settings[name]) if settings.get(name) else None
-        return None if address is None or address.is_unspecified else address
-
-    return parse
-
-
 def device_addresses(conf: HccnConf | None, now: DeviceAddresses) -> DeviceAddresses:
     """Address and netmask as the file gives them."""
-    values, unset, unread = _each(conf, {*now.by_npu, *now.unset}, _interface)
+    values, unset, unread = _each(conf, {*now.by_npu, *now.unset}, configured_interface)
     return DeviceAddresses(by_npu=dict(values), unset=unset, unread=unread)
 
 
 def device_gateways(conf: HccnConf | None, now: DeviceGateways) -> DeviceGateways:
     """As the file gives them."""
-    values, unset, unread = _each(conf, {*now.by_npu, *now.unset}, _optional("gateway"))
+    values, unset, unread = _each(conf, {*now.by_npu, *now.unset}, configured_as("gateway"))
     return DeviceGateways(by_npu=dict(values), unset=unset, unread=unread)
 
 
 def detect_addresses(conf: HccnConf | None, now: DetectAddresses) -> DetectAddresses:
     """As the file gives them."""
-    values, unset, unread = _each(conf, {*now.by_npu, *now.unset}, _optional("netdetect"))
+    values, unset, unread = _each(conf, {*now.by_npu, *now.unset}, configured_as("netdetect"))
     return DetectAddresses(by_npu=dict(values), unset=unset, unread=unread)
 
 

@@ -7,6 +7,9 @@ import errno
 import os
 import struct
 
+from doctor.engine.fact import ProbeArguments
+from doctor.remote.runtime.netlink import netlink_attributes, netlink_messages
+
 
 def run_bounded(*command: str, stdin_data: bytes = b"") -> dict:  # type: ignore[type-arg]
     """A command's output, as `doctor.engine.fact.Output` has it, within 8 s."""
@@ -48,38 +51,15 @@ def list_kernel_tables() -> list:  # type: ignore[type-arg]
     if modules and builtin and "nf_tables " not in modules and "/nf_tables.ko" not in builtin:
         return kernel_tables  # to ask would load the module
     try:
-        netfilter = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+        for kind, data in netlink_messages(12, 10 << 8 | 1, bytes(4), 5):
+            values = netlink_attributes(data[4:])
+            if kind == 10 << 8 and not struct.unpack("!I", values.get(2, bytes(4)))[0] & 1:  # not dormant
+                name = values[1].rstrip(b"\0").decode("utf-8", "replace")
+                kernel_tables.append([families.get(data[0], str(data[0])), name])
     except OSError as error:
-        if error.errno == errno.EPROTONOSUPPORT:
-            return kernel_tables
-        raise
-    try:
-        netfilter.bind((0, 0))
-        netfilter.settimeout(5)
-        netfilter.send(struct.pack("=IHHIIBBH", 20, 10 << 8 | 1, 0x301, 1, 0, 0, 0, 0))
-        while True:
-            data = netfilter.recv(1 << 20)
-            while len(data) >= 16:
-                length, kind = struct.unpack("=IH", data[:6])
-                if kind == 3:
-                    return kernel_tables
-                if kind == 2:
-                    code = -struct.unpack("=i", data[16:20])[0]
-                    if code in (errno.EINVAL, errno.EOPNOTSUPP):
-                        return kernel_tables  # a kernel without nftables
-                    raise OSError(code, os.strerror(code))
-                if kind == 10 << 8:
-                    rest, values = data[20:length], {2: b"\0\0\0\0"}
-                    while len(rest) >= 4:
-                        size, attribute = struct.unpack("=HH", rest[:4])
-                        values[attribute] = rest[4:size]
-                        rest = rest[(size + 3) & ~3 :]
-                    if not struct.unpack("!I", values[2])[0] & 1:  # not dormant
-                        name = values[1].rstrip(b"\0").decode("utf-8", "replace")
-                        kernel_tables.append([families.get(data[16], str(data[16])), name])
-                data = data[(length + 3) & ~3 :]
-    finally:
-        netfilter.close()
+        if error.errno not in (errno.EPROTONOSUPPORT, errno.EINVAL, errno.EOPNOTSUPP):  # a kernel without nftables
+            raise
+    return kernel_tables
 
 
 def list_outputs(tables: list, legacy: dict) -> dict:  # type: ignore[type-arg]
@@ -111,7 +91,7 @@ def local_addresses() -> list:  # type: ignore[type-arg]
     return sorted(set(trie)) + [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) for digits in hexes]
 
 
-def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg]
+def list_rules(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: the packet filter's tables as nft and iptables print them, and the local addresses."""
     outputs: dict = {}  # type: ignore[type-arg]
     dump: dict = {"outputs": outputs, "error": "", "refused": False}  # type: ignore[type-arg]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import (
+    AddressValueError,
     IPv4Address,
     IPv4Interface,
     IPv6Address,
@@ -15,9 +16,11 @@ import msgspec
 
 from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable
 from doctor.engine.texts import filled
+from doctor.facts.hccn.conf import HccnConf, configured_as, configured_interface, stand_in_value
 from doctor.facts.hccn.tool import (
     NO_ADDRESS_TEXT,
     combined_output,
+    either,
     hccn_probe,
     last_line,
     parse_each_npu,
@@ -50,11 +53,18 @@ class DeviceAddresses(Fact, frozen=True):
     by_npu: dict[int, Interface]
     unset: tuple[int, ...] = ()
     """NPUs that say that no address was preset."""
+    from_file: bool = False
+    """hccn_tool is not there: the addresses are those of /etc/hccn.conf."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> DeviceAddresses:
-        addresses, unread = parse_each_npu(answer, _parse_address)
-        return cls(by_npu=set_values(addresses), unset=unset_npus(addresses), unread=unread)
+        addresses, unread = parse_each_npu(answer, either(_parse_address, _address_of_file))
+        from_file = any(output.ended == "absent" for output in answer.values())
+        return cls(by_npu=set_values(addresses), unset=unset_npus(addresses), from_file=from_file, unread=unread)
+
+
+def _address_of_file(output: Output) -> Interface | None:
+    return stand_in_value(output, configured_interface)
 
 
 def _parse_address(output: Output) -> Interface | None:
@@ -110,7 +120,12 @@ class DeviceGateways(Fact, frozen=True):
     by_npu: dict[int, Address]
     unset: tuple[int, ...] = ()
 
-    read = per_npu(_parse_gateway, "no gateway was preset", unset="unset")
+    read = per_npu(
+        _parse_gateway,
+        "no gateway was preset",
+        unset="unset",
+        without_tool=lambda output: stand_in_value(output, configured_as("gateway")),
+    )
 
 
 def _parse_detect_address(text: str) -> Address | None:
@@ -132,7 +147,12 @@ class DetectAddresses(Fact, frozen=True):
     unset: tuple[int, ...] = ()
     """NPUs that watch nothing: the tool shows 0.0.0.0."""
 
-    read = per_npu(_parse_detect_address, NO_ADDRESS_TEXT, unset="unset")
+    read = per_npu(
+        _parse_detect_address,
+        NO_ADDRESS_TEXT,
+        unset="unset",
+        without_tool=lambda output: stand_in_value(output, configured_as("netdetect")),
+    )
 
 
 class Vnic(msgspec.Struct, frozen=True):
@@ -165,3 +185,26 @@ class VnicAddresses(Fact, frozen=True):
     by_npu: dict[int, Vnic]
 
     read = per_npu(_parse_vnic)
+
+
+def configured_address(
+    conf: HccnConf | None, npu: int, addresses: DeviceAddresses
+) -> tuple[IPv4Address | None, IPv4Address | None]:
+    """Address and netmask of ``npu`` in /etc/hccn.conf, the netmask else of the host's other NPUs; None: not known.
+
+    An address that another NPU of the host has in use is none that could be given.
+    """
+    settings = conf.by_npu.get(npu, {}) if conf else {}
+    taken = {str(interface.ip) for other, interface in addresses.by_npu.items() if other != npu}
+    address = _ipv4(settings.get("address", ""))
+    netmasks = {interface.netmask for interface in addresses.by_npu.values() if isinstance(interface, IPv4Interface)}
+    common = netmasks.pop() if len(netmasks) == 1 else None
+    usable = address if address and not address.is_unspecified and str(address) not in taken else None
+    return usable, _ipv4(settings.get("netmask", "")) or common
+
+
+def _ipv4(text: str) -> IPv4Address | None:
+    try:
+        return IPv4Address(text)
+    except AddressValueError:
+        return None

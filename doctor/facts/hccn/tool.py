@@ -16,6 +16,7 @@ from doctor.engine.texts import filled
 T = TypeVar("T")
 F = TypeVar("F", bound=Fact)
 
+CONF_PATH = "/etc/hccn.conf"
 BUSY_TEXT = "hccn_tool is busy"
 UNSUPPORTED_TEXT = "not supported on this product"
 OTHER_SYNTAX_TEXT = "Please specify a valid mode"
@@ -70,6 +71,7 @@ def per_npu_probe(command: str, *, root: bool = False, limit: int = 16384) -> Pr
         timeout=4,
         limit=limit,
         lanes=2,
+        stand_in=CONF_PATH,
     )
 
 
@@ -105,22 +107,34 @@ def _parse_once(parse: Callable[[Output], T], output: Output) -> T:
     return parse(output)
 
 
-def per_npu(parse: Callable[[str], object], nothing: str = "", unset: str = "") -> Any:
+def per_npu(
+    parse: Callable[[str], object],
+    nothing: str = "",
+    unset: str = "",
+    without_tool: Callable[[Output], object] | None = None,
+) -> Any:
     """The class method `Fact.read` of a fact whose ``by_npu`` holds what ``parse`` makes of each NPU's output.
 
     Where the tool said ``nothing``, or ``parse`` returned None, the NPU is listed in the field named ``unset``.
+    ``without_tool`` reads the output that stands for a tool that is not there.
 
     >>> read = per_npu(lambda text: int(single_field("mtu", text)))
     """
 
     def read(cls: type[F], answer: ProbeAnswer) -> F:
-        values, unread = parse_each_npu(answer, parse_with(parse, nothing))
+        with_tool = parse_with(parse, nothing)
+        values, unread = parse_each_npu(answer, either(with_tool, without_tool) if without_tool else with_tool)
         fields: dict[str, Any] = {"by_npu": set_values(values), "unread": unread}
         if unset:
             fields[unset] = unset_npus(values)
         return cls(**fields)
 
     return classmethod(read)
+
+
+def either(with_tool: Callable[[Output], T], without_tool: Callable[[Output], T]) -> Callable[[Output], T]:
+    """Reads an output of the tool with the one function, and what stands for it with the other."""
+    return lambda output: without_tool(output) if output.ended == "absent" else with_tool(output)
 
 
 def parse_with(parse: Callable[[str], T], nothing: str = "") -> Callable[[Output], T | None]:
@@ -153,6 +167,8 @@ def combined_output(output: Output) -> str:
 
     Raises: Unreadable when the command did not come to its own end.
     """
+    if output.ended == "absent":  # a container that was given hccn.conf, and not the tool
+        raise Unreadable("hccn_tool is not here, and /etc/hccn.conf does not hold this")
     if output.ended != "exited" or output.cut or output.code < 0:
         raise Unreadable(strip_control_chars(unusable_reason(output)))
     if output.code == LOCKED_STATUS and BUSY_TEXT in output.out:

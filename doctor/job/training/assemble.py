@@ -141,7 +141,10 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     launch.update(_launch_of_verl(used))
     launch.update(counts)
     _multiply(launch)
-    return TrainingJob(launch, tuple(used), tuple(scripts), _unread(entry))
+    unread = _unread(entry)
+    if unread and not launch:
+        launch["launcher"] = Setting("launcher", None, entry.where, unread)
+    return TrainingJob(launch, tuple(used), tuple(scripts), unread)
 
 
 def _unread(entry: LaunchText) -> str:
@@ -220,9 +223,9 @@ def _read_program(path: str, read_file: ReadFile) -> list[TrainingScript]:
         return []
 
 
-def _launch(entry: LaunchText) -> dict[str, Setting]:
-    """Counts of the launch line. A plain program says nothing: it may start ranks itself."""
-    line, call = entry.line, entry.line.innermost
+def _variables(entry: LaunchText) -> dict[str, Setting]:
+    """Visible devices, time limits and queues that the launch line sets."""
+    line = entry.line
     settings: dict[str, Setting] = {}
     for variable in _VISIBLE:
         if variable in line.environ:
@@ -235,6 +238,13 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
             settings[variable] = Setting(variable, None, entry.where, line.unresolved[f"{variable}="])
         elif variable in line.environ:
             settings[variable] = Setting(variable, scalar(line.environ[variable]), entry.where)
+    return settings
+
+
+def _launch(entry: LaunchText) -> dict[str, Setting]:
+    """Counts of the launch line. A plain program says nothing: it may start ranks itself."""
+    line, call = entry.line, entry.line.innermost
+    settings = _variables(entry)
     if call is None or call.launcher == "ssh":
         return settings
     settings["launcher"] = Setting("launcher", call.launcher, entry.where)

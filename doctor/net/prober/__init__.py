@@ -14,6 +14,7 @@ reset, so that none of the job's ports is left in TIME_WAIT.
 MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.host_texts",
+    "doctor.remote.runtime.netlink",
     "doctor.remote.runtime.lines",
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.readable_json",
@@ -24,7 +25,6 @@ MODULES = (
     "doctor.net.prober.handshake",
     "doctor.net.prober.socket_loop",
     "doctor.net.prober.port_owner",
-    "doctor.net.prober.running_job",
     "doctor.net.prober.pace",
     "doctor.net.prober.transfer",
     "doctor.net.prober.listener",

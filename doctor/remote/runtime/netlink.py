@@ -1,33 +1,73 @@
 """What the kernel lists over netlink: ``ip`` may be missing in a container, and is slower."""
 
+import os
+
+
+def netlink_messages(protocol, request, body, seconds=None):
+    """(kind, bytes behind the header) of each message with which the kernel answers a dump. Raises: OSError.
+
+    ``protocol``: NETLINK_ROUTE, 0; NETLINK_SOCK_DIAG, 4; NETLINK_NETFILTER, 12. ``seconds``: for each datagram.
+    """
+    import _socket as socket
+    import struct
+
+    link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
+    try:
+        link.settimeout(seconds)
+        link.bind((0, 0))
+        link.send(struct.pack("=IHHII", 16 + len(body), request, 0x301, 1, 0) + body)
+        while True:
+            data = link.recv(1 << 20)
+            while len(data) >= 16:
+                length, kind = struct.unpack("=IH", data[:6])
+                if kind == 3:  # NLMSG_DONE
+                    return
+                if kind == 2:  # NLMSG_ERROR
+                    code = -struct.unpack("=i", data[16:20])[0]
+                    raise OSError(code, os.strerror(code))
+                yield kind, data[16:length]
+                data = data[(max(length, 16) + 3) & ~3 :]
+    finally:
+        link.close()
+
 
 def netlink_entries(request, family, header, limit=1 << 14):
     """Up to ``limit`` entries: the first ``header`` bytes of each, and its attributes by number. Raises: OSError.
 
     ``request``: RTM_GETLINK, 18; RTM_GETADDR, 22; RTM_GETROUTE, 26; RTM_GETNEIGH, 30; RTM_GETRULE, 34.
     """
-    import _socket as socket
+    entries = []
+    for kind, data in netlink_messages(0, request, bytes([family]) + bytes(15)):
+        if len(entries) > limit:
+            break
+        if kind == request - 2:
+            entries.append((data[:header], netlink_attributes(data[header:])))
+    return entries
+
+
+def diagnosed_sockets(body, header, seconds, limit=1 << 16):
+    """The same of sockets, by SOCK_DIAG_BY_FAMILY; those read so far where the kernel refuses or is slow."""
+    entries = []
+    try:
+        for kind, data in netlink_messages(4, 20, body, seconds):
+            if kind != 20 or len(entries) >= limit:
+                break
+            entries.append((data[:header], netlink_attributes(data[header:])))
+    except OSError:
+        pass
+    return entries
+
+
+def diagnosed_tcp(family, extension, states, seconds):
+    """(inode, attributes) of the TCP sockets in these states, with one more attribute (INET_DIAG_*) than usual.
+
+    Both are bit masks: of attributes less one, and of the kernel's numbers of states.
+    """
     import struct
 
-    entries = []
-    route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
-    try:
-        route.bind((0, 0))
-        route.send(struct.pack("=IHHIIB15x", 32, request, 0x301, 1, 0, family))
-        while True:
-            data = route.recv(1 << 20)
-            while len(data) >= 16:
-                length, kind = struct.unpack("=IH", data[:6])
-                if kind == 3 or len(entries) > limit:
-                    return entries
-                if kind == 2:
-                    raise OSError(-struct.unpack("=i", data[16:20])[0], "netlink refuses")
-                if kind == request - 2:
-                    start = 16 + header
-                    entries.append((data[16:start], netlink_attributes(data[start:length])))
-                data = data[(length + 3) & ~3 :]
-    finally:
-        route.close()
+    body = struct.pack("=BBBBI48x", family, 6, extension, 0, states)
+    entries = diagnosed_sockets(body, 72, seconds)
+    return [(str(struct.unpack("=I", entry[68:])[0]), values) for entry, values in entries if len(entry) == 72]
 
 
 def netlink_attributes(rest):

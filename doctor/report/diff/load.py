@@ -16,6 +16,7 @@ from doctor.engine.language import is_english
 from doctor.engine.record import ENGLISH_NOTE
 from doctor.engine.report_parts import FindingAge, NetSummary
 from doctor.engine.result import CheckName, Finding, Outcome, Reason, Report, Severity, Status, Waived
+from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.texts import TextTable, filled, read_table
 from doctor.engine.watch_summary import LossCurve
@@ -210,8 +211,6 @@ def report_from_document(document: dict[str, Any], name: str) -> Report:
 
 
 def _error_text(error: BaseException) -> str:
-    from doctor.engine.sanitize import strip_control_chars
-
     return (
         "nested too deep"
         if isinstance(error, RecursionError)

@@ -12,6 +12,7 @@ worker, and the worker's end kills the ranks.
 MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.host_texts",
+    "doctor.remote.runtime.netlink",
     "doctor.remote.runtime.processes",
     "doctor.remote.runtime.parent_death",
     "doctor.remote.runtime.lines",

@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 
+from doctor.remote.runtime.netlink import diagnosed_tcp
 from doctor.smoke.programs.agent.procfs import read_table, read_text
 
 
@@ -20,22 +21,26 @@ def proc_address(text):
     return socket.inet_ntop(socket.AF_INET if len(data) == 4 else socket.AF_INET6, data), int(port, 16)
 
 
-def socket_owners(pids):
-    """By inode of a socket, as text: the pid of these that has it."""
-    owners = {}
-    for pid in pids:
+def socket_inodes(pid):
+    """The inodes of the sockets that a process has open, as texts."""
+    inodes = set()
+    try:
+        names = os.listdir("/proc/%d/fd" % pid)
+    except OSError:
+        return inodes
+    for name in names:
         try:
-            names = os.listdir("/proc/%d/fd" % pid)
+            target = os.readlink("/proc/%d/fd/%s" % (pid, name))
         except OSError:
             continue
-        for name in names:
-            try:
-                target = os.readlink("/proc/%d/fd/%s" % (pid, name))
-            except OSError:
-                continue
-            if target.startswith("socket:["):
-                owners[target[8:-1]] = pid
-    return owners
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    return inodes
+
+
+def socket_owners(pids):
+    """By inode of a socket, as text: the pid of these that has it."""
+    return dict((inode, pid) for pid in pids for inode in socket_inodes(pid))
 
 
 def tcp_sockets(pids):
@@ -56,7 +61,7 @@ def tcp_bytes(pids):
     owners, carried = socket_owners(pids), {}
     for family in (socket.AF_INET, socket.AF_INET6) if owners else ():
         for inode, count in diagnosed_bytes(family):
-            pid = owners.get(str(inode))
+            pid = owners.get(inode)
             if pid is not None:
                 carried[pid] = carried.get(pid, 0) + count
     return carried
@@ -94,43 +99,13 @@ def rdma_bytes():
 
 def diagnosed_bytes(family):
     """(inode, bytes carried) of every established TCP socket, by the kernel's sock_diag."""
-    request = struct.pack("=IHHIIBBBBI48x", 72, 20, 0x301, 1, 0, family, socket.IPPROTO_TCP, 2, 0, 1 << 1)
     rows = []
-    try:
-        diag = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4)  # NETLINK_SOCK_DIAG
-    except OSError:
-        return rows
-    try:
-        diag.settimeout(0.2)
-        diag.send(request)
-        for _ in range(256):
-            data = diag.recv(1 << 16)
-            if not read_diagnosis(data, rows):
-                break
-    except OSError:
-        pass
-    finally:
-        diag.close()
+    for inode, values in diagnosed_tcp(family, 2, 1 << 1, 0.2):
+        info = values.get(2, b"")  # INET_DIAG_INFO: bytes_acked and bytes_received of tcp_info
+        if len(info) >= 136:
+            acked, received = struct.unpack_from("=QQ", info, 120)
+            rows.append((inode, acked + received))
     return rows
-
-
-def read_diagnosis(data, rows):
-    """Adds what one datagram of sock_diag reports to `rows`; whether more datagrams follow."""
-    while len(data) >= 16:
-        length, kind = struct.unpack_from("=IH", data)
-        if kind != 20 or length < 16:  # SOCK_DIAG_BY_FAMILY; else the end, or an error
-            return False
-        place, end = 16 + 72, min(length, len(data))
-        if end >= place:
-            inode = struct.unpack_from("=I", data, 16 + 68)[0]
-            while place + 4 <= end:
-                size, name = struct.unpack_from("=HH", data, place)
-                if name == 2 and size >= 4 + 136:  # INET_DIAG_INFO: bytes_acked and bytes_received of tcp_info
-                    acked, received = struct.unpack_from("=QQ", data, place + 4 + 120)
-                    rows.append((inode, acked + received))
-                place += max(4, (size + 3) & ~3)
-        data = data[(length + 3) & ~3 :]
-    return True
 
 
 def interface_addresses():

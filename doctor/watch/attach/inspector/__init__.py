@@ -7,6 +7,7 @@ installed, Python stacks without stopping the process. It sends no signal unless
 MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.host_texts",
+    "doctor.remote.runtime.netlink",
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.readable_json",

@@ -3,8 +3,10 @@
 import os
 import re
 import socket
+import struct
 
-from doctor.smoke.programs.agent.network import proc_address
+from doctor.remote.runtime.netlink import diagnosed_sockets
+from doctor.smoke.programs.agent.network import proc_address, socket_inodes
 from doctor.smoke.programs.agent.procfs import process_status, read_table
 
 LIBRARY = re.compile(
@@ -25,23 +27,6 @@ def shared_segments(maps):
     return set(SHARED.findall(maps))
 
 
-def socket_inodes(pid):
-    """The inodes of the sockets that a process has open."""
-    inodes = set()
-    try:
-        names = os.listdir("/proc/%d/fd" % pid)
-    except OSError:
-        return inodes
-    for name in names[:8192]:
-        try:
-            target = os.readlink("/proc/%d/fd/%s" % (pid, name))
-        except OSError:
-            continue
-        if target.startswith("socket:["):
-            inodes.add(target[8:-1])
-    return inodes
-
-
 def tcp_ends(pid):
     """By inode: (own end, other end) of the established TCP connections that a process's network shows."""
     ends = {}
@@ -53,36 +38,15 @@ def tcp_ends(pid):
     return ends
 
 
-def unix_pairs(pids):
+def unix_pairs():
     """Pairs of inodes of UNIX sockets that are connected, as `sock_diag` knows them; empty where it does not say."""
-    import struct
-
-    request = struct.pack("=IHHIIBBHIIIII", 40, 20, 0x301, 1, 0, socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, 4, 0, 0)
+    every_state, show_peer = 0xFFFFFFFF, 4
+    body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, every_state, 0, show_peer, 0, 0)
     pairs = []
-    try:
-        diag = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4)  # NETLINK_SOCK_DIAG
-    except OSError:
-        return pairs
-    try:
-        diag.settimeout(0.5)
-        diag.send(request)
-        for _ in range(256):
-            data = diag.recv(1 << 16)
-            while len(data) >= 16:
-                length, kind = struct.unpack_from("=IH", data)
-                if kind != 20 or length < 32:
-                    return pairs
-                inode, place = struct.unpack_from("=I", data, 20)[0], 32
-                while place + 8 <= min(length, len(data)):
-                    size, name = struct.unpack_from("=HH", data, place)
-                    if name == 2:  # UNIX_DIAG_PEER
-                        pairs.append((str(inode), str(struct.unpack_from("=I", data, place + 4)[0])))
-                    place += max(4, (size + 3) & ~3)
-                data = data[(length + 3) & ~3 :]
-    except (OSError, struct.error):
-        pass
-    finally:
-        diag.close()
+    for entry, values in diagnosed_sockets(body, 16, 0.5):
+        peer = values.get(2, b"")  # UNIX_DIAG_PEER
+        if len(entry) == 16 and len(peer) == 4:
+            pairs.append((str(struct.unpack_from("=I", entry, 4)[0]), str(struct.unpack("=I", peer)[0])))
     return pairs
 
 
@@ -121,7 +85,7 @@ def find_groups(maps):
             edges.append((pid, other))
         elif local[0] != peer[0] and len(links[pid]) < MOST_ENDS:  # else its end is here, and of no such program
             links[pid].append("%s:%d>%s:%d" % (local + peer))
-    edges += [(owner[entry], owner[other]) for entry, other in unix_pairs(maps) if entry in owner and other in owner]
+    edges += [(owner[entry], owner[other]) for entry, other in unix_pairs() if entry in owner and other in owner]
     segments = {}
     for pid, text in maps.items():
         for segment in shared_segments(text):

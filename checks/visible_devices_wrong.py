@@ -60,9 +60,36 @@ def visible_devices_wrong(
                 observed=value,
                 expected=expected,
             )
+    if not npus and not gpus:
+        alone = list(_of_launch_alone(launch))
+        judged = bool(alone)
+        yield from (finding for finding in alone if finding is not None)
     yield from _differing_counts(launch, npus or {}, gpus or {})
     if not judged:
         raise Skip("no variable lists devices by number for a host that has them")
+
+
+def _of_launch_alone(launch: LaunchConfig) -> Iterator[Finding | None]:
+    """Where no host is looked at: for each list, what is wrong with it, or None."""
+    for variable in ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        value = launch.env.get(variable, "")
+        numbers = [int(part) for part in value.split(",")] if _is_list(value) else []
+        ranks = launch.ranks_per_host
+        is_short = isinstance(ranks, int) and bool(launch.launchers) and ranks > len(numbers)
+        if not numbers:
+            continue
+        if not is_short and len(set(numbers)) == len(numbers):
+            yield None
+            continue
+        yield Finding(
+            "{variable} names {named} devices for {ranks} ranks" if is_short else "{variable} names a device twice",
+            variable=variable,
+            named=len(set(numbers)),
+            ranks=ranks if isinstance(ranks, int) else 0,
+            host="the job's hosts",
+            observed=value,
+            expected=filled("{0} devices, one for each rank", ranks) if is_short else "each device once",
+        )
 
 
 def _differing_counts(

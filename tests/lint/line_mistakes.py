@@ -44,7 +44,8 @@ MISTAKES: dict[str, Planted] = {
         STRING.replace("${MASTER_ADDR:-gpu01}", "127.0.0.1 #@") + f"torchrun $DISTRIBUTED_ARGS {MEGATRON}\n",
         "master-address-local"),
     "localhost under srun": Planted(
-        SBATCH + "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d \\\n  --rdzv_endpoint localhost:29500 t.py #@\n",
+        SBATCH + "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d \\\n"
+        "  --rdzv_endpoint localhost:29500 t.py #@\n",
         "master-address-local"),
     "no master": Planted(
         "#!/bin/bash\ntorchrun --nnodes 2 --nproc_per_node 8 --node_rank $R t.py #@\n", "master-address-local"),
@@ -69,8 +70,8 @@ MISTAKES: dict[str, Planted] = {
         STRING.replace("NNODES=4", "NNODES=4\nNODE_RANK=4 #@") + f"torchrun $DISTRIBUTED_ARGS {MEGATRON}\n",
         "launch-option-refused"),
     "machine_rank of accelerate": Planted(
-        "#!/bin/bash\naccelerate launch --num_machines 2 --num_processes 16 \\\n  --machine_rank 2 --main_process_ip n1 "
-        "--main_process_port 29500 t.py #@\n", "launch-option-refused"),
+        "#!/bin/bash\naccelerate launch --num_machines 2 --num_processes 16 \\\n  --machine_rank 2 "
+        "--main_process_ip n1 --main_process_port 29500 t.py #@\n", "launch-option-refused"),
     "count in words": Planted(
         "#!/bin/bash\nNODES=two #@\ntorchrun --nnodes $NODES --nproc_per_node 8 --master_addr n1 t.py\n",
         "launch-option-refused"),
@@ -132,10 +133,12 @@ MISTAKES: dict[str, Planted] = {
     "OMP_NUM_THREADS": Planted(
         "#!/bin/bash\nexport OMP_NUM_THREADS=0 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-settings-invalid"),
     "timeouts in the wrong order": Planted(
-        ASCEND + "export HCCL_CONNECT_TIMEOUT=7200 #@\nexport HCCL_EXEC_TIMEOUT=1800\ntorchrun --nproc_per_node 8 t.py\n",
+        ASCEND + "export HCCL_CONNECT_TIMEOUT=7200 #@\nexport HCCL_EXEC_TIMEOUT=1800\n"
+        "torchrun --nproc_per_node 8 t.py\n",
         "launch-timeouts-disordered"),
     "exported after the launch": Planted(
-        "#!/bin/bash\ntorchrun --nproc_per_node 8 t.py\nexport NCCL_SOCKET_IFNAME=eth0 #@\n", "launch-variable-too-late"),
+        "#!/bin/bash\ntorchrun --nproc_per_node 8 t.py\nexport NCCL_SOCKET_IFNAME=eth0 #@\n",
+        "launch-variable-too-late"),
     "set and not exported": Planted(
         "#!/bin/bash\nHCCL_CONNECT_TIMEOUT=1800 #@\nmsrun --worker_num 8 --local_worker_num 8 --join=True t.py\n",
         "launch-variable-too-late"),
@@ -150,7 +153,8 @@ MISTAKES: dict[str, Planted] = {
         STRING + f"GBS=33\ntorchrun $DISTRIBUTED_ARGS {MEGATRON} \\\n  --global-batch-size $GBS #@\n",
         "launch-batch-not-divisible"),
     "verl: tensor parallelism of the rollout": Planted(
-        f"#!/bin/bash\n{VERL} trainer.n_gpus_per_node=8 \\\n actor_rollout_ref.rollout.tensor_model_parallel_size=3 #@\n",
+        f"#!/bin/bash\n{VERL} trainer.n_gpus_per_node=8 \\\n"
+        " actor_rollout_ref.rollout.tensor_model_parallel_size=3 #@\n",
         "launch-ranks-not-divisible"),
     "DeepSpeed: batch of the file": Planted(
         "#!/bin/bash\ndeepspeed --num_nodes 1 --num_gpus 4 t.py \\\n --deepspeed ds.json\n",
@@ -171,7 +175,9 @@ MISTAKES: dict[str, Planted] = {
          "dist.init_process_group('nccl', rank=int(os.environ['LOCAL_RANK']), world_size=32) #@\n"}),
     "every rank on device 0": Planted(
         STRING + "torchrun $DISTRIBUTED_ARGS t.py\n", "launch-device-not-chosen",
-        {"t.py": "import torch\nimport torch.distributed as dist\ndist.init_process_group('nccl')\ntorch.cuda.set_device(0) #@\nmodel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1).cuda())\n"}),
+        {"t.py": "import torch\nimport torch.distributed as dist\ndist.init_process_group('nccl')\n"
+         "torch.cuda.set_device(0) #@\n"
+         "model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1).cuda())\n"}),
     "NCCL on NPUs": Planted(
         ASCEND + "torchrun --nproc_per_node 8 t.py\n", "launch-backend-wrong",
         {"t.py": "import torch, torch_npu\nimport torch.distributed as dist\ndist.init_process_group('nccl') #@\n"

@@ -23,7 +23,7 @@ def test_a_mistake_is_found_on_its_line(name: str, tmp_path: Path, monkeypatch: 
 
 def test_most_mistakes_are_found() -> None:
     assert len(MISTAKES) - len(NOT_FOUND) >= 45
-    assert NOT_FOUND <= MISTAKES.keys()
+    assert MISTAKES.keys() >= NOT_FOUND
 
 
 @pytest.mark.parametrize("name", SOUND)

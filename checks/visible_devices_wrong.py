@@ -70,25 +70,23 @@ def visible_devices_wrong(
 
 
 def _of_launch_alone(launch: LaunchConfig) -> Iterator[Finding | None]:
-    """Where no host is looked at: for each list, what is wrong with it, or None."""
+    """Where no host is looked at: for each list, whether it has too few devices; a device twice is told elsewhere."""
     for variable in ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
-        value = launch.env.get(variable, "")
-        numbers = [int(part) for part in value.split(",")] if _is_list(value) else []
-        ranks = launch.ranks_per_host
-        is_short = isinstance(ranks, int) and bool(launch.launchers) and ranks > len(numbers)
-        if not numbers:
+        value, ranks = launch.env.get(variable, ""), launch.ranks_per_host
+        named = value.count(",") + 1 if _is_list(value) else 0
+        if not named or not isinstance(ranks, int) or not launch.launchers:
             continue
-        if not is_short and len(set(numbers)) == len(numbers):
+        if ranks <= named:
             yield None
             continue
         yield Finding(
-            "{variable} names {named} devices for {ranks} ranks" if is_short else "{variable} names a device twice",
+            "{variable} names {named} devices for {ranks} ranks",
             variable=variable,
-            named=len(set(numbers)),
-            ranks=ranks if isinstance(ranks, int) else 0,
+            named=named,
+            ranks=ranks,
             host="the job's hosts",
             observed=value,
-            expected=filled("{0} devices, one for each rank", ranks) if is_short else "each device once",
+            expected=filled("{0} devices, one for each rank", ranks),
         )
 
 

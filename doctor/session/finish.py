@@ -104,11 +104,22 @@ def load_saved_run(path: Path, option: str = "--from") -> Run:
         raise InputError(f"{option} {error}") from None
 
 
-def replay_and_report(run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions) -> int:
-    """Judges a saved run, and reports. Returns the exit code."""
+def replay_and_report(
+    run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions, *, named: bool = True
+) -> int:
+    """Judges a saved run, and reports. Returns the exit code.
+
+    ``named``: the user asks for these very checks; else those that are newer than the run are left out, with a note.
+    """
     from doctor.session.replay import Examination, replay
 
-    return save_and_report(Examination(run, replay(run, selected)), catalog, output)
+    if named:
+        return save_and_report(Examination(run, replay(run, selected)), catalog, output)
+    from doctor.session.saved_checks import checks_of_run, with_note
+
+    judged = checks_of_run(run, selected)
+    report = with_note(replay(run, judged), run, [check for check in selected if check not in judged])
+    return save_and_report(Examination(run, report), catalog, output)
 
 
 def examine_and_report(

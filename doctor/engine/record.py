@@ -57,6 +57,10 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_nodes: RankCount | None = None
     outer_nodes: RankCount | None = None
     """Hosts on which an outer launcher starts the one that numbers the ranks."""
+    outer_tasks: RankCount | None = None
+    """So often does srun start the launcher that numbers the ranks; one for each of its hosts is right."""
+    outer_by_directive: bool = False
+    """Directives of the job script say so: options of sbatch go before them."""
     node_rank: RankCount | None = None
     """Number of the host that the launch line is for, where it says one."""
     starts_here: bool = False
@@ -74,10 +78,15 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     time_left_s: Seconds | None = None
     """Until the scheduler ends the job that doctor runs in, where the training is to run in it, too."""
 
+    places: dict[str, str] = {}
+    """Where a job script sets a variable or gives an option, by name: ``run.sh:12``; of the empty name, its launch."""
+    others: tuple[LaunchOptions, ...] = ()
+    """Of further job scripts, each a job of its own, where `doctor lint` reads several."""
+
     def of_one_host(self) -> LaunchOptions:
         """The same where one host of the job is checked by itself: the job's number of hosts cannot be compared."""
         return msgspec.structs.replace(
-            self, nodes=None, max_nodes=None, outer_nodes=None, node_rank=None, starts_here=False
+            self, nodes=None, max_nodes=None, outer_nodes=None, outer_tasks=None, node_rank=None, starts_here=False
         )
 
 

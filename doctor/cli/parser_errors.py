@@ -1,34 +1,29 @@
-"""Runs a command, and shows what its parser refuses in the language of this process."""
+"""Shows what the parser of the command line refuses: in the language of this process, and without secrets."""
 
 from __future__ import annotations
 
 import difflib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
-from typer.main import get_command
 
-from doctor.engine.language import localized, localized_filled
+from doctor.engine.language import is_english, localized, localized_filled
 from doctor.engine.sanitize import printable
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled, origin
 
 
-def run(app: typer.Typer, argv: Sequence[str], prog_name: str | None) -> None:
-    """Runs the command of ``argv`` and ends the process, as ``app`` itself does in English."""
-    try:
-        code = get_command(app).main(args=list(argv), prog_name=prog_name or "doctor", standalone_mode=False)
-    except typer.Abort:
+def end_refused(error: Exception, argv: Sequence[str]) -> NoReturn:
+    """Ends the process with the parser's exit code. Raises: the error itself, if it is none of the parser."""
+    if isinstance(error, typer.Abort):
         print_stderr(localized("Aborted."))
         sys.exit(1)
-    except Exception as error:
-        if not hasattr(error, "format_message"):  # a parser's error has a message for the user; all else is not ours
-            raise
-        _show(error, argv)
-        sys.exit(getattr(error, "exit_code", 2))
-    sys.exit(code if isinstance(code, int) else 0)
+    if not hasattr(error, "format_message"):  # a parser's error has a message for the user; all else is not ours
+        raise error
+    _show(error, argv)
+    sys.exit(getattr(error, "exit_code", 2))
 
 
 def _show(error: Exception, argv: Sequence[str]) -> None:
@@ -38,7 +33,8 @@ def _show(error: Exception, argv: Sequence[str]) -> None:
         print_stderr(localized("Usage: ") + usage)
         hint = localized("Try '{command} -h' for help.").format(command=context.command_path)
         print_stderr(f"{hint}\n")
-    print_stderr(localized("Error: ") + localized_filled(parser_message(error, argv)))
+    message = error.format_message() if is_english() else localized_filled(parser_message(error, argv))  # type: ignore[attr-defined]
+    print_stderr(localized("Error: ") + message)
 
 
 def parser_message(error: Exception, argv: Sequence[str]) -> str:

@@ -6,7 +6,8 @@ from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.figures import collective_speeds
 from doctor.smoke.speed.baseline import SLOWER, slower_than
 from doctor.smoke.speed.line_rates import expected_rate, fastest_rate
-from doctor.smoke.speed.rank_speeds import megabytes
+from doctor.smoke.speed.rank_speeds import duration, megabytes
+from doctor.smoke.speed.soak_drift import FLEET_SLOWER, fleet_drift
 
 
 @check(severity=WARNING, area="smoke")
@@ -34,7 +35,7 @@ def smoke_fleet_slow(
     can be wrong where the hosts were busy: the report shows what kept ranks from running; and where a slower network
     between the switches is meant to be.
     """
-    limited = list(below_line_rate(run, pairs or {}))
+    limited = [*below_line_rate(run, pairs or {}), *became_slower(run, collectives)]
     yield from limited
     if run.baseline is None:
         if not limited and not expected_of(run):
@@ -93,6 +94,23 @@ def below_line_rate(run: SmokeRun, pairs: Mapping[str, SmokePairs]) -> Iterator[
             expected=megabytes(round(expected)),
             line=line,
             baseline="the installation",
+            pressure=pressure_text(run),
+        )
+
+
+def became_slower(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]) -> Iterator[Finding]:
+    """A finding if the collective of all ranks became slower while it was repeated."""
+    if drift := fleet_drift(collectives):
+        yield Finding(
+            "all_reduce of {size} over all ranks became {ratio} times as slow while it was repeated: {observed} from "
+            "{start} on, {expected} at first; expected less than {limit} times{pressure}",
+            size=megabytes(drift.bytes),
+            ratio=round(drift.ratio, 2),
+            observed=duration(drift.seconds),
+            start=f"{drift.start:.0f} s",
+            expected=duration(drift.first_seconds),
+            limit=FLEET_SLOWER,
+            baseline="the beginning",
             pressure=pressure_text(run),
         )
 

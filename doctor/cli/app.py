@@ -26,6 +26,7 @@ COMMANDS = {
     "fix": "Plan fixes for findings; with --apply, run and verify them.",
     "report": "Render a saved run or report again, or compare two.",
     "history": "Show what came, went and flapped over the runs of this user.",
+    "baseline": "Show, export or import the speeds of this site's smoke runs.",
     "list": "List the checks, the playbooks or the log signatures.",
     "explain": "Explain a check, a playbook, a topic or an error code.",
 }

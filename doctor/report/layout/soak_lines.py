@@ -17,8 +17,8 @@ MOST_SENSORS = 3
 def minute_lines(minutes: Sequence[SoakMinute], full: bool) -> list[str]:
     """What each minute had: results, the rate of all_reduce, the time of the same work, heat, errors of links."""
     step = 1 if full or len(minutes) <= MOST_LINES else len(minutes) / MOST_LINES
-    shown = [minutes[int(step * place)] for place in range(len(minutes) if step == 1 else MOST_LINES)]
-    return [_line(minute) for minute in shown]
+    chosen_minutes = [minutes[int(step * place)] for place in range(len(minutes) if step == 1 else MOST_LINES)]
+    return [_line(minute) for minute in chosen_minutes]
 
 
 def _line(minute: SoakMinute) -> str:

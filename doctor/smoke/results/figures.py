@@ -55,7 +55,7 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
         stages=tuple(_stages(run)),
         unfinished_stages=tuple(name for name in run.plan.stages if name not in run.reached),
         layouts=tuple(_layouts(run, training)),
-        environments=_rank_environments(list(start.values())),
+        environments=rank_environments(start.values()),
         collective_speeds=collective_speeds(run, dict(book.fleet(SmokeCollectives))),
         failures=run.failures,
         placements=tuple(_describe_placement(place, run.plan.backend) for place in run.plan.places),
@@ -144,7 +144,7 @@ def _describe_placement(place: RankPlacement, backend: str) -> str:
     return f"{place.host}, {'NPU' if backend == 'hccl' else 'GPU'} {place.device}"
 
 
-def _rank_environments(starts: list[SmokeStart]) -> tuple[RankEnvironment, ...]:
+def rank_environments(starts: Iterable[SmokeStart]) -> tuple[RankEnvironment, ...]:
     """The ranks by what they run on, the most common first."""
     ranks_by_environment: dict[tuple[str, str, str, str], list[int]] = {}
     for start in starts:

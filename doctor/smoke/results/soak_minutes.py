@@ -30,9 +30,11 @@ def _minute(run: SmokeRun, by_rank: Mapping[int, SoakInterval]) -> SoakMinute:
     work = {rank: median(event.compute) for rank, event in by_rank.items() if event.compute}
     reduce = max((median(event.reduce) for event in events if event.reduce), default=0.0)
     slowest = max(work, key=lambda rank: work[rank], default=-1)
-    told = [(run.plan.host_of(rank), event) for rank, event in sorted(by_rank.items())]
-    heat = [HostTemperature(host, max(event.temperatures.values())) for host, event in told if event.temperatures]
-    errors = [LinkErrors(host, name[:80], count) for host, event in told for name, count in event.errors.items()]
+    host_events = [(run.plan.host_of(rank), event) for rank, event in sorted(by_rank.items())]
+    heat = [
+        HostTemperature(host, max(event.temperatures.values())) for host, event in host_events if event.temperatures
+    ]
+    errors = [LinkErrors(host, name[:80], count) for host, event in host_events for name, count in event.errors.items()]
     size = max(event.bytes for event in events)
     return SoakMinute(
         start=min(event.start for event in events),

@@ -44,10 +44,10 @@ class FleetDrift(msgspec.Struct, frozen=True):
 
 def intervals_of(collectives: Mapping[str, SmokeCollectives]) -> dict[int, dict[int, SoakInterval]]:
     """By number of the interval, in order, and by rank."""
-    found: dict[int, dict[int, SoakInterval]] = {}
+    events_by_number: dict[int, dict[int, SoakInterval]] = {}
     for event in (event for fact in collectives.values() for event in fact.intervals):
-        found.setdefault(event.number, {}).setdefault(event.rank, event)
-    return dict(sorted(found.items()))
+        events_by_number.setdefault(event.number, {}).setdefault(event.rank, event)
+    return dict(sorted(events_by_number.items()))
 
 
 def soak_parts(numbers: Iterable[int]) -> list[list[int]]:
@@ -67,7 +67,7 @@ def slow_in_soak(collectives: Mapping[str, SmokeCollectives], devices: Mapping[i
     ``devices``: what each rank computes on; those with the same are peers.
     """
     by_number = intervals_of(collectives)
-    found: dict[int, SlowPart] = {}
+    slow_parts: dict[int, SlowPart] = {}
     for numbers in soak_parts(by_number):
         for device in sorted(set(devices.values()) or {""}):
             measurements = [
@@ -81,9 +81,9 @@ def slow_in_soak(collectives: Mapping[str, SmokeCollectives], devices: Mapping[i
             last = max((event.start + event.seconds for event in by_number[numbers[-1]].values()), default=0.0)
             first = min((event.start for event in by_number[numbers[0]].values()), default=0.0)
             for rank, slow in find_confirmed_stragglers(measurements).items():
-                if rank not in found or slow.ratio > found[rank].slow.ratio:
-                    found[rank] = SlowPart(slow, first, last)
-    return dict(sorted(found.items(), key=lambda item: -item[1].slow.ratio))
+                if rank not in slow_parts or slow.ratio > slow_parts[rank].slow.ratio:
+                    slow_parts[rank] = SlowPart(slow, first, last)
+    return dict(sorted(slow_parts.items(), key=lambda item: -item[1].slow.ratio))
 
 
 def quickest_reduce(events: Iterable[SoakInterval]) -> float:

@@ -13,8 +13,8 @@ TRAFFIC_TOOLS = {
 }
 """By backend; that of HCCL gets the numbers of the NPUs as arguments."""
 TRAFFIC_COUNTERS = {
-    "nccl": re.compile(r"^\s*Link \d{1,3}: (?:Data|Raw) [TR]x: (\d{1,19}) KiB\s*$", re.M),
-    "hccl": re.compile(r"^(?:mac|roce)_[tr]x_(?:total_oct|all_pkt)_num:(\d{1,19})\s*$", re.M),
+    "nccl": re.compile(r"^[ \t]{0,16}Link \d{1,3}: (?:Data|Raw) [TR]x: (\d{1,19}) KiB[ \t\r]{0,4}$", re.M),
+    "hccl": re.compile(r"^(?:mac|roce)_[tr]x_(?:total_oct|all_pkt)_num:(\d{1,19})[ \t\r]{0,4}$", re.M),
 }
 """``Link 0: Data Tx: 19241022 KiB``, as drivers from 2021 on print it (V100, H800). ``roce_tx_all_pkt_num:0``: by its
 growth MindCluster's device plugin tells a hung task; ``mac_tx_total_oct_num`` is of the same structure of the driver,

@@ -14,7 +14,7 @@ from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.language import localized, phrase
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
-from doctor.report.layout.formatting import clean
+from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.quantities import byte_rate, size
 from doctor.smoke.model import Baseline
 from doctor.smoke.speed.baseline import EXCHANGE, SITE, merged
@@ -67,16 +67,17 @@ def baseline_lines(baseline: Baseline) -> list[str]:
             lines.append(
                 phrase("{product} with {backend} and torch {torch}", product=product, backend=backend, torch=torch)
             )
-        of_all = phrase("{ranks} ranks on {hosts} hosts", ranks=history.ranks, hosts=history.hosts)
+        ranks, hosts = count_noun(history.ranks, "rank"), count_noun(history.hosts, "host")
+        of_all = phrase("{ranks} on {hosts}", ranks=ranks, hosts=hosts)
         of_two = localized("two hosts") if history.hosts > 1 else localized("two ranks of a host")
         lines.append(
             phrase(
-                "  {op} {size}, {where}: median {median} of {runs} runs, spread {spread}, usual from {lowest} on",
+                "  {op} {size}, {where}: median {median} of {runs}, spread {spread}, usual from {lowest} on",
                 op=clean(history.op, 40),
                 size=size(history.bytes),
                 where=of_two if history.op == EXCHANGE else of_all,
                 median=byte_rate(usual.median),
-                runs=usual.count,
+                runs=count_noun(usual.count, "run"),
                 spread=f"{usual.spread - 1:.1%}" if usual.spread > 1 else localized("not known"),
                 lowest=byte_rate(usual.lowest),
             )

@@ -106,6 +106,8 @@ ROW = '"product": "CPU", "backend": "gloo", "torch": "2.13", "op": "all_reduce",
         '{"version": 2, "series": [{' + ROW + ', "values": [-1.0]}]}',
         '{"version": 2, "series": [{' + ROW + ', "values": [1e999]}]}',
         '{"version": 2, "series": [{' + ROW + ', "values": "\x1b[31m"}]}',
+        '{"version": 2, "series": [{' + ROW + ', "values": [1e308, 5e-324]}]}',
+        '{"version": 2, "series": [{' + ROW.replace("65536", "-5") + ', "values": [1e9]}]}',
         '{"version": 3, "series": []}',
         '{"version": 2, "series": [], "more": 1}',
         "[" * 100_000,
@@ -149,6 +151,10 @@ def test_the_sites_baseline_is_shown_exported_and_imported(tmp_path: Path) -> No
 
 
 def test_a_row_without_a_usable_value_has_no_range() -> None:
-    assert usual_range([]) is None and usual_range([0.0, float("inf")]) is None
+    assert (
+        usual_range([]) is None
+        and usual_range([0.0, float("inf")]) is None
+        and usual_range([1e308, 5e-324] * 4) is None
+    )
     row = SpeedHistory("CPU", "gloo", "2.13", "all_reduce", 1 << 20, 2, 1, ())
     assert compare(Baseline((row,)), speeds_of(summary())).compared == 0

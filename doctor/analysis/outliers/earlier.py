@@ -14,6 +14,10 @@ LEAST_RATIO = 1.15
 """Times below the median, at least, from which on a figure is below the range."""
 
 
+MOST_APART = 100.0
+"""As logarithms; values that differ by more are nonsense, and no number can hold their range."""
+
+
 class UsualRange(msgspec.Struct, frozen=True):
     """Of a figure of which more is better."""
 
@@ -26,7 +30,8 @@ class UsualRange(msgspec.Struct, frozen=True):
 
 
 def usual_range(values: Sequence[float]) -> UsualRange | None:
-    """The range of positive values; None without any. By the median and the median deviation, as logarithms.
+    """The range of positive values; None without any, or where they are nonsense. By the median
+    and the mean deviation from it, as logarithms.
 
     >>> usual_range([100.0, 101.0, 99.0, 100.0, 102.0]).lowest > 85
     True
@@ -34,6 +39,8 @@ def usual_range(values: Sequence[float]) -> UsualRange | None:
     73
     """
     logs = [math.log(value) for value in values if math.isfinite(value) and value > 0]
+    if logs and max(logs) - min(logs) > MOST_APART:
+        return None
     if not logs:
         return None
     middle = median(logs)

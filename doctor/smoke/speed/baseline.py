@@ -24,6 +24,8 @@ MIN_BYTES = 1 << 16
 """Smaller messages tell of latency, which a busy CPU changes."""
 MAX_FILE = 4 << 20
 """Bytes of a baseline that is read."""
+MOST_BYTES, MOST_RATE = 1 << 50, 1e18
+"""Of a message, and bytes a second, that no run exceeds."""
 MOST_RUNS, MOST_SERIES, LONGEST_NAME = 50, 2000, 120
 EXCHANGE = "exchange"
 """Of two ranks, each way: it does not depend on how many hosts there are."""
@@ -196,8 +198,11 @@ def read_baseline(path: Path) -> Baseline:
     if len(baseline.series) > MOST_SERIES:
         raise ValueError(filled("{0} kinds of speeds; expected at most {1}", len(baseline.series), MOST_SERIES))
     for history in baseline.series:
-        if not all(math.isfinite(value) and value > 0 for value in history.values[:MOST_RUNS]):
-            raise ValueError(filled("a speed of {0} is no positive number", _clean_name(history.op)))
+        sizes = (history.bytes, history.ranks, history.hosts)
+        if not all(0 < size <= MOST_BYTES for size in sizes) or not all(
+            1 <= value <= MOST_RATE for value in history.values
+        ):
+            raise ValueError(filled("a speed or size of {0} is none that a run can have", _clean_name(history.op)))
     return _baseline({_key(history): history.values for history in baseline.series})
 
 

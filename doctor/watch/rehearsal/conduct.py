@@ -107,8 +107,9 @@ def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:
         finally:
             _end(process)
             output.join()
-    answers = [*_files(results), *output.answers]
-    views, unread = _views(answers)
+    views, unread = _views([*_files(results)])
+    printed, _ = _views(output.answers)  # a launcher may mix the lines of ranks: what is not whole is in the files
+    views = tuple(sorted({_key(view): view for view in (*printed, *views)}.values(), key=_order))
     lines = tuple(printable(text, 300) for text in output.last_lines())
     return RehearsalResult(views, line, code, time.monotonic() - started, lines, unread)
 
@@ -176,5 +177,13 @@ def _views(answers: Sequence[bytes]) -> tuple[tuple[RankView, ...], int]:
         except (msgspec.DecodeError, UnicodeError, ValueError):
             unread += 1
             continue
-        views[view.host, view.pid] = view
-    return tuple(sorted(views.values(), key=lambda view: (view.rank is None, view.rank or 0, view.host))), unread
+        views[_key(view)] = view
+    return tuple(sorted(views.values(), key=_order)), unread
+
+
+def _key(view: RankView) -> tuple[str, int]:
+    return view.host, view.pid
+
+
+def _order(view: RankView) -> tuple[bool, int, str]:
+    return view.rank is None, view.rank or 0, view.host

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import secrets
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import threading
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -108,7 +110,7 @@ def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:
             _end(process)
             output.join()
     views, unread = _views([*_files(results)])
-    printed, _ = _views(output.answers)  # a launcher may mix the lines of ranks: what is not whole is in the files
+    printed, _ = _views([*_whole(output.answers)])
     views = tuple(sorted({_key(view): view for view in (*printed, *views)}.values(), key=_order))
     lines = tuple(printable(text, 300) for text in output.last_lines())
     return RehearsalResult(views, line, code, time.monotonic() - started, lines, unread)
@@ -160,6 +162,20 @@ class _Output:
 
     def last_lines(self) -> list[str]:
         return [text.decode("utf-8", "replace").rstrip() for text in self._tail]
+
+
+def _whole(lines: Sequence[bytes]) -> Iterator[bytes]:
+    """The answers whose lines came back, all of them; what a launcher has mixed or lost is in the files, if at all."""
+    parts: dict[tuple[bytes, int], dict[int, bytes]] = {}
+    for line in lines:
+        fields = line.split()
+        if len(fields) == 4 and fields[1].isdigit() and fields[2].isdigit() and max(map(len, fields[1:3])) < 5:
+            parts.setdefault((fields[0], int(fields[2])), {})[int(fields[1])] = fields[3]
+    for (_, total), answer in parts.items():
+        if answer.keys() == set(range(total)):
+            with suppress(ValueError, zlib.error):
+                data = base64.b64decode(b"".join(answer[place] for place in range(total)), validate=True)
+                yield zlib.decompressobj().decompress(data, MAX_ANSWER)
 
 
 def _files(results: Path) -> Iterator[bytes]:

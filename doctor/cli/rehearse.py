@@ -54,7 +54,8 @@ def command(
     misfits = tuple(judge(result.views))
     expected = max((view.size for view in result.views if view.size is not None), default=result.line.line.world_size)
     present = {view.rank for view in result.views}
-    missing_ranks = tuple(rank for rank in range(expected or 0) if rank not in present)
+    is_alone = len(result.views) == 1 and expected == 1  # a plain program, which no launcher gives a number
+    missing_ranks = () if is_alone else tuple(rank for rank in range(expected or 0) if rank not in present)
     page = RehearsalPage(
         result=result, expected=expected, missing_ranks=missing_ranks, misfits=misfits, checks=checks, judged=judged
     )

@@ -52,7 +52,7 @@ def left_behind(folder: Path, *known: str) -> list[str]:
     return sorted({str(path.relative_to(folder)) for path in folder.rglob("*")} - {"train.py", *known})
 
 
-def ranks(document: Mapping[str, Any]) -> list[tuple[int, int]]:
+def ranks(document: Mapping[str, Any]) -> list[tuple[int | None, int | None]]:
     return [(row["rank"], row["local_rank"]) for row in document["ranks"]]
 
 
@@ -87,6 +87,8 @@ def test_mpirun(program: Path) -> None:
 def test_a_plain_program_and_the_script_that_starts_it(program: Path) -> None:
     code, document = rehearse(program.parent, sys.executable, "train.py", RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
     assert (code, ranks(document)) == (0, [(0, 0)])
+    code, document = rehearse(program.parent, sys.executable, "train.py")
+    assert (code, ranks(document), document["missing"]) == (0, [(None, None)], [])
     script = program.parent / "run.sh"
     script.write_text(
         f"touch RAN\nexport RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 NCCL_DEBUG=INFO\n{sys.executable} train.py\n"

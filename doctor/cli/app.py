@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from doctor import __version__
 from doctor.cli.help_groups import GroupedCommand
 
 COMMANDS = {
@@ -61,7 +62,6 @@ def _unloaded() -> None:
 
 def _version(requested: bool) -> None:
     if requested:
-        from doctor import __version__
         from doctor.engine.streams import write_stdout
 
         write_stdout(f"cluster-doctor {__version__}")

@@ -64,13 +64,16 @@ def read_training(
             leave_out(str(why))
         except (UnreadableFile, NotAJobScript) as why:
             raise InputError(filled("{0}: {1}", name, why)) from None
-    if command:
-        try:
-            lines.append(LaunchText(read_launch_line(command, environ)))
-        except NotALaunchLine as why:
-            raise InputError(filled("the command after --: {0}", why)) from None
+    lines += [_launch_text(command, environ)] if command else []
     settings = {name: Setting(f"--{name.replace('_', '-')}", number, "command line") for name, number in counts.items()}
     return assemble(lines, GivenFiles(tuple(configurations), tuple(scripts)), named.read, settings)
+
+
+def _launch_text(command: Sequence[str], environ: Mapping[str, str]) -> LaunchText:
+    try:
+        return LaunchText(read_launch_line(command, environ))
+    except NotALaunchLine as why:
+        raise InputError(filled("the command after --: {0}", why)) from None
 
 
 def training_of_line(

@@ -232,9 +232,9 @@ def _read_program(path: str, read_file: ReadFile) -> list[TrainingScript]:
         return []
 
 
-def _launch(entry: LaunchText) -> dict[str, Setting]:
-    """Counts of the launch line. A plain program says nothing: it may start ranks itself."""
-    line, call = entry.line, entry.line.innermost
+def _variables(entry: LaunchText) -> dict[str, Setting]:
+    """Visible devices, time limits and queues that the launch line sets."""
+    line = entry.line
     settings: dict[str, Setting] = {}
     for variable in _VISIBLE:
         if variable in line.environ:
@@ -247,6 +247,13 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
             settings[variable] = Setting(variable, None, entry.where, line.unresolved[f"{variable}="])
         elif variable in line.environ:
             settings[variable] = Setting(variable, scalar(line.environ[variable]), entry.where)
+    return settings
+
+
+def _launch(entry: LaunchText) -> dict[str, Setting]:
+    """Counts of the launch line. A plain program says nothing: it may start ranks itself."""
+    line, call = entry.line, entry.line.innermost
+    settings = _variables(entry)
     if call is None or call.launcher == "ssh":
         return settings
     settings["launcher"] = Setting("launcher", call.launcher, entry.where)

@@ -48,7 +48,7 @@ def read_training(
     configurations: list[Configuration] = []
     scripts: list[TrainingScript] = []
     for path in dict.fromkeys(paths):
-        text, name = _read(path), printable(path, 200)
+        text, name = read_text(path), printable(path, 200)
         try:
             if path.endswith(_CONFIGURATIONS):
                 configurations += _configurations(text, name)
@@ -91,7 +91,8 @@ def training_of_line(
     return assemble(follow(entry, {}, named.read), GivenFiles(), named.read)
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
+    """A file of the command line. Raises: InputError."""
     try:
         return read_bounded(path, MAX_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:

@@ -266,9 +266,10 @@ def write_report(
     )
     code = _write_files(targets, report, context, has_failed=bool(events and events.failures))
     terminal = detect_terminal(sys.stdout, output.color, os.environ)
-    names = [target.name for target in targets if not target.path]
-    for name in [*names, *(["human" if terminal.tty else "plain"] if prints_text else [])]:
-        write_stdout(render(name, report, msgspec.structs.replace(context, code=code, terminal=terminal)))
+    context = msgspec.structs.replace(context, code=code, terminal=terminal)
+    text_format = ["human" if terminal.tty else "plain"] if prints_text else []
+    for name in [*(target.name for target in targets if not target.path), *text_format]:
+        write_stdout(render(name, report, context))
     return code
 
 

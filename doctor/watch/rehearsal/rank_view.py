@@ -114,7 +114,7 @@ def _number(variables: Mapping[str, str], names: tuple[str, ...]) -> int | None:
 def _properties(answer: StubAnswer) -> dict[str, str]:
     limits = {filled("limit of {0}", name.removeprefix("Max ")): value for name, value in answer.limits.items()}
     return {
-        "the interpreter": f"{answer.python} ({answer.version})",
+        "the interpreter": filled("{0} ({1})", answer.python, answer.version),
         "the working folder": answer.folder,
         "the user": str(answer.uid),
         "the size of /dev/shm": str(answer.shm),

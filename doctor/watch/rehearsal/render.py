@@ -12,6 +12,7 @@ import msgspec
 from doctor import __version__
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
+from doctor.engine.texts import filled
 from doctor.report.formats.json import to_json_value
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.watch.rehearsal.conduct import RehearsalResult
@@ -59,7 +60,7 @@ def _lines(page: RehearsalPage, code: int, verbose: bool) -> Iterator[str]:
         )
     limit = None if verbose else MAX_RANKS
     for view in result.views[:limit]:
-        device = f"{view.device[0]} ({view.device[1]})" if view.device else localized("none")
+        device = filled("{0} ({1})", view.device[0], view.device[1]) if view.device else localized("none")
         cpus = number_ranges(sorted(view.cpus))
         cpus = cpus if len(cpus) <= MAX_CPUS else f"{cpus[:MAX_CPUS]}..."
         nodes = number_ranges(sorted(view.cpu_nodes)) or "-"

@@ -23,6 +23,7 @@ COMMANDS = {
     "merge": "Evaluate the records that doctor node wrote on each host.",
     "rank-table": "Generate a validated rank table from live hosts.",
     "diagnose": "Name the rank and the cause from the logs of a job that failed.",
+    "bundle-logs": "Collect in one archive what a vendor's support asks for.",
     "fix": "Plan fixes for findings; with --apply, run and verify them.",
     "report": "Render a saved run or report again, or compare two.",
     "changes": "Tell what has changed since the job last worked.",

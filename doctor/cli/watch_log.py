@@ -110,7 +110,7 @@ def _report(
     ]
     first = ", ".join(_display_name(file.path) for file in files[:3])
     source = joined("", (first, filled(" and {0} more logs", len(files) - 3) if len(files) > 3 else ""))
-    result = WatchResult(watch.curves(), tuple(verdicts), "logs")
+    result = WatchResult(watch.curves(), tuple(verdicts), "logs", compared=watch.compared)
     ranks = max((rank for rank in watch.series if rank is not None), default=0) + 1
     run = msgspec.structs.replace(
         output_only_run(source, seconds, notes),

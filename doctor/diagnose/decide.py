@@ -218,7 +218,11 @@ def _not_decided(case: Case) -> Undecidable:
     logged_ranks = {process.rank for process in case.processes if process.rank is not None}
     size = case.world_size or (0 if _shares_a_file(case) else max(logged_ranks, default=-1) + 1)
     absent = [str(rank) for rank in range(min(size, 100_000)) if rank not in logged_ranks]
-    if absent:
+    unnamed = sum(process.rank is None for process in case.processes)
+    given = unnamed > 1 and (unnamed >= len(absent) if size else not logged_ranks)
+    if given:  # the ranks that wrote them are not known; more logs are not there to be asked for
+        needed.append("which rank wrote each log: in its lines, or as the number in its name")
+    elif absent:
         listed = joined(
             "", (", ".join(absent[:8]), filled(" and {0} more", len(absent) - 8) if len(absent) > 8 else "")
         )

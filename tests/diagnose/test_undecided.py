@@ -6,6 +6,7 @@ import json
 
 from doctor.diagnose.signature import load_signatures
 from tests.diagnose.test_command import LOGS, run
+from tests.diagnose.test_rules import logs
 
 NO_MASTER = b"""\
 [W416 15:39:40.531073896 socket.cpp:933] [c10d] The server socket on [::ffff:10.0.0.13]:40613 has timed out, will retry.
@@ -65,3 +66,13 @@ def test_markdown_has_them_as_well() -> None:
     assert "Why it matters:" in text and "What to do:" in text
     signature = SIGNATURES["torch-client-socket-timeout"]
     assert all(cause in text for cause in signature.causes)
+
+
+def test_logs_that_were_given_are_not_asked_for() -> None:
+    """The ranks of two logs are not known: it is asked which they are, and for no other log."""
+    waits = "RuntimeError: [gloo/x.cc:81] Timed out waiting 10000ms for recv operation to complete\n"
+    result = logs(first=waits, second=waits)
+    assert result.undecidable is not None
+    assert not [text for text in result.undecidable.needed if "all other ranks" in text]
+    assert [text for text in result.undecidable.needed if "which rank wrote each log" in text]
+    assert "the logs of all other ranks" in logs(only=waits).undecidable.needed  # type: ignore[union-attr]

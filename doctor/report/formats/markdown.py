@@ -182,7 +182,6 @@ def _notes(report: Report) -> list[str]:
 
 def _follow_up_commands(report: Report, failures: Sequence[CheckFailure], pages: Mapping[str, Check]) -> Iterator[str]:
     """Commands that show details, and that check again."""
-    yield from (f"## {localized('To check again')}", "")
     names = list(dict.fromkeys(failure.outcome.check for failure in failures))[:5]
     alone = report.source.startswith("this host alone")
     hosts = shlex.quote(clean(",".join(_hosts_to_check(report, failures)), 4000)) if report.hosts and not alone else ""
@@ -190,7 +189,8 @@ def _follow_up_commands(report: Report, failures: Sequence[CheckFailure], pages:
     explain = [f"doctor explain {shlex.quote(clean(name))}" for name in names]
     # What logs show, no check of hosts evaluates again.
     again = [f"doctor check{chosen}{(' ' if hosts else '')}{hosts}"] if any(name in pages for name in names) else []
-    yield from fenced([*explain, *again])
+    if commands := [*explain, *again]:
+        yield from (f"## {localized('To check again')}", "", *fenced(commands))
 
 
 def _hosts_to_check(report: Report, failures: Sequence[CheckFailure]) -> list[str]:

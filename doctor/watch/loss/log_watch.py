@@ -11,7 +11,7 @@ import msgspec
 from doctor.diagnose.read.file_names import read_names
 from doctor.engine.loss_rules import CHECK_OF
 from doctor.engine.texts import filled
-from doctor.engine.watch_summary import MIN_JUDGED, LossCurve, LossVerdict
+from doctor.engine.watch_summary import MIN_COMPARED, MIN_JUDGED, LossCurve, LossVerdict
 from doctor.watch.loss.loss_lines import LossLine, read_by_pattern, read_loss
 from doctor.watch.loss.loss_pattern import PATTERN_LINE
 from doctor.watch.loss.loss_series import LossSeries
@@ -146,9 +146,14 @@ class LogWatch:
         return sum(entry.lines for entry in self.series.values())
 
     @property
+    def compared(self) -> int:
+        """Steps on which ranks that must print the same loss were compared; 0 where nobody says that they must."""
+        return self.agreement.compared if self.agreement.must else 0
+
+    @property
     def decided(self) -> bool:
         """There were enough losses for a healthy verdict to say something."""
-        return any(entry.count >= MIN_JUDGED for entry in self.series.values())
+        return self.compared >= MIN_COMPARED or any(entry.count >= MIN_JUDGED for entry in self.series.values())
 
     def verdicts(self, now: float | None = None) -> list[LossVerdict]:
         """What is wrong so far. ``now``: of the same clock as that of `add`, while the logs are followed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -35,10 +36,14 @@ from doctor.engine.watch_summary import WatchResult
 from doctor.report.formats.registry import FORMATS, RenderContext, render
 from doctor.session.replay import load, replay
 from doctor.smoke.model import Failure
+from tests import preloaded
+from tests.attack.hostile import record
 from tests.checks import tables
 from tests.checks.smoke import ran
 from tests.examples import examples
+from tests.node_files import run_of
 
+ROOT = Path(__file__).parents[1]
 EXITS = {0, 10, 11, 12}
 """The exit codes of a run that was evaluated."""
 Capture = pytest.CaptureFixture[str]
@@ -76,6 +81,10 @@ def valid_run() -> dict[str, Any]:
             max_nodes=2,
             node_rank=0,
             outer_nodes=2,
+            outer_tasks=2,
+            outer_by_directive=True,
+            places={"MASTER_ADDR": "run.sh:2"},
+            others=(LaunchOptions(master_addr="w3"),),
             refused=(("torchrun", "--tee", "x", "a number"),),
             unresolved={"NCCL_DEBUG": "$(x)"},
             time_limit_s=600.0,
@@ -117,6 +126,7 @@ NULLABLE = [
         "max_nodes",
         "node_rank",
         "outer_nodes",
+        "outer_tasks",
         "time_limit_s",
         "time_left_s",
     )
@@ -313,7 +323,11 @@ FORM = {
         "max_nodes",
         "node_rank",
         "nodes",
+        "others",
+        "outer_by_directive",
         "outer_nodes",
+        "outer_tasks",
+        "places",
         "product",
         "python",
         "rank_table",
@@ -374,14 +388,14 @@ FORM = {
         "uid",
     ),
 }
-"""The fields of `doctor.run/3`."""
+"""The fields of `doctor.run/4`."""
 
 
 def test_a_changed_form_has_a_new_number() -> None:
     """Whoever changes a field raises the number, keeps the form before readable, and writes the new one here."""
     kinds = (HostRecord, LaunchOptions, Output, ProbeInputs, Run, SavedRankTable, Visit)
     now = {kind.__name__: tuple(sorted(kind.__struct_encode_fields__)) for kind in kinds}
-    assert (SCHEMA, now) == ("doctor.run/3", FORM)
+    assert (SCHEMA, now) == ("doctor.run/4", FORM)
 
 
 @pytest.mark.parametrize("schema", EARLIER_SCHEMAS)
@@ -403,3 +417,20 @@ def test_what_is_wrong_in_a_run_is_wrong_in_each_form(schema: str) -> None:
     saved = {**valid_run(), "schema": schema, "seconds": "long"}
     with pytest.raises(BadRun, match=r"seconds"):
         load_run(json.dumps(saved).encode(), "x")
+
+
+def test_a_run_without_a_newer_fact_is_as_healthy_for_check_as_for_report(tmp_path: Path) -> None:
+    """A saved run of an earlier version: what nobody has read makes no host unknown, and one line names it."""
+    run = run_of("n1", observed_outputs={"ListenQueues": record().outputs["ListenQueues"]})
+    path = tmp_path / "old.run"
+    path.write_bytes(msgspec.json.encode(run))
+    codes = []
+    for words in (["check", "--from", str(path)], ["report", str(path)]):
+        done = preloaded.run([sys.executable, "-m", "doctor", *words], cwd=ROOT, capture_output=True, text=True)
+        codes.append(done.returncode)
+        assert "not judged, for the run was not made for them" in done.stdout, done.stdout
+        assert "facts were not collected" in done.stdout
+    assert codes == [0, 0]
+    named = ["check", "--from", str(path), "--select", "neighbour-table-small"]
+    done = preloaded.run([sys.executable, "-m", "doctor", *named], cwd=ROOT, capture_output=True, text=True)
+    assert "was not collected in this run" in done.stdout and "1 check unknown" in done.stdout

@@ -19,7 +19,7 @@ import typer
 from doctor import __version__
 from doctor.cli.host_options import JobOptions
 from doctor.cli.main import main as run_command
-from doctor.cli.main import run_guarded
+from doctor.cli.main import run_guarded, run_parser
 from doctor.cli.shared_options import (
     CheckOptions,
     NoHistoryOption,
@@ -74,7 +74,7 @@ def enter(job_context: JobContext, argv: Sequence[str]) -> None:
     app.command()(command)
     interrupts.raise_on_stop()
     try:
-        run_guarded(lambda: app(list(argv), prog_name="python -m doctor.smoke"))
+        run_guarded(lambda: run_parser(app, argv, "python -m doctor.smoke"))
     except SystemExit as stop:
         if stop.code:
             raise
@@ -98,11 +98,7 @@ def command(
     Exit codes: as `doctor check`.
     """
     del local_rank  # torch.distributed.launch adds it to every command line; the environment has it, too
-    validate_output(output)
-    if output.from_file:
-        raise UsageError("--from reads a saved run, which needs no ranks; expected doctor smoke --from FILE")
-    if training.devices:
-        raise UsageError("--devices: the launcher assigns the devices of the ranks")
+    _validate(training, output)
     smoke_options = parse_smoke_options(training, JobOptions())
     if any(choice):  # what is refused is refused here, and so on every rank
         choose_checks(load_catalog(choice.checks), choice.select, choice.ignore, roots=True)
@@ -124,6 +120,15 @@ def command(
     except OSError as error:
         raise InputError(filled("rank 0 cannot listen on any of the rendezvous ports: {0}", error)) from None
     raise typer.Exit(code)
+
+
+def _validate(training: TrainingOptions, output: OutputOptions) -> None:
+    """Raises: CommandError."""
+    validate_output(output)
+    if output.from_file:
+        raise UsageError("--from reads a saved run, which needs no ranks; expected doctor smoke --from FILE")
+    if training.devices:
+        raise UsageError("--devices: the launcher assigns the devices of the ranks")
 
 
 def _report(

@@ -26,6 +26,7 @@ from doctor.diagnose.rules.waiting import (
     common_target,
     could_not_connect,
     divergence,
+    ended_by,
     gave_up_last,
     lateness,
     named_peer,
@@ -238,8 +239,11 @@ def _not_decided(case: Case) -> Undecidable:
     unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
     peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
     if len(peers) == 1:
-        return Undecidable(filled("the logs show that {0} was not reached, and not why", peers.pop()), tuple(needed))
-    return Undecidable("the logs show who waited, and not for whom", tuple(needed))
+        reason = filled("the logs show that {0} was not reached, and not why", peers.pop())
+    else:
+        reason = "the logs show who waited, and not for whom"
+    timeout = ended_by(case)
+    return Undecidable(joined("; ", (reason, timeout)) if timeout else reason, tuple(needed))
 
 
 def _shares_a_file(case: Case) -> bool:

@@ -12,7 +12,7 @@ import time
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
@@ -53,7 +53,7 @@ def required_shm(ranks: int) -> int:
     return max(MIN_SHM, SHM_PER_RANK * ranks)
 
 
-def measure_shm(arguments: dict) -> dict:  # type: ignore[type-arg]
+def measure_shm(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: size and free bytes of /dev/shm."""
     if not os.path.isdir("/dev/shm"):
         return {"there": False}
@@ -107,7 +107,7 @@ class SharedMemory(Fact, frozen=True):
         return self.size in CONTAINER_DEFAULT_SHM
 
 
-def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]
+def list_idle_segments(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: the files of /dev/shm older than 10 minutes that no process has open or mapped."""
     # A lease for writing is granted only while nobody else has the file open or mapped, in any container. The kernel
     # refuses it to one who may not have it, and before 5.3 it always refused in memory file systems.
@@ -179,9 +179,7 @@ class IdleSegments(Fact, frozen=True):
             )
         files = msgspec.convert(data["files"], list[Segment])
         hidden = {
-            "/dev/shm": filled(
-                "files of other users, {0} here, can be checked only as root: use --sudo", data["untold"]
-            )
+            "/dev/shm": filled("only root may check the files of other users, {0} here: use --sudo", data["untold"])
         }
         return cls(
             files=tuple(sorted(files, key=lambda segment: (-segment.bytes, segment.path))),

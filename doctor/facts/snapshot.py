@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Fact, ProbeAnswer, ask
+from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, ask
 
 CATEGORIES = ("sysctl", "packages", "environment", "firmware", "modules")
 
@@ -44,13 +43,13 @@ def _packages() -> dict[str, str]:
     return packages
 
 
-def read_snapshot(arguments: dict[str, Any]) -> dict[str, dict[str, str]]:
+def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
     """Runs on the host: by category, values by name; what changes by itself or names the host is left out."""
     import glob
 
     changing = re.compile(
         "fs/(dentry|inode|file-nr|aio-nr|quota|binfmt)|kernel/(random|ns_last|pty/nr|hostname|domainname|keys|sched_domain"
-        "|perf_event_max|tainted|bootloader)|net/ipv[46]/(conf|neigh)/(?!all|default)|count$|/stat_|flush|sunrpc"
+        "|perf_event_max|tainted|bootloader|hung_task_warnings)|net/ipv[46]/(conf|neigh)/(?!all|default)|(?<!max_map_)count$|/stat_|flush|sunrpc"
         "|net/mptcp|key$|secret|nf_log"
     )
     sysctl: dict[str, str] = {}

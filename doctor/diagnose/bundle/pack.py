@@ -35,6 +35,7 @@ class Packing:
 
     def __init__(self, files: Mapping[str, Sequence[Spooled]]) -> None:
         self._paths: dict[str, tuple[str, Spooled]] = {}
+        self._used: dict[str, int] = {}
         self._folders = _distinct({host: safe_part(host) for host in files})
         for host, spooled in files.items():
             for item in spooled:
@@ -42,10 +43,8 @@ class Packing:
 
     def _add(self, host: str, item: Spooled) -> None:
         stem = f"{self._folders[host]}/{safe_part(item.header.section)}/{safe_path(hide_secrets(item.header.name))}"
-        member, number = stem, 2
-        while member in self._paths:
-            member, number = f"{stem}~{number}", number + 1
-        self._paths[member] = host, item
+        self._used[stem] = number = self._used.get(stem, 0) + 1
+        self._paths[stem if number == 1 else f"{stem}~{number}"] = host, item
 
     def entries(self) -> list[BundledFile]:
         """What the archive will hold, by name. Each file goes through the gate here, once, and is kept behind it."""

@@ -17,6 +17,7 @@ from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import CheckFailure, FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
 from doctor.report.layout.host_health import unknown_hosts
+from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.page import build_page
 from doctor.report.layout.page_model import DetailLevel, ReportEntry
 from doctor.report.layout.summary_lines import summary_lines
@@ -195,8 +196,6 @@ def _follow_up_commands(report: Report, failures: Sequence[CheckFailure], pages:
 
 def _hosts_to_check(report: Report, failures: Sequence[CheckFailure]) -> list[str]:
     """The hosts to check again, folded: those of the findings, or all."""
-    from doctor.report.layout.host_names import Fleet
-
     fleet = Fleet(report.hosts)
     blamed = fleet.ordered(host for failure in failures for host in failure.hosts if host in fleet.positions)
     return [fleet.fold(blamed or report.hosts)]

@@ -187,3 +187,25 @@ def _curve(rank: int | None, series: LossSeries) -> LossCurve:
 
 def _finite(value: float) -> float | None:
     return float(f"{value:.8g}") if math.isfinite(value) else None
+
+
+class LossOptions(msgspec.Struct, frozen=True):
+    """Options of `LogWatch`."""
+
+    pattern: re.Pattern[str] | None = None
+    """A user's own, instead of the known forms."""
+    same_loss: bool = False
+    """All ranks must print the same loss at each step."""
+    silent_after: float = SILENT_SECONDS
+    ignored: frozenset[str] = frozenset()
+    """Checks whose verdicts are left out."""
+
+    def log_watch(self, names: Sequence[str]) -> LogWatch:
+        """What reads the losses. ``names``: of the logs, where there are any."""
+        return LogWatch(
+            names,
+            self.pattern,
+            same_loss=self.same_loss,
+            silent_after=self.silent_after,
+            ignored=self.ignored,
+        )

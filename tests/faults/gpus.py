@@ -576,6 +576,14 @@ ROWS: list[Row] = [
         prepare=job,
     ),
     Row(
+        "known-bad-version",
+        packages("nvidia_nccl_cu12-2.25.1", remove="nvidia_nccl*"),
+        fleet="gpu",
+        values={"observed": "2.25.1", "expected": "2.26.2"},
+        also=("nccl-version-differs",),
+        prepare=job,
+    ),
+    Row(
         "nccl-version-differs",
         packages("nvidia_nccl_cu12-2.21.5", remove="nvidia_nccl*"),
         fleet="gpu",

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.facts.kernel_log import KernelLog, format_age
+from doctor.facts.kernel_log import KernelLog
 
 
 @check(severity=ERROR, area="devices")
@@ -30,7 +30,5 @@ def amd_gpu_fault_logged(log: KernelLog) -> Iterator[Finding]:
             device=fault.device,
             meaning=fault.row.meaning,
             where=f" ({part})" if part else "",
-            count=fault.count,
-            age=format_age(fault.age),
-            text=fault.text[:160],
+            **fault.values,
         ).as_warning(not fault.row.error)

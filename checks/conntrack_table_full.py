@@ -36,4 +36,5 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
             expected=int(MAX_SHARE * conntrack.maximum),
             double=2 * conntrack.maximum,
             buckets=2 * conntrack.buckets if conntrack.buckets else "",
+            table="nf_conntrack",
         ).as_warning(conntrack.count < conntrack.maximum)

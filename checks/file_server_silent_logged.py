@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.kernel_log import KernelLog, format_age
+from doctor.facts.kernel_log import KernelLog
 
 
 @check(severity=WARNING, area="memory")
@@ -26,7 +26,5 @@ def file_server_silent_logged(log: KernelLog) -> Iterator[Finding]:
         yield Finding(
             "the file server {server} does not answer, {count} messages in 24 hours, last {age}: {text}",
             server=fault.device,
-            count=fault.count,
-            age=format_age(fault.age),
-            text=fault.text[:160],
+            **fault.values,
         )

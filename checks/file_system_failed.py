@@ -27,10 +27,7 @@ def file_system_failed(log: KernelLog) -> Iterator[Finding]:
         "the file system": "the file system on {device} failed {age}: {text}",
         "the disk": "the disk {device} failed {age}: {text}",
     }
-    reported: set[tuple[str, str]] = set()
-    for fault in log.faults("file-system-failed"):
-        if (fault.row.meaning, fault.device) not in reported:
-            reported.add((fault.row.meaning, fault.device))
-            yield Finding(
-                templates[fault.row.meaning], device=fault.device, age=format_age(fault.age), text=fault.text[:160]
-            )
+    for fault in log.merged_faults("file-system-failed"):
+        yield Finding(
+            templates[fault.row.meaning], device=fault.device, age=format_age(fault.age), text=fault.text[:160]
+        )

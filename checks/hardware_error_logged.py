@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check, filled
-from doctor.facts.kernel_log import KernelLog, LoggedFault, format_age
+from doctor.facts.kernel_log import KernelLog
 
 
 @check(severity=WARNING, area="devices")
@@ -23,17 +23,11 @@ def hardware_error_logged(log: KernelLog) -> Iterator[Finding]:
     first sign of an accelerator or network card that is gone. Errors that were corrected are no finding: of a machine
     check that was read later, bit 61 of its status (UC) says so (Intel SDM volume 3, IA32_MCi_STATUS).
     """
-    kinds: dict[str, list[LoggedFault]] = {}
-    for fault in log.faults("hardware-error-logged"):
-        kinds.setdefault(f"{fault.row.meaning} {fault.device}", []).append(fault)
-    for faults in kinds.values():
-        newest = min(faults, key=lambda fault: fault.age)
+    for fault in log.merged_faults("hardware-error-logged"):
         yield Finding(
             "the kernel reported {kind}{where}, {count} times in 24 hours, last {age}: {text}",
-            kind=newest.row.meaning,
-            where=filled(" at {0}", newest.device) if newest.device else "",
-            device=newest.device or None,
-            count=sum(fault.count for fault in faults),
-            age=format_age(newest.age),
-            text=newest.text[:160],
+            kind=fault.row.meaning,
+            where=filled(" at {0}", fault.device) if fault.device else "",
+            device=fault.device or None,
+            **fault.values,
         )

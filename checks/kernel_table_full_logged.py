@@ -1,8 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.kernel_log import KernelLog, format_age
+from doctor.facts.kernel_log import KernelLog
 
+CAUSES = {"neighbour-table-small": ("table",), "conntrack-table-full": ("table",)}
 REMEDIES = {
     "file-max": "`sysctl fs.file-nr` shows the files that are open; raise `sysctl -w fs.file-max=9223372036854775807`.",
     "nf_conntrack": "`sysctl net.netfilter.nf_conntrack_count`; raise `net.netfilter.nf_conntrack_max`, or take the "
@@ -15,7 +16,7 @@ REMEDIES = {
 }
 
 
-@check(severity=WARNING, area="kernel")
+@check(severity=WARNING, area="kernel", follows_from=CAUSES)
 def kernel_table_full_logged(log: KernelLog) -> Iterator[Finding]:
     """The kernel's log, up to 24 hours back, holds no table that was full.
 
@@ -34,8 +35,6 @@ def kernel_table_full_logged(log: KernelLog) -> Iterator[Finding]:
         yield Finding(
             "the kernel's table {table} was full, {count} messages in 24 hours, last {age}: {text}",
             table=fault.device,
-            count=fault.count,
-            age=format_age(fault.age),
-            text=fault.text[:160],
+            **fault.values,
             remedy=REMEDIES[fault.device],
         )

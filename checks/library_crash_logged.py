@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check, filled
-from doctor.facts.kernel_log import KernelLog, format_age
+from doctor.facts.kernel_log import KernelLog
 
 
 @check(severity=WARNING, area="ranks")
@@ -27,7 +27,5 @@ def library_crash_logged(log: KernelLog) -> Iterator[Finding]:
             if "pid" in fault.groups
             else "a process",
             library=fault.device,
-            count=fault.count,
-            age=format_age(fault.age),
-            text=fault.text[:160],
+            **fault.values,
         )

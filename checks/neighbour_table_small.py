@@ -52,6 +52,7 @@ def neighbour_table_small(
             neighbours=neighbours,
             wanted=wanted,
             half=wanted // 2,
+            table="arp_cache",
         )
     elif table.overflows and table.limit <= DEFAULT_LIMIT:
         yield Finding(
@@ -61,4 +62,5 @@ def neighbour_table_small(
             count=table.overflows,
             wanted=wanted,
             half=wanted // 2,
+            table="arp_cache",
         )

@@ -3,7 +3,7 @@ import shlex
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check, filled
-from doctor.facts.kernel_log import KernelLog, LoggedFault, format_age
+from doctor.facts.kernel_log import KernelLog
 
 
 @check(severity=WARNING, area="links")
@@ -29,19 +29,14 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
     net/sched/sch_generic.c (dev_watchdog), of every driver; drivers/base/dd.c (really_probe): a driver that did not
     take its card; intel/e1000e and igb (a queue of the card hangs).
     """
-    devices: dict[str, list[LoggedFault]] = {}
-    for fault in log.faults("network-card-failed"):
-        devices.setdefault(fault.device, []).append(fault)
-    for device, faults in devices.items():
-        newest = min(faults, key=lambda fault: fault.age)
+    for fault in log.merged_faults("network-card-failed"):
+        device = fault.device
         yield Finding(
             "the network card{where} reported a fault, {count} times in 24 hours, last {age}: {text}",
             where=filled(" at {0}", device) if ":" in device else f" {device}" if device else "",
             device=device or "DEVICE",
-            count=sum(fault.count for fault in faults),
-            age=format_age(newest.age),
-            text=newest.text[:160],
-            remedy=_remedy(newest.text, device),
+            **fault.values,
+            remedy=_remedy(fault.text, device),
         )
 
 

@@ -15,7 +15,7 @@ from doctor.engine.check import Check
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 
-FOUND: dict[str, list[tuple[str, str]]] = {}
+FINDINGS: dict[str, list[tuple[str, str]]] = {}
 """By test, without its parameters: check and sentence of each finding, and of what makes the check unknown."""
 OUTPUT = "CLAUSE_FINDINGS"
 """The variable that names the file to write."""
@@ -28,10 +28,10 @@ def _observed(self: Check, function: Callable[..., Any], path: str = "") -> None
     def findings(*facts: Any, **named: Any) -> Iterator[Finding]:
         try:
             for finding in function(*facts, **named) or ():
-                FOUND.setdefault(_test[0], []).append((self.name, str(finding)))
+                FINDINGS.setdefault(_test[0], []).append((self.name, str(finding)))
                 yield finding
         except Unreadable as why:
-            FOUND.setdefault(_test[0], []).append((self.name, str(why)))
+            FINDINGS.setdefault(_test[0], []).append((self.name, str(why)))
             raise
 
     _init(self, findings, path)
@@ -46,4 +46,4 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_unconfigure() -> None:
-    Path(os.environ[OUTPUT]).write_text(json.dumps(FOUND), "utf-8")
+    Path(os.environ[OUTPUT]).write_text(json.dumps(FINDINGS), "utf-8")

@@ -20,7 +20,7 @@ TABLE = "table inet site { chain in { type filter hook input priority 0; iif eth
 SAVED = "*filter\\n:INPUT ACCEPT [0:0]\\n:OUTPUT ACCEPT [0:0]\\n-A INPUT -p tcp --dport 40000:50000 -j DROP\\nCOMMIT\\n"
 UNIT = "printf '[Service]\\nExecStart=/usr/sbin/nft -f {file}\\n' >/etc/systemd/system/nftables.service\n"
 LOAD = "nft flush ruleset; {command}"
-OWN = "printf 'flush ruleset\\n{text}\\n' >{file}\n"
+RULESET = "printf 'flush ruleset\\n{text}\\n' >{file}\n"
 RC_LOCAL = f"""printf '#!/bin/sh -e\\nnft -f /etc/site.nft\\nexit 0\\n' >/etc/rc.local
 chmod 755 /etc/rc.local; echo '{TABLE}' >/etc/site.nft
 """
@@ -38,29 +38,29 @@ LAYOUTS = {
         "blocked",
     ),
     "debian": (
-        OWN.format(text=TABLE, file="/etc/nftables.conf") + enabled("nftables"),
+        RULESET.format(text=TABLE, file="/etc/nftables.conf") + enabled("nftables"),
         "nft -f /etc/nftables.conf",
         "blocked",
     ),
     "debian, not enabled": (
-        OWN.format(text=TABLE, file="/etc/nftables.conf") + "nft -f /etc/nftables.conf",
+        RULESET.format(text=TABLE, file="/etc/nftables.conf") + "nft -f /etc/nftables.conf",
         "",
         "unknown",
     ),
     "debian, masked": (
-        OWN.format(text=TABLE, file="/etc/nftables.conf")
+        RULESET.format(text=TABLE, file="/etc/nftables.conf")
         + enabled("nftables")
         + "ln -sf /dev/null /etc/systemd/system/nftables.service",
         "",
         "open",
     ),
     "another file": (
-        OWN.format(text=TABLE, file="/etc/other.nft") + UNIT.format(file="/etc/other.nft") + enabled("nftables"),
+        RULESET.format(text=TABLE, file="/etc/other.nft") + UNIT.format(file="/etc/other.nft") + enabled("nftables"),
         "nft -f /etc/other.nft",
         "blocked",
     ),
     "rc.local": (
-        OWN.format(text="", file="/etc/nftables.conf") + enabled("nftables") + RC_LOCAL + "nft -f /etc/site.nft",
+        RULESET.format(text="", file="/etc/nftables.conf") + enabled("nftables") + RC_LOCAL + "nft -f /etc/site.nft",
         "nft -f /etc/nftables.conf; sh /etc/rc.local",
         "blocked",
     ),
@@ -92,7 +92,7 @@ LAYOUTS = {
         "open",
     ),
     "a file that does not load": (
-        OWN.format(text="table inet {", file="/etc/nftables.conf") + enabled("nftables"),
+        RULESET.format(text="table inet {", file="/etc/nftables.conf") + enabled("nftables"),
         "nft -f /etc/nftables.conf || :",
         "unknown",
     ),
@@ -134,7 +134,8 @@ def test_the_report_says_that_it_is_as_after_a_reboot(fleet_cpu: Fleet, tmp_path
     code, report = check(fleet_cpu, "--after-reboot", "--select", "listen-queue-short,disk-full", "--save", str(saved))
     assert (code, report["after_reboot"]) == (0, True)
     passed, skipped = (
-        next(one for one in report["outcomes"] if one["check"] == name) for name in ("listen-queue-short", "disk-full")
+        next(outcome for outcome in report["outcomes"] if outcome["check"] == name)
+        for name in ("listen-queue-short", "disk-full")
     )
     assert (passed["status"], skipped["status"]) == ("passed", "skipped")
     assert report["coverage"]["applied"] < report["coverage"]["checks"], (
@@ -156,7 +157,7 @@ def test_a_setting_made_by_hand_is_red_and_one_in_a_file_is_green(fleet_cpu: Fle
         _, now = check(fleet_cpu, "--select", "listen-queue-short")
         _, after = check(fleet_cpu, "--select", "listen-queue-short", "--after-reboot")
     findings = [
-        next(one["findings"] for one in report["outcomes"] if one["check"] == "listen-queue-short")
+        next(outcome["findings"] for outcome in report["outcomes"] if outcome["check"] == "listen-queue-short")
         for report in (now, after)
     ]
     assert findings[0] == []

@@ -26,28 +26,28 @@ def {name}(reach: Reachability):
 '''
 
 
-@pytest.mark.parametrize("one", ALL, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("checked", ALL, ids=lambda entry: entry.name)
 class TestEveryCheck:
-    def test_has_a_page(self, one: Check) -> None:
+    def test_has_a_page(self, checked: Check) -> None:
         """A claim that is a sentence, why it matters, what to do."""
-        assert re.match(r"[A-Za-z/`].*\w[`)]?$", one.claim), one.claim
-        assert len(one.claim) <= 110
-        assert one.section("Why it matters")
-        assert one.section("What to do")
+        assert re.match(r"[A-Za-z/`].*\w[`)]?$", checked.claim), checked.claim
+        assert len(checked.claim) <= 110
+        assert checked.section("Why it matters")
+        assert checked.section("What to do")
 
-    def test_has_an_area_that_reports_know(self, one: Check) -> None:
-        assert one.area in AREAS
+    def test_has_an_area_that_reports_know(self, checked: Check) -> None:
+        assert checked.area in AREAS
 
-    def test_has_a_test_of_its_own(self, one: Check) -> None:
-        name = one.name.replace("-", "_")
+    def test_has_a_test_of_its_own(self, checked: Check) -> None:
+        name = checked.name.replace("-", "_")
         assert Path(__file__).with_name("checks").joinpath(f"test_{name}.py").exists()
 
-    def test_needs_facts_that_exist(self, one: Check) -> None:
-        assert one.needs
+    def test_needs_facts_that_exist(self, checked: Check) -> None:
+        assert checked.needs
 
-    def test_has_a_page_whose_braces_are_placeholders(self, one: Check) -> None:
+    def test_has_a_page_whose_braces_are_placeholders(self, checked: Check) -> None:
         """A stray brace would show the advice unfilled."""
-        text = one.section("What to do")
+        text = checked.section("What to do")
         names = re.findall(r"\{(\w+)\}", text)
         assert fill_template(text, dict.fromkeys(names, "VALUE")).count("VALUE") == len(names), text
 

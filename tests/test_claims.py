@@ -25,8 +25,8 @@ def test_each_clause_has_a_proof(check: str) -> None:
 def test_each_proof_is_for_words_of_the_claim() -> None:
     for table in (proofs(), clauses_of_faults()):
         for check, clauses in table.items():
-            for words in clauses:
-                assert words in CLAIMS[check], (check, words)
+            for clause in clauses:
+                assert clause in CLAIMS[check], (check, clause)
     assert all(len(parts(CLAIMS[check])) > 1 for check in proofs()), "a claim of one clause needs no row"
 
 
@@ -43,11 +43,11 @@ def test_each_proof_makes_its_finding(tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    found = json.loads(output.read_text("utf-8"))
+    findings = json.loads(output.read_text("utf-8"))
     for check, clauses in proofs().items():
-        for words, proof in clauses.items():
-            texts = [text for name, text in found.get(proof.test, ()) if name == check]
-            assert any(proof.says in text for text in texts), (check, words, proof, texts[:5])
+        for clause, proof in clauses.items():
+            texts = [text for name, text in findings.get(proof.test, ()) if name == check]
+            assert any(proof.says in text for text in texts), (check, clause, proof, texts[:5])
 
 
 def test_a_clause_without_a_proof_is_seen() -> None:

@@ -76,22 +76,23 @@ def test_the_help_of_check_fits_a_screen_and_says_where_the_rest_is() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_in_one_group_of_the_whole_help(name: str) -> None:
     group: Any = get_command(application([name]))
-    options = [one for one in group.commands[name].params if one.param_type_name == "option"]
-    whole = help_text(name, "--help-all" if name in COMMANDS_WITH_ALL else "--help")
-    assert {f"--{long}" for one in options for long in sorted(long_names(one))[:1]} <= {
-        found for line in whole.splitlines() for found in re.findall(r"--[\w-]+", line)
+    options = [option for option in group.commands[name].params if option.param_type_name == "option"]
+    full_help = help_text(name, "--help-all" if name in COMMANDS_WITH_ALL else "--help")
+    assert {f"--{long}" for option in options for long in sorted(long_names(option))[:1]} <= {
+        option for line in full_help.splitlines() for option in re.findall(r"--[\w-]+", line)
     }
-    assert options_of(help_text(name, "--help")) <= options_of(whole)
+    assert options_of(help_text(name, "--help")) <= options_of(full_help)
 
 
 def test_the_table_names_options_and_commands_that_there_are() -> None:
-    known: set[str] = set()
+    options: set[str] = set()
     for name in COMMANDS:
         group: Any = get_command(application([name]))
-        known.update(*(long_names(one) for one in group.commands[name].params if one.param_type_name == "option"))
+        parameters = group.commands[name].params
+        options.update(*(long_names(option) for option in parameters if option.param_type_name == "option"))
     table = help_table()
-    assert set().union(*table.groups.values()) <= known
-    assert table.rare <= known
+    assert set().union(*table.groups.values()) <= options
+    assert table.rare <= options
     assert set(table.examples) <= set(COMMANDS)
 
 
@@ -99,9 +100,9 @@ def test_the_table_names_options_and_commands_that_there_are() -> None:
     "line", [pytest.param(line, id=line) for lines in help_table().examples.values() for line, _ in lines]
 )
 def test_each_example_is_a_command_line_that_the_parser_takes(line: str, tmp_path: Path) -> None:
-    _, name, *words = shlex.split(line.partition("||")[0])
-    words = take_launch_line([name, *words])[1:]
+    _, name, *arguments = shlex.split(line.partition("||")[0])
+    arguments = take_launch_line([name, *arguments])[1:]
     group: Any = get_command(application([name]))
     for word in ("PLAN", "run.json", "old.json", "train.sh", "train.log", "logs/", "hosts"):
-        words = [str(tmp_path / word) if other == word else other for other in words]
-    assert group.commands[name].make_context(name, words)
+        arguments = [str(tmp_path / word) if other == word else other for other in arguments]
+    assert group.commands[name].make_context(name, arguments)

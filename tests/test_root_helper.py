@@ -95,8 +95,8 @@ def check(fleet: Fleet, *arguments: str) -> dict[str, Any]:
 def test_what_only_root_may_read_is_read_by_a_user_who_may_call_it(fleet: Fleet) -> None:
     without = check(fleet, "--select", "firewall-blocks-job")
     assert without["firewall-blocks-job"]["status"] == "unknown"
-    found = check(fleet, "--sudo", "--select", "firewall-blocks-job")["firewall-blocks-job"]
-    assert (found["status"], found["unknown"]) == ("failed", [])
+    outcome = check(fleet, "--sudo", "--select", "firewall-blocks-job")["firewall-blocks-job"]
+    assert (outcome["status"], outcome["unknown"]) == ("failed", [])
     after = check(fleet, "--sudo", "--after-reboot", "--select", "firewall-blocks-job,listen-queue-short")
     assert after["listen-queue-short"]["status"] == "passed"
     assert "no file or service that was found loads it at boot" in str(after["firewall-blocks-job"]["unknown"])

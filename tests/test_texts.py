@@ -75,7 +75,7 @@ def f_string_sentences() -> dict[str, list[str]]:
     chinese = set(json.loads(translations.COMPILED.read_text("utf-8")))
     for part in translations.parts():
         chinese.update(translations.english_texts(part)[key] for key in translations.untranslated(part))
-    found: dict[str, list[str]] = {}
+    sentences: dict[str, list[str]] = {}
     root = translations.ROOT
     for path in (*sorted((root / "doctor").rglob("*.py")), *sorted((root / "checks").glob("*.py"))):
         place = path.relative_to(root / "doctor" if root / "doctor" in path.parents else root).as_posix()
@@ -84,14 +84,14 @@ def f_string_sentences() -> dict[str, list[str]]:
         for node in value_texts.nodes(value_texts.module_tree(path)):
             text = translations.literal(node) if isinstance(node, ast.JoinedStr) else ""
             if text in chinese and translations.PLACEHOLDER.search(text):
-                found.setdefault(place.partition("/")[0], []).append(f"{place}:{node.lineno}: {text}")
-    return found
+                sentences.setdefault(place.partition("/")[0], []).append(f"{place}:{node.lineno}: {text}")
+    return sentences
 
 
 def test_a_sentence_for_people_is_no_f_string() -> None:
-    found = f_string_sentences()
-    assert {package: found[package] for package in found.keys() - UNCONVERTED} == {}
-    assert found.keys() == UNCONVERTED, "take what is converted from the list"
+    sentences = f_string_sentences()
+    assert {package: sentences[package] for package in sentences.keys() - UNCONVERTED} == {}
+    assert sentences.keys() == UNCONVERTED, "take what is converted from the list"
 
 
 def test_a_text_is_changed_alike_in_every_language() -> None:

@@ -32,9 +32,9 @@ MIND_CLUSTER = "component/ascend-device-plugin/build"
 GPUD = "components/accelerator/nvidia"
 
 
-def git(repository: str, *words: str) -> str:
+def git(repository: str, *items: str) -> str:
     """What git prints about a repository. Raises: CalledProcessError."""
-    return subprocess.run(["git", "-C", repository, *words], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(["git", "-C", repository, *items], check=True, capture_output=True, text=True).stdout
 
 
 def text_of(repository: str, path: str) -> str:
@@ -51,8 +51,8 @@ def header(repository: str, name: str, files: str, note: str) -> str:
 
 def listed(name: str, values: Iterable[object]) -> str:
     """A TOML array of strings or numbers, several on a line."""
-    words = ", ".join(json.dumps(value) for value in values)
-    lines = textwrap.wrap(words, 116, break_long_words=False, break_on_hyphens=False)
+    items = ", ".join(json.dumps(value) for value in values)
+    lines = textwrap.wrap(items, 116, break_long_words=False, break_on_hyphens=False)
     return f"{name} = [\n" + "".join(f"    {line}\n" for line in lines) + "]\n"
 
 

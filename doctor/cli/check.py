@@ -21,11 +21,9 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
 from doctor.cli.shared_options import (
-    ChecksOption,
-    IgnoreOption,
+    CheckOptions,
     NoHistoryOption,
     OutputOptions,
-    SelectOption,
     expand_option_groups,
     history_options,
 )
@@ -64,9 +62,7 @@ def command(
         bool,
         typer.Option("--after-reboot", help="Judge the hosts as after a reboot, by what they load when they start."),
     ] = False,
-    select: SelectOption = [],  # noqa: B006 - typer's way
-    ignore: IgnoreOption = [],  # noqa: B006
-    checks: ChecksOption = [],  # noqa: B006
+    choice: CheckOptions,
     job: JobOptions,
     source: SourceOptions,
     product: ProductOption = "",
@@ -85,7 +81,7 @@ def command(
     """
     validate_product(product)
     validate_connection(connection)
-    validate_output(output, checks)
+    validate_output(output, choice.checks)
     require_one_of("--scope", scope, SCOPES)
     if compare not in ("", "all"):
         raise UsageError(filled("--compare {0}: expected all", f"{compare!r}"))
@@ -99,14 +95,14 @@ def command(
         raise UsageError(
             "--after-reboot reads files of hosts; expected no --smoke, --net, --compare, --path or --within"
         )
-    catalog = load_catalog(checks)
+    catalog = load_catalog(choice.checks)
     if output.from_file:
         run = load_saved_run(output.from_file)
         if after_reboot and not run.after_reboot:
             raise UsageError("--after-reboot: the saved run has not read what its hosts load when they start")
         requested = (*_requested(compare, paths), *(name for name in ON_REQUEST if name in run.checks))
         rounds = made_rounds(smoke or bool(run.smoke), net != "off" or run.tried_network, bool(run.watch))
-        selected = choose_with_rounds(catalog, select, ignore, rounds, requested)
+        selected = choose_with_rounds(catalog, choice.select, choice.ignore, rounds, requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
     from doctor.job.variables import communication
     from doctor.net.plan import NetOptions, tries_devices
@@ -116,7 +112,7 @@ def command(
     from doctor.smoke.plan import SmokeOptions
 
     rounds = made_rounds(smoke, net != "off")
-    selected = choose_with_rounds(catalog, select, ignore, rounds, _requested(compare, paths))
+    selected = choose_with_rounds(catalog, choice.select, choice.ignore, rounds, _requested(compare, paths))
     job_environment = source.read()
     environ = job_environment.environ
     if no_hosts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from doctor.cli.host_options import ProductOption, validate_product
-from doctor.cli.shared_options import ChecksOption, IgnoreOption, OutputOptions, SelectOption, expand_option_groups
+from doctor.cli.shared_options import CheckOptions, OutputOptions, expand_option_groups
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled, phrase
 from doctor.engine.record import LaunchOptions
@@ -41,9 +41,7 @@ def command(
         int, typer.Option(metavar="N", min=0, max=100000, help="Ranks of the job per host.", show_default=False)
     ] = 0,
     product: ProductOption = "",
-    select: SelectOption = [],  # noqa: B006 - typer's way
-    ignore: IgnoreOption = [],  # noqa: B006
-    checks: ChecksOption = [],  # noqa: B006
+    choice: CheckOptions,
     output: OutputOptions,
 ) -> None:
     """Check a launch and its configuration; run nothing.
@@ -60,12 +58,12 @@ def command(
     input, 130 and 143 interrupted.
     """
     validate_product(product)
-    validate_output(output, checks)
+    validate_output(output, choice.checks)
 
-    catalog = load_catalog(checks)
+    catalog = load_catalog(choice.checks)
     rules = of_launch_alone(catalog, (TrainingLaunch, LaunchConfig))
     if output.from_file:
-        selected = choose_checks(catalog, select or rules, ignore)
+        selected = choose_checks(catalog, choice.select or rules, choice.ignore)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     paths, launch_line = _split(files or [])
     if not paths and not launch_line:
@@ -80,7 +78,7 @@ def command(
         rules = of_launch_alone(catalog, (TrainingLaunch,))
     else:
         launch = environment.complete(launch)
-    selected = choose_checks(catalog, select or rules, ignore)
+    selected = choose_checks(catalog, choice.select or rules, choice.ignore)
     inventory = Inventory((), NO_HOST)
     events = start_events(output, (), selected, inventory.source)
     options = ExamineOptions(launch=launch, training=training)

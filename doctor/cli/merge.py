@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory, without_excluded
-from doctor.cli.shared_options import ChecksOption, IgnoreOption, OutputOptions, SelectOption, expand_option_groups
+from doctor.cli.shared_options import CheckOptions, OutputOptions, expand_option_groups
 from doctor.collect.collector_request import unique_facts
 from doctor.collect.merge.files import read_node_files
 from doctor.collect.merge.merge_records import merge
@@ -28,9 +28,7 @@ def command(
         list[Path], typer.Argument(metavar="DIR|FILE...", help="Files or folders written by doctor node; -: stdin.")
     ],
     fleet: ExpectedHostOptions,
-    select: SelectOption = [],  # noqa: B006 - typer's way
-    ignore: IgnoreOption = [],  # noqa: B006
-    checks: ChecksOption = [],  # noqa: B006
+    choice: CheckOptions,
     output: OutputOptions,
 ) -> None:
     """Evaluate the records that doctor node wrote on each host.
@@ -44,11 +42,11 @@ def command(
 
     Exit codes: as doctor check.
     """
-    validate_output(output, checks)
+    validate_output(output, choice.checks)
     if output.from_file:
         raise UsageError("--from reads a saved run: expected it with doctor check")
-    catalog = load_catalog(checks)
-    selected = choose_with_rounds(catalog, select, ignore)
+    catalog = load_catalog(choice.checks)
+    selected = choose_with_rounds(catalog, choice.select, choice.ignore)
 
     named = expected_inventory(fleet)
     where = ", ".join(clean(str(path)) for path in paths[:3]) + (", ..." if len(paths) > 3 else "")

@@ -25,11 +25,9 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
 from doctor.cli.shared_options import (
-    ChecksOption,
-    IgnoreOption,
+    CheckOptions,
     NoHistoryOption,
     OutputOptions,
-    SelectOption,
     expand_option_groups,
     history_options,
 )
@@ -87,9 +85,7 @@ def command(
         float,
         typer.Option(metavar="S", min=5, callback=require_finite, help="Time limit of the test, in seconds."),
     ] = 300.0,
-    select: SelectOption = [],  # noqa: B006 - typer's way
-    ignore: IgnoreOption = [],  # noqa: B006
-    checks: ChecksOption = [],  # noqa: B006
+    choice: CheckOptions,
     job: JobOptions,
     source: SourceOptions,
     product: ProductOption = "",
@@ -111,11 +107,13 @@ def command(
     """
     validate_product(product)
     validate_connection(connection)
-    validate_output(output, checks)
+    validate_output(output, choice.checks)
     require_one_of("--scope", scope, SCOPES)
     require_one_of("--net", net, MODES)
-    catalog = load_catalog(checks)
-    selected = choose_checks(catalog, select or ["network", *ADDRESSES_OF_JOB, *DEVICE_NETWORK], ignore, roots=True)
+    catalog = load_catalog(choice.checks)
+    selected = choose_checks(
+        catalog, choice.select or ["network", *ADDRESSES_OF_JOB, *DEVICE_NETWORK], choice.ignore, roots=True
+    )
     if not any(fact.probe.kind == "network-test" for check in selected for fact in check.facts):
         raise UsageError("--select and --ignore leave no check of the network test; expected one of the area network")
     if output.from_file:

@@ -25,7 +25,7 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions
-from doctor.cli.shared_options import ChecksOption, IgnoreOption, OutputOptions, SelectOption, expand_option_groups
+from doctor.cli.shared_options import CheckOptions, OutputOptions, expand_option_groups
 from doctor.engine.errors import CommandError, UsageError
 from doctor.engine.texts import filled
 from doctor.job.variables import of_one_host
@@ -51,9 +51,7 @@ def command(
     mode: Annotated[str, typer.Option(metavar="OCTAL", help="Mode of the file, for example 0640.")] = "0600",
     name: Annotated[str, typer.Option(metavar="NAME", help="This host's name in the fleet.")] = "",
     fleet: ExpectedHostOptions,
-    select: SelectOption = [],  # noqa: B006 - typer's way
-    ignore: IgnoreOption = [],  # noqa: B006
-    checks: ChecksOption = [],  # noqa: B006
+    choice: CheckOptions,
     job: JobOptions,
     source: SourceOptions,
     product: ProductOption = "",
@@ -74,7 +72,7 @@ def command(
     """
     validate_product(product)
     validate_connection(ConnectionOptions(within=within))
-    validate_output(output, checks)
+    validate_output(output, choice.checks)
     bits = _mode(mode)
     if output.from_file:
         raise UsageError("--from reads a saved run: expected it with doctor check")
@@ -82,8 +80,8 @@ def command(
         raise UsageError("--judge needs a folder: expected --out DIR")
     if out is not None and not judge and (output.as_json or output.formats or output.save):
         raise UsageError("--out without --judge makes no report: expected it without --json, --format and --save")
-    catalog = load_catalog(checks)
-    selected = choose_with_rounds(catalog, select, ignore)
+    catalog = load_catalog(choice.checks)
+    selected = choose_with_rounds(catalog, choice.select, choice.ignore)
     from doctor.collect.node_record import host_name, this_host_only
     from doctor.session.examine import ExamineOptions, examine
 

@@ -19,7 +19,7 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
-from doctor.cli.shared_options import ChecksOption, IgnoreOption, NoHistoryOption, SelectOption, expand_option_groups
+from doctor.cli.shared_options import CheckOptions, NoHistoryOption, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.texts import filled
 from doctor.preflight.early_end import BUDGET, parse_duration
@@ -92,9 +92,7 @@ def command(
     hosts: HostOptions,
     bounds: LimitOptions,
     spares: SpareOptions,
-    select: SelectOption = [],  # noqa: B006 - typer's way
-    ignore: IgnoreOption = [],  # noqa: B006
-    checks: ChecksOption = [],  # noqa: B006
+    choice: CheckOptions,
     job: JobOptions,
     source: SourceOptions,
     product: ProductOption = "",
@@ -113,7 +111,7 @@ def command(
 
     validate_product(product)
     settings = JobSettings(product=product, **job._asdict())
-    options = _preflight_options(hosts, bounds, spares, settings, connection, reporting, select, ignore, checks, sudo)
+    options = _preflight_options(hosts, bounds, spares, settings, connection, reporting, choice, sudo)
     read = source.read()
     options = within_time_left(options, read.time_left_s)
     if read.label:
@@ -130,9 +128,7 @@ def _preflight_options(
     job: JobSettings,
     connection: ConnectionOptions,
     reporting: ReportingOptions,
-    select: list[str],
-    ignore: list[str],
-    checks: list[Path],
+    choice: CheckOptions,
     sudo: bool,
 ) -> PreflightOptions:
     """The options of the command line as `PreflightOptions`. Raises: CommandError."""
@@ -153,9 +149,9 @@ def _preflight_options(
         scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
         job=job,
         net=bounds.net,
-        select=tuple(select),
-        ignore=tuple(ignore),
-        checks=tuple(checks),
+        select=tuple(choice.select),
+        ignore=tuple(choice.ignore),
+        checks=tuple(choice.checks),
         need=spares.need,
         write_nodes=spares.write_nodes,
         write_bad=spares.write_bad,

@@ -96,6 +96,15 @@ IgnoreOption = Annotated[
     list[str], typer.Option("--ignore", metavar="NAME", help="Skip these checks or areas.", callback=_split_names)
 ]
 
+
+class CheckOptions(NamedTuple):
+    """Which checks are made."""
+
+    select: SelectOption = []
+    ignore: IgnoreOption = []
+    checks: ChecksOption = []
+
+
 FORMATS_HELP = filled("To stdout or FILE: {0}; repeatable.", ", ".join(FORMATS))
 
 

@@ -23,11 +23,9 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
 from doctor.cli.shared_options import (
-    ChecksOption,
-    IgnoreOption,
+    CheckOptions,
     NoHistoryOption,
     OutputOptions,
-    SelectOption,
     device_numbers,
     expand_option_groups,
     history_options,
@@ -57,6 +55,7 @@ if TYPE_CHECKING:
     from doctor.smoke.model import Baseline
     from doctor.smoke.plan import SmokeOptions
 
+AREA = ("smoke",)
 ENVIRONMENTS = ("job", "clean")
 BACKENDS = ("auto", "gloo", "nccl", "hccl")
 MAX_SOAK = 86400
@@ -109,9 +108,7 @@ def command(
     job: JobOptions,
     source: SourceOptions,
     connection: ConnectionOptions,
-    select: SelectOption = [],  # noqa: B006 - typer's way
-    ignore: IgnoreOption = [],  # noqa: B006
-    checks: ChecksOption = [],  # noqa: B006
+    choice: CheckOptions,
     output: OutputOptions,
     no_history: NoHistoryOption = False,
 ) -> None:
@@ -125,24 +122,23 @@ def command(
     Exit codes: as `doctor check`.
     """
     validate_connection(connection)
-    validate_output(output, checks)
+    validate_output(output, choice.checks)
     require_one_of("--scope", scope, SCOPES)
     job_environment = source.read()
     environ, launch = job_environment.environ, job_environment.complete(job.launch())
     smoke_options = parse_smoke_options(training, job_of_launch(launch), environ)
     warn_of_time_left(smoke_options, launch.time_left_s)
     if output.from_file:
-        catalog = load_catalog(checks)
-        selected = choose_checks(catalog, select or ["smoke"], ignore, roots=True)
+        catalog = load_catalog(choice.checks)
+        selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     selection, ssh = with_hosts_of_line(hosts.selection, job_environment), ssh_options(connection)
     fleet = job_environment.annotate(select_inventory(selection, scope, environ))
     # The agents of a screening are started cell by cell.
-    smoke_checks_only = not (
-        (select or ignore or checks or connection.within) or needs_screening(len(fleet.hosts), smoke_options.cell_size)
-    )
-    catalog = [] if smoke_checks_only else load_catalog(checks)
-    selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
+    screened = needs_screening(len(fleet.hosts), smoke_options.cell_size)
+    smoke_checks_only = not (any(choice) or connection.within or screened)
+    catalog = [] if smoke_checks_only else load_catalog(choice.checks)
+    selected = [] if smoke_checks_only else choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
     transport = None

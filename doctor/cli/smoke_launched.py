@@ -21,15 +21,13 @@ from doctor.cli.host_options import JobOptions
 from doctor.cli.main import main as run_command
 from doctor.cli.main import run_guarded
 from doctor.cli.shared_options import (
-    ChecksOption,
-    IgnoreOption,
+    CheckOptions,
     NoHistoryOption,
     OutputOptions,
-    SelectOption,
     expand_option_groups,
     history_options,
 )
-from doctor.cli.smoke import TrainingOptions, parse_smoke_options
+from doctor.cli.smoke import AREA, TrainingOptions, parse_smoke_options
 from doctor.engine import interrupts
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.record import SCHEMA, LaunchOptions, Run
@@ -87,9 +85,7 @@ def command(
     *,
     context: typer.Context,
     training: TrainingOptions,
-    select: SelectOption = [],  # noqa: B006 - typer's way
-    ignore: IgnoreOption = [],  # noqa: B006
-    checks: ChecksOption = [],  # noqa: B006
+    choice: CheckOptions,
     local_rank: Annotated[int, typer.Option("--local-rank", "--local_rank", hidden=True)] = -1,
     output: OutputOptions,
     no_history: NoHistoryOption = False,
@@ -108,16 +104,16 @@ def command(
     if training.devices:
         raise UsageError("--devices: the launcher assigns the devices of the ranks")
     smoke_options = parse_smoke_options(training, JobOptions())
-    if select or ignore or checks:
-        choose_checks(load_catalog(checks), select, ignore, roots=True)  # refused here, and so on every rank
+    if any(choice):  # what is refused is refused here, and so on every rank
+        choose_checks(load_catalog(choice.checks), choice.select, choice.ignore, roots=True)
 
     job_context: JobContext = context.obj
     progress = ProgressLine(1 if job_context.leads_ranks else 0, sys.stderr)
 
     def report(result: SmokeResult) -> int:
         progress.close()
-        catalog = load_catalog(checks)
-        selected = choose_checks(catalog, select or ["smoke"], ignore, roots=True)
+        catalog = load_catalog(choice.checks)
+        selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
         history = history_options("smoke", output, no_history)
         return _report(result, job_context, selected, catalog, output, history)
 

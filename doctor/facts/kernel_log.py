@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import time
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -75,6 +75,15 @@ class LogLine(msgspec.Struct, frozen=True, array_like=True):
     text: str
 
 
+class LoggedValues(TypedDict):
+    """What each finding of logged messages shows."""
+
+    count: int
+    age: str
+    """Of the newest."""
+    text: str
+
+
 class LoggedFault(msgspec.Struct, frozen=True):
     """All messages of one kind about one device."""
 
@@ -88,6 +97,11 @@ class LoggedFault(msgspec.Struct, frozen=True):
     """The newest of them."""
     groups: dict[str, str]
     """What the newest names, by the groups of the row's pattern."""
+
+    @property
+    def values(self) -> LoggedValues:
+        """The same as a finding shows it."""
+        return {"count": self.count, "age": format_age(self.age), "text": self.text[:160]}
 
 
 class KernelLog(Fact, frozen=True):
@@ -124,6 +138,16 @@ class KernelLog(Fact, frozen=True):
         What a newer message about the same device clears is left out.
         """
         return [fault for row in fault_rows().values() if row.check == check for fault in self._faults_of(row)]
+
+    def merged_faults(self, check: str) -> list[LoggedFault]:
+        """The same, those of one meaning about one device as one: the newest of them, with the sum of their counts."""
+        merged: dict[tuple[str, str], LoggedFault] = {}
+        for fault in self.faults(check):
+            before = merged.get((fault.row.meaning, fault.device), fault)
+            count = fault.count if before is fault else before.count + fault.count
+            newest = min(before, fault, key=lambda each: each.age)
+            merged[fault.row.meaning, fault.device] = msgspec.structs.replace(newest, count=count)
+        return list(merged.values())
 
     def _faults_of(self, row: KernelFaultRow) -> list[LoggedFault]:
         within = row.hours * HOUR or self.uptime

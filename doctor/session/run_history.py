@@ -165,9 +165,10 @@ def join_unless_blocked(thread: threading.Thread, blocked_seconds: float, most_s
     while True:
         thread.join(interval)
         elapsed = time.monotonic() - start
-        if not thread.is_alive():
+        blocked = elapsed - cpu_seconds(thread)
+        if not thread.is_alive():  # asked after its times, which are lost with the thread
             return True
-        if elapsed >= most_seconds or elapsed - cpu_seconds(thread) >= blocked_seconds:
+        if elapsed >= most_seconds or blocked >= blocked_seconds:
             return False
 
 

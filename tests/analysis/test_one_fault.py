@@ -23,7 +23,7 @@ from tests.watch.test_odd_ranks import COMPUTES, WAITS, host, looks, rank
 from tests.watch.test_verdict import PATIENCE, Ranks
 
 CHECK = "smoke-rank-blocked"
-WORDS = "rank 2 holds up all_reduce"
+SENTENCE = "rank 2 holds up all_reduce"
 """How the main sentence begins, whatever the source; a log has the name of the call as NCCL prints it."""
 NCCL = (
     "[rank{0}]:[E ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout: "
@@ -54,7 +54,7 @@ def test_a_smoke_run_names_it() -> None:
     programs[2] = faulty(programs[2], simulation.sleep, 2, 0, [0], Random(0))
     failure = Simulation(4, groups, programs, Random(0)).watch(Detector(4), 60)
     assert of_failure(failure) == (CHECK, (2,), (0, 1, 3))
-    assert sentence(failure).startswith(f"{WORDS} #")
+    assert sentence(failure).startswith(f"{SENTENCE} #")
 
 
 def test_a_watched_run_names_it() -> None:
@@ -72,7 +72,7 @@ def test_a_watched_run_names_it() -> None:
         ranks.show(number, "compute" if number == 2 else "enqueued", 2, 2 * PATIENCE)
     failure = ranks.verdict(30.0)
     assert of_failure(failure) == (CHECK, (2,), (0, 1, 3))
-    assert sentence(failure).startswith(f"{WORDS} #")
+    assert sentence(failure).startswith(f"{SENTENCE} #")
 
 
 def test_a_look_at_the_running_job_names_it() -> None:
@@ -82,9 +82,9 @@ def test_a_look_at_the_running_job_names_it() -> None:
         for number in range(4)
     ]
     run, checks = attached_run(find_odd({"node1": host(*reports)}), {}, (), "this host", 4.0, [])
-    seen = smoke_run(run.smoke)
-    assert isinstance(seen, SmokeRun) and sentence(seen.failures[0]).startswith(
-        f"{WORDS} (main at train.py:7): it sleeps"
+    smoke_facts = smoke_run(run.smoke)
+    assert isinstance(smoke_facts, SmokeRun) and sentence(smoke_facts.failures[0]).startswith(
+        f"{SENTENCE} (main at train.py:7): it sleeps"
     )
     (job,) = find_odd({"node1": host(*reports)})
     assert checks == (CHECK,) and [entry.rank for entry in job.odd_ranks] == [2]
@@ -97,7 +97,7 @@ def test_logs_name_it() -> None:
     assert of_diagnosis(logs(**texts, rank_2="step 6")) == (("silence",), (2,))
     result = logs(**texts, rank_2=NCCL.format(2, 6))
     assert of_diagnosis(result) == (("behind in sequence",), (2,))
-    assert result.causes[0].summary.replace("ALLREDUCE", "all_reduce").startswith(f"{WORDS}: behind in sequence")
+    assert result.causes[0].summary.replace("ALLREDUCE", "all_reduce").startswith(f"{SENTENCE}: behind in sequence")
 
 
 def test_dumps_of_the_flight_recorder_name_it(tmp_path: Path) -> None:
@@ -106,6 +106,6 @@ def test_dumps_of_the_flight_recorder_name_it(tmp_path: Path) -> None:
     dumps = {number: dump(*calls[: 6 if number == 2 else 7], world=4) for number in range(4)}
     result = diagnosis(tmp_path, dumps)
     assert of_diagnosis(result) == (("behind in sequence",), (2,))
-    assert result.causes[0].summary.startswith(f"{WORDS}, collective 7 of process group")
+    assert result.causes[0].summary.startswith(f"{SENTENCE}, collective 7 of process group")
     (tmp_path / "nccl_trace_rank_2").unlink()
     assert of_diagnosis(diagnosis(tmp_path, {0: dumps[0]})) == (("silence",), (2,))

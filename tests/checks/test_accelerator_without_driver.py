@@ -12,7 +12,7 @@ from tests.checks.run_check import messages, run_check, skipped
 from tests.facts.answers import answered
 
 MI300X = ["0000:05:00.0", "1002", "74a1", "1200", "amdgpu"]
-SHOWN = {
+PCI_FUNCTIONS = {
     "AMD": MI300X,
     "Intel": ["0000:29:00.0", "8086", "0bd5", "0380", "i915"],
     "Habana (Intel Gaudi)": ["0000:b3:00.0", "1da3", "1020", "1200", "habanalabs"],
@@ -54,9 +54,9 @@ def detected(*rows: list[str], files: tuple[str, ...] = ("kfd",)) -> Any:
     return answered(OtherAccelerators, {"devices": list(rows), "files": list(files)})
 
 
-@pytest.mark.parametrize("vendor", SHOWN)
+@pytest.mark.parametrize("vendor", PCI_FUNCTIONS)
 def test_what_is_not_read_is_unknown_with_its_vendor(vendor: str) -> None:
-    outcome = run_check("accelerator-without-driver", {"w1": [detected(SHOWN[vendor], SHOWN[vendor])]})
+    outcome = run_check("accelerator-without-driver", {"w1": [detected(PCI_FUNCTIONS[vendor], PCI_FUNCTIONS[vendor])]})
     assert not outcome.findings
     assert outcome.unknown["w1"].text.endswith(f": 2 of {vendor}")
 

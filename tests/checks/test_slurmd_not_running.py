@@ -30,9 +30,9 @@ def test_states_of_a_daemon(daemon: SlurmDaemon, text: str) -> None:
 
 
 def test_where_it_does_not_apply() -> None:
-    gone = SlurmDaemon((), 6818)
-    assert skipped(run_check(NAME, {"n1": [gone]})) == {"not in a job of Slurm"}
-    assert skipped(run_check(NAME, {"n1": [gone, view(HostContainer)]}, JOB)) == {
+    absent = SlurmDaemon((), 6818)
+    assert skipped(run_check(NAME, {"n1": [absent]})) == {"not in a job of Slurm"}
+    assert skipped(run_check(NAME, {"n1": [absent, view(HostContainer)]}, JOB)) == {
         "in a container the processes of its host are not seen"
     }
     assert skipped(run_check(NAME, {"login": []}, JOB)) == {"no SlurmDaemon"}

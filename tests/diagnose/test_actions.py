@@ -62,15 +62,15 @@ def test_each_cause_says_what_to_do_or_that_its_own_log_decides() -> None:
         for name, item in SIGNATURES.items()
         if item.role not in LOOK_FURTHER and not item.action and "unspecific" not in item.traits
     }
-    shown = {name for name in open_ended if not any(word in SIGNATURES[name].components for word in ("hccl", "npu"))}
-    assert len(open_ended) <= 60 and len(shown) <= 45, sorted(open_ended)
+    generic = {name for name in open_ended if not any(word in SIGNATURES[name].components for word in ("hccl", "npu"))}
+    assert len(open_ended) <= 60 and len(generic) <= 45, sorted(open_ended)
 
 
 OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. "
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "phrases"),
     [
         (
             OOM
@@ -91,10 +91,10 @@ OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. "
         ),
     ],
 )
-def test_how_much_memory_was_missing_and_who_held_it(text: str, words: tuple[str, ...]) -> None:
+def test_how_much_memory_was_missing_and_who_held_it(text: str, phrases: tuple[str, ...]) -> None:
     """Wordings of torch of before and after 2.1, of torch_npu, and one in which memory was free."""
     (cause,) = document(logs(rank_3=text + "\n"), CATALOG, 10).causes
-    assert all(word in cause.memory for word in words), cause.memory
+    assert all(word in cause.memory for word in phrases), cause.memory
 
 
 @pytest.mark.parametrize(

@@ -27,17 +27,17 @@ def named(diagnosis: Diagnosis) -> list[tuple[str, str, list[int | None]]]:
 
 
 @pytest.mark.parametrize(
-    ("change", "confidence", "words"),
+    ("change", "confidence", "phrase"),
     [
         ({"network": "Socket"}, "likely", "network Socket, where the others have IB"),
         ({"network": "AWS Libfabric"}, "likely", "network AWS Libfabric"),
         ({"interface": "docker0"}, "possible", "interface docker0, where the others have eth0"),
     ],
 )
-def test_the_rank_that_chose_otherwise_is_named(change: dict[str, str], confidence: str, words: str) -> None:
+def test_the_rank_that_chose_otherwise_is_named(change: dict[str, str], confidence: str, phrase: str) -> None:
     diagnosis = job({2: change})
     assert named(diagnosis) == [("communication-choice-differs", confidence, [2])]
-    assert words in diagnosis.causes[0].summary
+    assert phrase in diagnosis.causes[0].summary
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ def test_the_rank_that_chose_otherwise_is_named(change: dict[str, str], confiden
     ],
 )
 def test_each_choice_is_compared(extra: str) -> None:
-    usual, odd = (
+    usual, differing = (
         ("Enabled", "Disabled") if "GPU Direct" in extra else ("4", "12") if "channels" in extra else ("0", "1")
     )
-    changes = {rank: {"extra": extra.format(odd if rank == 1 else usual)} for rank in range(4)}
+    changes = {rank: {"extra": extra.format(differing if rank == 1 else usual)} for rank in range(4)}
     assert [ranks for _, _, ranks in named(job(changes))] == [[1]]
 
 

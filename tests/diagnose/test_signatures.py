@@ -67,12 +67,12 @@ def test_no_line_of_a_block_that_a_pattern_matches_is_passed_over(parts: list[tu
     for index, line in enumerate(lines):
         chosen = {item.id for item, _ in (*hot.get(shapes[index], ()), *numbered.get(index, ()))}
         quiet = line.lstrip("0123456789abcdef").startswith("[INFO]")
-        wanted = {
+        expected = {
             item.id
             for item in SIGNATURES.values()
             if (item.quiet or not quiet) and any(pattern.regex.search(line) for pattern in item.compiled)
         }
-        assert wanted <= chosen and (not wanted or not MATCHER.is_quiet(line.encode()))
+        assert expected <= chosen and (not expected or not MATCHER.is_quiet(line.encode()))
 
 
 @pytest.mark.parametrize("signature", SIGNATURES.values(), ids=lambda signature: signature.id)

@@ -84,9 +84,9 @@ class TestSettings:
             kernel_settings.listen_queues(settings(), files(), near)
 
     def test_what_is_no_number_is_unknown(self) -> None:
-        odd = settings({"/etc/sysctl.d/9.conf": "net.core.somaxconn = many"})
+        malformed = settings({"/etc/sysctl.d/9.conf": "net.core.somaxconn = many"})
         with pytest.raises(Unreadable, match="expected a number"):
-            kernel_settings.listen_queues(odd, files(), MEMORY)
+            kernel_settings.listen_queues(malformed, files(), MEMORY)
 
     @pytest.mark.parametrize("text", ["60000-60015,x", "1-99999"])
     def test_ports_that_the_kernel_refuses_are_unknown(self, text: str) -> None:
@@ -144,8 +144,8 @@ class TestFiles:
         assert files({path: "[Unit]\n"}).starts("chronyd") == starts
 
     def test_a_masked_service_is_not_started(self) -> None:
-        wanted = {"/etc/systemd/system/multi-user.target.wants/chronyd.service": "[Unit]\n"}
-        assert not files({**wanted, "/etc/systemd/system/chronyd.service": ""}).starts("chronyd")
+        wants = {"/etc/systemd/system/multi-user.target.wants/chronyd.service": "[Unit]\n"}
+        assert not files({**wants, "/etc/systemd/system/chronyd.service": ""}).starts("chronyd")
 
     def test_modules_by_file_whose_name_a_later_folder_repeats(self) -> None:
         texts = {"/etc/modules-load.d/a.conf": "# one\n", "/usr/lib/modules-load.d/a.conf": "nvidia-peermem\n"}

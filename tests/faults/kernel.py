@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.faults import Row
+from tests.faults.gpus import logged
 
 
 def setting(key: str, value: str) -> tuple[str, str]:
@@ -48,6 +49,7 @@ def shown_limit(entries: str) -> tuple[str, str]:
     return fault, f"umount {folder}"
 
 
+FULL, NOT_FULL = bind_over("/proc/sys/net/netfilter/nf_conntrack_count", "999999999")
 SOMAXCONN, PORTS = "net.core.somaxconn", "net.ipv4.ip_local_reserved_ports"
 LISTEN = 'one = socket.create_server(("", {port}))'
 CONNECT = 'one = socket.create_connection(("127.0.0.1", 22), source_address=("127.0.0.1", {port}))'
@@ -189,8 +191,10 @@ ROWS = [
     ),
     Row(
         "conntrack-table-full",
-        *bind_over("/proc/sys/net/netfilter/nf_conntrack_count", "999999999"),
-        fleet="cpu",
+        FULL + "\n" + logged("nf_conntrack: nf_conntrack: table full, dropping packet"),
+        NOT_FULL,
+        fleet="gpu",
+        also=("kernel-table-full-logged",),
         values={"observed": 999999999},
     ),
     Row(
@@ -205,5 +209,12 @@ ROWS = [
         values={"ranks": 8, "observed": "1.5"},
     ),
     # The kernel shows the limit in its first network namespace alone.
-    Row("neighbour-table-small", *shown_limit("1"), values={"observed": 1}, healthy_first=False),
+    Row(
+        "neighbour-table-small",
+        shown_limit("1")[0] + "\n" + logged("neighbour: arp_cache: neighbor table overflow!"),
+        fleet="gpu",
+        also=("kernel-table-full-logged",),
+        values={"observed": 1},
+        healthy_first=False,
+    ),
 ]

@@ -76,10 +76,10 @@ def _parameters(function: Any) -> Iterator[str]:
 
 GLOO = "test_doctor_fails_exactly_where_the_job_dies"
 TABLES: list[tuple[ModuleType, str, str, list[tuple[str, str]]]] = [
-    (test_gloo_table, GLOO, "gloo", [(row.name, row.found) for row in test_gloo_table.ROWS]),
-    (test_path_table, GLOO, "gloo", [(row.name, row.found) for row in test_path_table.ROWS]),
-    (test_het_slurm_pairs, "test_preflight_fails_exactly_where_the_job_dies", "Slurm and gloo", [(row.name, row.found) for row in test_het_slurm_pairs.ROWS]),
-    (test_launch_pairs, "test_an_error_exactly_where_the_gloo_job_dies", "gloo", [(row.name, row.found) for row in test_launch_pairs.GLOO_ROWS]),
+    (test_gloo_table, GLOO, "gloo", [(row.name, row.check) for row in test_gloo_table.ROWS]),
+    (test_path_table, GLOO, "gloo", [(row.name, row.check) for row in test_path_table.ROWS]),
+    (test_het_slurm_pairs, "test_preflight_fails_exactly_where_the_job_dies", "Slurm and gloo", [(row.name, row.check) for row in test_het_slurm_pairs.ROWS]),
+    (test_launch_pairs, "test_an_error_exactly_where_the_gloo_job_dies", "gloo", [(row.name, row.check) for row in test_launch_pairs.GLOO_ROWS]),
     (test_launch_pairs, "test_an_error_exactly_where_torchrun_dies", "torchrun", [(row[0], row[2]) for row in test_launch_pairs.TORCHRUN_ROWS]),
     (test_launch_pairs, "test_one_host_whose_master_is_elsewhere", "torchrun", [(row[0], "" if row[1] else "master-address-wrong") for row in test_launch_pairs.MASTER_ROWS]),
     (test_openmpi_pairs, "test_an_error_exactly_where_mpirun_dies", "mpirun", list(test_openmpi_pairs.ROWS)),

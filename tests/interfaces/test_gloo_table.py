@@ -27,7 +27,7 @@ class Row:
     environ: Mapping[str, str] = field(default_factory=dict)
     setup: Mapping[int, str] = field(default_factory=dict)
     """Shell text for some of the hosts; $N is the host's number from 1."""
-    found: str = ""
+    check: str = ""
     """The check that fails, or warns where the job lives."""
     hosts: tuple[int, ...] = ()
     """The hosts that it names."""
@@ -61,22 +61,22 @@ ROWS = [
     Row("one letter is ignored", True, gloo("x")),
     Row("an alias", True, gloo("eth0:1")),
     Row("NCCL's variable without a GPU", True, {"NCCL_SOCKET_IFNAME": "eno7"}),
-    Row("docker0 everywhere", False, gloo("docker0"), found=REACH, hosts=ALL, full=False),
-    Row("lo", False, gloo("lo"), found=REACH, hosts=ALL),
-    Row("a second name that is lo", False, gloo("eth0,lo"), found=REACH, hosts=ALL),
-    Row("no such interface", False, gloo("eno7"), found=SETTING, hosts=ALL),
-    Row("a prefix", False, gloo("eth"), found=SETTING, hosts=ALL),
-    Row("exclusion as in NCCL", False, gloo("^lo,docker0"), found=SETTING, hosts=ALL),
-    Row("equals sign as in NCCL", False, gloo("=eth0"), found=SETTING, hosts=ALL),
-    Row("an address", False, gloo("10.75.1.1"), found=SETTING, hosts=ALL),
-    Row("a space", False, gloo("eth0, eth0"), found=SETTING, hosts=ALL),
+    Row("docker0 everywhere", False, gloo("docker0"), check=REACH, hosts=ALL, full=False),
+    Row("lo", False, gloo("lo"), check=REACH, hosts=ALL),
+    Row("a second name that is lo", False, gloo("eth0,lo"), check=REACH, hosts=ALL),
+    Row("no such interface", False, gloo("eno7"), check=SETTING, hosts=ALL),
+    Row("a prefix", False, gloo("eth"), check=SETTING, hosts=ALL),
+    Row("exclusion as in NCCL", False, gloo("^lo,docker0"), check=SETTING, hosts=ALL),
+    Row("equals sign as in NCCL", False, gloo("=eth0"), check=SETTING, hosts=ALL),
+    Row("an address", False, gloo("10.75.1.1"), check=SETTING, hosts=ALL),
+    Row("a space", False, gloo("eth0, eth0"), check=SETTING, hosts=ALL),
     Row("missing on one host", False, gloo("eth0:1"), {1: "ip addr del 192.168.50.$N/24 dev eth0"}, SETTING, (1,)),
     Row(
         "docker0 of three networks without a route",
         False,
         gloo("docker0"),
         dict.fromkeys(ALL, "ip addr flush dev docker0; ip addr add 172.2$N.0.1/16 dev docker0"),
-        found=REACH,
+        check=REACH,
     ),
     Row("own name loopback on one host", True, {}, {1: own_name("127.0.1.1")}, NAME, (1,)),
     Row("own name loopback on two", False, {}, dict.fromkeys((1, 2), own_name("127.0.1.1")), REACH, (1, 2)),
@@ -87,11 +87,11 @@ ROWS = [
     Row("own name unknown on two", False, {}, dict.fromkeys((0, 1), own_name("#")), REACH, (0, 1)),
     Row("master by name", True, master("gl0001")),
     Row("master by its alias", True, master("192.168.50.1")),
-    Row("master is loopback", False, master("127.0.0.1"), found=MASTER, hosts=ALL),
-    Row("master is localhost", False, master("localhost"), found=MASTER, hosts=ALL),
-    Row("master of no host", False, master("10.75.5.5"), found=MASTER, hosts=ALL),
-    Row("master that no host resolves", False, master("nosuch.invalid"), found="master-address-unresolved", hosts=ALL),
-    Row("master is docker0", False, master("172.17.0.1"), found=MASTER, hosts=ALL),
+    Row("master is loopback", False, master("127.0.0.1"), check=MASTER, hosts=ALL),
+    Row("master is localhost", False, master("localhost"), check=MASTER, hosts=ALL),
+    Row("master of no host", False, master("10.75.5.5"), check=MASTER, hosts=ALL),
+    Row("master that no host resolves", False, master("nosuch.invalid"), check="master-address-unresolved", hosts=ALL),
+    Row("master is docker0", False, master("172.17.0.1"), check=MASTER, hosts=ALL),
     Row("master's own name is loopback", True, {**master("gl0001"), **gloo("eth0")}, {0: own_name("127.0.1.1")}),
     Row(
         "master is loopback on another host",
@@ -172,7 +172,7 @@ def test_doctor_fails_exactly_where_the_job_dies(jobs: GlooFleet, row: Row) -> N
             sh(fleet, number, RESTORE)
     assert end.lives == row.lives, end.messages
     assert code == (0 if row.lives else 10), results
-    if row.found:
-        assert row.found in results
+    if row.check:
+        assert row.check in results
         if row.hosts:
-            assert results[row.found] == {fleet.hosts[number] for number in row.hosts}
+            assert results[row.check] == {fleet.hosts[number] for number in row.hosts}

@@ -56,7 +56,7 @@ class Row(NamedTuple):
     environ: Mapping[str, str] = {}
     faults: Mapping[int, str] = {}
     """Shell text by host, counted from 1."""
-    found: str = ""
+    check: str = ""
     full: bool = True
 
 
@@ -138,4 +138,4 @@ def test_preflight_fails_exactly_where_the_job_dies(site: Site, row: Row) -> Non
     assert f"preflight={0 if row.lives else 10}" in output, output
     report = json.loads((folder / "doctor.json").read_text())
     assert report["hosts"] == list(site.hosts[:3])
-    assert not row.found or row.found in {setup["check"] for setup in report["outcomes"] if setup["findings"]}
+    assert not row.check or row.check in {setup["check"] for setup in report["outcomes"] if setup["findings"]}

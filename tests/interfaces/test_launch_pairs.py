@@ -56,7 +56,7 @@ class Row(NamedTuple):
     lives: bool
     environ: Mapping[str, str] = {}
     by_host: Mapping[int, Mapping[str, str]] = {}
-    found: str = ""
+    check: str = ""
 
 
 DIFFERS, RANKS, INVALID = "launch-differs", "rank-numbers-wrong", "launch-settings-invalid"
@@ -116,7 +116,7 @@ def test_an_error_exactly_where_the_gloo_job_dies(jobs: GlooFleet, row: Row) -> 
     end = jobs.run({}, own_values, seconds=60 if row.lives else 3)
     assert end.lives == row.lives, end.messages
     assert bool(names) != row.lives, names
-    assert not row.found or row.found in names
+    assert not row.check or row.check in names
 
 
 AT_IMPORT_ROWS = [("VERBOSE", False), ("detail", True), ("OFF", True), ("1", False)]

@@ -121,7 +121,7 @@ def test_doctor_fails_exactly_where_the_job_dies(jobs: GlooFleet, row: Row) -> N
             sh(fleet, number, f"{{ {RESTORE}}} 2>/dev/null; true")
     assert end.lives == row.lives, end.messages
     assert code == (0 if row.lives else 10), results
-    if row.found:
-        assert row.found in results
+    if row.check:
+        assert row.check in results
         if row.hosts:
-            assert results[row.found] == {fleet.hosts[number] for number in row.hosts}
+            assert results[row.check] == {fleet.hosts[number] for number in row.hosts}

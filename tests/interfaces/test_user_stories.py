@@ -31,8 +31,8 @@ PODMAN = {"the job dies where dev shm is small and lives where not": "shm-docker
 """Tests of tests/containers with a real job in real containers."""
 GLOO = [*test_gloo_table.ROWS, *test_path_table.ROWS, *test_het_slurm_pairs.ROWS]
 PAIRS = {
-    **{row.name: row.found for row in GLOO},
-    **{row.name: row.found for row in test_launch_pairs.GLOO_ROWS},
+    **{row.name: row.check for row in GLOO},
+    **{row.name: row.check for row in test_launch_pairs.GLOO_ROWS},
     **{f"torchrun {row[0]}": row[2] for row in test_launch_pairs.TORCHRUN_ROWS},
     **{f"torchrun {row[0]}": "" if row[1] else "master-address-wrong" for row in test_launch_pairs.MASTER_ROWS},
     **{f"podman {name}": check for name, check in PODMAN.items()},

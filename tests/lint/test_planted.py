@@ -64,7 +64,7 @@ def lint(path: Path) -> tuple[int, set[str], dict[str, Any]]:
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(path.parent), "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=path.parent, timeout=100)
     report = json.loads(done.stdout)
-    return done.returncode, {one["check"] for one in report["outcomes"] if one["findings"]}, report
+    return done.returncode, {outcome["check"] for outcome in report["outcomes"] if outcome["findings"]}, report
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -43,14 +43,14 @@ def lost_hosts(*, hello: bool = True) -> NetTest:
 def test_who_does_not_answer_a_second_visit_counts_as_not_reached(kind: TransportErrorKind | None, dead: bool) -> None:
     records = {host: HostRecord(Visit(), {"Interfaces": {"": Output(out="[]")}}) for host in ("w1", "w2")}
     transport = SecondVisit(kind)
-    gone = gone_hosts(records, lost_hosts(), transport)  # type: ignore[arg-type]
+    dead = gone_hosts(records, lost_hosts(), transport)  # type: ignore[arg-type]
     assert transport.visited == ["w2"]
-    assert [(host, record.visit.failure, record.outputs) for host, record in gone.items()] == (
+    assert [(host, record.visit.failure, record.outputs) for host, record in dead.items()] == (
         [("w2", kind, {})] if dead else []
     )
     if dead:
         assert (
-            gone["w2"].visit.text == "it answered until the network test, and no longer after it: no answer within 5 s"
+            dead["w2"].visit.text == "it answered until the network test, and no longer after it: no answer within 5 s"
         )
 
 

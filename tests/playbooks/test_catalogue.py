@@ -14,22 +14,22 @@ from doctor.report.explain.playbooks import examples, playbook_page
 ALL = load_playbooks()
 
 
-@pytest.mark.parametrize("one", ALL, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("playbook", ALL, ids=lambda entry: entry.name)
 class TestEveryPlaybook:
-    def test_has_commands_that_a_shell_understands(self, one: Playbook) -> None:
-        for command in (getattr(step, key) for step in one.steps for key in COMMAND_KEYS):
+    def test_has_commands_that_a_shell_understands(self, playbook: Playbook) -> None:
+        for command in (getattr(step, key) for step in playbook.steps for key in COMMAND_KEYS):
             ended = subprocess.run(["sh", "-n", "-c", command], capture_output=True, text=True, check=False)
             assert (ended.returncode, ended.stderr) == (0, ""), command
 
-    def test_has_a_page_with_every_value_filled_in(self, one: Playbook) -> None:
-        page = playbook_page(one)
+    def test_has_a_page_with_every_value_filled_in(self, playbook: Playbook) -> None:
+        page = playbook_page(playbook)
         assert page.replace("\n", "").isprintable()
-        for step in one.steps:
+        for step in playbook.steps:
             fill_step(step, examples(step))
 
-    def test_says_what_it_does_in_plain_words(self, one: Playbook) -> None:
-        assert len(one.title) <= 90 and not one.title.endswith(".")
-        assert all(len(step.say) <= 200 for step in one.steps)
+    def test_says_what_it_does_in_plain_words(self, playbook: Playbook) -> None:
+        assert len(playbook.title) <= 90 and not playbook.title.endswith(".")
+        assert all(len(step.say) <= 200 for step in playbook.steps)
 
 
 def test_nothing_else_lies_among_the_playbooks() -> None:

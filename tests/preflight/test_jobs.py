@@ -123,7 +123,7 @@ def test_a_dead_slurmd_is_seen_over_ssh(site: Site, signal: str) -> None:
     """SSH lets doctor in, and srun would not start a rank there."""
     assert site.slurm
     bad = site.hosts[3]
-    words = [
+    arguments = [
         "doctor",
         "check",
         ",".join(site.hosts),
@@ -135,16 +135,16 @@ def test_a_dead_slurmd_is_seen_over_ssh(site: Site, signal: str) -> None:
     ]
     environ = {**site.environ, "SLURM_JOB_ID": "7"}
 
-    def found() -> dict[str, Any]:
-        done = site.fleet.run([*INTERPRETER, *words[1:]], env=environ, cwd=site.folder)
-        (outcome,) = (one for one in json.loads(done.stdout)["outcomes"] if one["check"] == "slurmd-not-running")
-        return outcome  # type: ignore[no-any-return]
+    def slurmd_outcome() -> dict[str, Any]:
+        done = site.fleet.run([*INTERPRETER, *arguments[1:]], env=environ, cwd=site.folder)
+        outcomes = {outcome["check"]: outcome for outcome in json.loads(done.stdout)["outcomes"]}
+        return outcomes["slurmd-not-running"]  # type: ignore[no-any-return]
 
-    assert (found()["status"], len(found()["evaluated_hosts"])) == ("passed", 4)
+    assert (slurmd_outcome()["status"], len(slurmd_outcome()["evaluated_hosts"])) == ("passed", 4)
     number = site.slurm.slurmd(bad)
     site.slurm.signal(bad, signal)
     try:
-        (finding,) = found()["findings"]
+        (finding,) = slurmd_outcome()["findings"]
         assert finding["hosts"] == [bad]
         assert ("no slurmd runs" if signal == "KILL" else "is stopped") in finding["message"]
     finally:

@@ -131,3 +131,27 @@ def test_a_real_quota_is_seen(quota: Path) -> None:
         finally:
             spin.kill()
     assert throttled > periods / 2 > 5
+
+
+def test_what_a_rank_that_has_ended_ran_and_waited_is_told() -> None:
+    """Ranks end before the controller asks; their last figures come from whoever reaps them."""
+    pressure = Pressure()
+    pressure.observe(3, 0, "2500000000 1500000000 9\n")
+    assert pressure.report({})["ranks"] == {"3": [0, 0, 0.0, 2.5, 1.5]}
+    pressure.observe(3, 0, "no number\n")
+    assert pressure.report({})["ranks"] == {"3": [0, 0, 0.0, 2.5, 1.5]}
+
+
+def test_a_real_quota_of_a_rank_that_has_ended_is_told(quota: Path) -> None:
+    program = "import sys, time; sys.stdin.readline()\nend = time.process_time() + 0.05\n"
+    program += "while time.process_time() < end: pass"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, text=True) as rank:
+        assert rank.stdin
+        pressure = Pressure()
+        (quota / "cgroup.procs").write_text(str(rank.pid))
+        pressure.observe(4, rank.pid)
+        rank.stdin.write("go\n")
+        rank.stdin.flush()
+    pressure.observe(4, 0, "60000000 0 9\n")
+    periods, throttled, seconds, ran, _ = pressure.report({})["ranks"]["4"]
+    assert throttled > 5 and periods >= throttled and seconds > 0.1 and ran == 0.06

@@ -39,7 +39,9 @@ def test_the_first_rank_of_each_host_meets_the_others() -> None:
     assert {(rank, peer) for rank, peer, _ in met_hosts} == {(0, 2), (2, 0), (0, 4), (4, 0), (2, 4), (4, 2)}
     assert len({turn for *_, turn in met_hosts}) == 3
     assert len(ranks.of("done")) == 5
-    assert all(len(event["seconds"]) == 5 and event["bytes"] == 1 << 20 for event in ranks.of("pair", confirm=False))
+    first = ranks.of("pair", confirm=False)
+    assert all(2 <= len(event["seconds"]) <= worker()["FIRST_EXCHANGES"] for event in first)
+    assert all(event["bytes"] == 1 << 20 for event in first)
 
 
 SLOW = """
@@ -57,12 +59,14 @@ def test_a_slow_pair_is_measured_again_alone() -> None:
     assert {(1, 3), (3, 1)} <= {(event["rank"], event["peer"]) for event in again}
     for event in ranks.of("pair"):
         assert event["bytes"] == 1 << 16
-        assert len(event["seconds"]) == (6 if event["confirm"] else 5)
         if {event["rank"], event["peer"]} == {1, 3}:
             assert min(event["seconds"]) > 0.1
+            assert 2 <= len(event["seconds"]) <= (10 if event["confirm"] else 8), "0.1 s each, a second in all"
+    assert max(len(event["seconds"]) for event in again) > 5
 
 
 SLOW_HOST = """
+MOST_AGAIN = 8
 
 def pause_before(attempt, spent, allowed):
     return 0.0 if attempt < len(CONFIRM_AT) else None
@@ -77,7 +81,7 @@ def measure_pair(ctx, pair, number, nbytes, attempt=0, control=False):
 class TracedComm(TracedComm):
     def exchange(self, out, tensor, peer):
         if 1 in (self.rank, peer) and _attempt[0] < {quiet}:
-            time.sleep(0.02)
+            time.sleep(0.05)
         super().exchange(out, tensor, peer)
 """
 
@@ -87,7 +91,7 @@ def test_a_slow_host_is_measured_again_at_three_times(quiet: int) -> None:
     """``quiet``: the confirmation by which what kept it busy is over; it is slow only where that is none of them."""
     ranks = Ranks(4, ["pairs"], SLOW_HOST.format(quiet=quiet), max_bytes=1 << 16, hosts="abcd")
     of_the_host = [event for event in ranks.of("pair", control=False) if 1 in (event["rank"], event["peer"])]
-    assert all(min(event["seconds"]) > 0.02 for event in of_the_host if event["attempt"] < quiet)
+    assert all(min(event["seconds"]) > 0.05 for event in of_the_host if event["attempt"] < quiet)
     attempts = {event["attempt"] for event in of_the_host}
     assert attempts >= set(range(min(quiet, 3) + 1))
     assert not outcome_of("smoke_link_slow", ranks, "abcd").findings
@@ -147,6 +151,11 @@ def test_confirmations_are_apart_within_what_the_budget_allows(
     assert worker()["pause_before"](attempt, spent, allowed) == (wait if wait is None else pytest.approx(wait))
 
 
+@pytest.mark.parametrize(("seconds", "count"), [(0.001, 1000.0), (0.1, 10.0), (0.3, 6.0), (0.8, 2.5), (4.0, 0.5)])
+def test_more_exchanges_than_the_fewest_fit_into_a_second(seconds: float, count: float) -> None:
+    assert worker()["exchanges_within"](seconds) == pytest.approx(count)
+
+
 def test_suspects_are_pairs_far_above_most_the_worst_first() -> None:
     schedule = list(worker()["round_robin"](4))
     times = {rank: [1.0, 1.0, 1.0] for rank in range(4)}
@@ -170,7 +179,7 @@ def test_alone_there_is_nobody_to_meet() -> None:
 
 
 VERY_SLOW = """
-PAIR_SECONDS = 0.3
+PAIR_SECONDS = MORE_SECONDS = 0.3
 class TracedComm(TracedComm):
     def exchange(self, out, tensor, peer):
         if {self.rank, peer} == {1, 3} and tensor.numel() > 1:
@@ -180,13 +189,13 @@ class TracedComm(TracedComm):
 
 
 def test_a_very_slow_pair_is_measured_fewer_times_by_both_of_its_ranks() -> None:
-    """The others as often as they fit into the time, which on a busy machine is not always five times."""
+    """The others as often as they fit into the time, which on a busy machine is not always eight times."""
     ranks = Ranks(4, ["pairs"], VERY_SLOW, max_bytes=1 << 16, hosts="abcd")
     counts: dict[tuple[int, ...], set[int]] = {}
     for event in ranks.of("pair", confirm=False):
         counts.setdefault(tuple(sorted((event["rank"], event["peer"]))), set()).add(len(event["seconds"]))
     assert counts.pop((1, 3)) == {2}
-    assert all(len(numbers) == 1 and numbers <= {1, 2, 3, 4, 5} for numbers in counts.values())
+    assert all(len(numbers) == 1 and numbers <= set(range(1, 9)) for numbers in counts.values())
     assert max(max(numbers) for numbers in counts.values()) > 2
     assert len(ranks.of("done")) == 4
 

@@ -342,6 +342,6 @@ def test_the_serial_training_of_a_large_world_does_fewer_steps() -> None:
     first, second = ranks.of("learned")
     assert (first["steps"], first["error_steps"]) == (10, 3)
     assert 0 <= first["error"] < 1e-3 and second["error"] is None
-    (whole, _) = Ranks(2, ["learning"]).of("learned")
-    assert (whole["steps"], whole["error_steps"]) == (10, 10)
-    assert whole["params"] == first["params"]
+    (learned, _) = Ranks(2, ["learning"]).of("learned")
+    assert (learned["steps"], learned["error_steps"]) == (10, 10)
+    assert learned["params"] == first["params"]

@@ -29,14 +29,14 @@ class OwnHost:
             for host in fleet.hosts
         }
 
-    def doctor(self, *words: str, **environ: str) -> Any:
+    def doctor(self, *arguments: str, **environ: str) -> Any:
         env = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off"}
-        argv = ["sh", "-c", 'cd /tmp && exec "$@"', "sh", sys.executable, "-m", "doctor", *words]
+        argv = ["sh", "-c", 'cd /tmp && exec "$@"', "sh", sys.executable, "-m", "doctor", *arguments]
         return self.fleet.enter(self.host, argv, check=False, env={**env, **environ})
 
-    def check(self, hosts: str, *words: str, **environ: str) -> dict[str, str]:
+    def check(self, hosts: str, *arguments: str, **environ: str) -> dict[str, str]:
         """By host, why it was not reached; empty where it was."""
-        done = self.doctor("check", hosts, "--json", "--select", "memory-short", *words, **environ)
+        done = self.doctor("check", hosts, "--json", "--select", "memory-short", *arguments, **environ)
         report = json.loads(done.stdout)
         (reached,) = (entry for entry in report["outcomes"] if entry["check"] == "host-unreachable")
         failed = {host: finding["message"] for finding in reached["findings"] for host in finding["hosts"]}
@@ -44,47 +44,47 @@ class OwnHost:
 
 
 @pytest.fixture(scope="module")
-def own(make_fleet: Callable[..., Fleet]) -> Iterator[OwnHost]:
+def controller(make_fleet: Callable[..., Fleet]) -> Iterator[OwnHost]:
     fleet = make_fleet(2, {"*": {"shows": visible_folders(), "setup": CLOSED}}, name="ow")
     yield OwnHost(fleet)
 
 
-def test_by_every_name(own: OwnHost) -> None:
+def test_by_every_name(controller: OwnHost) -> None:
     """Aliases of /etc/hosts, with a domain, its address; and the other host is not reached under any name."""
-    mine, others = own.addresses[own.host], own.addresses[own.other]
-    names = f"{mine} {own.host}.cluster.local trainer-0\n{others} worker-7\n127.0.1.1 copied-image\n"
-    own.fleet.enter(own.host, "cat /etc/hosts - >/tmp/hosts && cat /tmp/hosts >/etc/hosts", input=names)
-    listed = [own.host, f"{own.host}.cluster.local", "trainer-0", mine, "localhost"]
-    assert own.check(",".join(listed)) == dict.fromkeys(listed, "")
-    others_names = [own.other, others, "worker-7", "copied-image"]
-    reached = own.check(",".join([own.host, *others_names]))
-    assert {host for host, why in reached.items() if not why} == {own.host}, reached
-    openssh = own.check(f"{own.host},{own.other}", "--transport", "openssh")
-    assert {host for host, why in openssh.items() if not why} == {own.host}, openssh
+    mine, others = controller.addresses[controller.host], controller.addresses[controller.other]
+    names = f"{mine} {controller.host}.cluster.local trainer-0\n{others} worker-7\n127.0.1.1 copied-image\n"
+    controller.fleet.enter(controller.host, "cat /etc/hosts - >/tmp/hosts && cat /tmp/hosts >/etc/hosts", input=names)
+    listed = [controller.host, f"{controller.host}.cluster.local", "trainer-0", mine, "localhost"]
+    assert controller.check(",".join(listed)) == dict.fromkeys(listed, "")
+    others_names = [controller.other, others, "worker-7", "copied-image"]
+    reached = controller.check(",".join([controller.host, *others_names]))
+    assert {host for host, why in reached.items() if not why} == {controller.host}, reached
+    openssh = controller.check(f"{controller.host},{controller.other}", "--transport", "openssh")
+    assert {host for host, why in openssh.items() if not why} == {controller.host}, openssh
 
 
-def test_in_a_job(own: OwnHost) -> None:
+def test_in_a_job(controller: OwnHost) -> None:
     """One-node jobs where SSH lets nobody in: the scheduler's name, which no file and no server knows."""
     slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "gpu-rack-7", "SLURM_JOB_NUM_NODES": "1"}
     slurm["SLURMD_NODENAME"] = "gpu-rack-7"
-    done = own.doctor("preflight", "--tier", "quick", "--select", "memory-short", **slurm)
+    done = controller.doctor("preflight", "--tier", "quick", "--select", "memory-short", **slurm)
     assert (done.returncode, "nodes=1/1" in done.stdout) == (0, True), done
-    own.fleet.enter(own.host, "hostname job-worker-0")
+    controller.fleet.enter(controller.host, "hostname job-worker-0")
     try:
-        assert own.check("job-worker-0.job") == {"job-worker-0.job": ""}
-        assert own.check("job-worker-1.job")["job-worker-1.job"]
+        assert controller.check("job-worker-0.job") == {"job-worker-0.job": ""}
+        assert controller.check("job-worker-1.job")["job-worker-1.job"]
     finally:
-        own.fleet.enter(own.host, f"hostname {own.host}")
+        controller.fleet.enter(controller.host, f"hostname {controller.host}")
 
 
-def test_another_host_that_has_this_ones_name(own: OwnHost) -> None:
+def test_another_host_that_has_this_ones_name(controller: OwnHost) -> None:
     """By its name in the list it is the other one, whatever this machine calls itself."""
-    own.fleet.enter(own.host, f"hostname {own.other}")
+    controller.fleet.enter(controller.host, f"hostname {controller.other}")
     try:
-        reached = own.check(f"{own.host},{own.other}")
-        assert {host for host, why in reached.items() if not why} == {own.host}, reached
+        reached = controller.check(f"{controller.host},{controller.other}")
+        assert {host for host, why in reached.items() if not why} == {controller.host}, reached
     finally:
-        own.fleet.enter(own.host, f"hostname {own.host}")
+        controller.fleet.enter(controller.host, f"hostname {controller.host}")
 
 
 @pytest.mark.parametrize(
@@ -98,19 +98,19 @@ def test_another_host_that_has_this_ones_name(own: OwnHost) -> None:
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) and isinstance(value[0], str) else "",
 )
-def test_every_command(own: OwnHost, command: tuple[str, ...], code: tuple[int, ...], says: str) -> None:
-    own.fleet.enter(own.host, "echo 'rank 0: step 1 loss 2.0' >/tmp/own.log")
-    done = own.doctor(*(word.format(host=own.host, other=own.other) for word in command))
+def test_every_command(controller: OwnHost, command: tuple[str, ...], code: tuple[int, ...], says: str) -> None:
+    controller.fleet.enter(controller.host, "echo 'rank 0: step 1 loss 2.0' >/tmp/own.log")
+    done = controller.doctor(*(word.format(host=controller.host, other=controller.other) for word in command))
     text = done.stdout + done.stderr
     assert done.returncode in code and says in text, done
     for line in text.splitlines():
-        assert not (own.host in line and ("refused" in line or "port 22" in line)), text
+        assert not (controller.host in line and ("refused" in line or "port 22" in line)), text
 
 
-def test_smoke(own: OwnHost) -> None:
-    words = (
+def test_smoke(controller: OwnHost) -> None:
+    arguments = (
         "smoke",
-        own.host,
+        controller.host,
         "--ranks-per-host",
         "2",
         "--backend",
@@ -120,14 +120,15 @@ def test_smoke(own: OwnHost) -> None:
         "--budget",
         "100",
     )
-    done = own.doctor(*words)
+    done = controller.doctor(*arguments)
     assert done.returncode == 0, done
 
 
-def test_the_configuration_of_ssh_decides_where_a_name_leads(own: OwnHost, tmp_path: Path) -> None:
-    config = f"Host there\n HostName {own.addresses[own.other]}\nHost here\n HostName {own.addresses[own.host]}\n"
-    config += f"Host proxied\n HostName {own.addresses[own.host]}\n ProxyCommand false\n"
+def test_the_configuration_of_ssh_decides_where_a_name_leads(controller: OwnHost, tmp_path: Path) -> None:
+    here, there = (controller.addresses[host] for host in (controller.host, controller.other))
+    config = f"Host there\n HostName {there}\nHost here\n HostName {here}\n"
+    config += f"Host proxied\n HostName {here}\n ProxyCommand false\n"
     config += "Host forwarded\n HostName 127.0.0.1\n Port 2201\n"
-    own.fleet.enter(own.host, "cat >/tmp/ssh_config", input=config)
-    reached = own.check("here,there,forwarded,proxied", "-F", "/tmp/ssh_config")
+    controller.fleet.enter(controller.host, "cat >/tmp/ssh_config", input=config)
+    reached = controller.check("here,there,forwarded,proxied", "-F", "/tmp/ssh_config")
     assert {host for host, why in reached.items() if not why} == {"here"}, reached

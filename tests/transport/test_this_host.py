@@ -19,11 +19,11 @@ NAMES = {
     "image-of-debian": ["127.0.1.1"],
     "vip": ["2001:db8::1"],
 }
-OWN = ("127.0.0.1", "::1", "10.0.0.1", "10.1.0.1", "2001:db8::1", "172.17.0.1")
+ADDRESSES = ("127.0.0.1", "::1", "10.0.0.1", "10.1.0.1", "2001:db8::1", "172.17.0.1")
 
 
 def machine(nodename: str = "node1", scheduler: str = "", container: bool = False) -> ThisHost:
-    return ThisHost(nodename, lambda: OWN, lambda name: NAMES.get(name, []), scheduler, container)
+    return ThisHost(nodename, lambda: ADDRESSES, lambda name: NAMES.get(name, []), scheduler, container)
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_two_hosts_with_one_name(nodename: str) -> None:
 
 def test_a_name_without_an_address() -> None:
     """It must be the own one; two domains are two names; and no other host of the list may be this one."""
-    for own, host, place in (
+    for nodename_here, host, place in (
         ("worker-0", "worker-0", "here"), ("worker-0", "worker-0.job", "here"), ("Worker-0.job", "worker-0", "here"),
         ("worker-0.a", "worker-0.b", "elsewhere"), ("worker-0", "worker-1", "elsewhere"),
     ):  # fmt: skip
-        assert machine(own).place(host, Way(host), (host, "node2")) == (place, "")
+        assert machine(nodename_here).place(host, Way(host), (host, "node2")) == (place, "")
     assert machine("worker-0").place("worker-0", Way("worker-0"), ("worker-0", "node1")) == ("elsewhere", "")
 
 

@@ -16,8 +16,8 @@ import torch.multiprocessing as mp
 WORLD = 3
 
 
-def work(rank: int, how: str, port: str, folder: str, culprit: int) -> None:
-    if how == "environment":
+def work(rank: int, start_method: str, port: str, folder: str, culprit: int) -> None:
+    if start_method == "environment":
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(WORLD), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
         dist.init_process_group("gloo")
     else:
@@ -35,7 +35,7 @@ def work(rank: int, how: str, port: str, folder: str, culprit: int) -> None:
 
 
 if __name__ == "__main__":
-    how, port, folder = sys.argv[1:4]
+    start_method, port, folder = sys.argv[1:4]
     culprit = int(sys.argv[4]) if len(sys.argv) > 4 else -1
-    start = "fork" if how == "fork" else "spawn"
-    mp.start_processes(work, args=(how, port, folder, culprit), nprocs=WORLD, start_method=start)
+    start = "fork" if start_method == "fork" else "spawn"
+    mp.start_processes(work, args=(start_method, port, folder, culprit), nprocs=WORLD, start_method=start)

@@ -67,11 +67,11 @@ def test_a_file_system_that_stands_still_and_who_else_waits_for_it(tmp_path: Pat
     with frozen_mount(tmp_path) as point, writer(point / "a.pt") as first, writer(point / "b.pt") as second:
         waits = {first: file_wait(first)}
         held_up_beside({pid: wait for pid, wait in waits.items() if wait})
-        seen = look(first)
+        state = look(first)
         thaw(point)
     wait = waits[first]
     assert wait
-    assert seen["state"] == "D" and seen["call"] == "open"
+    assert state["state"] == "D" and state["call"] == "open"
     assert wait["path"] == f"{point}/a.pt" and wait["mount"][:2] == [str(point), "ext4"]
     assert wait["mount"][2].startswith("/dev/loop") and 1 <= wait["seconds"] < 60
     assert [pid for pid, _ in wait["beside"]] == [second]

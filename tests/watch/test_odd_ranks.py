@@ -57,9 +57,9 @@ def test_ranks_that_the_user_did_not_ask_for_have_not_left() -> None:
     alone = rank(1, looks("sleep"), world=2, variables={"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"})
     [all_found] = find_odd({"node1": host(alone)})
     assert odd_rank_numbers(all_found) == [0]
-    [asked] = find_odd({"node1": host(alone)}, partly=True)
-    assert not asked.odd_ranks and asked.result == "undecided"
-    assert "1 of 2 ranks was seen; the others were not looked at (--pid)" in asked.notes
+    [partial] = find_odd({"node1": host(alone)}, partly=True)
+    assert not partial.odd_ranks and partial.result == "undecided"
+    assert "1 of 2 ranks was seen; the others were not looked at (--pid)" in partial.notes
 
 
 def odd_rank_numbers(finding: JobFinding) -> list[int | None]:

@@ -29,12 +29,12 @@ PROGRAM = Path(__file__).with_name("spawned_job.py")
 
 
 @contextlib.contextmanager
-def spawned(how: str, folder: Path, *culprit: str) -> Iterator[list[int]]:
+def spawned(start_method: str, folder: Path, *culprit: str) -> Iterator[list[int]]:
     """The pids of the ranks of such a job, when all are in their loop."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    argv = [sys.executable, str(PROGRAM), how, port, str(folder), *culprit]
+    argv = [sys.executable, str(PROGRAM), start_method, port, str(folder), *culprit]
     job = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         limit = time.monotonic() + 120
@@ -60,18 +60,18 @@ def attach(*options: str) -> tuple[int, dict[str, Any]]:
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    "how",
+    "start_method",
     ["environment", pytest.param("arguments", marks=pytest.mark.full), pytest.param("fork", marks=pytest.mark.full)],
 )
-def test_the_process_that_hangs_is_named(how: str, tmp_path: Path) -> None:
-    with spawned(how, tmp_path, "1") as pids:
+def test_the_process_that_hangs_is_named(start_method: str, tmp_path: Path) -> None:
+    with spawned(start_method, tmp_path, "1") as pids:
         code, report = attach("--py-spy", "off")
     assert code == 10
     states = [state["text"] for failure in report["smoke"]["failures"] for state in failure["states"]]
     notes = " ".join(report["smoke"]["notes"])
     assert f"pid {pids[1]}" in " ".join(states) + notes
     assert not any(f"pid {pid})" in text for pid in (pids[0], pids[2]) for text in states)
-    if how != "environment":
+    if start_method != "environment":
         assert "the processes do not say which ranks they are, so they are counted" in notes
     else:
         assert "3 ranks" in notes
@@ -79,9 +79,9 @@ def test_the_process_that_hangs_is_named(how: str, tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.torch
-@pytest.mark.parametrize("how", ["environment", "arguments", "fork"])
-def test_a_healthy_one_is_not_accused(how: str, tmp_path: Path) -> None:
-    with spawned(how, tmp_path) as pids:
+@pytest.mark.parametrize("start_method", ["environment", "arguments", "fork"])
+def test_a_healthy_one_is_not_accused(start_method: str, tmp_path: Path) -> None:
+    with spawned(start_method, tmp_path) as pids:
         code, report = attach("--py-spy", "off")
     texts = [str(finding) for outcome in report["outcomes"] for finding in outcome["findings"]]
     assert not any(f"pid {pid}" in text for pid in pids for text in texts)
@@ -94,9 +94,9 @@ def test_what_a_program_has_set_since_its_start_is_read() -> None:
     environ = {**os.environ, "KEPT": "x" * 300}
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environ) as process:
         assert process.stdout and process.stdout.read(1) == b"."
-        found = live_environ(process.pid, memory_maps(process.pid)) or {}
+        jobs = live_environ(process.pid, memory_maps(process.pid)) or {}
         process.kill()
-    assert found["RANK"] == "7" and found["KEPT"] == "x" * 300
+    assert jobs["RANK"] == "7" and jobs["KEPT"] == "x" * 300
 
 
 def test_a_process_whose_memory_cannot_be_read_has_no_live_environment() -> None:
@@ -105,7 +105,7 @@ def test_a_process_whose_memory_cannot_be_read_has_no_live_environment() -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("command", "jobs"),
     [
         (["python", "t.py", "--rank=3", "--world-size", "8"], (3, 8)),
         (["python", "t.py", "--rank", "0"], (0, 0)),
@@ -113,9 +113,9 @@ def test_a_process_whose_memory_cannot_be_read_has_no_live_environment() -> None
         (["python", "t.py", "--rank", "high"], None),
     ],
 )
-def test_ranks_of_command_lines(words: list[str], found: tuple[int, int] | None) -> None:
-    result = argument_rank(words)
-    assert (result and result[:2]) == found
+def test_ranks_of_command_lines(command: list[str], jobs: tuple[int, int] | None) -> None:
+    result = argument_rank(command)
+    assert (result and result[:2]) == jobs
 
 
 PAIR = """
@@ -179,16 +179,16 @@ def test_sets_are_joined_over_several_edges() -> None:
 def test_processes_of_several_hosts_are_one_job_by_both_ends_of_their_links() -> None:
     here = rank(0, rank=None, pid=11, world=0, job={}, group=11, links=["10.0.0.1:5>10.0.0.2:6"])
     near = rank(0, rank=None, pid=12, world=0, job={}, group=11)
-    there = rank(0, looks("sleep"), rank=None, pid=21, world=0, job={}, links=["10.0.0.2:6>10.0.0.1:5"])
+    far = rank(0, looks("sleep"), rank=None, pid=21, world=0, job={}, links=["10.0.0.2:6>10.0.0.1:5"])
     stranger = rank(0, looks("sleep"), rank=None, pid=31, world=0, job={}, links=["10.0.0.2:7>10.0.0.9:5"])
-    found = find_odd({"n1": host(here, near), "n2": host(there, stranger)})
-    assert [len(job.ranks) for job in found] == [3, 1]
-    assert found[0].job.startswith("3 connected processes of ann (pid 11 on n1, pid 12 on n1, pid 21 on n2)")
-    assert [odd_rank.pid for odd_rank in found[0].odd_ranks] == [21]
+    jobs = find_odd({"n1": host(here, near), "n2": host(far, stranger)})
+    assert [len(job.ranks) for job in jobs] == [3, 1]
+    assert jobs[0].job.startswith("3 connected processes of ann (pid 11 on n1, pid 12 on n1, pid 21 on n2)")
+    assert [odd_rank.pid for odd_rank in jobs[0].odd_ranks] == [21]
 
 
 def test_an_unnamed_job_that_is_not_understood_is_not_healthy_beside_a_healthy_one() -> None:
     moves = [rank(number, looks(switches=900, ran=1.0), world=2, tcp=[0, 10**6, 2 * 10**6]) for number in (0, 1)]
     stuck = [rank(0, looks("sleep"), rank=None, pid=pid, world=0, job={}, group=50) for pid in (50, 51)]
-    found = find_odd({"n1": host(*moves, *stuck)})
-    assert {job.result for job in found} == {"moves", "undecided"}
+    jobs = find_odd({"n1": host(*moves, *stuck)})
+    assert {job.result for job in jobs} == {"moves", "undecided"}

@@ -116,7 +116,7 @@ def laid(tensor: torch.Tensor, place: torch.device) -> torch.Tensor:
     return result
 
 
-def plain(tensor: torch.Tensor) -> torch.Tensor:
+def plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_subclass(torch.Tensor)
 
 
@@ -152,7 +152,7 @@ class Placement(TorchFunctionMode):  # type: ignore[misc]
             first.place if isinstance(first, OnDevice) else None if first is not None else next(iter(places), None)
         )
         if name == "cpu" or target == "cpu" or place is None:
-            return plain(result) if isinstance(result, OnDevice) else result
+            return plain_tensor(result) if isinstance(result, OnDevice) else result
         return self.lay(result, place, tensors)
 
     def take_target(self, name: str, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
@@ -374,7 +374,11 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
 
 def map_tensors(values: Any) -> Any:
     return [
-        plain(value) if isinstance(value, torch.Tensor) else map_tensors(value) if isinstance(value, list) else value
+        map_tensors(value)
+        if isinstance(value, list)
+        else plain_tensor(value)
+        if isinstance(value, torch.Tensor)
+        else value
         for value in values
     ]
 
@@ -385,10 +389,10 @@ def interface_of(kind: str) -> str:
     names = [name for _, name in socket.if_nameindex()]
     if not text:
         return "eth0" if "eth0" in names else "lo"
-    found = [name for name in names if name == text[1:] or (text[0] != "=" and name.startswith(text))]
-    if len(found) != 1:
-        raise RuntimeError(f"{text} takes {', '.join(found) or 'no interface'}")
-    return found[0]
+    matching = [name for name in names if name == text[1:] or (text[0] != "=" and name.startswith(text))]
+    if len(matching) != 1:
+        raise RuntimeError(f"{text} takes {', '.join(matching) or 'no interface'}")
+    return matching[0]
 
 
 def install(kind: str) -> None:

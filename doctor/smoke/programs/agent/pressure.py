@@ -1,9 +1,15 @@
 """What keeps ranks from running: CPU quotas of their control groups, other tasks, the hypervisor, memory and disks."""
 
 import re
+import time
 
 from doctor.smoke.programs.agent.procfs import cpu_ticks, read_text
 from doctor.smoke.programs.cpu_quota import quota_folders, throttling
+
+PRESSURE_PAUSE, PRESSURE_SHARE = (
+    0.4,
+    20,
+)  # seconds between two readings at least; a reading is followed by so many times what it took
 
 
 def stalls():
@@ -17,34 +23,54 @@ def stalls():
 
 
 class Pressure:
-    """Compares with what was read when a rank, or the host, was first observed."""
+    """Compares with what was read when a rank, or the host, was first observed. Ranks that have ended count as well."""
 
     def __init__(self):
         self.ticks = cpu_ticks()
         self.before = {}  # rank -> folder -> throttling
+        self.latest = {}  # rank -> what `report` says of it, as of its last observation
+        self.next_reading = 0.0
 
-    def observe(self, rank, pid):
-        """Remembers the control groups that a rank is in, once for each."""
+    def watch(self, monitors, clock):
+        """Observes ranks as they begin, and all of them now and then: a rank may be moved to another control group."""
+        started, due = time.process_time(), clock >= self.next_reading
+        for monitor in monitors:
+            if monitor.pid and not monitor.ended and (due or monitor.rank not in self.before):
+                self.observe(monitor.rank, monitor.pid)
+        if due:
+            self.next_reading = clock + max(PRESSURE_PAUSE, PRESSURE_SHARE * (time.process_time() - started))
+
+    def observe(self, rank, pid, schedstat=""):
+        """Reads what a rank ran and waited; the control groups that it is in are remembered, once for each.
+
+        `schedstat`: the text of the kernel's file, where the process is gone by now.
+        """
         if not self.before:
             self.ticks = cpu_ticks()
         before = self.before.setdefault(rank, {})
-        for folder in quota_folders(pid):
+        for folder in quota_folders(pid) if pid else ():
             if folder not in before:
                 before[folder] = throttling(folder)
+        worst = (0, 0, 0.0)
+        for folder, first in before.items():
+            now = throttling(folder)
+            since = tuple(max(0, now[i] - first[i]) for i in range(3))
+            worst = max(worst, since, key=lambda some: some[2])
+        fields = (schedstat or (read_text("/proc/%d/schedstat" % pid) if pid else "")).split()
+        ran, waited = self.latest.get(rank, [0, 0, 0.0, 0.0, 0.0])[3:]
+        if len(fields) > 1 and fields[0].isdigit() and fields[1].isdigit():
+            ran, waited = int(fields[0]) / 1e9, int(fields[1]) / 1e9
+        self.latest[rank] = [worst[0], worst[1], round(worst[2], 3), round(ran, 3), round(waited, 3)]
 
     def report(self, pids):
-        """For the controller's `pressure`: by rank what its quota and other tasks took, and what the host lacked."""
-        ranks = {}
+        """For the controller's `pressure`: by rank what its quota and other tasks took, and what the host lacked.
+
+        `pids`: of the ranks that have not ended.
+        """
         for rank, pid in pids.items():
-            worst = (0, 0, 0.0)
-            for folder, first in self.before.get(rank, {}).items():
-                now = throttling(folder)
-                since = tuple(max(0, now[i] - first[i]) for i in range(3))
-                worst = max(worst, since, key=lambda some: some[2])
-            fields = read_text("/proc/%d/schedstat" % pid).split()
-            ran, waited = (int(fields[0]) / 1e9, int(fields[1]) / 1e9) if len(fields) > 1 else (0.0, 0.0)
-            ranks[str(rank)] = [worst[0], worst[1], round(worst[2], 3), round(ran, 3), round(waited, 3)]
+            self.observe(rank, pid)
         now = cpu_ticks()
         stolen, idle, ticks = (now[i] - self.ticks[i] for i in range(3))
         steal, idle = (round(part / ticks, 4) if ticks > 0 else 0.0 for part in (stolen, idle))
+        ranks = dict((str(rank), figures) for rank, figures in self.latest.items())
         return {"ranks": ranks, "steal": steal, "idle": idle if self.before else 0.0, "stalls": stalls()}

@@ -51,7 +51,7 @@ class RankWatcher:
         self.retransmissions = []
         self.has_peers = True  # other hosts: where there are none, nothing is sent again
         self.may_use_rdma = False  # NCCL takes RDMA where there is some, and TCP shows nothing of it
-        self.pressure, self.pressure_at = Pressure(), 0.0
+        self.pressure = Pressure()
 
     def open_pipes(self, ranks):
         """What ranks write to: the pipe of their events, and rank -> the pipe of its stdout and stderr."""
@@ -145,6 +145,7 @@ class RankWatcher:
         if kind == "exit":
             if rank in self.monitors:
                 self.monitors[rank].current_limits().set_process_limits(str(event.get("limits", "")))
+                self.pressure.observe(rank, 0, str(event.get("schedstat", ""))[:100])
             self.report_end(rank, event["status"])
             return
         if kind == "error" and rank in self.monitors:
@@ -217,11 +218,7 @@ class RankWatcher:
         for monitor in self.monitors.values():
             monitor.read_recorder()
         self.reap()
-        if clock - self.pressure_at > 2.0:
-            self.pressure_at = clock
-            for monitor in self.monitors.values():
-                if monitor.pid and not monitor.ended:
-                    self.pressure.observe(monitor.rank, monitor.pid)
+        self.pressure.watch(self.monitors.values(), clock)
         self.next_look = clock + pause_after(started, LOOK)
         if clock < self.next_report or len(self.controller.queue) > BACKLOG:
             return
@@ -274,6 +271,7 @@ class RankWatcher:
                 if monitor.pid == pid:
                     # A program may change its own, which can be read until the process is reaped.
                     monitor.current_limits().set_process_limits(process_limits(pid))
+                    self.pressure.observe(monitor.rank, pid)
             status = os.waitpid(pid, 0)[1]
             self.descendants.pids.add(pid)
             if pid in self.ranks_by_pid:

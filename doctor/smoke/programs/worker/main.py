@@ -95,20 +95,20 @@ def fork_ranks(orders: dict[str, Any], events: EventWriter) -> None:
     while rank_of_pid:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         assert ended  # without WNOHANG it waits for one
-        limits = read_limits(ended.si_pid)
+        limits, schedstat = (read_of_ended(ended.si_pid, name) for name in ("limits", "schedstat"))
         pid, status = os.waitpid(ended.si_pid, 0)
         if pid in rank_of_pid:
-            events.emit("exit", rank=rank_of_pid.pop(pid), status=status, limits=limits)
+            events.emit("exit", rank=rank_of_pid.pop(pid), status=status, limits=limits, schedstat=schedstat)
     if store is not None:
         # Ranks of other hosts may still use the store. The agent closes stdin at the end of the run.
         sys.stdin.buffer.read()
     os._exit(0)
 
 
-def read_limits(pid: int) -> str:
-    """The limits that an ended process had: they can be read until it is reaped."""
+def read_of_ended(pid: int, name: str) -> str:
+    """What the kernel shows of an ended process, such as its limits: it can be read until the process is reaped."""
     try:
-        with open(f"/proc/{pid}/limits") as file:
+        with open(f"/proc/{pid}/{name}") as file:
             return file.read(2000)
     except OSError:
         return ""

@@ -26,8 +26,11 @@ SLOW_END_FACTOR, NEARLY_ALL = 1.15, 0.75
 STILL_SLOW = 1.1
 """Times what pairs that are not suspected take at the same time; a pair below it is not measured once more."""
 MAX_SLOW_PAIRS = 64
-PAIR_SECONDS = 2.0
-"""Exchanges of a pair end after so long: on a link of 2 Mbit/s one megabyte takes 4 s."""
+FIRST_EXCHANGES, FEWEST_AGAIN, MOST_AGAIN = 8, 6, 20
+"""Exchanges of a pair at first, and where it is measured again: on a busy machine one in ten may be undisturbed."""
+PAIR_SECONDS, MORE_SECONDS = 2.0, 1.0
+"""Exchanges of a pair end after so long, as on a link of 2 Mbit/s one megabyte takes 4 s; more than the fewest fit into
+the second."""
 SAMPLE_BYTES = 1 << 16
 """Of the messages that show how large a message the network can carry in that time."""
 
@@ -75,10 +78,15 @@ def time_exchanges(ctx: RankContext, peer: int, nbytes: int, repeats: int) -> li
         if len(seconds) == 1 < repeats:
             element.fill_(seconds[0])
             ctx.comm.exchange(answer, element, peer)
-            allowed = PAIR_SECONDS / max(element.item(), answer.item(), 1e-6)
+            allowed = exchanges_within(max(element.item(), answer.item()))
     for out in received[: len(seconds)]:
         test.compare("send_recv", "send_recv", -1, out, expected, 0, peer)
     return seconds
+
+
+def exchanges_within(seconds: float) -> float:
+    """How many exchanges that take so long are made at most."""
+    return max(min(FEWEST_AGAIN, PAIR_SECONDS / max(seconds, 1e-6)), MORE_SECONDS / max(seconds, 1e-6))
 
 
 @lru_cache(maxsize=1)
@@ -132,7 +140,7 @@ def measure_pair(
     ``control``: of a pair that is not suspected, between two that are.
     """
     peer = pair[0] if ctx.rank == pair[1] else pair[1]
-    seconds = time_exchanges(ctx, peer, nbytes, 6 if attempt else 5)
+    seconds = time_exchanges(ctx, peer, nbytes, MOST_AGAIN if attempt else FIRST_EXCHANGES)
     ctx.emit(
         "pair",
         peer=peer,
@@ -171,7 +179,9 @@ def slow_pairs(
         ),
         reverse=True,
     )
-    spent = list(itertools.accumulate(max(seconds, min(6 * seconds, PAIR_SECONDS)) for seconds, *_ in slow))
+    spent = list(
+        itertools.accumulate(seconds * max(1.0, min(MOST_AGAIN, exchanges_within(seconds))) for seconds, *_ in slow)
+    )
     return [
         (pair, round_number)
         for number, (_, round_number, pair) in enumerate(slow[:MAX_SLOW_PAIRS])

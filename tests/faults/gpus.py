@@ -429,6 +429,19 @@ ROWS: list[Row] = [
         observed=17,
         expected=18,
     ),
+    gpu_row(
+        "nvlink-errors",
+        f"printf '\\t Link 1: CRC Errors: 65535\\n\\t Link 1: Replay Errors: 148\\n' >{GPU}/errors1",
+        host=2,
+        gpu=1,
+        links=[1],
+    ),
+    gpu_row(
+        "iommu-translates",
+        f"for d in {PCI}/*/iommu_group; do echo DMA-FQ >$d/type; done",
+        host=3,
+        expected="identity",
+    ),
     gpu_row("gpu-topology-differs", f"sed -i 's/PIX/SYS/g' {GPU}/topology", differences=2),
     gpu_row(
         "rdma-port-down",

@@ -11,7 +11,7 @@ SHOWN = 6
 
 @check(severity=WARNING, area="devices")
 def iommu_translates(iommu: IommuDomains, adapters: RdmaAdapters | None) -> Iterator[Finding]:
-    """The IOMMU passes on what GPUs address, and translates nothing.
+    """The IOMMU translates nothing that GPUs address.
 
     ## Why it matters
     GPUDirect RDMA and transfers between GPUs take the address that one device sees for that of the other. Where the

@@ -61,8 +61,10 @@ class SwitchFault(msgspec.Struct, frozen=True):
 class NpuSwitchFaults(Fact, frozen=True):
     """The faults of the host's L1 switch that have come and not gone, by the log of MindCluster's device plugin.
 
-    Raw output, as JSON, with lines of the log since the last boot (deviceswitch/ascend_switch.go of
-    github.com/Ascend/mind-cluster prints them; Assertion 1 is a fault that came, 0 one that went)::
+    Its lines are printed by deviceswitch/ascend_switch.go of github.com/Ascend/mind-cluster; Assertion 1 is a fault
+    that came, 0 one that went.
+
+    Raw output, as JSON, with the lines that speak of switches::
 
         {"since_boot": true, "age": 20.0, "lines": [
           "switch subscribe got fault:SwitchFaultEvent{Assertion:0x1}, faultCode:[0x00f103b0,155907,na,na]"]}

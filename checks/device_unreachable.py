@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.pairwise_blame import partners, suspects
+from doctor.engine.pairwise_blame import hosts_to_name, partners, suspects
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
 
@@ -46,7 +46,8 @@ def device_unreachable(pings: PerHost[DevicePings], addresses: PerHost[DeviceAdd
     for (host, npu), others in sorted(suspects(pairs).items()):
         yield Finding(
             "NPU {npu} ({address}) lost packets to or from {lost} of {tried} peers: {peers}",
-            hosts=[host],
+            hosts=(named := hosts_to_name(host, [other[0] for other in others])),
+            either_end=len(named) > 1,
             npu=npu,
             address=addresses[host].by_npu[npu].ip,
             lost=len(others),

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor.facts.address_proofs import AddressProofs
 from doctor.facts.agreed_addresses import agreed_addresses
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.job import agreed_blocks, find_blocks, format_ranges, job_ports
@@ -28,7 +29,7 @@ NOT_AGREED = ": no address of its peers is confirmed by SSH or by another host"
 TOO_MANY = filled(
     ": its peers have more than {0} separate addresses; open the ports to the networks of your hosts", MAX_ADDRESSES
 )
-WITNESS = ("hardware",)
+WITNESS = ("hardware", "proofs")
 
 
 @check(severity=ERROR, area="firewall", single_host=ONE_HOST, advisory=WITNESS)
@@ -43,6 +44,7 @@ def firewall_blocks_job(
     listeners: Listeners,
     npus: NpuInventory | None,
     hardware: PerHost[HardwareAddresses] | None,
+    proofs: PerHost[AddressProofs] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """No firewall rule blocks the job's TCP connections between the hosts.
@@ -75,7 +77,7 @@ def firewall_blocks_job(
     master = find_master(launch.master_addr, names, host_addresses, addresses)
     ports = job_ports(launch, reserved, listeners, npus is not None)
     blocks = find_blocks(rules, find_routes(host_addresses, addresses, master), ports, master.host)
-    agreed = agreed_addresses(fleet_names, addresses, fleet, hardware) if blocks else set()
+    agreed = agreed_addresses(fleet_names, addresses, fleet, hardware, proofs) if blocks else set()
     for block in blocks:
         remedy = next(iter(agreed_blocks([block], agreed)), None)
         manual = NOT_AGREED

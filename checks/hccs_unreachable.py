@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.pairwise_blame import partners, suspects
+from doctor.engine.pairwise_blame import hosts_to_name, partners, suspects
 from doctor.facts.hccn import SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 
@@ -45,7 +45,8 @@ def hccs_unreachable(
     for (host, npu), others in sorted(suspects(pairs).items()):
         yield Finding(
             "NPU {npu} ({address}) lost HCCS packets to or from {lost} of {tried} peers: {peers}",
-            hosts=[host],
+            hosts=(named := hosts_to_name(host, [other[0] for other in others])),
+            either_end=len(named) > 1,
             npu=npu,
             address=vnics[host].by_npu[npu].address.ip,
             lost=len(others),

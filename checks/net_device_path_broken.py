@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
-from doctor.engine.pairwise_blame import partners, suspects
+from doctor.engine.pairwise_blame import hosts_to_name, partners, suspects
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.device_trials import DeviceTrial, device_trials
 
@@ -65,7 +65,8 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
             ]
             yield Finding(
                 "{device} fails with {failed} of {tried} hosts: {peers} ({detail})",
-                hosts=[host] if len(peers) > 1 else sorted([host, *peers]),
+                hosts=(named := hosts_to_name(host, peers)),
+                either_end=len(named) > 1,
                 device=device,
                 accelerator="NPU" if device.startswith("NPU") else "RDMA",
                 number=device.rpartition(" ")[2],

@@ -25,6 +25,7 @@ COMMANDS = {
     "diagnose": "Name the rank and the cause from the logs of a job that failed.",
     "fix": "Plan fixes for findings; with --apply, run and verify them.",
     "report": "Render a saved run or report again, or compare two.",
+    "changes": "Tell what has changed since the job last worked.",
     "history": "Show what came, went and flapped over the runs of this user.",
     "list": "List the checks, the playbooks or the log signatures.",
     "explain": "Explain a check, a playbook, a topic or an error code.",

@@ -106,7 +106,9 @@ def command(
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
     from doctor.job.variables import communication
     from doctor.net.plan import NetOptions, tries_devices
+    from doctor.session.code_revision import code_of_line
     from doctor.session.examine import ExamineOptions
+    from doctor.session.run_history import keeps_settings
     from doctor.session.select_hosts import select_inventory
     from doctor.session.training_files import training_of_line
     from doctor.smoke.plan import SmokeOptions
@@ -120,6 +122,8 @@ def command(
     else:
         fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
     launch = job_environment.complete(job.launch(product))
+    history = history_options("check", output, no_history)
+    reads_settings = bool(compare) or keeps_settings(history)
     network = NetOptions(mode="full" if net == "full" else "quick", devices=tries_devices(selected))
     options = ExamineOptions(
         transport=connection.transport,
@@ -135,9 +139,10 @@ def command(
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
         training=training_of_line(job_environment.line, source.job_script, _shortest(launch)),
         after_reboot=after_reboot,
+        reads_settings=reads_settings,
+        code=code_of_line(job_environment.line) if reads_settings else None,
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
-    history = history_options("check", output, no_history)
     raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history))
 
 

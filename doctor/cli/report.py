@@ -26,11 +26,12 @@ from doctor.engine.texts import filled, joined
 from doctor.report.diff import render
 from doctor.report.diff.compare import compare
 from doctor.report.diff.load import BadReport, parse_document, report_from_document
+from doctor.report.diff.values import RunValues, ValueChange, compare_values, values_of_run
 from doctor.report.layout.formatting import count_noun
 from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.output_files import print_warning, requested_targets
 from doctor.session.policy import apply_policy
-from doctor.session.redact import with_pseudonyms
+from doctor.session.redact import text_redactor, with_pseudonyms
 from doctor.session.replay import load, replay
 from doctor.session.select_checks import load_catalog
 from doctor.watch.evaluate_watch import evaluate_watch
@@ -88,6 +89,8 @@ class _LoadedReport(NamedTuple):
     """Host names as reported by the hosts, where known."""
     command: str = "check"
     """Of which it is the report, as far as that is known."""
+    values: RunValues | None = None
+    """The settings that a saved run holds."""
 
 
 def _validate_formats(output: OutputOptions, diff: bool) -> None:
@@ -114,7 +117,7 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
         raise InputError(str(error)) from None
     aliases = tuple(record.visit.name for record in run.hosts.values())
     report = apply_policy(_evaluate_saved_run(run, catalog), output.config, catalog)
-    return _LoadedReport(report, aliases, "watch" if run.watch else "check")
+    return _LoadedReport(report, aliases, "watch" if run.watch else "check", values_of_run(run, report))
 
 
 def _bytes(path: Path, name: str) -> bytes:
@@ -171,10 +174,12 @@ def _first_round(facts: Iterable[type[Fact]]) -> Iterator[type[Fact]]:
 def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output: OutputOptions) -> int:
     """Writes the difference in every requested format. Returns the exit code, as `write_report` does."""
     before, now = old.report, new.report
+    values = compare_values(old.values, new.values) if old.values and new.values else ()
     if output.redact:
         aliases = (*old.aliases, *new.aliases, *before.hosts, *now.hosts)
         before, now = with_pseudonyms(before, aliases), with_pseudonyms(now, aliases)
-    difference = compare(without_secrets(before), without_secrets(now))
+        values = _redacted(values, text_redactor(aliases))
+    difference = compare(without_secrets(before), without_secrets(now), values)
     targets = requested_targets(output.formats, output.as_json)
     for target in targets:
         if target.path:
@@ -194,6 +199,19 @@ def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output:
     if name:
         write_stdout(_renderer(name)(difference, code))
     return code
+
+
+def _redacted(values: Iterable[ValueChange], redact: Callable[[str], str]) -> tuple[ValueChange, ...]:
+    return tuple(
+        msgspec.structs.replace(
+            change,
+            name=redact(change.name),
+            before=None if change.before is None else redact(change.before),
+            now=None if change.now is None else redact(change.now),
+            hosts=tuple(map(redact, change.hosts)),
+        )
+        for change in values
+    )
 
 
 def _renderer(name: str) -> Callable[[ReportDifference, int], str]:

@@ -176,6 +176,8 @@ class HistorySettings(msgspec.Struct, frozen=True):
     runs: int = 500
     days: int = 90
     mebibytes: int = 32
+    values: bool = False
+    """Each check and preflight also reads and keeps the settings and versions that `doctor changes` compares."""
 
 
 def parse_history(settings: ConfigFile, environ: Mapping[str, str] | None = None) -> HistorySettings:
@@ -197,9 +199,9 @@ def parse_history(settings: ConfigFile, environ: Mapping[str, str] | None = None
 
 
 def _value(key: str, value: Any, place: str) -> Any:
-    if key == "keep":
+    if key in ("keep", "values"):
         if not isinstance(value, bool):
-            raise ConfigError(filled("{0}: keep: {1}; expected true or false", place, quote(str(value))))
+            raise ConfigError(filled("{0}: {1}: {2}; expected true or false", place, key, quote(str(value))))
     elif type(value) is not int or not 1 <= value <= LIMITS[key]:
         raise ConfigError(
             filled("{0}: {1}: {2}; expected a number from 1 to {3}", place, key, quote(str(value)), LIMITS[key])

@@ -46,6 +46,17 @@ def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
     return blamed
 
 
+def hosts_to_name(host: str, others: Collection[str]) -> list[str]:
+    """The hosts of a finding: one that failed with two others; of two that failed with each other alone, both.
+
+    There one host's word, or one link between them, is all evidence.
+
+    >>> hosts_to_name("b", ["a"]), hosts_to_name("b", ["a", "c"])
+    (['a', 'b'], ['b'])
+    """
+    return [host] if len(set(others)) > 1 else sorted({host, *others})
+
+
 def partners(pairs: Collection[tuple[End, End, bool]]) -> dict[End, set[End]]:
     """Whom each end was tried with, in either direction."""
     tried: dict[End, set[End]] = defaultdict(set)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from doctor.engine.addresses import is_plain_address, plain_address
 from doctor.engine.check import once_per_fleet
-from doctor.facts.hardware_addresses import HardwareAddresses, addresses_seen_elsewhere
+from doctor.facts.address_proofs import AddressProofs, addresses_proven_elsewhere
+from doctor.facts.hardware_addresses import HardwareAddresses, cards_seen_elsewhere
 from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
@@ -78,28 +81,60 @@ def _name_index(names: Mapping[str, HostNames]) -> _NameIndex:
     return _NameIndex(names)
 
 
+class AddressWitnesses(msgspec.Struct, frozen=True):
+    """What the hosts have seen of one another's addresses, where that is known."""
+
+    hardware: Mapping[str, HardwareAddresses] = {}
+    proofs: Mapping[str, AddressProofs] = {}
+
+    def seen_elsewhere(self, confirmed: Mapping[str, set[str]]) -> dict[str, set[str]]:
+        """By host: its addresses by other hosts' word.
+
+        That is where it has proven itself, and what others find at a card of its own. A card is its own if no other
+        host claims it and others find ``confirmed`` addresses there, of this host alone: a host that claims the
+        hardware address of a stranger has none there, and at that of a router there are those of others.
+        """
+        witnessed = addresses_proven_elsewhere(self.proofs)
+        owners: dict[str, set[str]] = {}
+        for host, addresses in confirmed.items():
+            for address in addresses:
+                owners.setdefault(address, set()).add(host)
+        for host, by_card in cards_seen_elsewhere(self.hardware).items():
+            for addresses in by_card.values():
+                if {owner for address in addresses for owner in owners.get(address, ())} == {host}:
+                    witnessed.setdefault(host, set()).update(addresses)
+        return witnessed
+
+
 @once_per_fleet
 def agreed_addresses(
     names: Mapping[str, HostNames],
     addresses: Mapping[str, HostAddresses],
     visits: Mapping[str, Reachability],
     hardware: Mapping[str, HardwareAddresses] | None = None,
+    proofs: Mapping[str, AddressProofs] | None = None,
 ) -> set[str]:
     """The addresses of the fleet that a firewall may be opened to: each has a second witness beside its host.
 
-    Of each host: the one that SSH reached it by, those that another host resolves its name in the list of hosts to, and
-    those that another host finds at one of its hardware addresses. A host that does not have the address by which SSH
-    reached it has none: its list is not true, or it is behind a translation of addresses.
+    Of each host: the one that SSH reached it by, those that another host resolves its name in the list of hosts to,
+    those at which it has proven itself to another host, and those that another host finds at its card. A host that does
+    not have the address by which SSH reached it has none: its list is not true, or its addresses are translated.
     """
-    agreed: set[str] = set()
     index = _name_index(names)
-    witnessed = addresses_seen_elsewhere(hardware or {})
+    held: dict[str, set[str]] = {}
+    confirmed: dict[str, set[str]] = {}
     for host, host_addresses in addresses.items():
         own_addresses = set(_usable(host_addresses.addresses))
         reached = visits[host].address if host in visits else ""
         if not reached or reached in own_addresses or plain_address(reached).is_loopback:
-            agreed |= own_addresses & ({reached} | index.resolved_elsewhere(host, host) | witnessed.get(host, set()))
-    return agreed
+            held[host] = own_addresses
+            confirmed[host] = own_addresses & ({reached} | index.resolved_elsewhere(host, host))
+    witnessed = AddressWitnesses(hardware or {}, proofs or {}).seen_elsewhere(confirmed)
+    return {
+        address
+        for host, own_addresses in held.items()
+        for address in confirmed[host] | (own_addresses & witnessed.get(host, set()))
+    }
 
 
 def _usable(addresses: Iterable[str]) -> Iterable[str]:

@@ -117,16 +117,17 @@ class HardwareAddresses(Fact, frozen=True):
         return value
 
 
-def addresses_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[str, set[str]]:
-    """By host: the addresses at which another host finds one of its hardware addresses, that no third one claims."""
+def cards_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[str, dict[str, set[str]]]:
+    """By host and hardware address of its own, that no other host claims: the addresses that others find there."""
     owners: dict[str, set[str]] = {}
     for host, fact in hardware.items():
         for hardware_address in fact.local:
             owners.setdefault(hardware_address, set()).add(host)
-    witnessed: dict[str, set[str]] = {}
+    addresses_by_card: dict[str, dict[str, set[str]]] = {}
     for witness, fact in hardware.items():
         for address, hardware_address in fact.neighbours.items():
             holders = owners.get(hardware_address, set())
             if len(holders) == 1 and witness not in holders:
-                witnessed.setdefault(next(iter(holders)), set()).add(address)
-    return witnessed
+                by_card = addresses_by_card.setdefault(next(iter(holders)), {})
+                by_card.setdefault(hardware_address, set()).add(address)
+    return addresses_by_card

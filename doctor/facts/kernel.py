@@ -94,10 +94,13 @@ def expected_connections(
 
     Every rank connects several times to the host of rank 0: to the store (two or three clients a process) and to the
     root of each communication group. Hence four connections a rank, and never fewer than 256: twice the limit of
-    kernels before 5.4, which was raised because it had "caused numerous problems".
+    kernels before 5.4, which was raised because it had "caused numerous problems". No host counts for more devices
+    than a second one has: what one says of itself raises no limit on the others.
     """
     devices = {host: cards.pci for host, cards in (gpus or {}).items()}
     devices |= {host: len(inventory.devices) for host, inventory in (npus or {}).items()}
+    most = sorted(devices.values())[-2:][:1]
+    devices = {host: min(count, *most) for host, count in devices.items()}
     ranks_per_host = launch.ranks_per_host
     ranks = launch.world_size or sum(
         (ranks_per_host.get(host) if isinstance(ranks_per_host, Mapping) else ranks_per_host)

@@ -278,9 +278,9 @@ def _without_carrier(used: Mapping[str, SocketChoice], interfaces: Mapping[str, 
 
 def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> list[Unreachable]:
     groups = _networks(used, interfaces)
+    of_daemons = is_of_daemons(used)
     faults: dict[str, Unreachable] = {}
     doubt = ""
-    order = {network: number for number, network in enumerate(groups)}
     ends = {network: (min(hosts, key=lambda h: _key(used[h])), max(hosts, key=lambda h: _key(used[h])))
             for network, hosts in groups.items()}  # fmt: skip
     for network, hosts in groups.items():
@@ -297,13 +297,21 @@ def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
                             "whether {0} has a route to {1} depends on policy routing", host, used[peer].address
                         )
                     elif not leads:
-                        # The network of fewer hosts is the one to blame.
-                        guilty = host if order[network] > order[other] else peer
                         reason = filled("{0} has no route to {1} of {2}", host, used[peer].address, peer)
-                        faults.setdefault(guilty, Unreachable(guilty, used[guilty], reason, "route"))
+                        way_back = not of_daemons and bool(interfaces[peer].leads_to(used[host].address))
+                        for end in _at_fault((host, hosts), (peer, groups[other]), way_back):
+                            faults.setdefault(end, Unreachable(end, used[end], reason, "route"))
     if doubt and not faults:
         raise Unreadable(doubt)
     return list(faults.values())
+
+
+def _at_fault(source: tuple[str, Sequence[str]], target: tuple[str, Sequence[str]], way_back: bool) -> list[str]:
+    """The host in the network of fewer hosts; of two alike the one without a route, or both where neither has one."""
+    (host, hosts), (peer, peers) = source, target
+    if len(hosts) != len(peers):
+        return [host if len(hosts) < len(peers) else peer]
+    return [host] if way_back else [host, peer]
 
 
 def _networks(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> dict[str, Sequence[str]]:

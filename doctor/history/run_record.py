@@ -70,6 +70,8 @@ class RunRecord(msgspec.Struct, frozen=True, array_like=True):
     names: tuple[str, ...]
     groups: tuple[CoverageGroup, ...]
     blamed: tuple[BlamedHosts, ...]
+    values: bytes = b""
+    """Settings and versions, as `doctor.history.kept_values` encodes them; empty where the run read too few."""
 
 
 class BadRecord(Exception):
@@ -85,10 +87,13 @@ def recorded_names(hosts: Collection[str], machine: str) -> dict[str, str]:
     return {host: machine if host == LOCAL and machine not in hosts else host for host in hosts}
 
 
-def make_record(report: Report, checks: Iterable[Check], command: str, machine: str = LOCAL) -> RunRecord:
+def make_record(
+    report: Report, checks: Iterable[Check], command: str, machine: str = LOCAL, values: bytes = b""
+) -> RunRecord:
     """The record of a report.
 
     ``checks``: those of the catalogue, which say whether they compare hosts. ``machine``: this machine's name.
+    ``values``: see `RunRecord`.
     """
     ran = {outcome.check for outcome in report.outcomes}
     comparing = {check.name for check in checks if check.name in ran and not check.per_host and check.facts}
@@ -117,6 +122,7 @@ def make_record(report: Report, checks: Iterable[Check], command: str, machine: 
             BlamedHosts(outcome.check, *(_to_bytes(_sum_bits(bits, hosts)) for hosts in blamed))
             for outcome, *blamed in findings
         ),
+        values,
     )
 
 

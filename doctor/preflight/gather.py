@@ -268,7 +268,19 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
         launch=_launch(options),
         net=_net_options(options, gathered),
         smoke=_smoke_options(options, gathered.tier) if gathered.tier in TRAINING_TIERS else None,
+        reads_settings=_keeps_settings(options),
     )
+
+
+def _keeps_settings(options: PreflightOptions) -> bool:
+    """Whether doctor.toml wants every setting kept; a file that cannot be read is told of where the run is kept."""
+    from doctor.config.file import ConfigError
+    from doctor.session.run_history import HistoryOptions, keeps_settings
+
+    try:
+        return options.keeps_history and keeps_settings(HistoryOptions("preflight", options.config))
+    except ConfigError:
+        return False
 
 
 def _net_options(options: PreflightOptions, gathered: Gathered) -> NetOptions | None:

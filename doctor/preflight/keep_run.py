@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from doctor.preflight.deadline import TimeBudget
     from doctor.preflight.decide import PreflightVerdict
     from doctor.preflight.options import PreflightOptions
+    from doctor.report.diff.values import RunValues
 
 AGES_SECONDS = 0.3
 """Seconds for which reading earlier runs, before a report file is written, may be blocked."""
@@ -60,5 +61,15 @@ class RunKeeper:
             options,
             tells_ages=tells_ages,
             keeps=keeps,
+            values=self._settings() if keeps else None,
             environ=self.environ,
         )
+
+    def _settings(self) -> RunValues | None:
+        """The settings of the hosts, where this preflight was to read all of them."""
+        examination = self.verdict.gathered.examination
+        if examination is None:
+            return None
+        from doctor.session.finish import read_settings
+
+        return read_settings(examination, self.verdict.report)

@@ -88,6 +88,10 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The job's launch and configuration, where a launch line or files were given."""
     after_reboot: bool = False
     """Read what the hosts load when they start, and evaluate the checks as after a reboot."""
+    reads_settings: bool = False
+    """Also read every setting and version that `doctor changes` compares."""
+    code: Mapping[str, str] | None = None
+    """See `doctor.session.replay.Examination`."""
 
 
 def examine(
@@ -142,12 +146,12 @@ def examine(
 
         run = msgspec.structs.replace(run, after_reboot=True, notes=(AS_NOW, *run.notes))
     report = replay(run, checks, options.evaluation)
-    return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing)
+    return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing, options.code)
 
 
 def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:
     if not options.after_reboot:
-        return [*needed_facts(checks), *_net_facts(options)]
+        return [*needed_facts(checks), *_net_facts(options), *_settings(options)]
     from doctor.session.after_reboot import facts_after_reboot
 
     return facts_after_reboot(checks)
@@ -283,6 +287,14 @@ class _JobInput:
             hosts_unknown=self.inventory.hosts_unknown,
             training=self.training,
         )
+
+
+def _settings(options: ExamineOptions) -> tuple[type[Fact], ...]:
+    if not options.reads_settings:
+        return ()
+    from doctor.facts.settings import READ_FOR_CHANGES
+
+    return READ_FOR_CHANGES
 
 
 def _net_facts(options: ExamineOptions) -> tuple[type[Fact], ...]:

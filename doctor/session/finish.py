@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from doctor.engine.record import Run
     from doctor.engine.result import Report
     from doctor.environment.inventory import Inventory
+    from doctor.report.diff.values import RunValues
     from doctor.report.formats.registry import RenderContext
     from doctor.session.examine import ExamineOptions
     from doctor.session.replay import Examination
@@ -86,8 +87,8 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
     validate_settings(output.config, folders)
 
 
-def load_saved_run(path: Path) -> Run:
-    """The run that ``--from`` names. Raises: CommandError."""
+def load_saved_run(path: Path, option: str = "--from") -> Run:
+    """The run that ``option`` names. Raises: CommandError."""
     from doctor.engine.bounded_read import read_bounded
     from doctor.engine.record import MAX_RUN_BYTES, BadRun
     from doctor.session.replay import load
@@ -95,9 +96,9 @@ def load_saved_run(path: Path) -> Run:
     try:
         return load(read_bounded(path, MAX_RUN_BYTES), str(path))
     except OSError as error:
-        raise InputError(filled("--from {0}: {1}; expected a saved run", path, error.strerror)) from None
+        raise InputError(filled("{0} {1}: {2}; expected a saved run", option, path, error.strerror)) from None
     except BadRun as error:
-        raise InputError(f"--from {error}") from None
+        raise InputError(f"{option} {error}") from None
 
 
 def replay_and_report(run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions) -> int:
@@ -163,7 +164,7 @@ def save_and_report(
     from doctor.engine.exit_code import Exit
 
     stopped = examination.stopped
-    saved = _save(output.save, examination) if output.save else True
+    saved = save_run(output.save, examination) if output.save else True
     report = apply_policy(examination.report, output.config, catalog)
     code = report_exit_code(report, output)
     if stopped is not None:
@@ -171,7 +172,7 @@ def save_and_report(
     if history is not None:
         from doctor.session.run_history import remember
 
-        report = remember(report, catalog, history)
+        report = remember(report, catalog, history, values=read_settings(examination, report))
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
     if not saved and code == Exit.HEALTHY:
         code = Exit.NOTHING
@@ -182,6 +183,15 @@ def save_and_report(
     return code
 
 
+def read_settings(examination: Examination, report: Report) -> RunValues | None:
+    """The settings that the run has read; None where it did not look at all of them."""
+    if not any("HostSnapshot" in record.outputs for record in examination.run.hosts.values()):
+        return None
+    from doctor.report.diff.values import values_of_run
+
+    return values_of_run(examination.run, report, examination.code)
+
+
 def report_exit_code(report: Report, output: ReportOptions) -> int:
     """The exit code that the options give to a report."""
     from doctor.engine.exit_code import exit_code
@@ -189,7 +199,7 @@ def report_exit_code(report: Report, output: ReportOptions) -> int:
     return exit_code(report, strict=output.strict, on_unknown=output.on_unknown, fail_on=output.fail_on)  # type: ignore[arg-type]
 
 
-def _save(path: Path, examination: Examination) -> bool:
+def save_run(path: Path, examination: Examination) -> bool:
     """Writes the run atomically, readable only by its owner. False, with a line on stderr, when it was not written."""
     import msgspec
 

@@ -49,6 +49,8 @@ class Examination(msgspec.Struct, frozen=True):
     """Why the requested smoke run is impossible."""
     closing: threading.Thread | None = None
     """Ends the connections, where there is a time budget; the process should wait for it while it has the time."""
+    code: Mapping[str, str] | None = None
+    """Files and revision of the job's program; None: they were not read."""
 
 
 def load(data: bytes, name: str) -> Run:

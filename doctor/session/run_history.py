@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from doctor.engine.report_parts import AgeKey, FindingAge
     from doctor.engine.result import Report
     from doctor.history.run_store import HistoryFolder
+    from doctor.report.diff.values import RunValues
 
 HISTORY_SECONDS = 1.0
 """Seconds for which reading and writing may be blocked."""
@@ -55,15 +56,17 @@ def remember(
     *,
     tells_ages: bool = True,
     keeps: bool = True,
+    values: RunValues | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Report:
     """Keeps the run, and returns ``report`` with the ages of its findings; without ages it is ``report`` itself.
 
+    ``values``: settings and versions that are kept with it.
     One line on stderr where the run could not be kept; none where there is no home folder.
     """
     if not report.hosts:
         return report
-    worker = _Worker(report, checks, options, environ, tells_ages, keeps)
+    worker = _Worker(report, checks, options, environ, tells_ages, keeps, values)
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     ended = join_unless_blocked(thread, options.seconds, options.most_seconds)
@@ -88,7 +91,9 @@ class _Worker:
         environ: Mapping[str, str],
         tells_ages: bool,
         keeps: bool,
+        values: RunValues | None = None,
     ) -> None:
+        self.values = values
         self.report, self.checks, self.options, self.environ = report, checks, options, environ
         self.tells_ages, self.keeps = tells_ages, keeps
         self.ages: Mapping[AgeKey, FindingAge] = {}
@@ -126,8 +131,22 @@ class _Worker:
     def _keep(self, folder: HistoryFolder, now: datetime) -> None:
         from doctor.history.run_record import make_record
 
-        folder.write(make_record(self.report, self.checks, self.options.command, machine_name()), now)
+        values = self._encoded_values()
+        folder.write(make_record(self.report, self.checks, self.options.command, machine_name(), values), now)
         self.is_kept = True
+
+    def _encoded_values(self) -> bytes:
+        if self.values is None:
+            return b""
+        from doctor.history.kept_values import encode_values
+        from doctor.history.run_record import recorded_names
+
+        names = recorded_names(self.values.hosts, machine_name())
+        hosts = {names[host]: by_fact for host, by_fact in self.values.hosts.items()}
+        try:
+            return encode_values(msgspec.structs.replace(self.values, hosts=hosts))
+        except ValueError:  # the run is worth keeping without them
+            return b""
 
     def _read_ages(self, folder: HistoryFolder, earlier_names: Sequence[str]) -> None:
         from doctor.history.ages import MAX_RUNS, ages
@@ -148,6 +167,14 @@ def history_settings(config: Path | None, environ: Mapping[str, str]) -> History
     from doctor.config.file import find_config, parse_history
 
     return parse_history(find_config(config, environ), environ)
+
+
+def keeps_settings(options: HistoryOptions | None, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether runs are to read and keep every setting: ``values = true`` of doctor.toml. Raises: ConfigError."""
+    if options is None:
+        return False
+    settings = history_settings(options.config, environ)
+    return settings.keep and settings.values
 
 
 MAX_INTERVAL_SECONDS = 0.05

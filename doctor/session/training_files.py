@@ -9,21 +9,20 @@ from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.job.job_script import NotAJobScript, read_job_script
+from doctor.job.job_script import NotAJobScript
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
 from doctor.job.training.assemble import GivenFiles, LaunchText, assemble, read_configuration
 from doctor.job.training.python_code import read_python
 from doctor.job.training.tree import UnreadableFile
+from doctor.session.script_launches import NoTrainingError, follow, launches_of_script
 
 MAX_BYTES = 1 << 20
 """Bytes of a script, a program or a configuration."""
 MAX_FILES = 64
 """Files of a command line, and files that launch lines name."""
-
-
-class NoTrainingError(InputError):
-    """A file that is well formed, and that no rule is about."""
+_LEVELS = 5
+"""Folders above that of a script in which a file that it names is looked for: most scripts run in one of them."""
 
 
 _CONFIGURATIONS = (".json", ".yaml", ".yml", ".toml")
@@ -43,6 +42,8 @@ def read_training(
     """
     if len(paths) > MAX_FILES:
         raise InputError(filled("{0} files; expected at most {1}", len(paths), MAX_FILES))
+    folders = ["", *dict.fromkeys(os.path.dirname(path) for path in paths)]
+    named = _NamedFiles(folders)
     lines: list[LaunchText] = []
     configurations: list[Configuration] = []
     scripts: list[TrainingScript] = []
@@ -56,7 +57,7 @@ def read_training(
                 configurations += module
                 scripts += [] if module else [read_python(text, name)]
             else:
-                lines += _launch_lines(text, name, environ)
+                lines += launches_of_script(text, name, environ, named.read)
         except NoTrainingError as why:
             if leave_out is None:
                 raise
@@ -69,8 +70,7 @@ def read_training(
         except NotALaunchLine as why:
             raise InputError(filled("the command after --: {0}", why)) from None
     settings = {name: Setting(f"--{name.replace('_', '-')}", number, "command line") for name, number in counts.items()}
-    folders = ["", *dict.fromkeys(os.path.dirname(path) for path in paths)]
-    return assemble(lines, GivenFiles(tuple(configurations), tuple(scripts)), _NamedFiles(folders).read, settings)
+    return assemble(lines, GivenFiles(tuple(configurations), tuple(scripts)), named.read, settings)
 
 
 def training_of_line(
@@ -84,7 +84,8 @@ def training_of_line(
         return None
     folders = ["", *([os.path.dirname(script)] if script else [])]
     entry = LaunchText(line, printable(script, 200), time_limit_s=time_limit_s)
-    return assemble([entry], GivenFiles(), _NamedFiles(folders).read)
+    named = _NamedFiles(folders)
+    return assemble(follow(entry, {}, named.read), GivenFiles(), named.read)
 
 
 def _read(path: str) -> str:
@@ -116,16 +117,6 @@ def _configurations(text: str, name: str) -> tuple[Configuration, ...]:
     return configurations
 
 
-def _launch_lines(text: str, name: str, environ: Mapping[str, str]) -> list[LaunchText]:
-    script = read_job_script(text, environ)
-    if not script.launch_lines:
-        raise NoTrainingError(
-            filled("{0}: starts no training; expected a line with torchrun, msrun, srun, ... or python", name)
-        )
-    limit = script.resources.time_limit_s
-    return [LaunchText(line, name, text, limit) for line in script.launch_lines]
-
-
 class _NamedFiles:
     """Files that launch lines name: relative to the working folder, else to the folder of a file that was given."""
 
@@ -140,7 +131,10 @@ class _NamedFiles:
         return self.texts.get(path)
 
     def _candidates(self, path: str) -> list[str]:
-        return [path] if os.path.isabs(path) else [os.path.join(folder, path) for folder in self.folders]
+        if os.path.isabs(path):
+            return [path]
+        above = [os.path.join(folder, *[".."] * level) for level in range(1, _LEVELS) for folder in self.folders[1:]]
+        return [os.path.join(folder, path) for folder in [*self.folders, *above]]
 
     def _try(self, path: str) -> str | None:
         try:

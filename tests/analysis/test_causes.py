@@ -61,6 +61,11 @@ def test_causes_on_each_host_together_explain_a_finding_on_all_of_them() -> None
     assert linked({"loopback": causes, "interface": [other]}, relation)["interface"] == [""]
 
 
+def test_of_a_pair_either_end_is_enough() -> None:
+    findings = {"link-down": [on("a", npu=1)], "unreachable": [on("a", "b", npu=1, either_end=True)]}
+    assert linked(findings, BY_NPU)["unreachable"] == ["link-down"]
+
+
 def test_a_value_may_have_another_name_at_the_cause_and_keys_of_a_mapping_count() -> None:
     relation = {"file": {"unset": ("npu", "observed=settings")}}
     cause = on("a", npus=[3], settings=["address", "netmask"])

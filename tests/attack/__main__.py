@@ -18,6 +18,7 @@ GROUPS = {
     "hostile": "mutated inputs through every parser: no crash, no hang, no false OK",
     "interfaces": "random networks, variables and launchers: an error exactly where the real job dies",
     "healthy": "healthy fleets of many products: nothing is found but the differences they were made with",
+    "liars": "one host lies in each fact that a check takes of all: no other host is changed, accused or let off",
     "signals": "signals at random moments: one line, the right exit code",
 }
 

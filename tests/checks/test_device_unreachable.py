@@ -47,4 +47,5 @@ def test_the_deaf_npu_is_named_once_not_all_that_waited_for_it() -> None:
 def test_a_single_lost_packet_counts() -> None:
     few = PerHost({"a": DevicePings(pings=(Ping(0, "10.0.0.2", 3, 2),))})
     (finding,) = look(few, ADDRESSES)
-    assert (finding.hosts, finding.values["peers"]) == (("b",), ["a"])
+    assert (finding.hosts, finding.values["peers"]) == (("a", "b"), ["a"])
+    assert finding.values["either_end"]

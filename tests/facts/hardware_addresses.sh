@@ -1,6 +1,6 @@
-# Runs a command in a network namespace that a pair of virtual cards connects with another one.
+# Runs a command in a network namespace that a pair of virtual cards connects with another one, that of process $other.
 set -e
-unshare -n sleep 30 & other=$!
+unshare -n sleep 90 & export other=$!
 trap 'kill $other' EXIT
 until test "$(readlink /proc/$other/ns/net)" != "$(readlink /proc/$$/ns/net)"; do sleep 0.05; done
 ip link add near address 02:fc:00:00:00:01 type veth peer name far address 02:fc:00:00:00:02 netns $other

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from doctor.engine.fact import Output, ProbeAnswer, Unreadable
+from doctor.facts.address_proofs import AddressProofs
 from doctor.facts.agreed_addresses import agreed_addresses, hosts_file_lines
 from doctor.facts.hardware_addresses import HardwareAddresses
 from doctor.facts.names import HostNames, NameResolution
@@ -111,23 +112,40 @@ def neighbours(**learned: dict[str, str]) -> dict[str, HardwareAddresses]:
 def test_in_a_second_network_another_host_must_have_found_the_address_at_the_hosts_card() -> None:
     """ "My only address there is 172.16.66.66": nobody else says so, and a stranger's firewall rule comes of it."""
     first = set(ADDRESSES.values())
-    hardware_addresses = neighbours(
-        a={"172.16.0.2": CARDS["b"], "172.16.0.3": CARDS["c"]}, c={"172.16.0.1": CARDS["a"]}
-    )
+    on_one_card = {
+        "a": {"10.0.0.2": CARDS["b"], "172.16.0.2": CARDS["b"], "10.0.0.3": CARDS["c"], "172.16.0.3": CARDS["c"]},
+        "c": {"10.0.0.1": CARDS["a"], "172.16.0.1": CARDS["a"]},
+    }
+    every = first | {"172.16.0.1", "172.16.0.2", "172.16.0.3"}
     assert agreed_addresses(names(), SECOND, REACHED) == first
-    assert agreed_addresses(names(), SECOND, REACHED, hardware_addresses) == first | {
-        "172.16.0.1",
-        "172.16.0.2",
-        "172.16.0.3",
+    assert agreed_addresses(names(), SECOND, REACHED, neighbours(**on_one_card)) == every
+    assert agreed_addresses(names(), SECOND, REACHED, neighbours(), proofs(a={"172.16.0.2": "b"})) == first | {
+        "172.16.0.2"
     }
     liar = {**SECOND, "c": held("10.0.0.3/24", "172.16.66.66/16")}
+    known = {"10.0.0.3": CARDS["c"]}
     stranger = "02:00:00:00:00:99"
+    claims = {"c": HardwareAddresses((stranger, CARDS["c"]), {"172.16.66.66": CARDS["c"]})}
+    router = {"172.16.66.66": CARDS["c"], "10.0.0.3": CARDS["c"], "10.0.0.2": CARDS["c"]}
     for witness in (
         neighbours(c={"172.16.66.66": CARDS["c"]}),
-        neighbours(a={"172.16.66.66": stranger}),
+        neighbours(a={**known, "172.16.66.66": stranger}),
+        {**neighbours(a={**known, "172.16.66.66": stranger}), **claims},
+        neighbours(a=router),
         {**neighbours(a={"172.16.66.66": CARDS["b"]}), "c": HardwareAddresses((CARDS["b"], CARDS["c"]), {})},
     ):
         assert agreed_addresses(names(), liar, REACHED, witness) == first
+    for proof in (proofs(c={"172.16.66.66": "c"}), proofs(a={"172.16.66.66": "b"}), two_holders("172.16.66.66")):
+        assert agreed_addresses(names(), liar, REACHED, neighbours(), proof) == first
+
+
+def proofs(**answered: dict[str, str]) -> dict[str, AddressProofs]:
+    """Who has answered each host, by address."""
+    return {host: AddressProofs(proven=answered.get(host, {})) for host in HOSTS}
+
+
+def two_holders(address: str) -> dict[str, AddressProofs]:
+    return proofs(a={address: "c"}, b={address: "a"})
 
 
 def test_a_name_that_only_the_host_itself_uses_is_no_witness() -> None:

@@ -15,7 +15,7 @@ from doctor.engine.fact import Output, PerHost, ProbeAnswer, Unreadable
 from doctor.facts.hardware_addresses import (
     MAX_NEIGHBOURS,
     HardwareAddresses,
-    addresses_seen_elsewhere,
+    cards_seen_elsewhere,
     find_hardware_addresses,
 )
 from doctor.facts.interfaces import Interfaces
@@ -68,9 +68,9 @@ def test_a_host_is_sent_nowhere_but_into_its_own_networks() -> None:
 def test_the_witness_is_another_host_and_the_card_has_one_owner() -> None:
     learned = HardwareAddresses(local=(CARD,), neighbours={"10.0.0.2": OTHER})
     owner, nobody = HardwareAddresses((OTHER,), {"10.0.0.9": OTHER}), HardwareAddresses((), {})
-    assert addresses_seen_elsewhere({"a": learned, "b": owner}) == {"b": {"10.0.0.2"}}
-    assert addresses_seen_elsewhere({"a": learned, "b": nobody}) == {}
-    assert addresses_seen_elsewhere({"a": learned, "b": owner, "c": HardwareAddresses((OTHER,), {})}) == {}
+    assert cards_seen_elsewhere({"a": learned, "b": owner}) == {"b": {OTHER: {"10.0.0.2"}}}
+    assert cards_seen_elsewhere({"a": learned, "b": nobody}) == {}
+    assert cards_seen_elsewhere({"a": learned, "b": owner, "c": HardwareAddresses((OTHER,), {})}) == {}
 
 
 @pytest.mark.hosts

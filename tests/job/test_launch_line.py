@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from doctor.job.job_script import read_job_script
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.shell import Word
 
@@ -142,13 +143,19 @@ def test_what_is_not_certain_is_not_guessed(parts: list[str | Word], values: dic
 
 def test_what_an_outer_shell_leaves_open_is_open_in_the_inner_one() -> None:
     def inner(text: str) -> LaunchLine:
-        return read_launch_line(["srun", "bash", "-c", Word(text, "$N")])
+        [line] = read_job_script(f'srun bash -c "{text}"').launch_lines
+        return line
 
     result = inner("cd /w; torchrun --nnodes $N --nproc-per-node 4 t.py --a 1")
     assert (result.nodes, result.ranks_per_node, result.program, result.arguments) == (None, 4, "t.py", ("--a", "1"))
     assert result.unresolved == {"torchrun nnodes": "$N"}
-    for text in ("torchrun --nnodes '$N' t.py", "torchrun --nnodes \\$N t.py", "N=3; torchrun --nnodes ${N} t.py"):
-        assert (inner(text).launchers[-1].launcher, inner(text).program) == ("srun", ""), text
+    for text in ("torchrun --nnodes '$N' t.py", "torchrun --nnodes \\$N t.py", "N=3; torchrun --nnodes $N t.py"):
+        assert (inner(text).launchers[-1].launcher, inner(text).nodes, inner(text).program) == (
+            "torchrun",
+            None,
+            "t.py",
+        )
+        assert inner(text).unresolved == {"torchrun nnodes": "$N"}, text
 
 
 REFUSED = ["--nnodes x", "--nnodes 4:2", "--nnodes 0", "--nproc-per-node many", "--node-rank -1", "--master-port 70000"]

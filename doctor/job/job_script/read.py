@@ -9,10 +9,10 @@ import msgspec
 from doctor.engine.texts import filled
 from doctor.job.job_script.directives import Directive, Resources, read_directives, resources, variables_of
 from doctor.job.launch_line.model import LaunchLine, NotALaunchLine
-from doctor.job.launch_line.read import read_launch_line, starts_ranks, with_script
+from doctor.job.launch_line.read import launcher_among, read_launch_line, runs_shell_script, starts_ranks, with_script
 from doctor.job.shell.script_evaluation import ShellCommand, evaluate
 from doctor.job.shell.tokens import MAX_TEXT
-from doctor.job.shell.word import UnreadText, unread
+from doctor.job.shell.word import UnreadText, Word, unread
 
 _MOST_LINES = 256
 _SHELLS = ("sh", "bash", "ksh", "zsh", "dash")
@@ -31,6 +31,12 @@ class JobScript(msgspec.Struct, frozen=True, kw_only=True):
     """Commands with a launcher, or Python programs, in the order of the script."""
     unread: tuple[UnreadText, ...] = ()
     """What was not followed: sourced files, ``eval``, text that no shell accepts."""
+    refused: bool = False
+    """No shell accepts the script; the only entry of ``unread`` says where and why."""
+    not_understood: tuple[UnreadText, ...] = ()
+    """Commands that start ranks by a launcher, in a way that is not read."""
+    scripts: tuple[LaunchLine, ...] = ()
+    """Commands that run a shell script, which may start ranks."""
 
     @property
     def job_line(self) -> LaunchLine | None:
@@ -43,8 +49,12 @@ class JobScript(msgspec.Struct, frozen=True, kw_only=True):
         return next(reversed(certain or candidates), None)
 
 
-def read_job_script(text: str, environ: Mapping[str, str] | None = None) -> JobScript:
-    r"""The script's content. ``environ``: what it inherits. Raises: NotAJobScript.
+def read_job_script(
+    text: str, environ: Mapping[str, str] | None = None, arguments: tuple[Word, ...] | None = None
+) -> JobScript:
+    r"""The script's content. ``environ``: what it inherits. ``arguments``: its words; None: not known.
+
+    Raises: NotAJobScript.
 
     >>> script = read_job_script("#!/bin/bash\n#SBATCH -N 4\nexport A=1\nsrun -N $SLURM_NNODES python3 train.py\n")
     >>> script.resources.nodes, script.job_line.world_size, script.job_line.environ
@@ -60,28 +70,61 @@ def read_job_script(text: str, environ: Mapping[str, str] | None = None) -> JobS
     directives = tuple(read_directives(lines))
     requested = resources(directives)
     inherited = {**variables_of(requested), **(environ or {})}
-    shell = evaluate(text, inherited)
+    shell = evaluate(text, inherited, arguments)
     listed: list[LaunchLine] = []
+    strange: list[UnreadText] = []
+    scripts: list[LaunchLine] = []
     skipped = list(shell.unread)
     for command in shell.commands:
         if not starts_ranks(command.argv):
+            if runs_shell_script(command.argv) and len(scripts) < _MOST_LINES:
+                scripts += _launch_line(command, inherited, any_program=True)
+            elif launcher := launcher_among(_resolved(command)):
+                strange.append(_strange(command, launcher))
             continue
         if len(listed) >= _MOST_LINES:
             skipped.append(unread("...", filled("more than {0} launch lines", _MOST_LINES), command.line))
             break
-        line = _launch_line(command, inherited)
-        if line is not None:
-            listed.append(line)
-    return JobScript(directives=directives, resources=requested, launch_lines=tuple(listed), unread=tuple(skipped))
+        recognized = _launch_line(command, inherited)
+        launcher = launcher_among(_of_program(recognized[0]) if recognized else _resolved(command))
+        listed += [] if launcher and recognized[:1] and recognized[0].is_module else recognized
+        if launcher:
+            strange.append(_strange(command, launcher))
+    return JobScript(
+        directives=directives,
+        resources=requested,
+        launch_lines=tuple(listed),
+        unread=tuple(skipped),
+        refused=shell.refused,
+        not_understood=tuple(strange[:_MOST_LINES]),
+        scripts=tuple(scripts),
+    )
 
 
-def _launch_line(command: ShellCommand, inherited: Mapping[str, str]) -> LaunchLine | None:
+def _resolved(command: ShellCommand) -> list[str]:
+    return [word.text for word in command.argv if not word.unresolved]
+
+
+def _of_program(line: LaunchLine) -> list[str]:
+    """The words of a program that may start others: a module, or one that is not in Python."""
+    if line.is_module:
+        return ["-m", line.program]
+    return [] if line.interpreter or not line.program else [line.program, *line.arguments]
+
+
+def _strange(command: ShellCommand, launcher: str) -> UnreadText:
+    text = " ".join(word.text for word in command.argv)
+    return unread(text, filled("how it starts {0} is not read", launcher), command.line)
+
+
+def _launch_line(command: ShellCommand, inherited: Mapping[str, str], any_program: bool = False) -> list[LaunchLine]:
+    """The launch line of a command; none where it starts no ranks. ``any_program``: one that starts any program."""
     changed = command.unset | command.unresolved.keys()
     environ = {name: value for name, value in inherited.items() if name not in changed}
     try:
         line = read_launch_line(command.argv, {**environ, **command.environ}, unresolved=command.unresolved)
     except NotALaunchLine:
-        return None
-    if not line.launchers and not (line.interpreter and line.program not in ("", "-c")):
-        return None
-    return with_script(line, command)
+        return []
+    if not line.launchers and not any_program and not (line.interpreter and line.program not in ("", "-c")):
+        return []
+    return [with_script(line, command)]

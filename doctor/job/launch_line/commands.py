@@ -43,6 +43,10 @@ class WrapperRow(OptionTable, frozen=True, kw_only=True):
     commands: tuple[str, ...]
     subcommands: tuple[str, ...] = ("",)
     """The word that must follow its name: ``run`` of docker."""
+    after_dashes: bool = False
+    """The command stands after ``--``, behind options that may follow the positional words."""
+    runs_python: bool = False
+    """The command is a Python script or, after ``-m``, a module."""
     positionals: int = 0
     """Words between the options and the command: a duration, an image."""
     is_container: bool = False

@@ -18,15 +18,29 @@ from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine,
 from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
 from doctor.job.shell.script_evaluation import ShellCommand, evaluate
+from doctor.job.shell.variables import OPEN
 from doctor.job.shell.word import Word, literal_words
 
 MAX_WORDS = 8192
 MAX_CHARACTERS = 1 << 20
 _DEEPEST = 24
 _LONGEST_TEXT = 400
+_LONGEST_PREFIX = 4
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+SHELL_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+_UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "flux", "fleetrun", "torchx", "composer", "poe"))
+"""Launchers whose options doctor does not know."""
+_UNREAD_MODULES = frozenset(
+    ("paddle.distributed.launch", "oneflow.distributed.launch", "bagua.distributed.launch", "torch.distributed.elastic")
+)
+_SILENT = """
+pip pip3 conda mamba apt apt-get yum dnf spack module ml git which type command man whereis dpkg rpm pgrep pkill
+killall kill ps grep egrep awk sed tee cat ls cp mv rm ln mkdir chmod find xargs touch export echo printf
+"""
+_NO_PREFIXES = frozenset(_SILENT.split())
+"""Commands that run none of their words."""
 
 
 def read_launch_line(
@@ -103,6 +117,7 @@ class _Reader:
                     "program", "none is named" if not argv else "too many commands in one another"
                 )
                 return
+            argv = argv if python else self._behind_prefix(argv)
             if argv[0].unresolved:
                 self._unresolved_program(argv, "python3" if python else "", is_module)
                 return
@@ -129,10 +144,22 @@ class _Reader:
                 if not argv:
                     return
                 continue
-            if not python and name in _SHELLS and self._shell(argv, depth):
+            if not python and name in (*_SHELLS, recipes.MINDFORMERS) and self._shell(argv, depth):
                 return
             self._program(argv, "python3" if python else "", is_module)
             return
+
+    def _behind_prefix(self, argv: tuple[Word, ...]) -> tuple[Word, ...]:
+        """What follows unresolved words that may be a prefix such as ``$PROFILER``, where a launcher or Python does."""
+        for position, word in enumerate(argv[:_LONGEST_PREFIX]):
+            if not word.unresolved:
+                if not position or not (_is_launcher(word) or _is_python(word)):
+                    return argv
+                self.wrappers.append(argv[0].text)
+                return argv[position:]
+            if not word.may_be_several:
+                return argv
+        return argv
 
     def _assignments(self, argv: tuple[Word, ...]) -> tuple[Word, ...]:
         position = 0
@@ -237,10 +264,15 @@ class _Reader:
         return unwrapped.argv
 
     def _shell(self, argv: tuple[Word, ...], depth: int) -> bool:
-        """Follows ``bash -c TEXT``. False for ``bash SCRIPT``, whose script is the program."""
+        """Follows ``bash -c TEXT`` and the launcher of MindFormers; of ``bash SCRIPT`` the script is the program."""
+        if argv[0].text.endswith(recipes.MINDFORMERS):
+            self._mindformers(argv, depth)
+            return True
         options = split_options("bash", argv[1:], option_table("shell"))
         if "c" not in options:
-            if options.rest:
+            if options.rest and options.rest[0].text.endswith(recipes.MINDFORMERS):
+                self._mindformers(options.rest, depth)
+            elif options.rest:
                 self._program(options.rest, argv[0].text, False)
             else:
                 self.unresolved.setdefault("program", "none is named")
@@ -251,26 +283,32 @@ class _Reader:
 
     def _shell_text(self, argv: tuple[Word, ...], depth: int) -> None:
         """Follows the command of a shell text that starts ranks, else its last one."""
-        unresolved = next((word.unresolved for word in argv if word.unresolved), "")
-        text = " ".join(word.text for word in argv)
-        if unresolved and not _reads_alike(text):
-            self.unresolved.setdefault("program", unresolved)
-            return
+        text, open_parts = _with_open_parts(argv)
         environ = {**(self.outside if self.inherits else {}), **self.environ}
-        shell = evaluate(text, environ)
+        shell = evaluate(text, environ, open_parts=open_parts)
         for part in shell.unread:
             self.unresolved.setdefault(
                 filled("line {0} of {1}", part.line, self.wrappers[-1])[:80], filled("{0}: {1}", part.text, part.reason)
             )
         command = _command_with_launcher(shell.commands)
         if command is None:
-            self.unresolved.setdefault("program", "no command in the text")
+            unresolved = next((word.unresolved for word in argv if word.unresolved), "")
+            self.unresolved.setdefault("program", unresolved or "no command in the text")
             return
         self._set(command.environ, {f"{name}=": source for name, source in command.unresolved.items()})
         self.removed |= command.unset
         if command.conditional:
             self.unresolved.setdefault("condition", "the command stands in a branch or a loop")
         self.read(command.argv, depth)
+
+    def _mindformers(self, argv: tuple[Word, ...], depth: int) -> None:
+        """The msrun that MindFormers' own launcher script starts."""
+        self.wrappers.append(argv[0].text)
+        msrun = recipes.mindformers(argv[1:])
+        if msrun is None:
+            self.unresolved.setdefault("program", filled("{0} takes 1, 2, 6 or 9 words", recipes.MINDFORMERS))
+            return
+        self._shell_text(msrun, depth)
 
     def _unresolved_program(self, argv: tuple[Word, ...], interpreter: str, is_module: bool) -> None:
         if argv[0].text.endswith(".py"):  # its folder alone is not known
@@ -292,19 +330,28 @@ class _Reader:
         )
 
 
+def _is_python(word: Word) -> bool:
+    return _PYTHON.fullmatch(word.text.rpartition("/")[2]) is not None
+
+
 def _is_launcher(word: Word) -> bool:
     name = word.text.rpartition("/")[2]
     return name in launcher_rows() or name in recipes.SUBCOMMANDS
 
 
-def _reads_alike(text: str) -> bool:
-    """Whether what the outer shell leaves unresolved in the text of an inner one is unresolved there too.
-
-    Not so behind a quote or a backslash, which would make text of ``$X``, nor where the inner text sets ``X``.
-    """
-    if "'" in text or "\\" in text:
-        return False
-    return not any(f"{name}=" in text for name in set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", text, re.ASCII)))
+def _with_open_parts(argv: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
+    """The words as one text for `evaluate`, in which numbers stand for what is not resolved."""
+    parts: list[Word] = []
+    text = ""
+    for position, word in enumerate(argv):
+        text += " " if position else ""
+        for piece in word.pieces or (word,):
+            if piece.unresolved:
+                text += f"{OPEN}{len(parts)}{OPEN}"
+                parts.append(piece)
+            else:
+                text += piece.text
+    return text, tuple(parts)
 
 
 def _command_with_launcher(commands: Sequence[ShellCommand]) -> ShellCommand | None:
@@ -322,9 +369,35 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
         or name in recipes.SUBCOMMANDS
         or name in module_rows()
         or _PYTHON.fullmatch(name)
-        or name.endswith(".py")
+        or name.endswith((".py", recipes.MINDFORMERS))
         for name in names
     )
+
+
+def runs_shell_script(argv: Sequence[Word]) -> bool:
+    """Whether a command is ``bash SCRIPT`` or a shell script itself."""
+    first = argv[0].text.rpartition("/")[2] if argv else ""
+    return first.endswith(SHELL_SCRIPTS) or (first in _SHELLS and any(w.text.endswith(SHELL_SCRIPTS) for w in argv[1:]))
+
+
+def launcher_among(command: Sequence[str]) -> str:
+    """The launcher that a command names behind a program that is not followed; empty where it names none.
+
+    >>> launcher_among(["debugpy-run", "-m", "torch.distributed.run", "-p", "1"]), launcher_among(["jsrun", "-n", "4"])
+    ('torch.distributed.run', 'jsrun')
+    >>> launcher_among(["pip", "install", "deepspeed"]), launcher_among(["pkill", "-f", "torchrun", "-9"])
+    ('', '')
+    """
+    names = [word.rpartition("/")[2] for word in command[:64]]
+    if not names or names[0] in _NO_PREFIXES:
+        return ""
+    for before, name, after in zip(["", *names], names, [*names[1:], ""], strict=False):
+        if before == "-m" and (name in module_rows() or name in _UNREAD_MODULES):
+            return name
+        is_command = name in launcher_rows() or name in _UNREAD_LAUNCHERS
+        if is_command and name not in ("ds", "prun") and (after.startswith("-") or after.endswith(".py")):
+            return name
+    return ""
 
 
 def with_script(line: LaunchLine, command: ShellCommand) -> LaunchLine:

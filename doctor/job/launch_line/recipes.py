@@ -2,8 +2,8 @@
 
 Sources: torchtune, torchtune/_cli/run.py (all options of torchrun, before the recipe); LLaMA-Factory, cli.py and
 launcher.py (NNODES, NODE_RANK, NPROC_PER_NODE, MASTER_ADDR, MASTER_PORT, RDZV_ID, MIN_NNODES, MAX_NNODES); ms-swift,
-swift/cli/main.py (torchrun where NPROC_PER_NODE or NNODES is set); axolotl, src/axolotl/cli/main.py (``--launcher``,
-its arguments after ``--``).
+swift/cli/main.py, swift/cli/_megatron/main.py (torchrun where NPROC_PER_NODE or NNODES is set); axolotl,
+src/axolotl/cli/main.py (``--launcher``, its arguments after ``--``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ SUBCOMMANDS = {
     "llamafactory-cli": ("train",),
     "lmf": ("train",),
     "swift": ("pt", "sft", "rlhf", "dpo", "orpo", "simpo"),
+    "megatron": ("pt", "sft", "rlhf"),
     "axolotl": ("train",),
 }
 """The words that must follow the command's name for it to train."""
 VARIABLES = ("NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT")
 """Of which LLaMA-Factory and ms-swift make options of torchrun."""
+MINDFORMERS = "msrun_launcher.sh"
 _ELASTIC = ("RDZV_ID", "MIN_NNODES", "MAX_NNODES")
 
 
@@ -42,7 +44,7 @@ def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> St
         return _tune(command, argv, environ)
     if name == "axolotl":
         return _axolotl(command, argv, environ)
-    if name == "swift":
+    if name in ("swift", "megatron"):
         return _swift(command, argv, environ)
     return _llama_factory(command, argv, environ)
 
@@ -93,11 +95,42 @@ def _llama_factory(command: str, argv: tuple[Word, ...], environ: Mapping[str, s
 
 def _swift(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
     """One process where neither NPROC_PER_NODE nor NNODES is set."""
-    script = {"sft": "sft", "pt": "sft"}.get(command.partition(" ")[2], "rlhf")
-    program = (Word(f"swift.cli.{script}"), *argv)
+    name, _, subcommand = command.partition(" ")
+    script = {"sft": "sft", "pt": "sft"}.get(subcommand, "rlhf")
+    program = (Word(f"swift.cli._megatron.{subcommand}" if name == "megatron" else f"swift.cli.{script}"), *argv)
     if not environ.get("NPROC_PER_NODE") and not environ.get("NNODES"):
         return _single(command, program, True)
     return _launch("torchrun", command, (*_options(environ), Word("-m"), *program))
+
+
+def mindformers(argv: tuple[Word, ...]) -> tuple[Word, ...] | None:
+    """The words of ``msrun`` that ``msrun_launcher.sh`` makes of its own; None for a number of them that it refuses.
+
+    MindFormers, scripts/msrun_launcher.sh: the program, the number of workers, and then either port, log folder,
+    ``--join`` and timeout, or also workers of this host, address and rank.
+    """
+    names = {
+        1: (),
+        2: ("worker_num",),
+        6: ("worker_num", "master_port", "log_dir", "join", "cluster_time_out"),
+        9: (
+            *("worker_num", "local_worker_num", "master_addr", "master_port", "node_rank", "log_dir", "join"),
+            "cluster_time_out",
+        ),
+    }.get(len(argv))
+    if names is None:
+        return None
+    options = dict(zip(names, argv[1:], strict=True))
+    workers = options.setdefault("worker_num", Word("8"))
+    options.setdefault("local_worker_num", workers)
+    options.setdefault("join", Word("False"))
+    return (Word("msrun"), *(_joined_option(name, word) for name, word in options.items()), argv[0])
+
+
+def _joined_option(name: str, word: Word) -> Word:
+    text = f"--{name}="
+    pieces = (Word(text), *(word.pieces or (word,))) if word.unresolved else ()
+    return Word(text + word.text, word.unresolved, pieces=pieces)
 
 
 def _axolotl(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:

@@ -1,7 +1,9 @@
 """Commands that run another command: ``env``, ``timeout``, ``numactl``, ``docker run``. Pure.
 
 Sources: coreutils and util-linux manuals; numactl(8); docker-run(1) and podman-run(1); apptainer-exec(1);
-kubectl-exec(1); ssh(1); pdsh(1).
+kubectl-exec(1); ssh(1); pdsh(1); NERSC, "Shifter" (https://docs.nersc.gov/development/containers/shifter/); Ray,
+"ray job submit" (https://docs.ray.io/en/latest/cluster/running-applications/job-submission/cli.html); coverage.py,
+"run".
 """
 
 from __future__ import annotations
@@ -50,9 +52,12 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
     environ, unresolved, passed = _variables(options, wrapper.variables)
     positional = rest[0].text if wrapper.positionals and rest else ""
     rest = rest[wrapper.positionals :]
-    if name == "kubectl exec":  # its options may follow the pod, and -- comes before the command
+    if wrapper.after_dashes:
         dashes = next((position for position, word in enumerate(rest) if word.text == "--"), -1)
         rest = rest[dashes + 1 :]
+    if wrapper.runs_python:
+        module = options.word("m")
+        rest = (Word("python3"), *((Word("-m"), module) if module else ()), *rest)
     hosts = (positional.rpartition("@")[2],) if name == "ssh" and positional else host_list(options.text("w"))
     return Unwrapped(
         label=f"{name} {positional}".strip(),

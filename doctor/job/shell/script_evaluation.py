@@ -1,7 +1,7 @@
 """The simple commands of shell text, in order, each with the environment that it would have. Nothing is run. Pure.
 
 What a branch or a loop assigns is unresolved after it, and what a loop assigns also inside of it. A function's body
-counts as a branch. Text that is sourced or evaluated is not followed.
+counts as a branch. Text that is sourced is not followed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ _BRANCH = ("elif", "else")
 _PREFIXES = ("then", "do", "!", "time")
 _DECLARATIONS = ("export", "declare", "typeset", "readonly", "local")
 _TESTS = ("[", "[[", "test", "((", "grep", "command", "which", "type", "false")
+_TO_THE_END = (["-r", "-d", ""], ["-d", ""], ["-d", "", "-r"], ["-rd", ""])
+"""Options of ``read`` that read all of a here-document."""
+_DEEPEST_EVAL = 4
 _LOOPS = ("for", "while", "until", "select")
 
 
@@ -51,6 +54,8 @@ class ShellText(msgspec.Struct, frozen=True):
 
     commands: tuple[ShellCommand, ...]
     unread: tuple[UnreadText, ...] = ()
+    refused: bool = False
+    """No shell accepts the text: ``unread`` says where and why."""
 
 
 class _Block:
@@ -62,10 +67,19 @@ class _Block:
         self.recent: set[str] = set()
         """Those of the branch that is read now."""
         self.in_pattern = keyword == "case"
+        self.is_function = keyword == "{" and not certain
 
 
-def evaluate(text: str, environ: Mapping[str, str] | None = None) -> ShellText:
+def evaluate(
+    text: str,
+    environ: Mapping[str, str] | None = None,
+    arguments: tuple[Word, ...] | None = None,
+    open_parts: tuple[Word, ...] = (),
+) -> ShellText:
     r"""The commands of shell text. ``environ``: what is inherited. Never raises.
+
+    ``arguments``: what the script is started with; None: not known. ``open_parts``: what an outer shell puts into the
+    text, and is not known; in the text stands its number between two zero bytes.
 
     >>> [command] = evaluate("A=2\nexport B=$((A * 4))\ntorchrun --nnodes $B $(pwd)").commands
     >>> [word.text for word in command.argv], dict(command.environ), command.argv[3].unresolved
@@ -75,18 +89,18 @@ def evaluate(text: str, environ: Mapping[str, str] | None = None) -> ShellText:
         tokens = tokenize(text)
     except UnreadableShell as error:
         lines = text.splitlines()[error.line - 1 : error.line]
-        return ShellText((), (unread(lines[0] if lines else "", error.reason, error.line),))
-    first = _Evaluation(tokens, environ or {}, {})
+        return ShellText((), (unread(lines[0] if lines else "", error.reason, error.line),), refused=True)
+    first = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), {})
     first.run()
-    second = _Evaluation(tokens, environ or {}, first.assigned_in_loops)
+    second = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), first.assigned_in_loops)
     second.run()
     return ShellText(tuple(second.commands), tuple(second.unread))
 
 
 class _Evaluation:
-    def __init__(self, tokens: list[Token], environ: Mapping[str, str], loops: Mapping[int, set[str]]) -> None:
+    def __init__(self, tokens: list[Token], variables: ShellVariables, loops: Mapping[int, set[str]]) -> None:
         self.tokens = tokens
-        self.variables = ShellVariables(environ)
+        self.variables = variables
         self.loops = loops
         self.assigned_in_loops: dict[int, set[str]] = {}
         """Names by the number of the loop, in the order of the text."""
@@ -99,9 +113,15 @@ class _Evaluation:
         self.after = ""
         """The operator before this command, where it makes the command conditional."""
         self.last_is_test = False
+        self.argument_changes = False
+        """``set`` or ``shift`` was read."""
+        self.eval_depth = 0
 
     def run(self) -> None:
-        for command, operator in self._simple_commands():
+        self._run(self.tokens)
+
+    def _run(self, tokens: list[Token]) -> None:
+        for command, operator in self._simple_commands(tokens):
             line = command[0].line if command else 0
             if len(self.commands) >= _MOST_COMMANDS:
                 self._note("...", filled("more than {0} commands", _MOST_COMMANDS), line)
@@ -113,9 +133,9 @@ class _Evaluation:
                 self._command(command)
             self.after = {"||": "||", "&&": "&&" if self.last_is_test else self.after}.get(operator, "")
 
-    def _simple_commands(self) -> Iterator[tuple[list[Token], str]]:
+    def _simple_commands(self, tokens: list[Token]) -> Iterator[tuple[list[Token], str]]:
         command: list[Token] = []
-        for token in self.tokens:
+        for token in tokens:
             if not token.operator:
                 command.append(token)
                 continue
@@ -183,10 +203,13 @@ class _Evaluation:
             self.blocks[-1].recent |= block.assigned
 
     def _command(self, command: list[Token]) -> None:
-        command = self._keywords(command)
+        here = next((token.here for token in command if token.here is not None), None)
+        command = self._keywords([token for token in command if token.here is None])
         if not command:
             return
         self.last_is_test = command[0].keyword in _TESTS or command[0].parts[:1] == () or _is_arithmetic(command[0])
+        in_function = any(block.is_function for block in self.blocks)
+        self.variables.own_arguments = not (in_function or self.argument_changes)
         assignments: list[Token] = []
         while command and _assigned_name(command[0]):
             assignments.append(command.pop(0))
@@ -204,6 +227,10 @@ class _Evaluation:
         name = expanded[0].text if expanded else ""
         if name in _DECLARATIONS:
             self._declare(name, command[1:])
+        elif name == "read" and here is not None and [word.text for word in expanded[1:-1]] in _TO_THE_END:
+            self._set(expanded[-1].text, self.variables.single(here))
+        elif name == "eval":
+            self._eval(expanded, assignments, command[0].line)
         elif not self._builtin(name, expanded, command[0].line):
             self._add(expanded, assignments, command[0].line)
 
@@ -313,9 +340,10 @@ class _Evaluation:
         elif name in ("read", "mapfile", "readarray", "getopts"):
             for variable in filter(_NAME.fullmatch, arguments):
                 self._forget(variable, filled("set by {0} in line {1}", name, line))
-        elif name == "set":
+        elif name in ("set", "shift"):
+            self.argument_changes |= name == "shift" or "--" in arguments
             self.export_all |= "-a" in arguments or "allexport" in arguments
-        elif name in ("source", ".", "eval"):
+        elif name in ("source", "."):
             self._note(" ".join([name, *arguments]), "is not followed", line)
         elif name == "let" or name.startswith("(("):
             for variable in re.findall(_NAME, " ".join([name, *arguments]))[:MAX_ELEMENTS]:
@@ -323,6 +351,25 @@ class _Evaluation:
         elif name not in _IGNORED:
             return False
         return True
+
+    def _eval(self, argv: list[Word], assignments: list[Token], line: int) -> None:
+        """Follows the words of ``eval`` as text of this shell."""
+        text = " ".join(word.text for word in argv[1:])
+        if self.eval_depth >= _DEEPEST_EVAL or assignments or (len(argv) > 1 and argv[1].text.startswith(("$(", "`"))):
+            self._note(" ".join(("eval", text)), "is not followed", line)
+            return
+        try:
+            tokens = [token._replace(line=line) for token in tokenize(text)]
+        except UnreadableShell as error:
+            self._note(" ".join(("eval", text)), error.reason, line)
+            return
+        self.eval_depth += 1
+        after, depth = self.after, len(self.blocks)
+        self._run(tokens)
+        while len(self.blocks) > depth:
+            self._close()
+        self.after = after
+        self.eval_depth -= 1
 
     def _add(self, argv: list[Word], assignments: list[Token], line: int) -> None:
         exported: dict[str, Word] = {}
@@ -355,7 +402,7 @@ class _Evaluation:
 
 
 _SILENT = """
-: true false [ [[ test echo printf cd pushd popd shift trap ulimit umask wait return exit sleep mkdir rm cat
+: true false [ [[ test echo printf cd pushd popd trap ulimit umask wait return exit sleep mkdir rm cat
 """
 _IGNORED = frozenset(_SILENT.split())
 """Commands that start nothing and change no variable."""

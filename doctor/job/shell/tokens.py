@@ -18,7 +18,7 @@ MAX_TEXT = 1 << 20
 MAX_TOKENS = 200_000
 _DEEPEST_DEFAULT = 4
 
-PartKind = Literal["text", "variable", "array", "arithmetic", "unresolved"]
+PartKind = Literal["text", "variable", "array", "arithmetic", "here", "unresolved"]
 
 
 class Part(NamedTuple):
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     """The text itself; of a variable its name; of the rest the source."""
     quoted: bool = False
     default: tuple[Part, ...] | None = None
-    """Of ``${NAME:-default}``."""
+    """Of ``${NAME:-default}``; of ``$(cat <<END)`` its text."""
     source: str = ""
     """Of a variable: as it stands in the text."""
 
@@ -43,6 +43,8 @@ class Token(NamedTuple):
     """``;`` (also the end of a line), ``&``, ``|``, ``&&``, ``||``, ``;;``, ``(``, ``)``; empty: a word."""
     elements: tuple[tuple[Part, ...], ...] | None = None
     """The words of ``NAME=(...)``; the parts are ``NAME=``."""
+    here: tuple[Part, ...] | None = None
+    """The text of a here-document, in place of a word."""
 
     @property
     def keyword(self) -> str:
@@ -65,8 +67,10 @@ _OPERATORS = ("&&", "||", ";;", ";", "&", "|", "(", ")")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _UNQUOTED = re.compile(r"[^\s\\'\"$`;&|()<>#]+")
 _QUOTED_PLAIN = re.compile(r"[^\\\"$`]+")
-_PARAMETER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[@*]\])?(?:(:?[-=])(.*))?", re.ASCII | re.DOTALL)
+_PARAMETER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*|[1-9@])(\[[@*]\])?(?:(:?[-=])(.*))?", re.ASCII | re.DOTALL)
 _REDIRECTION = re.compile(r"&>>?|[0-9]*(?:<<<|<<-?|<>|>>|>\||[<>]&|[<>])")
+_HERE = re.compile(r"<<(-?)[ \t]*(['\"\\]?)([A-Za-z_][A-Za-z0-9_]*)\2", re.ASCII)
+_CAT_HERE = re.compile(r"\$\(\s*cat\s+<<(-?)[ \t]*(['\"\\]?)([A-Za-z_][A-Za-z0-9_]*)\2[ \t]*\n", re.ASCII)
 _BRACES = re.compile(r"\{([^{}\s]*)\}")
 
 
@@ -84,7 +88,8 @@ class _Scanner:
         self.line = line
         self.depth = depth
         self.result: list[Token] = []
-        self.heredocs: list[tuple[str, bool]] = []
+        self.heredocs: list[tuple[str, bool, bool, int]] = []
+        """Of each: the line that ends it, whether tabs are stripped, whether it is quoted, the place of its token."""
         self.in_test = False
         """Between ``[[`` and ``]]``, where operators end no command."""
 
@@ -128,18 +133,13 @@ class _Scanner:
         if not self.in_test:
             self.result.append(Token(self.line, operator=";"))
         self.position, self.line = self.position + 1, self.line + 1
-        for delimiter, strip_tabs in self.heredocs:
-            self._skip_heredoc(delimiter, strip_tabs)
+        for delimiter, strip_tabs, is_quoted, place in self.heredocs:
+            line, start = self.line, self.position
+            end, after = _end_of_here(self.text, start, delimiter, strip_tabs)
+            self._move(after)
+            here = _here_parts(self.text[start:end], is_quoted, line)
+            self.result[place] = self.result[place]._replace(here=here)
         self.heredocs.clear()
-
-    def _skip_heredoc(self, delimiter: str, strip_tabs: bool) -> None:
-        while self.position < len(self.text):
-            end = self.text.find("\n", self.position)
-            end = len(self.text) if end < 0 else end
-            content = self.text[self.position : end]
-            self.position, self.line = min(end + 1, len(self.text)), self.line + 1
-            if (content.lstrip("\t") if strip_tabs else content) == delimiter:
-                return
 
     def _skip_comment(self) -> None:
         end = self.text.find("\n", self.position)
@@ -157,7 +157,9 @@ class _Scanner:
         if self.position < len(self.text) and self.text[self.position] not in "\n;&|()":
             parts = self._word()
             if operator in ("<<", "<<-"):
-                self.heredocs.append(("".join(part.text for part in parts), operator == "<<-"))
+                delimiter, is_quoted = "".join(part.text for part in parts), any(part.quoted for part in parts)
+                self.heredocs.append((delimiter, operator == "<<-", is_quoted, len(self.result)))
+                self.result.append(Token(line, here=()))
         elif operator != ">&":
             raise UnreadableShell(filled("no file after {0}", operator), line)
 
@@ -261,20 +263,31 @@ class _Scanner:
         self.position += 1
         parts: list[Part] = []
         while self.position < len(self.text):
-            letter = self.text[self.position]
-            if letter == '"':
+            if self.text[self.position] == '"':
                 self.position += 1
                 return parts or [Part("text", "", quoted=True)]
-            if letter == "\\":
-                self._escape(parts, quoted=True)
-            elif letter in "$`":
-                parts.append(self._expansion(quoted=True))
-            else:
-                match = _QUOTED_PLAIN.match(self.text, self.position)
-                end = match.end() if match else self.position + 1
-                parts.append(Part("text", self.text[self.position : end], quoted=True))
-                self._move(end)
+            self._add_quoted(parts)
         raise UnreadableShell('a " without its end', line)
+
+    def _add_quoted(self, parts: list[Part]) -> None:
+        """The next part of text in which only ``$``, a backquote and a backslash mean something."""
+        letter = self.text[self.position]
+        if letter == "\\":
+            self._escape(parts, quoted=True)
+        elif letter in "$`":
+            parts.append(self._expansion(quoted=True))
+        else:
+            match = _QUOTED_PLAIN.match(self.text, self.position)
+            end = match.end() if match else self.position + 1
+            parts.append(Part("text", self.text[self.position : end], quoted=True))
+            self._move(end)
+
+    def here(self) -> tuple[Part, ...]:
+        """All of the text as that of a here-document."""
+        parts: list[Part] = []
+        while self.position < len(self.text):
+            self._add_quoted(parts)
+        return tuple(_joined(parts))
 
     def _expansion(self, quoted: bool) -> Part:
         text, start = self.text, self.position
@@ -298,7 +311,9 @@ class _Scanner:
             return Part("variable", name[0], quoted, source=text[start : name.end()])
         if start + 1 < len(text) and text[start + 1] in "0123456789@*#?$!-":
             self.position = start + 2
-            return Part("unresolved", text[start : start + 2], quoted)
+            source, argument = text[start : start + 2], text[start + 1]
+            kind: PartKind = "array" if argument == "@" else "variable" if argument in "123456789" else "unresolved"
+            return Part(kind, source if kind == "unresolved" else argument, quoted, None, source)
         self.position = start + 1
         return Part("text", "$", quoted)
 
@@ -311,10 +326,17 @@ class _Scanner:
         return Part("unresolved", self.text[start:end], quoted)
 
     def _substitution(self, paren: int, quoted: bool = False) -> Part:
-        start = self.position
+        start, line = self.position, self.line
         end = self._matching_paren(paren)
         self._move(end)
-        return Part("unresolved", self.text[start:end], quoted)
+        source = self.text[start:end]
+        match = _CAT_HERE.match(source)
+        if match and self.depth < _DEEPEST_DEFAULT:
+            content, after = _end_of_here(source, match.end(), match[3], bool(match[1]))
+            if source[after:].strip() == ")":
+                text = source[match.end() : content].rstrip("\n")
+                return Part("here", source, quoted, _here_parts(text, bool(match[2]), line + 1, self.depth + 1), source)
+        return Part("unresolved", source, quoted)
 
     def _matching_paren(self, position: int) -> int:
         """The place after the ``)`` that belongs to the ``(`` at ``position``."""
@@ -322,6 +344,7 @@ class _Scanner:
 
     def _matching(self, position: int, opening: str, closing: str) -> int:
         depth, text = 0, self.text
+        here: re.Match[str] | None = None
         while position < len(text):
             letter = text[position]
             if letter == "\\":
@@ -338,8 +361,22 @@ class _Scanner:
                 depth -= 1
                 if depth == 0:
                     return position + 1
+            elif opening == "(" and letter in "#<\n":
+                position, here = self._within_command(position, here)
             position += 1
         raise UnreadableShell(filled("a {0} without its {1}", opening, closing), self.line)
+
+    def _within_command(self, position: int, here: re.Match[str] | None) -> tuple[int, re.Match[str] | None]:
+        """The last place of a comment or a here-document that begins here; ``here``: one whose text begins later."""
+        text, letter = self.text, self.text[position]
+        if letter == "#" and text[position - 1].isspace():
+            end = text.find("\n", position)
+            return (end - 1 if end > 0 else len(text)), here
+        if letter == "<" and (match := _HERE.match(text, position)):
+            return match.end() - 1, match
+        if letter == "\n" and here:
+            return _end_of_here(text, position + 1, here[3], bool(here[1]))[1] - 1, None
+        return position, here
 
     def _after_double_quote(self, position: int) -> int:
         position += 1
@@ -367,6 +404,28 @@ class _Scanner:
         if not quoted and any(part.quoted and any(map(str.isspace, part.text)) for part in parts):
             return Part("unresolved", source, quoted)
         return Part("variable", name, quoted, parts, source)
+
+
+def _end_of_here(text: str, start: int, delimiter: str, strip_tabs: bool) -> tuple[int, int]:
+    """Where the text of a here-document ends, and where the line after its delimiter begins."""
+    position = start
+    while position < len(text):
+        end = text.find("\n", position)
+        end = len(text) if end < 0 else end
+        content = text[position:end]
+        if (content.lstrip("\t") if strip_tabs else content) == delimiter:
+            return position, min(end + 1, len(text))
+        position = end + 1
+    return len(text), len(text)
+
+
+def _here_parts(text: str, is_quoted: bool, line: int, depth: int = 0) -> tuple[Part, ...]:
+    if is_quoted:
+        return (Part("text", text, quoted=True),)
+    try:
+        return _Scanner(text, line, depth).here()
+    except UnreadableShell:
+        return (Part("unresolved", text[:200], quoted=True),)
 
 
 _BEFORE_COMMAND = ("if", "then", "elif", "else", "while", "until", "do", "!", "{", "time", "for")

@@ -16,6 +16,9 @@ _BUDGET = 4 << 20
 """Characters that all expansions of one text may produce."""
 _OF_A_SCHEDULER = re.compile(r"(SLURM|PBS|LSB|LSF|SGE|PE|CCS|FLUX|OMPI|PMI|PMIX|COBALT|OAR|PJM|KUBERNETES|VC)_")
 
+OPEN = "\0"
+"""Before and after the number of an open part of the text."""
+
 ArrayValue = tuple[Word, ...]
 Value = Word | ArrayValue
 
@@ -23,8 +26,17 @@ Value = Word | ArrayValue
 class ShellVariables:
     """Values by name. What is neither set by the text nor in the environment is unresolved, never empty."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], arguments: ArrayValue | None = None, open_parts: ArrayValue = ()
+    ) -> None:
+        """``arguments``: of the script, None where they are not known. ``open_parts``: see `evaluate`."""
         self.values: dict[str, Value] = {name: Word(value) for name, value in environ.items()}
+        if arguments is not None:
+            self.values["@"] = arguments
+            self.values |= {str(number): word for number, word in enumerate(arguments[:9], 1)}
+        self.open_parts = open_parts
+        self.own_arguments = True
+        """False: ``$1`` is not that of the script: within a function, and after ``set`` and ``shift``."""
         self.exported: set[str] = set()
         """Names that the text exports."""
         self.unset: set[str] = set()
@@ -56,14 +68,16 @@ class ShellVariables:
         texts: list[str] = []
         unresolved = ""
         several = quoted = is_ended = False
+        pieces: list[Word] = []
         result: list[Word] = []
 
         def finish() -> None:
-            nonlocal texts, unresolved, several, quoted, is_ended
+            nonlocal texts, unresolved, several, quoted, is_ended, pieces
             text = "".join(texts)
             if text or quoted or unresolved:
-                result.append(self._bounded(Word(text, unresolved, several)))
-            texts, unresolved, several, quoted, is_ended = [], "", False, False, False
+                kept = tuple(pieces) if unresolved and 1 < len(pieces) <= MAX_ELEMENTS else ()
+                result.append(self._bounded(Word(text, unresolved, several, kept)))
+            texts, unresolved, several, quoted, is_ended, pieces = [], "", False, False, False, []
 
         for part in parts:
             argv = self._part(part)
@@ -72,7 +86,7 @@ class ShellVariables:
                 if number:
                     finish()
                 is_split = not part.quoted and part.kind != "text"
-                for piece in (word.pieces or (word,)) if is_split else (word,):
+                for piece in word.pieces or (word,):
                     splits = is_split and not piece.unresolved
                     if is_ended or (splits and piece.text[:1].isspace()):
                         finish()
@@ -80,6 +94,7 @@ class ShellVariables:
                         if index:
                             finish()
                         texts.append(text)
+                        pieces += [piece] if piece.unresolved and not splits else [Word(text)]
                     is_ended = splits and piece.text[-1:].isspace()
                     if piece.unresolved:
                         unresolved = unresolved or piece.unresolved
@@ -107,7 +122,11 @@ class ShellVariables:
 
     def _part(self, part: Part) -> tuple[Word, ...]:
         if part.kind == "text":
-            return (Word(part.text),)
+            return (self._text(part),)
+        if part.kind == "here":
+            return (self.single(part.default or ()),)
+        if not self.own_arguments and part.text in "@123456789":
+            return (Word(part.source, part.source, may_be_several=True),)
         if part.kind == "unresolved":
             return (Word(part.text, part.text, may_be_several=True),)
         if part.kind == "arithmetic":
@@ -121,6 +140,20 @@ class ShellVariables:
             return (value,)
         return self._absent(part, value)
 
+    def _text(self, part: Part) -> Word:
+        """Text that may hold marks of parts that an outer shell leaves open."""
+        if OPEN not in part.text or not self.open_parts:
+            return Word(part.text)
+        pieces: list[Word] = []
+        for number, text in enumerate(part.text.split(OPEN)):
+            if number % 2 == 0:
+                pieces += [Word(text)] if text else []
+            elif text.isdecimal() and int(text) < len(self.open_parts):
+                pieces.append(self.open_parts[int(text)]._replace(may_be_several=not part.quoted))
+        unresolved = next((piece.unresolved for piece in pieces if piece.unresolved), "")
+        several = any(piece.may_be_several for piece in pieces)
+        return Word("".join(piece.text for piece in pieces), unresolved, several, tuple(pieces))
+
     def _absent(self, part: Part, value: Word | None) -> tuple[Word, ...]:
         """What a variable without a value becomes."""
         if part.default is not None and (value is not None or self._is_known_unset(part.text)):
@@ -131,6 +164,8 @@ class ShellVariables:
 
     def _is_known_unset(self, name: str) -> bool:
         """A scheduler may set its variables when the script runs; others are as they are in the environment."""
+        if name.isdecimal():
+            return self.own_arguments
         return name in self.unset or not _OF_A_SCHEDULER.match(name)
 
     def _arithmetic(self, part: Part) -> Word:

@@ -141,7 +141,10 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     launch.update(_launch_of_verl(used))
     launch.update(counts)
     _multiply(launch)
-    return TrainingJob(launch, tuple(used), tuple(scripts), _unread(entry))
+    unread = _unread(entry)
+    if unread and not launch:
+        launch["launcher"] = Setting("launcher", None, entry.where, unread)
+    return TrainingJob(launch, tuple(used), tuple(scripts), unread)
 
 
 def _unread(entry: LaunchText) -> str:

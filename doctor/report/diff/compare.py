@@ -13,6 +13,7 @@ import msgspec
 
 from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
 from doctor.engine.texts import filled
+from doctor.report.diff.values import ValueChange
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean
 from doctor.report.layout.host_names import Fleet
@@ -62,13 +63,15 @@ class ReportDifference(msgspec.Struct, frozen=True):
     """Unknown now, and not before."""
     became_known: tuple[UnknownChange, ...]
     """Unknown before, and evaluated now."""
+    values: tuple[ValueChange, ...] = ()
+    """Settings and versions that both runs have read, and that differ."""
 
     def changes_of(self, kind: Kind) -> tuple[FindingChange, ...]:
         return tuple(change for change in self.changes if change.kind == kind)
 
 
-def compare(old: Report, new: Report) -> ReportDifference:
-    """Compares ``new`` with ``old``."""
+def compare(old: Report, new: Report, values: tuple[ValueChange, ...] = ()) -> ReportDifference:
+    """Compares ``new`` with ``old``. ``values``: what `doctor.report.diff.values` found in their runs."""
     before, now = _ReportIndex(old), _ReportIndex(new)
     return ReportDifference(
         old,
@@ -80,6 +83,7 @@ def compare(old: Report, new: Report) -> ReportDifference:
         tuple(sorted(before.outcomes.keys() - now.outcomes.keys())),
         _unknown_only_in(now, before, now),
         _unknown_only_in(before, now, now),
+        values,
     )
 
 

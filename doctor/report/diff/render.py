@@ -15,6 +15,7 @@ from doctor.engine.language import is_english, localized, localized_filled, phra
 from doctor.engine.output_encoding import display_width
 from doctor.engine.result import Report, Severity
 from doctor.report.diff.compare import KINDS, FindingChange, Kind, ReportDifference, UnknownChange, counts
+from doctor.report.diff.value_lines import change_line
 from doctor.report.formats.json import to_json_value
 from doctor.report.formats.markdown import code_span, fenced
 from doctor.report.layout.fold import fold
@@ -28,6 +29,8 @@ MAX_LINES = 8
 """Lines for one check and one kind of change, and checks that are named in one line."""
 _ROW_NAMES = {"findings": "diff: findings", "before": "diff: before", "now": "diff: now"}
 """How the catalogue names them: some mean something else in other reports."""
+MAX_VALUES = 30
+"""Settings and versions in the text."""
 MAX_NAMED_CHECKS = 3
 """Up to so many checks are named where more are counted."""
 
@@ -67,6 +70,7 @@ def _document(difference: ReportDifference, code: int) -> dict[str, Any]:
         "changes": [msgspec.structs.asdict(change) for change in difference.changes],
         "hosts": {"added": difference.hosts_added, "removed": difference.hosts_removed},
         "checks": {"added": difference.checks_added, "removed": difference.checks_removed},
+        "values": [msgspec.structs.asdict(change) for change in difference.values],
         "became_unknown": [msgspec.structs.asdict(gap) for gap in difference.became_unknown],
         "became_known": [msgspec.structs.asdict(gap) for gap in difference.became_known],
     }
@@ -86,6 +90,12 @@ def _blocks(difference: ReportDifference) -> Iterator[tuple[str, list[str]]]:
     gap_lines += [_unknown_line("known", gap, new) for gap in difference.became_known]
     if gap_lines:
         yield "known and unknown", gap_lines
+    value_lines = [f"{localized('value'):<8} {change_line(change, new)}" for change in difference.values[:MAX_VALUES]]
+    if len(difference.values) > MAX_VALUES:
+        count = len(difference.values) - MAX_VALUES
+        value_lines.append(f"{localized('value'):<8} {phrase('... and {count} more (-f json has all)', count=count)}")
+    if value_lines:
+        yield "settings and versions", value_lines
     moved = [phrase("host added {hosts}", hosts=old.fold(difference.hosts_added))] if difference.hosts_added else []
     if difference.hosts_removed:
         moved.append(phrase("host removed {hosts}", hosts=old.fold(difference.hosts_removed)))

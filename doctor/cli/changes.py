@@ -1,0 +1,212 @@
+"""`doctor changes`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from doctor.cli.history import parse_start
+from doctor.cli.host_options import (
+    SCOPES,
+    ConnectionOptions,
+    HostOptions,
+    JobOptions,
+    ScopeOption,
+    VisitOptions,
+    ssh_options,
+    validate_connection,
+)
+from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
+from doctor.cli.shared_options import ChecksOption, IgnoreOption, NoHistoryOption, SelectOption, expand_option_groups
+from doctor.diagnose.signature import load_signatures
+from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.exit_code import Exit
+from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.streams import write_stdout
+from doctor.engine.texts import filled
+from doctor.history.baseline import Baseline, choose_baseline
+from doctor.history.run_record import recorded_names
+from doctor.report.diff.rank_changes import rank_changes
+from doctor.report.diff.render_changes import ChangesPage, render, render_json
+from doctor.report.diff.values import RunValues, compare_values, uncompared, values_of_run
+from doctor.report.layout.progress_line import ProgressLine
+from doctor.session.code_revision import code_of_line
+from doctor.session.earlier_runs import earlier_runs
+from doctor.session.examine import ExamineOptions, examine
+from doctor.session.finish import load_saved_run, save_run
+from doctor.session.policy import apply_policy
+from doctor.session.replay import Examination, replay
+from doctor.session.run_history import HistoryOptions, machine_name, remember
+from doctor.session.select_checks import choose_with_rounds, load_catalog
+from doctor.session.select_hosts import select_inventory
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+
+LAST_GOOD = "last-good"
+SINCE_HELP = "A run of --save, a UTC time such as 2026-11-21T14:02, an age such as 2h or 7d, or last-good."
+
+
+@expand_option_groups
+def command(
+    *,
+    hosts: HostOptions,
+    scope: ScopeOption = "auto",
+    since: Annotated[str, typer.Option(metavar="RUN|TIME|last-good", help=SINCE_HELP)] = LAST_GOOD,
+    select: SelectOption = [],  # noqa: B006 - typer's way
+    ignore: IgnoreOption = [],  # noqa: B006
+    checks: ChecksOption = [],  # noqa: B006
+    job: JobOptions,
+    source: SourceOptions,
+    connection: ConnectionOptions,
+    visit: VisitOptions,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the raw outputs, for --since and --from.")] = (
+        None
+    ),
+    from_file: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Compare this saved run; visit no host.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = None,
+    no_history: NoHistoryOption = False,
+) -> None:
+    """Tell what has changed since the job last worked.
+
+    Compares settings and versions of hosts and job: kernel, packages, drivers, firmware, mounts, limits, environment,
+    Python packages, compiled libraries; with a launch line after -- also its words, its variables and its code. Hosts
+    come from the same sources as in doctor check, whose checks run too: a change that one of their findings depends on
+    comes first.
+
+    Exit codes: 0 compared, 2 usage, 12 some host could not be read, 78 no earlier run to compare with, or unreadable.
+    """
+    validate_connection(connection)
+    require_one_of("--scope", scope, SCOPES)
+    catalog = load_catalog(checks)
+    selected = choose_with_rounds(catalog, select, ignore)
+    earlier_file = _saved_run(since)
+    if from_file:
+        run = load_saved_run(from_file)
+        examination = Examination(run, replay(run, selected))
+    else:
+        examination = _visit(hosts, scope, selected, job, source, connection, visit)
+    if save and not save_run(save, examination):
+        raise typer.Exit(int(Exit.NOTHING))
+    report = apply_policy(examination.report, config, catalog)
+    now = _named(values_of_run(examination.run, report, examination.code, "changes"))
+    baseline = _of_file(earlier_file, selected, now) if earlier_file else _of_history(since, now)
+    if not (no_history or from_file):
+        remember(report, catalog, HistoryOptions("changes", config), tells_ages=False, values=now)
+    if not now.hosts:
+        raise InputError("no host could be read: nothing is compared; doctor check says why")
+    if baseline is None:
+        raise InputError(
+            "no earlier run of these hosts with their settings is kept; later runs are compared with this one"
+        )
+    unread = [host for host in examination.run.hosts if not _is_read(now, host)]
+    code = Exit.UNKNOWN if unread else Exit.HEALTHY
+    page = ChangesPage(
+        before=baseline.values,
+        now=now,
+        worked=baseline.worked,
+        same_since=baseline.same_since,
+        changes=rank_changes(baseline.changes, report, selected, _messages_by_check()),
+        uncompared=uncompared(baseline.values, now),
+        notes=tuple(filled("not read: {0}", printable_excerpt(host, 100)) for host in unread),
+    )
+    write_stdout(render_json(page, code) if as_json else render(page, code))
+    raise typer.Exit(int(code))
+
+
+def _visit(
+    hosts: HostOptions,
+    scope: str,
+    selected: list[Check],
+    job: JobOptions,
+    source: SourceOptions,
+    connection: ConnectionOptions,
+    visit: VisitOptions,
+) -> Examination:
+    """Reads the hosts, with a progress line. Raises: CommandError."""
+    job_environment = source.read()
+    environ = job_environment.environ
+    fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
+    options = ExamineOptions(
+        transport=connection.transport,
+        ssh=ssh_options(connection),
+        sudo=visit.sudo,
+        within=job_environment.within(connection.within, fleet.local),
+        timeout=visit.timeout,
+        budget=visit.budget,
+        workers=visit.workers,
+        launch=job_environment.complete(job.launch()),
+        reads_settings=True,
+        code=code_of_line(job_environment.line),
+    )
+    inventory, progress = job_environment.annotate(fleet), ProgressLine(len(fleet.hosts), sys.stderr)
+    try:
+        examination = examine(
+            inventory, selected, options, environ, rank_table=hosts.rank_table or "", progress=progress.step
+        )
+    finally:
+        progress.close()
+    if examination.stopped is not None:
+        raise examination.stopped
+    return examination
+
+
+def _saved_run(since: str) -> Path | None:
+    """The file that ``--since`` names."""
+    return Path(since) if since != LAST_GOOD and ("/" in since or os.path.exists(since)) else None
+
+
+def _of_file(path: Path, selected: list[Check], now: RunValues) -> Baseline:
+    run = load_saved_run(path, "--since")
+    report = replay(run, selected)
+    values = _named(values_of_run(run, report, None, "check"))
+    if not values.hosts.keys() & now.hosts.keys():
+        raise InputError(filled("--since {0}: none of its hosts is among these", printable_excerpt(str(path), 200)))
+    return Baseline(values, compare_values(values, now), False)
+
+
+def _of_history(since: str, now: RunValues) -> Baseline | None:
+    if since == LAST_GOOD:
+        return choose_baseline(earlier_runs(os.environ), now)
+    try:
+        moment = parse_start(since, datetime.now(timezone.utc))
+    except UsageError:
+        raise UsageError(
+            filled(
+                "--since {0}: expected last-good, a file of --save, a time such as 30m, 2h or 7d, or 2026-11-21T14:02"
+                " in UTC",
+                f"{since!r}",
+            )
+        ) from None
+    for run in earlier_runs(os.environ, until=moment):
+        values = run.values()
+        if values is not None and values.hosts.keys() & now.hosts.keys():
+            return Baseline(values, compare_values(values, now), False)
+    return None
+
+
+def _named(values: RunValues) -> RunValues:
+    """The hosts as records of the history name them."""
+    from msgspec.structs import replace
+
+    names = recorded_names(values.hosts, machine_name())
+    return replace(values, hosts={names[host]: own for host, own in values.hosts.items()})
+
+
+def _is_read(now: RunValues, host: str) -> bool:
+    return bool({host, recorded_names([host], machine_name())[host]} & now.hosts.keys())
+
+
+def _messages_by_check() -> Mapping[str, int]:
+    """How many known messages of logs each check explains."""
+    return Counter(check for signature in load_signatures().values() for check in set(signature.checks))

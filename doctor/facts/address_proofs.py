@@ -1,0 +1,183 @@
+"""The second round's: which host answers at an address, by a keyed handshake: a witness that no host can bear alone."""
+
+from __future__ import annotations
+
+import _socket as socket
+import os
+import select
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from doctor.engine.addresses import plain_address
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.engine.texts import filled
+from doctor.facts.hardware_addresses import MAX_NEIGHBOURS
+from doctor.facts.interfaces import Interfaces
+from doctor.facts.peer_connections import connection_partners, target_addresses
+from doctor.facts.visit import Reachability
+
+SECONDS = 3.0
+"""How long a host calls the others: all begin at about the same time, and end as soon as each has answered."""
+FIRST_PORT, PORTS = 20000, 9000
+"""UDP: below what kernels give to programs, and below the usual MASTER_PORT."""
+NONCE_SIZE = PROOF_SIZE = 16
+
+
+def prove_addresses(arguments: dict) -> dict:  # type: ignore[type-arg]
+    """Runs on the host: calls the others from each of its addresses, answers their calls, and reports who answered.
+
+    Both ends call from and to the same port: so the answers pass a firewall that accepts what its own host has begun.
+    """
+    task = arguments[arguments["asked"]]
+    peers = dict(task["peers"])
+    sockets = {address: _open_socket(address, task["port"]) for address in task["own"]}
+    opened = [entry for entry in sockets.values() if entry]
+    nonce, key = os.urandom(NONCE_SIZE), bytes.fromhex(task["key"])
+    proven: dict = {}  # type: ignore[type-arg]
+    answered: set = set()  # type: ignore[type-arg]
+    turn, end, last = 0.0, time.monotonic() + task["seconds"], 0
+    while opened and time.monotonic() < end:
+        if len(proven) == len(answered) == len(peers):
+            last += 1
+        if last > 2:  # two more turns for what of ours was lost on its way
+            break
+        if time.monotonic() >= turn:
+            turn = time.monotonic() + 0.1
+            for address in peers:
+                for entry in opened:
+                    if entry.family == (socket.AF_INET6 if ":" in address else socket.AF_INET):
+                        _send(entry, b"c" + nonce, address, task["port"])
+        for entry in select.select(opened, (), (), max(0.0, turn - time.monotonic()))[0]:
+            _take(entry, task, key, nonce, peers, proven, answered)
+    for entry in opened:
+        entry.close()
+    return {"proven": proven, "unopened": sorted(address for address, entry in sockets.items() if not entry)}
+
+
+def _open_socket(address: str, port: int) -> Any:
+    try:
+        opened = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+    except OSError:
+        return None
+    try:
+        opened.setblocking(False)
+        opened.bind((address, port))
+    except OSError:
+        opened.close()
+        return None
+    return opened
+
+
+def _send(entry: Any, data: bytes, address: str, port: int) -> None:
+    try:
+        entry.sendto(data, (address, port))
+    except OSError:
+        return  # no route from this address, or a rule of its own: the next turn tries again
+
+
+def _take(entry: Any, task: dict, key: bytes, nonce: bytes, peers: dict, proven: dict, answered: set) -> None:  # type: ignore[type-arg]
+    """One datagram: a call, which is answered with a proof for its sender alone, or the proof for a call of ours."""
+    from _blake2 import blake2b
+
+    try:
+        data, sender = entry.recvfrom(512)
+    except OSError:
+        return
+    address = sender[0]
+    if address not in peers or sender[1] != task["port"]:
+        return
+    if data[:1] == b"c" and len(data) == 1 + NONCE_SIZE:
+        own_name = task["host"].encode()
+        proof = blake2b(data[1:] + own_name, key=key, digest_size=PROOF_SIZE).digest()
+        _send(entry, b"p" + proof + own_name, address, task["port"])
+        answered.add(address)
+    elif data[:1] == b"p" and len(data) > 1 + PROOF_SIZE:
+        name = data[1 + PROOF_SIZE :]
+        if blake2b(nonce + name, key=key, digest_size=PROOF_SIZE).digest() == data[1 : 1 + PROOF_SIZE]:
+            proven[address] = name.decode("utf-8", "replace")
+
+
+class AddressProofs(Fact, frozen=True):
+    """Which host of the list has answered at an address outside the network by which SSH reaches it.
+
+    Every host of a run gets one random key. A host that is called at an address proves, with the caller's nonce, that
+    it has the key and who it is. A stranger has no key, and a host does not get the nonce of a call to an address that
+    is not its own.
+
+    Raw output, as JSON::
+
+        {"proven": {"10.95.0.2": "node2"}, "unopened": []}
+    """
+
+    probe = ask(prove_addresses, job=True, timeout=15)
+    needs = (Interfaces, Reachability)
+    not_planned_reason = "SSH reaches the hosts by all addresses that they have in common networks"
+
+    proven: dict[str, str]
+    """The host that answered, by address."""
+
+    @classmethod
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+        interfaces: PerHost[Interfaces] = fleet_facts[Interfaces]
+        visits: PerHost[Reachability] = fleet_facts[Reachability]
+        peers: dict[str, dict[str, str]] = {}
+        own_addresses: dict[str, set[str]] = {}
+        for host, peer in _pairs(connection_partners(list(interfaces))):
+            of_peer = target_addresses(interfaces[host], interfaces[peer], ())
+            of_host = target_addresses(interfaces[peer], interfaces[host], ())
+            if {*of_peer, *of_host} <= {visits[entry].address for entry in (host, peer) if entry in visits}:
+                continue
+            for caller, called, addresses in ((host, peer, of_peer), (peer, host, of_host)):
+                peers.setdefault(caller, {}).update(dict.fromkeys(addresses, called))
+                own_addresses.setdefault(called, set()).update(addresses)
+        key = os.urandom(32)
+        port = FIRST_PORT + int.from_bytes(key[:4], "big") % PORTS
+        return {
+            host: {
+                "host": host,
+                "key": key.hex(),
+                "port": port,
+                "own": sorted(own_addresses.get(host, ())),
+                "peers": list(called.items()),
+                "seconds": SECONDS,
+            }
+            for host, called in peers.items()
+        }
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> AddressProofs:
+        try:
+            value = msgspec.convert(answer.json(), cls)
+        except msgspec.ValidationError as error:
+            raise Unreadable(filled("no answers of other hosts: {0}", error)) from None
+        if len(value.proven) > MAX_NEIGHBOURS:
+            raise Unreadable(filled("it has answers of {0} addresses", len(value.proven)))
+        for address in value.proven:
+            plain_address(address)
+        return value
+
+
+def _pairs(partners: Mapping[str, Iterable[str]]) -> list[tuple[str, str]]:
+    """Each pair of hosts that try each other, once."""
+    pairs: dict[frozenset[str], tuple[str, str]] = {}
+    for host, others in partners.items():
+        for other in others:
+            pairs.setdefault(frozenset((host, other)), (host, other))
+    return list(pairs.values())
+
+
+def addresses_proven_elsewhere(proofs: Mapping[str, AddressProofs]) -> dict[str, set[str]]:
+    """By host: the addresses at which it alone has answered another host."""
+    holders: dict[str, set[str]] = {}
+    for witness, fact in proofs.items():
+        for address, host in fact.proven.items():
+            if host != witness:
+                holders.setdefault(address, set()).add(host)
+    proven: dict[str, set[str]] = {}
+    for address, hosts in holders.items():
+        if len(hosts) == 1:
+            proven.setdefault(next(iter(hosts)), set()).add(address)
+    return proven

@@ -1,0 +1,135 @@
+"""What of a host's facts is a setting or a version: it stays as it is until somebody changes it.
+
+Counters, free space, processes, times and what a host measures are none. One table, by which runs are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from doctor.engine.evaluate import FactCache
+from doctor.engine.fact import Absent, Fact, Unreadable
+from doctor.facts.gpu import GpuCards
+from doctor.facts.host_settings import HostSettings
+from doctor.facts.interfaces import Interfaces
+from doctor.facts.job_snapshot import JobSnapshot
+from doctor.facts.kernel import LiveSettings
+from doctor.facts.limits import ResourceLimits
+from doctor.facts.memory import SharedMemory
+from doctor.facts.mounts import Mount, MountTable
+from doctor.facts.python_env import PythonEnv
+from doctor.facts.snapshot import CATEGORIES, HostSnapshot
+from doctor.facts.versions import CannVersion, NpuVersions
+
+Values = Mapping[str, str]
+"""By name."""
+
+
+class SettingSource(NamedTuple):
+    """One category of settings, and the fact that it is read from."""
+
+    category: str
+    fact: type[Fact]
+    values: Callable[[Any], Values]
+
+
+def _system(fact: HostSettings) -> Values:
+    named = {
+        "kernel": fact.kernel,
+        "CPU governor": ", ".join(fact.governors),
+        "CPU frequency driver": fact.frequency_driver,
+        "transparent huge pages": fact.huge_pages,
+        "clock source": fact.clock_source,
+        "swap devices": ", ".join(sorted(fact.swap_devices)),
+        "kernel command line": " ".join(fact.command_line),
+    }
+    return {name: value for name, value in named.items() if value}
+
+
+def _limits(fact: ResourceLimits) -> Values:
+    limits = {"open files": fact.nofile, "locked memory": fact.memlock, "processes": fact.nproc}
+    return {
+        name: " ".join("unlimited" if value is None else str(value) for value in (limit.soft, limit.hard))
+        for name, limit in limits.items()
+    }
+
+
+def _mounts(fact: MountTable) -> Values:
+    return {mount.target: _mount(mount) for mount in fact.mounts}
+
+
+def _mount(mount: Mount) -> str:
+    """Without what differs at each mount: descriptors and process numbers (autofs, FUSE)."""
+    options = [word for word in mount.options if not word.startswith(("fd=", "pgrp=", "pipe_ino=", "timeout="))]
+    return f"{mount.source} {mount.kind} {','.join(sorted(options))}"
+
+
+def _npu_versions(fact: NpuVersions) -> Values:
+    return {"NPU driver": fact.driver, **({"NPU firmware": fact.firmware} if fact.firmware else {})}
+
+
+def _interfaces(fact: Interfaces) -> Values:
+    return {
+        link.name: f"mtu {link.mtu}, {'up' if link.is_up else 'down'}"
+        for link in fact.links
+        if not link.is_loopback and not link.is_container_bridge
+    }
+
+
+def _python(fact: PythonEnv) -> Values:
+    packages = {name.replace("_", "-").lower(): version for name, version in fact.packages.items()}
+    return {"interpreter": f"{fact.path} {fact.version}", **packages}
+
+
+def _of_category(category: str) -> Callable[[HostSnapshot], Values]:
+    return lambda fact: fact.values[category]
+
+
+SOURCES: tuple[SettingSource, ...] = (
+    SettingSource("python", JobSnapshot, lambda fact: fact.packages),
+    SettingSource("python", PythonEnv, _python),
+    SettingSource("libraries", JobSnapshot, lambda fact: fact.libraries),
+    SettingSource("drivers", NpuVersions, _npu_versions),
+    SettingSource("drivers", CannVersion, lambda fact: {"CANN": fact.version}),
+    SettingSource("drivers", GpuCards, lambda fact: {"GPU driver": fact.driver} if fact.driver else {}),
+    SettingSource("system", HostSettings, _system),
+    SettingSource("interfaces", Interfaces, _interfaces),
+    SettingSource("mounts", MountTable, _mounts),
+    SettingSource("mounts", SharedMemory, lambda fact: {"/dev/shm": f"size={fact.size}"}),
+    SettingSource("limits", ResourceLimits, _limits),
+    SettingSource("sysctl", LiveSettings, lambda fact: fact.values),
+    *(SettingSource(category, HostSnapshot, _of_category(category)) for category in CATEGORIES),
+)
+"""Of several sources of one category all are read; a name that two have must have one value in both."""
+
+READ_FOR_CHANGES: tuple[type[Fact], ...] = tuple(dict.fromkeys(source.fact for source in SOURCES))
+"""What a run reads that is to be compared with later ones."""
+
+
+def settings_of(host: str, facts: FactCache) -> dict[str, dict[str, Values]]:
+    """What is known of one host: by fact and category, values by name.
+
+    A fact that the host cannot have is empty: its values are not there. One that was not read is left out.
+    """
+    settings: dict[str, dict[str, Values]] = {}
+    for source in SOURCES:
+        if source.fact.output_name() not in facts.records[host].outputs:
+            continue
+        value = facts.get(host, source.fact)
+        if isinstance(value, Unreadable):
+            continue
+        values = {} if isinstance(value, Absent) else source.values(value)
+        if values is not None:
+            settings.setdefault(source.fact.__name__, {})[source.category] = values
+    return settings
+
+
+def reading_facts(category: str, name: str) -> frozenset[type[Fact]]:
+    """The facts that one setting is read from, those that hold everything left out."""
+    return frozenset(
+        source.fact
+        for source in SOURCES
+        if source.category == category and source.fact not in (HostSnapshot, JobSnapshot)
+        if category != "drivers" or source.fact.__name__[:3].lower() == name[:3].lower()
+    )

@@ -1,0 +1,126 @@
+"""Compares the settings and versions of two runs, host by host, also where all hosts changed alike. Pure.
+
+What was read in one of the two runs alone is not compared: what is not known has not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from doctor.engine.evaluate import FactCache
+from doctor.engine.exit_code import verdict
+from doctor.engine.record import LaunchOptions, Run
+from doctor.engine.result import Report
+from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
+from doctor.facts.settings import settings_of
+
+JOB = ("code", "launch", "environment")
+"""Categories of the job itself, which no host has."""
+PER_RUN = frozenset(
+    ("SLURM_JOB_ID", "SLURM_STEP_ID", "MASTER_PORT", "MS_SCHED_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK")
+)
+"""Variables that schedulers and launchers give another value in each run."""
+MAX_VALUE = 400
+"""Characters of one value."""
+
+HostValues = dict[str, dict[str, dict[str, str]]]
+"""By fact, then by category: values by name."""
+
+
+class RunValues(msgspec.Struct, frozen=True):
+    """What one run knew of its hosts and its job."""
+
+    started: str
+    command: str = ""
+    verdict: str = ""
+    hosts: dict[str, HostValues] = {}
+    job: dict[str, dict[str, str]] = {}
+    """By category: ``code``, ``launch``, ``environment`` of a launch, ``shell``: the variables of the calling shell."""
+
+
+class ValueChange(msgspec.Struct, frozen=True, order=True):
+    """One setting that has another value; of all hosts that changed alike."""
+
+    category: str
+    name: str
+    before: str | None
+    """None: it was not there."""
+    now: str | None
+    hosts: tuple[str, ...]
+    """Empty for what belongs to the job and not to a host."""
+
+
+def values_of_run(run: Run, report: Report, code: Mapping[str, str] | None = None, command: str = "") -> RunValues:
+    """The settings that a run has read, without secrets. ``code``: files and revision of the job's program."""
+    facts = FactCache(run.hosts)
+    hosts = {
+        host: {
+            fact: {category: _without_secrets(values) for category, values in by_category.items()}
+            for fact, by_category in settings_of(host, facts).items()
+        }
+        for host in run.hosts
+    }
+    read_hosts = {host: values for host, values in hosts.items() if values}
+    return RunValues(run.started, command, verdict(report).value, read_hosts, _job_values(run.launch, code))
+
+
+def _job_values(launch: LaunchOptions, code: Mapping[str, str] | None) -> dict[str, dict[str, str]]:
+    variables = {name: value for name, value in launch.environ.items() if name not in PER_RUN}
+    job = {"environment" if launch.read_from else "shell": variables}
+    if launch.launch_line:
+        job["launch"] = {"launch line": launch.launch_line}
+    if code is not None:
+        job["code"] = dict(code)
+    return {category: _without_secrets(values) for category, values in job.items()}
+
+
+def _without_secrets(values: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: HIDDEN if value and is_secret_name(name) else hide_in_output(value)[:MAX_VALUE]
+        for name, value in values.items()
+    }
+
+
+def compare_values(before: RunValues, now: RunValues) -> tuple[ValueChange, ...]:
+    """Every setting that differs, by category and name; hosts that changed alike together."""
+    alike: dict[tuple[str, str, str | None, str | None], dict[str, None]] = {}
+    for category in before.job.keys() & now.job.keys():
+        for name, old, new in _differences(before.job[category], now.job[category]):
+            alike.setdefault((category, name, old, new), {})
+    for host in now.hosts:
+        for category, name, old, new in _host_differences(before.hosts.get(host, {}), now.hosts[host]):
+            alike.setdefault((category, name, old, new), {})[host] = None
+    changes = (ValueChange(*key, tuple(hosts)) for key, hosts in alike.items())
+    return tuple(sorted(changes, key=lambda change: (change.category, change.name, change.hosts)))
+
+
+def _host_differences(before: HostValues, now: HostValues) -> Iterator[tuple[str, str, str | None, str | None]]:
+    for fact in now:
+        for category, values in now[fact].items():
+            old = before.get(fact, {}).get(category)
+            if old is not None:
+                for name, was, became in _differences(old, values):
+                    yield category, name, was, became
+
+
+def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str | None, str | None]]:
+    for name in dict.fromkeys((*before, *now)):
+        if before.get(name) != now.get(name):
+            yield name, before.get(name), now.get(name)
+
+
+def uncompared(before: RunValues, now: RunValues) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """What one of the two runs did not read: by categories, the hosts."""
+    gaps: dict[tuple[str, ...], list[str]] = {}
+    for host in dict.fromkeys((*before.hosts, *now.hosts)):
+        sides = [_categories(run.hosts.get(host, {})) for run in (before, now)]
+        absent = tuple(sorted(sides[0] ^ sides[1]))
+        if absent:
+            gaps.setdefault(absent, []).append(host)
+    return {categories: tuple(hosts) for categories, hosts in gaps.items()}
+
+
+def _categories(values: HostValues) -> set[str]:
+    return {category for by_category in values.values() for category in by_category}

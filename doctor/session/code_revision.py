@@ -1,0 +1,128 @@
+"""Which code a launch line starts: the revision of its folder, and digests of the files that it names. Runs nothing.
+
+git is not called: its configuration may run programs. ``HEAD`` and the branch that it names are read as files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from doctor.engine.bounded_read import read_bounded_text
+from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
+from doctor.job.launch_line import LaunchLine
+
+MAX_FILES = 32
+"""Files of one launch line."""
+MAX_FILE_BYTES = 16 << 20
+MAX_SOURCES, MAX_DEPTH = 1000, 3
+"""Python files below the program's folder, and folders below it."""
+MAX_GIT_BYTES = 4 << 20
+MAX_PARENTS = 12
+"""Folders above the program in which ``.git`` is looked for."""
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+_REFERENCE = re.compile(r"refs/[\w./+-]{1,200}\Z", re.ASCII)
+
+
+def code_of_line(line: LaunchLine | None) -> dict[str, str] | None:
+    """By file, the digest of its content, and by folder the revision that is checked out; None without a launch line.
+
+    The files: the program, and arguments that are files on this host, such as configurations.
+    """
+    if line is None:
+        return None
+    code: dict[str, str] = {}
+    for path in dict.fromkeys(_named_files(line)):
+        if len(code) >= MAX_FILES:
+            break
+        digest = _digest(path)
+        if digest:
+            code[filled("file {0}", printable(path, 300))] = digest
+    if line.program.endswith(".py") and os.path.isfile(line.program):
+        folder = os.path.dirname(os.path.abspath(line.program))
+        sources = _sources(folder)
+        if sources:
+            code[filled("Python files below {0}", printable(folder, 300))] = sources
+    top = _repository(Path(os.path.abspath(line.program or ".")).parent)
+    if top:
+        revision = _revision(top)
+        if revision:
+            code[filled("revision of {0}", printable(str(top), 300))] = revision
+    return code
+
+
+def _named_files(line: LaunchLine) -> Iterator[str]:
+    for word in (line.program, *line.arguments):
+        yield word
+        if word.startswith("-") and "=" in word:
+            yield word.partition("=")[2]
+
+
+def _sources(folder: str) -> str:
+    """How many Python files the folder has, three folders deep, and one digest; empty where they are too many."""
+    total, count = hashlib.sha256(), 0
+    for place, folders, names in os.walk(folder):
+        depth = place.count("/") - folder.count("/")
+        folders[:] = sorted(name for name in folders if name[:1] not in "._" and depth < MAX_DEPTH)
+        for name in sorted(name for name in names if name.endswith(".py")):
+            count += 1
+            if count > MAX_SOURCES:
+                return ""
+            total.update(f"{place}/{name} {_digest(os.path.join(place, name))}\n".encode("utf-8", "replace"))
+    return filled("{0} files {1}", count, total.hexdigest()[:12]) if count else ""
+
+
+def _digest(path: str) -> str:
+    """Of a regular file of at most 16 MiB; empty for anything else."""
+    if not path or "\0" in path:
+        return ""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
+            return ""
+        return hashlib.sha256(file.read(MAX_FILE_BYTES)).hexdigest()[:12]
+
+
+def _repository(folder: Path) -> Path | None:
+    for parent in (folder, *folder.parents)[:MAX_PARENTS]:
+        if os.path.lexists(parent / ".git"):
+            return parent
+    return None
+
+
+def _revision(top: Path) -> str:
+    """The commit of ``HEAD``; empty where the files do not say it."""
+    git = top / ".git"
+    try:
+        if git.is_file():  # a worktree or a submodule: "gitdir: PATH"
+            git = top / read_bounded_text(git, 4096).partition(":")[2].strip()
+        head = read_bounded_text(git / "HEAD", 4096).strip()
+        if _HASH.match(head):
+            return head[:12]
+        name = head.partition("ref:")[2].strip()
+        if not _REFERENCE.match(name) or ".." in name:
+            return ""
+        common = git
+        if (git / "commondir").is_file():
+            common = git / read_bounded_text(git / "commondir", 4096).strip()
+        return f"{_branch(common, name)} ({printable(name.removeprefix('refs/heads/'), 100)})"
+    except (OSError, ValueError):
+        return ""
+
+
+def _branch(git: Path, name: str) -> str:
+    try:
+        commit = read_bounded_text(git / name, 4096).strip()
+    except FileNotFoundError:
+        packed = read_bounded_text(git / "packed-refs", MAX_GIT_BYTES).splitlines()
+        commit = next((line.split(" ")[0] for line in packed if line.endswith(f" {name}")), "")
+    return commit[:12] if _HASH.match(commit) else "unknown"

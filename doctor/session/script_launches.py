@@ -1,0 +1,96 @@
+"""The launches of a job script, with those of the shell scripts that it runs. Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from doctor.engine.errors import InputError
+from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
+from doctor.job.job_script import JobScript, NotAJobScript, read_job_script
+from doctor.job.launch_line import LaunchLine
+from doctor.job.launch_line.read import SHELL_SCRIPTS
+from doctor.job.shell.word import UnreadText, Word
+from doctor.job.training.assemble import LaunchText, ReadFile
+
+_DEEPEST = 2
+"""Scripts that start each other."""
+
+
+class NoTrainingError(InputError):
+    """A file that is well formed, and that no rule is about."""
+
+
+def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_file: ReadFile) -> list[LaunchText]:
+    """The launches of a job script, and of the scripts that it runs.
+
+    Raises: NotAJobScript, NoTrainingError, and InputError for text that no shell accepts.
+    """
+    script = read_job_script(text, environ)
+    if script.refused:
+        [part] = script.unread
+        raise InputError(filled("{0}:{1}: no shell reads this: {2}: {3}", name, part.line, part.reason, part.text))
+    limit = script.resources.time_limit_s
+    entries = [LaunchText(line, name, text, limit) for line in script.launch_lines]
+    lines = [follower for entry in entries for follower in follow(entry, environ, read_file)]
+    lines += _of_other_scripts(script, name, environ, read_file)
+    lines += [LaunchText(_not_understood(part), name, text) for part in script.not_understood]
+    if not lines:
+        raise NoTrainingError(
+            filled("{0}: starts no training; expected a line with torchrun, msrun, srun, ... or python", name)
+        )
+    return lines
+
+
+def _not_understood(part: UnreadText) -> LaunchLine:
+    return LaunchLine(
+        text=part.text, line=part.line, unresolved={"program": filled("{0}: {1}", part.text, part.reason)}
+    )
+
+
+def follow(entry: LaunchText, environ: Mapping[str, str], read_file: ReadFile, depth: int = 0) -> list[LaunchText]:
+    """The launches of the shell script that a launch line runs; the line itself where it runs none."""
+    line = entry.line
+    if not line.program.endswith(SHELL_SCRIPTS):
+        return [entry]
+    text = read_file(line.program) if depth < _DEEPEST else None
+    if text is None:
+        return [_opaque(entry, "the shell script {0} cannot be read here")]
+    arguments = tuple(
+        Word(argument, argument if position in line.unresolved_arguments else "", position in line.unresolved_arguments)
+        for position, argument in enumerate(line.arguments)
+    )
+    try:
+        script = read_job_script(text, {**environ, **line.environ}, arguments)
+    except NotAJobScript:
+        return [_opaque(entry, "{0} is no shell script")]
+    lines = [LaunchText(_within(line, inner), line.program, text, entry.time_limit_s) for inner in script.launch_lines]
+    if script.not_understood or not lines:
+        lines.append(_opaque(entry, "what the shell script {0} starts is not read"))
+    return [follower for inner in lines for follower in follow(inner, environ, read_file, depth + 1)]
+
+
+def _opaque(entry: LaunchText, why: str) -> LaunchText:
+    unresolved = {**entry.line.unresolved, "program": filled(why, printable(entry.line.program, 120))}
+    line = msgspec.structs.replace(entry.line, program="", arguments=(), unresolved=unresolved)
+    return entry._replace(line=line)
+
+
+def _within(outer: LaunchLine, inner: LaunchLine) -> LaunchLine:
+    """The line of a script as the outer line runs it."""
+    return msgspec.structs.replace(
+        inner,
+        launchers=(*outer.launchers, *inner.launchers),
+        environ={**outer.environ, **inner.environ},
+        conditional=outer.conditional or inner.conditional,
+    )
+
+
+def _of_other_scripts(
+    script: JobScript, name: str, environ: Mapping[str, str], read_file: ReadFile
+) -> list[LaunchText]:
+    """The launches of other scripts that a script runs on its own host, where they are here."""
+    launches = [follower for line in script.scripts for follower in follow(LaunchText(line, name), environ, read_file)]
+    return [entry for entry in launches if entry.line.program]

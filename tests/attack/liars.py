@@ -1,0 +1,284 @@
+"""One host of four lies, in one fact that a check takes from all hosts: no other host is touched, accused or let off.
+
+For every check with facts of several hosts, and each of these facts, the host's answer is changed in the ways of
+`LIES`. Compared with the fleet that tells the truth: no command or file of another host gets a value of the lie, no
+finding names another host alone, and none of another host is gone. `tests/witnesses.toml` says for each fact why that
+holds, and what may happen where two hosts' word stands against each other.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from doctor.engine.catalog import load_checks
+from doctor.engine.check import Check, Need
+from doctor.engine.evaluate import FactCache, evaluate_check
+from doctor.engine.fact import OWN_ROUND, Fact, Output
+from doctor.engine.record import HostRecord, Run, load_run
+from doctor.engine.result import Outcome, Report
+from doctor.engine.toml_compat import read_table
+from doctor.fix.select import choose_playbooks, ready_steps
+from doctor.remedy.catalog import load_playbooks
+from doctor.session.replay import RunIntent
+from tests.bench.large_fleet import sickened
+from tests.hosts.fleet import Fleet
+from tests.hosts.gpu import gpu_fleet
+from tests.hosts.npu import npu_fleet
+
+ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "tests" / "witnesses.toml"
+HOSTS = 4
+_NUMBER = re.compile(r"(?<![\w.:-])\d+(?![\w.:])")
+_ADDRESS = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
+_WORDS = re.compile(r"[^\s,;={}]+")
+_WORD = re.compile(r"(?<![\w.-])[a-z]{4,}(?![\w(])")
+_TAG = re.compile(r'(?:comment "?)?(?:cluster-doctor )?\b[0-9a-f]{8}\b"?')
+STRANGER = "10.66.66.66"
+MARKS = ("31337", STRANGER, "liarsword")
+
+
+def crossing(checks: Sequence[Check]) -> list[tuple[Check, Need]]:
+    """Each check with each fact that it takes of all hosts."""
+    return [(check, need) for check in checks for need in check.needs if need.fleet]
+
+
+def is_answered(fact: Any) -> bool:
+    """Whether a host's own answer is the fact, and it is asked in `doctor check`."""
+    return fact.probe.kind not in ("visit", *OWN_ROUND)
+
+
+@cache
+def witnesses() -> dict[str, dict[str, str]]:
+    """The table: by check and parameter, why one host's word does no harm."""
+    return read_table(TABLE, dict[str, dict[str, str]])
+
+
+ALLOWED: dict[str, set[str]] = {
+    "claim": {"both accused", "command"},
+    "pair": {"both accused"},
+    "relation": {"accused", "both accused"},
+    "witnessed": {"cleared"},
+}
+"""What a lie may do by the kind of its row. A name that nobody has, by the word of the one other host, is no name."""
+
+
+class Lie(NamedTuple):
+    """A way to change one answer."""
+
+    name: str
+    change: Callable[[random.Random, str, str], str]
+    """Of the answer, and another host's to the same question."""
+
+
+LIES = (
+    Lie("a stranger's address", lambda source, own, other: _ADDRESS.sub(STRANGER, own)),
+    Lie("one address is a stranger's", lambda source, own, other: _once(source, _ADDRESS, STRANGER, own)),
+    Lie("another host's answer", lambda source, own, other: other),
+    Lie("another number", lambda source, own, other: _once(source, _NUMBER, "31337", own)),
+    Lie("all numbers huge", lambda source, own, other: _NUMBER.sub("31337", own)),
+    Lie("zero", lambda source, own, other: _once(source, _NUMBER, "0", own)),
+    Lie("all zero", lambda source, own, other: _NUMBER.sub("0", own)),
+    Lie("another word", lambda source, own, other: _once(source, _WORD, "liarsword", own)),
+    Lie("half of it", lambda source, own, other: own[: len(own) // 2]),
+    Lie("a line less", lambda source, own, other: _without_line(source, own)),
+    Lie("nothing", lambda source, own, other: ""),
+)
+
+
+def _once(source: random.Random, pattern: re.Pattern[str], text: str, answer: str) -> str:
+    found = list(pattern.finditer(answer))
+    if not found:
+        return answer
+    match = source.choice(found)
+    return answer[: match.start()] + text + answer[match.end() :]
+
+
+def _without_line(source: random.Random, answer: str) -> str:
+    lines = answer.splitlines(keepends=True)
+    if lines:
+        del lines[source.randrange(len(lines))]
+    return "".join(lines)
+
+
+def saved_run(fleet: Fleet) -> dict[str, Any]:
+    """What four test hosts answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.json"
+        arguments = ["check", "sb[0001-0004]", "-F", str(fleet.ssh_config), "--save", str(path), "-q"]
+        fleet.run([sys.executable, "-m", "doctor", *arguments], cwd=ROOT)
+        document: dict[str, Any] = json.loads(path.read_text())
+        return document
+
+
+def first_hosts(run: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """The run with the first hosts alone."""
+    names = list(run["hosts"])[:count]
+    hosts = {name: run["hosts"][name] for name in names}
+    inputs = {**run["probe_inputs"], "hosts": names}
+    copied: dict[str, Any] = json.loads(json.dumps({**run, "hosts": hosts, "probe_inputs": inputs}))
+    return copied
+
+
+class Effect(NamedTuple):
+    """What a check makes of the hosts' answers, as far as honest hosts go."""
+
+    accused: frozenset[tuple[str, ...]]
+    """The hosts of each finding with an honest host."""
+    commands: Mapping[str, str]
+    """Of each honest host: all that a plan would run or write there."""
+    outcome: Outcome
+
+
+class Fleets:
+    """The truth of a fleet, and what lies of its last host do to a check."""
+
+    def __init__(self, run: Run, has_norm: bool = True) -> None:
+        self.has_norm = has_norm
+        self.run = run
+        self.liar = list(run.hosts)[-1]
+        self.intent = RunIntent(run)
+        self.playbooks = load_playbooks()
+        self.named = [playbook.name for playbook in self.playbooks]
+        self.facts = FactCache(run.hosts)
+        self.truths: dict[str, Effect] = {}
+
+    def truth(self, check: Check) -> Effect:
+        if check.name not in self.truths:
+            self.truths[check.name] = self.effect(check, self.facts)
+        return self.truths[check.name]
+
+    def told(self, check: Check, lies: Mapping[str, dict[str, Output]]) -> Effect:
+        """With other answers of the liar, by fact."""
+        record = self.run.hosts[self.liar]
+        record = HostRecord(record.visit, {**record.outputs, **lies})
+        cache = FactCache({**self.run.hosts, self.liar: record})
+        for fact, values in self.facts._values.items():
+            cache._values[fact] = {host: value for host, value in values.items() if host != self.liar}
+        return self.effect(check, cache)
+
+    def effect(self, check: Check, facts: FactCache) -> Effect:
+        outcome = evaluate_check(check, tuple(self.run.hosts), facts, self.intent)
+        accused = frozenset(
+            tuple(sorted(finding.hosts)) for finding in outcome.findings if {*finding.hosts} - {self.liar}
+        )
+        return Effect(accused, self.commands(outcome), outcome)
+
+    def commands(self, outcome: Outcome) -> dict[str, str]:
+        report = Report(self.run.source, tuple(self.run.hosts), (outcome,))
+        texts = {}
+        for host, treatments in choose_playbooks(report, self.playbooks, self.named).by_host.items():
+            if host != self.liar:
+                steps = [step.filled_step for step in ready_steps(treatments, host) if not step.filled_step.manual]
+                texts[host] = "\n".join(_text(step) for step in steps)
+        return texts
+
+
+def _text(step: Any) -> str:
+    """What a step runs and writes; the tag of a firewall rule is made of the rule."""
+    values = " ".join(f"{name}={value}" for name, value in sorted(step.values.items()))
+    return _TAG.sub("", f"{values} {step.file} {step.line} {step.text} {step.remove} {step.replaces}")
+
+
+def lies_of(record: HostRecord, other: HostRecord, fact: type[Fact], lie: Lie, source: random.Random) -> dict[str, Any]:
+    """The answers to one fact's questions, changed: all of them, or one."""
+    outputs = record.outputs.get(fact.output_name(), {})
+    others = other.outputs.get(fact.output_name(), {})
+    chosen = source.choice([*outputs]) if outputs and source.random() < 0.5 else None
+    return {
+        fact.output_name(): {
+            name: output
+            if chosen not in (None, name)
+            else msgspec.structs.replace(output, out=lie.change(source, output.out, others.get(name, output).out))
+            for name, output in outputs.items()
+        }
+    }
+
+
+def harm(fleets: Fleets, check: Check, told: Effect) -> Iterator[tuple[str, str]]:
+    """What a lie has done to honest hosts, each with its kind.
+
+    That is ``mark``, ``command``, ``accused``, ``both accused`` or ``cleared``. Where all hosts differ in truth there
+    is no norm, and only a mark of the lie in a command shows anything.
+    """
+    truth = fleets.truth(check)
+    for host, text in told.commands.items():
+        marks = [mark for mark in MARKS if mark in text and mark not in truth.commands.get(host, "")]
+        if marks:
+            yield "mark", f"{host} would run {marks}"
+    if not fleets.has_norm:
+        return
+    own_words = {word for text in truth.commands.values() for word in _WORDS.findall(text)}
+    for host, text in told.commands.items():
+        new = [word for word in _WORDS.findall(text) if word not in own_words and not _is_within(word, own_words)]
+        if new:
+            yield "command", f"{host} would run {new[:6]}"
+    known = {host for hosts in truth.accused for host in hosts}
+    liar_named = any(fleets.liar in finding.hosts for finding in told.outcome.findings)
+    for hosts in told.accused - truth.accused:
+        if {*hosts} - known and fleets.liar not in hosts:
+            yield "both accused" if liar_named else "accused", f"accuses {' '.join(hosts)}"
+    outcome = told.outcome
+    if truth.accused and not (outcome.findings or outcome.unknown or outcome.skipped or outcome.crashed):
+        yield "cleared", f"clears {truth.accused}"
+
+
+def _is_within(word: str, words: set[str]) -> bool:
+    """Whether a word is an address of a network among the words: less than would be written without the lie."""
+    try:
+        network = IPv4Network(word)
+        return any(network.subnet_of(IPv4Network(known)) for known in words if "/" in known and known[0].isdigit())
+    except ValueError:
+        return False
+
+
+def worlds(saved: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Fleets]]:
+    """Healthy fleets, and those in which every host has closed its firewall and lacks names: there a fix writes."""
+    for number, run in enumerate(saved):
+        for count in (2, 3, HOSTS):
+            for state, share in (("healthy", None), ("sick", 0.0), ("all different", 0.3)):
+                document = first_hosts(run, count)
+                document = document if share is None else sickened(document, share)
+                loaded = load_run(msgspec.json.encode(document), "run")
+                yield f"fleet {number}, {count} hosts, {state}", Fleets(loaded, has_norm=not share)
+
+
+def attacks(fleets: Fleets, count: int, seed: int) -> Iterator[str]:
+    """What ``count`` lies have done that the table does not allow; each fact of each check in turn."""
+    rows = [(check, need) for check, need in crossing(load_checks()) if is_answered(need.type)]
+    for number in range(count):
+        check, need = rows[number % len(rows)]
+        source = random.Random(f"{seed} {number}")
+        lie = source.choice(LIES)
+        others = [host for host in fleets.run.hosts if host != fleets.liar]
+        record, other = fleets.run.hosts[fleets.liar], fleets.run.hosts[source.choice(others)]
+        lies = lies_of(record, other, need.type, lie, source)
+        allowed = ALLOWED.get(witnesses().get(check.name, {}).get(need.parameter, ""), set())
+        for kind, description in harm(fleets, check, fleets.told(check, lies)):
+            if kind not in allowed:
+                yield f"{check.name}, {need.parameter}, {lie.name}, number {number}: {kind}: {description}"
+
+
+def campaign(count: int, seed: int) -> int:
+    """``count`` lies in fleets with NPUs and with GPUs. Returns how many did harm."""
+    saved = []
+    for hosts in (npu_fleet("A2", HOSTS), gpu_fleet(HOSTS)):
+        fleet = Fleet.up(HOSTS, hosts, shm="4g")
+        try:
+            saved.append(saved_run(fleet))
+        finally:
+            fleet.down()
+    done = [(name, harmed) for name, fleets in worlds(saved) for harmed in attacks(fleets, -(-count // 18), seed)]
+    for name, harmed in done:
+        print(f"{name}: {harmed}")
+    return len(done)

@@ -1,0 +1,116 @@
+"""Changes of one setting each, put into real hosts or into a job, and what `doctor changes` must tell first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class HostChange(NamedTuple):
+    """A change on hosts."""
+
+    category: str
+    name: str
+    script: str
+    """sh text, run on each changed host."""
+    everywhere: bool = False
+    """On all hosts alike; else on one."""
+
+
+def _sysctl(name: str, value: str, everywhere: bool = False) -> HostChange:
+    path = "/proc/sys/" + name.replace(".", "/")
+    # A value of a namespace of the host is set; one that the kernel has once is shown to the host alone.
+    shown = f"f=$(mktemp /run/value.XXXX); echo '{value}' >$f; mount --bind $f {path}"
+    own = name.startswith("net.") and not name.startswith("net.core.")
+    return HostChange("sysctl", name, f"echo '{value}' >{path}" if own else shown, everywhere)
+
+
+def _package(name: str, everywhere: bool = False) -> HostChange:
+    change = f"/^Package: {name}$/,/^Version:/s/^Version: .*/Version: 99.1-1/"
+    return HostChange("packages", name, f"sed -i '{change}' /var/lib/dpkg/status", everywhere)
+
+
+def _file(category: str, name: str, path: str, text: str, everywhere: bool = False) -> HostChange:
+    return HostChange(category, name, f"mkdir -p $(dirname {path}); printf '{text}' >{path}", everywhere)
+
+
+def _shown(category: str, name: str, path: str, text: str, everywhere: bool = False) -> HostChange:
+    return HostChange(category, name, f"echo '{text}' >/run/shown; mount --bind /run/shown {path}", everywhere)
+
+
+SITE = "/usr/lib/python3/dist-packages"
+
+CHANGES: tuple[HostChange, ...] = (
+    _sysctl("net.ipv4.tcp_retries2", "7", everywhere=True),
+    _sysctl("net.ipv4.tcp_keepalive_time", "600", everywhere=True),
+    _sysctl("net.ipv4.tcp_rmem", "4096 65536 1048576"),
+    _sysctl("net.ipv4.tcp_wmem", "4096 32768 1048576", everywhere=True),
+    _sysctl("net.ipv4.tcp_syn_retries", "3"),
+    _sysctl("net.ipv4.tcp_synack_retries", "2"),
+    _sysctl("net.ipv4.tcp_fin_timeout", "11", everywhere=True),
+    _sysctl("net.ipv4.tcp_mtu_probing", "1"),
+    _sysctl("net.ipv4.tcp_slow_start_after_idle", "0", everywhere=True),
+    _sysctl("net.ipv4.tcp_timestamps", "0"),
+    _sysctl("net.ipv4.tcp_ecn", "1"),
+    _sysctl("net.ipv4.tcp_max_syn_backlog", "2048", everywhere=True),
+    _sysctl("net.ipv4.ip_local_port_range", "40000 60999"),
+    _sysctl("net.ipv4.ip_local_reserved_ports", "60000-60015", everywhere=True),
+    _sysctl("net.ipv4.conf.all.rp_filter", "2"),
+    _sysctl("net.ipv4.conf.all.arp_ignore", "1", everywhere=True),
+    _sysctl("net.ipv4.tcp_sack", "0"),
+    _sysctl("net.ipv4.tcp_window_scaling", "0", everywhere=True),
+    _sysctl("net.ipv4.tcp_dsack", "0"),
+    _sysctl("net.core.somaxconn", "511", everywhere=True),
+    _sysctl("net.core.rmem_max", "99999"),
+    _sysctl("vm.swappiness", "1", everywhere=True),
+    _sysctl("vm.overcommit_memory", "2"),
+    _sysctl("vm.max_map_count", "65111"),
+    _sysctl("kernel.pid_max", "32111", everywhere=True),
+    _sysctl("fs.file-max", "100111"),
+    _package("libc6"),
+    _package("openssh-server", everywhere=True),
+    _package("iproute2"),
+    _package("nftables", everywhere=True),
+    HostChange("packages", "sudo", r"sed -i '/^Package: sudo$/,/^$/d' /var/lib/dpkg/status"),
+    _file("drivers", "NPU driver", "/usr/local/Ascend/driver/version.info", "Version=25.9.1\\n", everywhere=True),
+    _file("drivers", "NPU firmware", "/usr/local/Ascend/firmware/version.info", "Version=7.9.0.1.220\\n"),
+    HostChange("limits", "open files", "prlimit --pid 1 --nofile=3333:3333", everywhere=True),
+    HostChange("limits", "locked memory", "prlimit --pid 1 --memlock=77777:77777"),
+    HostChange("limits", "processes", "prlimit --pid 1 --nproc=7777:7777"),
+    HostChange("mounts", "/dev/shm", "mount -o remount,size=1g /dev/shm", everywhere=True),
+    HostChange("interfaces", "eth0", "ip link set eth0 mtu 1400"),
+    HostChange("interfaces", "extra0", "ip link add extra0 type bridge", everywhere=True),
+    _file("python", "deepspeed", f"{SITE}/deepspeed-0.17.1.dist-info/METADATA", "x", everywhere=True),
+    _file("python", "transformers", f"{SITE}/transformers-4.57.1.dist-info/METADATA", "x"),
+    HostChange("libraries", "flash_attn_2_cuda", f"printf other >{SITE}/flash_attn_2_cuda.so", everywhere=True),
+    HostChange("libraries", "libnccl.so", "printf longer >/usr/local/lib/libnccl.so.2"),
+    HostChange("environment", "NCCL_IB_DISABLE", "echo export NCCL_IB_DISABLE=1 >>/root/.bashrc", everywhere=True),
+    HostChange("environment", "LD_LIBRARY_PATH", "echo export LD_LIBRARY_PATH=/opt/old >>/root/.bashrc"),
+    _shown("system", "kernel command line", "/proc/cmdline", "root=/dev/sda1 iommu=pt"),
+    _shown("system", "transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"),
+)
+"""Hosts of `prepare`."""
+
+PREPARE = (
+    f"printf first >{SITE}/flash_attn_2_cuda.so; printf first >/usr/local/lib/libnccl.so.2;"
+    " echo '[always] madvise never' >/run/pages;"
+    " mount --bind /run/pages /sys/kernel/mm/transparent_hugepage/enabled"
+)
+"""What the hosts have before, beside what they have anyway."""
+
+
+class JobChange(NamedTuple):
+    """A change of the job: its launch line, or files of its folder, before and after."""
+
+    category: str
+    name: str
+    line: tuple[str, ...] = ("torchrun", "--nproc-per-node", "2", "train.py", "--config", "run.yaml")
+    files: tuple[tuple[str, str], ...] = ()
+
+
+JOB_CHANGES: tuple[JobChange, ...] = (
+    JobChange("launch", "launch line", ("torchrun", "--nproc-per-node", "4", "train.py", "--config", "run.yaml")),
+    JobChange("environment", "NCCL_ALGO", ("env", "NCCL_ALGO=Ring", *JobChange("", "").line)),
+    JobChange("code", "file train.py", files=(("train.py", "import torch  # other\n"),)),
+    JobChange("code", "file run.yaml", files=(("run.yaml", "lr: 3e-4\n"),)),
+    JobChange("code", "revision of ", files=((".git/refs/heads/main", "b" * 40 + "\n"),)),
+)

@@ -1,0 +1,219 @@
+"""Which run is compared, what differs, and which change comes first; what is not known has not changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.engine.catalog import load_checks
+from doctor.engine.exit_code import Verdict
+from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, Run
+from doctor.engine.result import Finding, Outcome, Severity
+from doctor.environment.job_environment import of_launch_line
+from doctor.history.baseline import EarlierRun, choose_baseline
+from doctor.history.kept_values import UnusableValues, decode_values, encode_values
+from doctor.report.diff.rank_changes import RankedChange, rank_changes
+from doctor.report.diff.render_changes import SCHEMA_FILE, ChangesPage, render, render_json
+from doctor.report.diff.values import RunValues, ValueChange, compare_values, uncompared, values_of_run
+from doctor.session.code_revision import code_of_line
+from tests.history.seeded_changes import JOB_CHANGES, JobChange
+from tests.report import reports as example_reports
+
+CHECKS = load_checks()
+HOSTS = ("n1", "n2", "n3")
+WARNING = Severity.WARNING
+
+
+def values(started: str = "2026-11-20T10:00:00Z", **by_host: Mapping[str, Mapping[str, str]]) -> RunValues:
+    """Values by host, then by category; all of one fact."""
+    hosts = {
+        host: {"HostSnapshot": {kind: dict(own) for kind, own in kinds.items()}} for host, kinds in by_host.items()
+    }
+    return RunValues(started, "check", "healthy", hosts)
+
+
+def alike(started: str = "", **sysctl: str) -> RunValues:
+    return values(started, **{host: {"sysctl": sysctl} for host in HOSTS})
+
+
+def earlier(run: RunValues | None, verdict: str = "healthy", command: str = "check") -> EarlierRun:
+    return EarlierRun(command, verdict, frozenset(HOSTS), lambda: run)
+
+
+def test_hosts_that_changed_alike_are_one_change() -> None:
+    before = alike(a="1", b="1")
+    now = values(n1={"sysctl": {"a": "2", "b": "1"}}, n2={"sysctl": {"a": "2", "b": "3"}}, n3={"sysctl": {"a": "2"}})
+    assert compare_values(before, now) == (
+        ValueChange("sysctl", "a", "1", "2", HOSTS),
+        ValueChange("sysctl", "b", "1", "3", ("n2",)),
+        ValueChange("sysctl", "b", "1", None, ("n3",)),
+    )
+
+
+def test_what_one_run_did_not_read_has_not_changed() -> None:
+    before = values(n1={"sysctl": {"a": "1"}}, n2={"sysctl": {"a": "1"}}, gone={"sysctl": {"a": "1"}})
+    now = values(n1={"packages": {"p": "1"}}, n2={"sysctl": {"a": "1"}}, new={"sysctl": {"a": "9"}})
+    assert compare_values(before, now) == ()
+    assert uncompared(before, now)[("packages", "sysctl")] == ("n1",)
+    text = render(ChangesPage(before=before, now=now, worked=True, changes=(), uncompared=uncompared(before, now)), 0)
+    assert "nothing has changed since" in text
+    assert "not compared: packages, sysctl, on n1" in text
+    assert "not compared: gone, in the earlier run alone" in text
+
+
+def test_the_last_run_that_worked() -> None:
+    now, good, bad = alike(a="3"), alike("t1", a="1"), alike("t2", a="2")
+    chosen = choose_baseline([earlier(bad, Verdict.FAILED.value), earlier(good)], now)
+    assert chosen
+    assert (chosen.values.started, chosen.worked) == ("t1", True)
+    only_bad = choose_baseline([earlier(bad, Verdict.FAILED.value)], now)
+    assert only_bad
+    assert (only_bad.values.started, only_bad.worked) == ("t2", False)
+    assert choose_baseline([], now) is None
+    assert choose_baseline([earlier(None)], now) is None
+
+
+def test_a_healthy_run_whose_job_then_failed_did_not_work() -> None:
+    now, good, preflight = alike(a="3"), alike("t1", a="1"), alike("t2", a="2")
+    runs = [earlier(None, Verdict.FAILED.value, "diagnose"), earlier(preflight), earlier(good)]
+    chosen = choose_baseline(runs, now)
+    assert chosen
+    assert chosen.values.started == "t1"
+
+
+def test_runs_that_equal_now_cannot_explain_it() -> None:
+    now = alike("t4", a="2")
+    runs = [earlier(alike("t3", a="2")), earlier(alike("t2", a="2")), earlier(alike("t1", a="1"))]
+    chosen = choose_baseline(runs, now)
+    assert chosen
+    assert (chosen.values.started, chosen.same_since) == ("t1", "t2")
+    same = choose_baseline(runs[:2], now)
+    assert same
+    assert (same.values.started, same.changes) == ("t3", ())
+
+
+def rank(*changes: ValueChange, findings: Sequence[tuple[str, str]] = ()) -> list[RankedChange]:
+    outcomes = [
+        Outcome(check, WARNING, "kernel", "", (Finding("found", hosts=(host,)),), HOSTS) for check, host in findings
+    ]
+    report = example_reports.report(*outcomes, hosts=HOSTS)
+    return list(rank_changes(changes, report, CHECKS, {"listen-queue-short": 5, "npu-driver-differs": 2}))
+
+
+SOMAXCONN = ValueChange("sysctl", "net.core.somaxconn", "4096", "64", ("n2",))
+RETRIES = ValueChange("sysctl", "net.ipv4.tcp_retries2", "15", "7", HOSTS)
+LIMIT = ValueChange("limits", "open files", "1024 4096", "64 64", ("n1",))
+CODE = ValueChange("code", "file train.py", "a", "b", ())
+
+
+def test_what_a_failing_check_reads_comes_first() -> None:
+    first, *rest = rank(CODE, RETRIES, LIMIT, SOMAXCONN, findings=[("listen-queue-short", "n2")])
+    assert (first.change, first.reason, first.checks) == (SOMAXCONN, "failing", ("listen-queue-short",))
+    assert "failing" not in {ranked.reason for ranked in rest}
+    assert rank(CODE, SOMAXCONN, LIMIT, findings=[("open-files-limit-low", "n1")])[0].change == LIMIT
+
+
+def test_a_change_elsewhere_than_the_finding_comes_behind_one_there() -> None:
+    there = msgspec.structs.replace(LIMIT, hosts=("n3",), now="64 65")
+    found = rank(LIMIT, there, findings=[("open-files-limit-low", "n3")])
+    assert [ranked.change for ranked in found] == [there, LIMIT]
+
+
+def test_without_a_finding_nearness_to_the_job_and_messages_of_logs_decide() -> None:
+    assert [ranked.change for ranked in rank(RETRIES, SOMAXCONN, CODE)] == [CODE, SOMAXCONN, RETRIES]
+    assert rank(RETRIES)[0].checks == ()
+
+
+def test_text_and_document() -> None:
+    ranked = tuple(rank(RETRIES, SOMAXCONN, CODE, findings=[("listen-queue-short", "n2")]))
+    hostile = ValueChange("packages", "x\x1b[31m", None, "1\n2", ("n3",))
+    page = ChangesPage(
+        before=alike("2026-11-20T10:00:00Z", a="1"),
+        now=alike("2026-11-24T10:00:00Z", a="1"),
+        worked=True,
+        same_since="2026-11-22T10:00:00Z",
+        changes=(*ranked, *rank(hostile)),
+    )
+    text = render(page, 0)
+    assert (
+        text.splitlines()[0] == "4 changes since 2026-11-20 10:00:00 UTC, the last run that worked; the likeliest first"
+    )
+    assert "\x1b" not in text
+    assert "sysctl net.ipv4.tcp_retries2: 15 -> 7, on all 3 hosts" in text
+    assert "packages x: not there -> 1 2, on n3" in text
+    document = json.loads(render_json(page, 0))
+    jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8"))).validate(document)
+    assert document["changes"][0]["name"] == "net.core.somaxconn"
+
+
+TEXTS = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=4)
+BY_HOST = st.dictionaries(
+    st.text(max_size=4), st.dictionaries(st.text(max_size=4), st.dictionaries(st.text(max_size=4), TEXTS, max_size=3))
+)
+
+
+@given(BY_HOST, st.dictionaries(st.text(max_size=4), TEXTS, max_size=2))
+def test_kept_values_come_back(
+    hosts: dict[str, dict[str, dict[str, dict[str, str]]]], job: dict[str, dict[str, str]]
+) -> None:
+    run = RunValues("t", "check", "healthy", hosts, job)
+    back = decode_values(encode_values(run), "t", "check", "healthy")
+    assert compare_values(run, back) == ()
+    assert back.job == job
+    assert {host: {fact: kinds for fact, kinds in own.items() if kinds} for host, own in back.hosts.items()} == {
+        host: {fact: kinds for fact, kinds in own.items() if kinds} for host, own in hosts.items()
+    }
+
+
+@given(st.binary(max_size=200))
+def test_damaged_values_are_refused(data: bytes) -> None:
+    with pytest.raises(UnusableValues):
+        decode_values(data, "t", "check", "healthy")
+
+
+def test_hosts_that_are_alike_cost_little() -> None:
+    sysctl = {f"net.value{number}": str(number * 7919) for number in range(700)}
+    one = len(encode_values(values(n1={"sysctl": sysctl})))
+    hosts = {f"n{number}": {"sysctl": {**sysctl, "net.own": str(number % 3)}} for number in range(200)}
+    assert len(encode_values(values(**hosts))) < 2 * one
+
+
+def job_values(change: JobChange, folder: Path) -> RunValues:
+    source = of_launch_line(change.line, {})
+    run = Run(SCHEMA, "", "t", 0.0, {"n1": HostRecord(example_visit())}, launch=source.complete(LaunchOptions()))
+    return values_of_run(run, example_reports.report(hosts=("n1",)), code_of_line(source.line))
+
+
+def example_visit() -> msgspec.Struct:
+    from doctor.engine.fact import Visit
+
+    return Visit()
+
+
+@pytest.mark.parametrize("change", JOB_CHANGES, ids=lambda change: change.name)
+def test_a_change_of_the_job(change: JobChange, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git/refs/heads").mkdir(parents=True)
+    first = {".git/HEAD": "ref: refs/heads/main\n", ".git/refs/heads/main": "a" * 40 + "\n"}
+    for name, text in {**first, "train.py": "import torch\n", "run.yaml": "lr: 1e-4\n"}.items():
+        (tmp_path / name).write_text(text)
+    before = job_values(JobChange("", ""), tmp_path)
+    assert compare_values(before, job_values(JobChange("", ""), tmp_path)) == ()
+    for name, text in change.files:
+        (tmp_path / name).write_text(text)
+    told = compare_values(before, job_values(change, tmp_path))
+    assert (change.category, True) in [(one.category, one.name.startswith(change.name)) for one in told]
+    assert all(one.hosts == () for one in told)
+
+
+def test_no_secret_is_kept(tmp_path: Path) -> None:
+    line = ("env", "NCCL_TOKEN=hush-hush-1", "torchrun", "train.py", "--api-key", "hush-hush-2")
+    kept = job_values(JobChange("", "", line), tmp_path)
+    assert "hush" not in repr(kept)

@@ -1,0 +1,35 @@
+"""What one host says gets into no other host's file, rule or verdict: every fact of all hosts has its witness."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from doctor.engine.catalog import load_checks
+from doctor.engine.record import load_run
+from tests.attack.liars import ALLOWED, TABLE, Fleets, attacks, crossing, first_hosts, saved_run, witnesses
+from tests.bench.large_fleet import sickened
+from tests.hosts.fleet import Fleet
+
+KINDS = {
+    line[2:].partition(":")[0] for line in TABLE.read_text("utf-8").splitlines() if line[:2] == "# " and ": " in line
+}
+
+
+def test_every_fact_of_all_hosts_is_in_the_table() -> None:
+    """A new one: say in `tests/witnesses.toml` why one host's word does no harm, then try `liars` with it."""
+    rows = {(check.name, need.parameter) for check, need in crossing(load_checks())}
+    assert {(check, parameter) for check, parameters in witnesses().items() for parameter in parameters} == rows
+    assert {kind for parameters in witnesses().values() for kind in parameters.values()} <= KINDS
+    assert set(ALLOWED) <= KINDS
+
+
+@pytest.mark.hosts
+def test_a_liar_among_the_hosts(fleet_a2: Fleet) -> None:
+    """Every fact of all hosts three times; `python -m tests.attack liars 10000` is the campaign."""
+    saved = saved_run(fleet_a2)
+    for count, sick in ((2, True), (4, True), (4, False)):
+        document = first_hosts(saved, count)
+        document = sickened(document, 0.0) if sick else document
+        fleets = Fleets(load_run(msgspec.json.encode(document), "run"))
+        assert list(attacks(fleets, 190, seed=count)) == []

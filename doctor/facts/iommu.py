@@ -60,9 +60,11 @@ class IommuDomains(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> IommuDomains:
-        found = msgspec.convert(answer.json(), _Detection)
-        own = {"10de": "nvidia", "1002": "amdgpu"}
-        domains = {slot: domain for slot, vendor, _, driver, domain in found.devices if own.get(vendor, "-") == driver}
+        detection = msgspec.convert(answer.json(), _Detection)
+        drivers = {"10de": "nvidia", "1002": "amdgpu"}
+        domains = {
+            slot: domain for slot, vendor, _, driver, domain in detection.devices if drivers.get(vendor, "-") == driver
+        }
         if not domains:
             raise Absent("no IOMMU is in use for the host's GPUs")
-        return cls(domains=domains, machine=found.machine, architecture=found.architecture)
+        return cls(domains=domains, machine=detection.machine, architecture=detection.architecture)

@@ -43,9 +43,9 @@ def read_plugin_log(arguments: dict[str, Any]) -> dict[str, Any]:
         status = os.fstat(file.fileno())
         file.seek(max(0, status.st_size - 4194304))
         lines = file.read(4194304).decode("utf-8", "replace").splitlines()
-    told = [line[:9000] for line in lines if "switch" in line and "fault" in line][-200:]
+    messages = [line[:9000] for line in lines if "switch" in line and "fault" in line][-200:]
     since_boot = not boot or status.st_mtime >= float(boot[0])
-    return {"lines": told, "since_boot": since_boot, "age": max(0.0, time.time() - status.st_mtime)}
+    return {"lines": messages, "since_boot": since_boot, "age": max(0.0, time.time() - status.st_mtime)}
 
 
 class SwitchFault(msgspec.Struct, frozen=True):
@@ -85,8 +85,8 @@ class NpuSwitchFaults(Fact, frozen=True):
         for line in data["lines"]:
             if match := _QUERY.search(line):
                 codes = re.findall(_CODE, match[1])
-                known = {fault.code: fault for fault in present.values()}
-                present = {_key(fault): fault for code in codes for fault in [known.get(code, SwitchFault(code))]}
+                current = {fault.code: fault for fault in present.values()}
+                present = {_key(fault): fault for code in codes for fault in [current.get(code, SwitchFault(code))]}
             elif _COUNT.search(line):
                 present = {}
             elif match := _EVENT.search(line):

@@ -3,8 +3,8 @@ from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.hccn import DeviceAddresses, HccnConf
+from doctor.facts.hccn.device_addresses import configured_address
 from doctor.facts.hccn.fleet import Npu, flatten_by_npu, format_npus
-from doctor.facts.hccn.remedy import configured_address
 
 ADVISORY = ("conf",)
 

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPodId
+from doctor.facts.hccn.device_addresses import configured_address
 from doctor.facts.hccn.fleet import address_use, require_port_use
-from doctor.facts.hccn.remedy import configured_address
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig

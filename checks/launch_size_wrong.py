@@ -48,17 +48,6 @@ def launch_size_wrong(
             observed=_count(launch.nodes, "host"),
             expected=_count(hosts, "host"),
         )
-    least, most = launch.nodes or 0, launch.max_nodes or 0
-    if launch.outer_nodes and least > 1 and not least <= launch.outer_nodes <= most:
-        yield Finding(
-            "{outer} starts {inner} on {expected}, and {inner} is for {observed}",
-            launch=launch.launch_line,
-            outer=launch.launchers[0],
-            inner=launch.launchers[-1],
-            option="the number of hosts",
-            observed=_count(least, "host"),
-            expected=_count(launch.outer_nodes, "host"),
-        )
     if isinstance(launch.ranks_per_host, int) and launch.launchers:
         for host in fleet:
             devices = _devices(host, npus, gpus)

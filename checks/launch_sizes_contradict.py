@@ -23,11 +23,24 @@ def launch_sizes_contradict(launch: LaunchConfig, table: RankTable | None) -> It
     LOCAL_WORLD_SIZE). A task of srun or mpirun may start several ranks: WORLD_SIZE is a multiple of the tasks then. It
     is a warning where the other number is that of an allocation, of which a step may be a part. torchrun, msrun,
     accelerate and deepspeed set these variables themselves: with them in the launch line WORLD_SIZE counts no more.
+    Under srun, one torchrun starts on each host: `--nnodes` is the number of its tasks. Where directives of the job
+    script say how many those are, it is a warning: options of sbatch go before them.
     """
     sizes = launch.stated_sizes
+    least, most = launch.nodes or 0, launch.max_nodes or 0
+    is_outside = bool(launch.outer_tasks) and least > 1
+    if is_outside and not least <= (launch.outer_tasks or 0) <= most:
+        yield Finding(
+            "{first} starts {second} {number} times, and {second} is for {observed} hosts",
+            first=launch.launchers[-2],
+            second=launch.launchers[-1],
+            number=launch.outer_tasks,
+            observed=least,
+            expected="one on each host",
+        ).as_warning(launch.outer_by_directive)
     if table is not None and table.ranks:
         sizes.append(StatedSize("the rank table", "hosts", len(table.servers)))
-    if len(sizes) < 2:
+    if len(sizes) < 2 and not is_outside:
         raise Skip("no two sources state the size of the job")
     for pair in contradictions(sizes):
         yield Finding(

@@ -60,9 +60,34 @@ def visible_devices_wrong(
                 observed=value,
                 expected=expected,
             )
+    if not npus and not gpus:
+        alone = list(_of_launch_alone(launch))
+        judged = bool(alone)
+        yield from (finding for finding in alone if finding is not None)
     yield from _differing_counts(launch, npus or {}, gpus or {})
     if not judged:
         raise Skip("no variable lists devices by number for a host that has them")
+
+
+def _of_launch_alone(launch: LaunchConfig) -> Iterator[Finding | None]:
+    """Where no host is looked at: for each list, whether it has too few devices; a device twice is told elsewhere."""
+    for variable in ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        value, ranks = launch.env.get(variable, ""), launch.ranks_per_host
+        named = value.count(",") + 1 if _is_list(value) else 0
+        if not named or not isinstance(ranks, int) or not launch.launchers:
+            continue
+        if ranks <= named:
+            yield None
+            continue
+        yield Finding(
+            "{variable} names {named} devices for {ranks} ranks",
+            variable=variable,
+            named=named,
+            ranks=ranks,
+            host="the job's hosts",
+            observed=value,
+            expected=filled("{0} devices, one for each rank", ranks),
+        )
 
 
 def _differing_counts(

@@ -115,8 +115,9 @@ Next, in this order:
   1. fill in what says TODO: grep -rn 'TODO {name}' checks tests
   2. {pytest} tests/checks/test_{stem}.py
   3. name the check in `treats` of a playbook, or write one: playbooks/
-  4. hatch run regen, hatch run fix, hatch run fast
-  5. the fault on real hosts, as root: {pytest} tests/test_faults.py -k {name}
+  4. python -m tests.example_values; python -m tests.translations (what waits for its Chinese); CHANGELOG.md
+  5. hatch run regen, hatch run fix, hatch run fast
+  6. the fault on real hosts, as root: {pytest} tests/test_faults.py -k {name}
 """
 SMOKE_NEXT = """\
 Next, in this order (.github/CONTRIBUTING.md, "Recipe: a smoke verdict"):
@@ -124,7 +125,8 @@ Next, in this order (.github/CONTRIBUTING.md, "Recipe: a smoke verdict"):
   2. {pytest} tests/checks/test_{stem}.py
   3. the proof: a test of real ranks in tests/smoke, marked @pytest.mark.proves("{name}")
   4. name the check in `treats` of a playbook, or write one: playbooks/
-  5. hatch run regen, hatch run fix, hatch run fast
+  5. python -m tests.example_values; python -m tests.translations (what waits for its Chinese); CHANGELOG.md
+  6. hatch run regen, hatch run fix, hatch run fast
 """
 
 

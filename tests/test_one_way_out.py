@@ -156,7 +156,8 @@ def test_no_control_sequence_but_colours() -> None:
 WRITERS = {"print", "typer.echo", "click.echo", "sys.stdout.write", "sys.stderr.write"}
 WRITERS |= {"sys.stdout.buffer.write", "self.stream.write", "os.write(1)", "os.write(2)"}
 SENT_TO_HOSTS = (
-    "collect/collector/", "smoke/programs/", "net/prober/", "fix/executor/", "diagnose/excerpter/", "remote/",
+    "collect/collector/", "smoke/programs/", "net/prober/", "fix/executor/", "diagnose/excerpter/",
+    "diagnose/bundler/", "remote/",
     "watch/hook/", "watch/attach/inspector/", "transport/launcher/carrier/", "facts/",
 )  # fmt: skip
 NO_FOREIGN_TEXT = {
@@ -178,6 +179,7 @@ FILES = {
     "cli/report.py": "differences of reports without secrets",
     "cli/rank_table.py": "a rank table of checked addresses and numbers",
     "diagnose/fetch/saved_logs.py": "`hide_secrets`",
+    "cli/bundle_logs.py": "`hide_secrets` and `hide_in`: an archive of `Packing`",
     "preflight/report.py": "the one line",
     "fix/store.py": "plans, whose commands must stay as they are, in the applier's own folder",
     "smoke/speed/baseline.py": "numbers",

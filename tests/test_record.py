@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.fact import Output, Visit
-from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run, load_run, redact_run
+from doctor.engine.fact import Output, ProbeArguments, Visit
+from doctor.engine.record import SCHEMA, BadRun, HostRecord, ProbeInputs, Run, load_run, redact_run
 from doctor.engine.secrets import hide_secrets
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_is_no_run_is_one_line(data: bytes) -> None:
 
 def test_another_schema_is_named() -> None:
     data = msgspec.json.encode(msgspec.structs.replace(run_of(), schema="doctor.run/9"))
-    with pytest.raises(BadRun, match=r"schema 'doctor.run/9', expected 'doctor.run/3'"):
+    with pytest.raises(BadRun, match=r"schema 'doctor.run/9', expected 'doctor.run/4'"):
         load_run(data, "f")
 
 
@@ -104,3 +104,7 @@ def test_json_stays_json_without_its_secrets() -> None:
     run = redact_run(run_of(One=Output(out=msgspec.json.encode(responses).decode())))
     (event,) = msgspec.json.decode(run.hosts["a"].outputs["One"][""].out)["events"]
     assert event == {"text": "Invalid token: [hidden]", "trace": ["a.py:3 read"], "api_key": "[hidden]", "loss": 1.5}
+
+
+def test_a_question_gets_the_given_values_by_their_names() -> None:
+    assert set(ProbeArguments.__annotations__) == {"asked", *ProbeInputs.__struct_fields__}

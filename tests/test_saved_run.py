@@ -76,6 +76,10 @@ def valid_run() -> dict[str, Any]:
             max_nodes=2,
             node_rank=0,
             outer_nodes=2,
+            outer_tasks=2,
+            outer_by_directive=True,
+            places={"MASTER_ADDR": "run.sh:2"},
+            others=(LaunchOptions(master_addr="w3"),),
             refused=(("torchrun", "--tee", "x", "a number"),),
             unresolved={"NCCL_DEBUG": "$(x)"},
             time_limit_s=600.0,
@@ -117,6 +121,7 @@ NULLABLE = [
         "max_nodes",
         "node_rank",
         "outer_nodes",
+        "outer_tasks",
         "time_limit_s",
         "time_left_s",
     )
@@ -313,7 +318,11 @@ FORM = {
         "max_nodes",
         "node_rank",
         "nodes",
+        "others",
+        "outer_by_directive",
         "outer_nodes",
+        "outer_tasks",
+        "places",
         "product",
         "python",
         "rank_table",
@@ -374,14 +383,14 @@ FORM = {
         "uid",
     ),
 }
-"""The fields of `doctor.run/3`."""
+"""The fields of `doctor.run/4`."""
 
 
 def test_a_changed_form_has_a_new_number() -> None:
     """Whoever changes a field raises the number, keeps the form before readable, and writes the new one here."""
     kinds = (HostRecord, LaunchOptions, Output, ProbeInputs, Run, SavedRankTable, Visit)
     now = {kind.__name__: tuple(sorted(kind.__struct_encode_fields__)) for kind in kinds}
-    assert (SCHEMA, now) == ("doctor.run/3", FORM)
+    assert (SCHEMA, now) == ("doctor.run/4", FORM)
 
 
 @pytest.mark.parametrize("schema", EARLIER_SCHEMAS)

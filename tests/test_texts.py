@@ -59,7 +59,15 @@ def test_what_is_remembered_is_bounded(monkeypatch) -> None:  # type: ignore[no-
 
 
 SENT = (
-    *("collect/collector", "diagnose/excerpter", "fix/executor", "net/prober", "remote", "smoke/programs"),
+    *(
+        "collect/collector",
+        "diagnose/bundler",
+        "diagnose/excerpter",
+        "fix/executor",
+        "net/prober",
+        "remote",
+        "smoke/programs",
+    ),
     *("transport/launcher/carrier", "watch/attach/inspector", "watch/hook"),
 )
 """Programs that are sent to hosts, and import nothing of doctor."""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from doctor import __version__
 from doctor.cli.help_groups import GroupedCommand
 
 COMMANDS = {
@@ -23,6 +24,7 @@ COMMANDS = {
     "merge": "Evaluate the records that doctor node wrote on each host.",
     "rank-table": "Generate a validated rank table from live hosts.",
     "diagnose": "Name the rank and the cause from the logs of a job that failed.",
+    "bundle-logs": "Collect in one archive what a vendor's support asks for.",
     "fix": "Plan fixes for findings; with --apply, run and verify them.",
     "report": "Render a saved run or report again, or compare two.",
     "changes": "Tell what has changed since the job last worked.",
@@ -59,7 +61,6 @@ def _unloaded() -> None:
 
 def _version(requested: bool) -> None:
     if requested:
-        from doctor import __version__
         from doctor.engine.streams import write_stdout
 
         write_stdout(f"cluster-doctor {__version__}")

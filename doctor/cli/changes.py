@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from doctor.cli.history import parse_start
 from doctor.cli.host_options import (
@@ -197,8 +198,6 @@ def _of_history(since: str, now: RunValues) -> Baseline | None:
 
 def _named(values: RunValues) -> RunValues:
     """The hosts as records of the history name them."""
-    from msgspec.structs import replace
-
     names = recorded_names(values.hosts, machine_name())
     return replace(values, hosts={names[host]: own for host, own in values.hosts.items()})
 

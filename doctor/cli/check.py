@@ -29,6 +29,7 @@ from doctor.cli.shared_options import (
 )
 from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.result import NO_HOST
 from doctor.engine.texts import filled
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog, made_rounds
@@ -173,7 +174,6 @@ def _requested(compare: str, paths: tuple[str, ...]) -> tuple[str, ...]:
 
 def _empty_inventory(hosts: HostOptions) -> Inventory:
     """The inventory of a check of the rank table alone. Raises: CommandError."""
-    from doctor.engine.result import NO_HOST
     from doctor.environment.inventory import Inventory
     from doctor.job.variables import TABLE_VARIABLES
     from doctor.session.named_files import require_rank_table

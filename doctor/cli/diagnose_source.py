@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from doctor.cli.host_options import ConnectionOptions, VisitOptions, ssh_options
+from doctor.diagnose.bundle.read import read_bundles
 from doctor.diagnose.fetch.ask_hosts import LogRequest
 from doctor.diagnose.fetch.collect import (
     DEFAULT_SINCE,
@@ -124,6 +125,8 @@ class LogSource:
             self.inventory = select_inventory(selection.selection)
             since = parse_since(selection.since) if selection.since else DEFAULT_SINCE
             record = self._collected(self.inventory, self._places(), since)
+        elif bundled := read_bundles(selection.paths, self.signatures):
+            record = bundled
         else:
             return self._of_files()
         if save:

@@ -11,9 +11,11 @@ import typer
 
 from doctor.cli.fast_explain import page_width, topic_width
 from doctor.cli.shared_options import ChecksOption, PlaybooksOption
-from doctor.engine.catalog import check_files
+from doctor.config.file import did_you_mean
+from doctor.engine.catalog import check_files, load_check
 from doctor.engine.check_files import AREAS
 from doctor.engine.errors import CommandError, UsageError
+from doctor.engine.sanitize import printable
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.report.explain.topics import localized_page, render, title, topics
@@ -43,7 +45,6 @@ def _explain(name: str, checks: Sequence[Path], playbooks: Sequence[Path]) -> No
             return write_stdout(render(localized_page(TOPICS[name]).read_text("utf-8"), topic_width()))
         remedies = load_playbook_catalog(playbooks, checks)
         if name in paths:
-            from doctor.engine.catalog import load_check
             from doctor.remedy.catalog import playbooks_for
             from doctor.report.explain.checks import check_page
             from doctor.report.explain.examples import read_examples
@@ -71,9 +72,6 @@ command.__doc__ = f"{command.__doc__}\n\n{TOPIC_LINES}"
 
 
 def _unknown_name(name: str, names: Iterable[str]) -> CommandError:
-    from doctor.config.file import did_you_mean
-    from doctor.engine.sanitize import printable
-
     if name in AREAS:
         return UsageError(filled("{0} is an area; `doctor list --select {1}` names its checks", name, name))
     topics = ", ".join(TOPICS)

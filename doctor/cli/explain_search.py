@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from doctor.cli.explain_sources import built_in_playbook, page_width
+from doctor.diagnose.lookup import find, score_text, signature_blocks, word_weights
 from doctor.engine.catalog import bundled_folder
 from doctor.engine.language import localized, phrase
 from doctor.engine.output_encoding import padded
@@ -31,8 +32,6 @@ class _Row(NamedTuple):
 
 def explain_text(text: str) -> str:
     """The pages that ``text`` leads to, or a list of the nearest ones; empty where no page has enough of its words."""
-    from doctor.diagnose.lookup import find
-
     matches = find(text)
     exact = [match.signature for match in matches if match.is_exact]
     rows = _rows(text, matches)
@@ -94,8 +93,6 @@ def _xid_page(text: str) -> str:
 
 def _rows(text: str, matches: list[SignatureMatch]) -> str:
     """Checks, playbooks, topics and signatures that have most of the words, the best first."""
-    from doctor.diagnose.lookup import score_text, signature_blocks, word_weights
-
     documents = [*_documents(), *(_document(match.signature) for match in matches)]
     weights = word_weights(text, [page for _, _, _, page in documents] + list(signature_blocks()))
     total = sum(weights.values())

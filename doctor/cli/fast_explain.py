@@ -7,7 +7,7 @@ from pathlib import Path
 from doctor.cli.explain_sources import built_in_playbook as built_in_playbook
 from doctor.cli.explain_sources import page_width as page_width
 from doctor.cli.explain_sources import topic_width as topic_width
-from doctor.engine.catalog import bundled_folder
+from doctor.engine.catalog import bundled_folder, load_check
 
 
 def explanation(name: str) -> str | None:
@@ -44,7 +44,6 @@ def _signature_pages(name: str) -> str | None:
 
 def check_page(name: str, path: Path) -> str:
     """A check's page with its playbooks; of the playbook files only those that mention the check are parsed."""
-    from doctor.engine.catalog import load_check
     from doctor.report.explain.checks import check_page
     from doctor.report.explain.examples import read_examples
 

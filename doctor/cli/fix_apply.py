@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from doctor.cli.fix_options import DisplayOptions, FixAction
     from doctor.engine.record import Run
 
-MAX_PARALLEL_HOSTS = 64
-
 
 def plan_and_apply(
     context: PlanContext, run: Run | None, action: FixAction, connection: ConnectionOptions, display: DisplayOptions

@@ -22,7 +22,7 @@ from doctor.engine.texts import filled, joined
 from doctor.fix import render_progress, store
 from doctor.fix.documents import PlanRow, PlansDocument, UndoDocument
 from doctor.fix.journal import Journal
-from doctor.fix.plan import FixPlan
+from doctor.fix.plan import MAX_PARALLEL_HOSTS, FixPlan
 from doctor.fix.signal_guard import SignalGuard
 from doctor.fix.undo import Choice, JournalUndoer, UndoResult, group_by_host
 from doctor.report.layout.formatting import clean, count_noun
@@ -30,8 +30,6 @@ from doctor.transport.program import parallel_map
 
 if TYPE_CHECKING:
     from doctor.cli.fix_options import DisplayOptions, FixAction
-
-MAX_PARALLEL_HOSTS = 64
 
 
 def undo(action: FixAction, connection: ConnectionOptions, display: DisplayOptions) -> int:

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
 
 from doctor.cli.host_options import ProductOption, validate_product
 from doctor.cli.shared_options import CheckOptions, OutputOptions, expand_option_groups
-from doctor.engine.errors import InputError, UsageError
+from doctor.engine.errors import UsageError
 from doctor.engine.language import localized_filled, phrase
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import NO_HOST
 from doctor.engine.streams import print_stderr
 from doctor.environment.inventory import Inventory
-from doctor.environment.job_environment import of_job_script, of_launch_line
 from doctor.job import LaunchConfig
 from doctor.job.training import TrainingLaunch
 from doctor.session.examine import ExamineOptions, examine
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
+from doctor.session.lint_files import job_scripts, launches_of
 from doctor.session.select_checks import choose_checks, load_catalog, of_launch_alone
 from doctor.session.training_files import read_training
-
-if TYPE_CHECKING:
-    from doctor.environment.job_environment import JobEnvironment
 
 
 @expand_option_groups
@@ -48,11 +46,11 @@ def command(
 
     No host is connected to.
 
-    FILES are job scripts, Python programs, and configurations in JSON, YAML or TOML; COMMAND is a launch line, such as
-    `torchrun --nnodes 2 train.py`. Files that a launch line names are read too. A value that only a run would show is
-    not guessed: the rule that needs it is unknown, "not decided". --nodes and --ranks-per-host decide what a script
-    takes from the scheduler. With --on-unknown ok, files that hold no training are left out, and exit code 0 stands for
-    nothing to check as well.
+    FILES are job scripts, folders with job scripts, Python programs, and configurations in JSON, YAML or TOML; COMMAND
+    is a launch line, such as `torchrun --nnodes 2 train.py`. Files that a launch line names are read too. A value that
+    only a run would show is not guessed: the rule that needs it is unknown, "not decided". --nodes and
+    --ranks-per-host decide what a script takes from the scheduler. With --on-unknown ok, files that hold no training
+    are left out, and exit code 0 stands for nothing to check as well.
 
     Exit codes: 0 healthy, 10 failed, 11 warnings (--strict), 12 unknown, 2 usage, 70 a bug of doctor, 78 unreadable
     input, 130 and 143 interrupted.
@@ -66,6 +64,7 @@ def command(
         selected = choose_checks(catalog, choice.select or rules, choice.ignore)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     paths, launch_line = _split(files or [])
+    paths = job_scripts(paths, _leave_out)
     if not paths and not launch_line:
         raise UsageError("nothing to check; expected files, or a launch line after --")
 
@@ -73,29 +72,16 @@ def command(
     leave_out = _leave_out if output.on_unknown == "ok" else None
     training = read_training(paths, launch_line, os.environ, counts, leave_out)
     launch = LaunchOptions(ranks_per_host=ranks_per_host or None, product=product)
-    environment = _environment(paths, launch_line)
-    if environment is None:
-        rules = of_launch_alone(catalog, (TrainingLaunch,))
+    launches = launches_of(paths, launch_line, launch, os.environ)
+    if launches:
+        launch = msgspec.structs.replace(launches[0], others=tuple(launches[1:]))
     else:
-        launch = environment.complete(launch)
+        rules = of_launch_alone(catalog, (TrainingLaunch,))
     selected = choose_checks(catalog, choice.select or rules, choice.ignore)
     inventory = Inventory((), NO_HOST)
     events = start_events(output, (), selected, inventory.source)
     options = ExamineOptions(launch=launch, training=training)
     raise typer.Exit(save_and_report(examine(inventory, selected, options, {}), catalog, output, events))
-
-
-def _environment(paths: list[str], launch_line: list[str]) -> JobEnvironment | None:
-    """That of the command, else of the one job script; None where there is none, or where there are several."""
-    if launch_line:
-        return of_launch_line(launch_line, os.environ)
-    scripts = [path for path in paths if not path.endswith((".py", ".json", ".yaml", ".yml", ".toml"))]
-    if len(scripts) != 1:
-        return None
-    try:
-        return of_job_script(scripts[0], os.environ)
-    except InputError:
-        return None  # no launch line: what reads the training says so
 
 
 def _leave_out(why: str) -> None:

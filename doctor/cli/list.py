@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from doctor.cli.fast_list import format_check_list, format_matches, read_list_entry, read_search_text
@@ -76,8 +77,6 @@ def _list_signatures(words: list[str], as_json: bool) -> None:
     catalog = load_signatures().values()
     if as_json:
         import json
-
-        import msgspec
 
         return write_stdout(json.dumps([msgspec.to_builtins(signature) for signature in catalog], indent=1))
     text = signature_list(catalog, words, terminal_columns(sys.stdout, os.environ))

@@ -13,6 +13,7 @@ from doctor.cli.shared_options import CheckOptions, OutputOptions, expand_option
 from doctor.collect.collector_request import unique_facts
 from doctor.collect.merge.files import read_node_files
 from doctor.collect.merge.merge_records import merge
+from doctor.collect.merge.node_records import NodeFiles
 from doctor.collect.merge.stale import slurm_job_run
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.texts import filled
@@ -50,14 +51,7 @@ def command(
 
     named = expected_inventory(fleet)
     where = ", ".join(clean(str(path)) for path in paths[:3]) + (", ..." if len(paths) > 3 else "")
-    try:
-        node_files = read_node_files(paths)
-    except OSError as error:
-        raise InputError(
-            filled(
-                "{0}: {1}; expected files written by doctor node", clean(str(error.filename or where)), error.strerror
-            )
-        ) from None
+    node_files = _read(paths, where)
     facts = unique_facts(fact for check in selected for fact in check.facts)
     run = merge(node_files, named, facts, where, slurm_job_run(os.environ))
     if not run.hosts:
@@ -67,3 +61,12 @@ def command(
     if named is None:
         run = without_excluded(run, where, fleet.exclude)
     raise typer.Exit(replay_and_report(run, selected, catalog, output))
+
+
+def _read(paths: list[Path], where: str) -> NodeFiles:
+    """Raises: CommandError."""
+    try:
+        return read_node_files(paths)
+    except OSError as error:
+        name = clean(str(error.filename or where))
+        raise InputError(filled("{0}: {1}; expected files written by doctor node", name, error.strerror)) from None

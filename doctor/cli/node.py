@@ -26,9 +26,13 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.launch_source import SourceOptions
 from doctor.cli.shared_options import CheckOptions, OutputOptions, expand_option_groups
+from doctor.collect.node_lines import encode_lines
+from doctor.collect.node_record import encode_record, host_name, this_host_only
+from doctor.config.atomic_write import write_atomic
 from doctor.engine.errors import CommandError, UsageError
 from doctor.engine.texts import filled
 from doctor.job.variables import of_one_host
+from doctor.session.examine import ExamineOptions, examine
 from doctor.session.finish import save_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog
 
@@ -82,8 +86,6 @@ def command(
         raise UsageError("--out without --judge makes no report: expected it without --json, --format and --save")
     catalog = load_catalog(choice.checks)
     selected = choose_with_rounds(catalog, choice.select, choice.ignore)
-    from doctor.collect.node_record import host_name, this_host_only
-    from doctor.session.examine import ExamineOptions, examine
 
     job_environment = source.read()
     environ = job_environment.environ
@@ -118,10 +120,6 @@ def _mode(text: str) -> int:
 
 def _write_record(examination: Examination, name: str, out: Path, mode: int) -> None:
     """Writes the record atomically. Raises: CommandError."""
-    from doctor.collect.node_lines import encode_lines
-    from doctor.collect.node_record import encode_record
-    from doctor.config.atomic_write import write_atomic
-
     data, path = encode_record(examination.run, os.environ), out
     try:
         if out == Path("-"):

@@ -23,9 +23,8 @@ from doctor.cli.shared_options import CheckOptions, NoHistoryOption, expand_opti
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.texts import filled
 from doctor.preflight.early_end import BUDGET, parse_duration
-from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.node_lists import FORMATS, format_conflict
-from doctor.preflight.options import JobSettings, PreflightOptions
+from doctor.preflight.options import ExitCodePolicy, JobSettings, PreflightOptions
 from doctor.preflight.tiers import TIERS
 from doctor.session.output_files import output_conflict, print_warning, requested_targets
 

@@ -98,11 +98,7 @@ def command(
     Exit codes: as `doctor check`.
     """
     del local_rank  # torch.distributed.launch adds it to every command line; the environment has it, too
-    validate_output(output)
-    if output.from_file:
-        raise UsageError("--from reads a saved run, which needs no ranks; expected doctor smoke --from FILE")
-    if training.devices:
-        raise UsageError("--devices: the launcher assigns the devices of the ranks")
+    _validate(training, output)
     smoke_options = parse_smoke_options(training, JobOptions())
     if any(choice):  # what is refused is refused here, and so on every rank
         choose_checks(load_catalog(choice.checks), choice.select, choice.ignore, roots=True)
@@ -124,6 +120,15 @@ def command(
     except OSError as error:
         raise InputError(filled("rank 0 cannot listen on any of the rendezvous ports: {0}", error)) from None
     raise typer.Exit(code)
+
+
+def _validate(training: TrainingOptions, output: OutputOptions) -> None:
+    """Raises: CommandError."""
+    validate_output(output)
+    if output.from_file:
+        raise UsageError("--from reads a saved run, which needs no ranks; expected doctor smoke --from FILE")
+    if training.devices:
+        raise UsageError("--devices: the launcher assigns the devices of the ranks")
 
 
 def _report(

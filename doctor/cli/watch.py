@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +16,7 @@ from doctor.cli.watch_options import AttachOptions, ChoiceOptions, LogOptions
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
+from doctor.session.select_checks import load_catalog
 
 if TYPE_CHECKING:
     from doctor.watch.launch import WatchOptions
@@ -114,11 +117,8 @@ def command(
 
 
 def _run(command_line: list[str], options: WatchOptions, choice: ChoiceOptions, output: OutputOptions) -> int:
-    import os
-
     from doctor.engine.exit_code import Exit
     from doctor.session.finish import save_and_report, validate_output
-    from doctor.session.select_checks import load_catalog
     from doctor.watch.launch import WatchOutcome, run
     from doctor.watch.report_files import ReportFiles
 
@@ -153,8 +153,6 @@ def output_paths(output: OutputOptions) -> list[str]:
 
 def _with_free_paths(output: OutputOptions, files: ReportFiles) -> OutputOptions:
     """With other names for files that another report has written since the start of the watch; one line tells each."""
-    from pathlib import Path
-
     from doctor.watch.command import warn
 
     places = {path: files.free_path(path) for path in output_paths(output)}

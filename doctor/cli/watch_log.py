@@ -24,7 +24,7 @@ from doctor.watch.evaluate_watch import evaluate_watch
 from doctor.watch.loss.follow_logs import Follower, follow, read_once
 from doctor.watch.loss.followed_file import FollowedFile
 from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
-from doctor.watch.loss.loss_options import LossOptions
+from doctor.watch.loss.log_watch import LossOptions
 from doctor.watch.loss.loss_pattern import PatternRefusedError, compile_pattern
 from doctor.watch.loss.loss_report import headline, verdict_line
 from doctor.watch.outcome import output_only_run
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from doctor.cli.watch_options import ChoiceOptions, LogOptions
     from doctor.engine.watch_summary import LossVerdict
     from doctor.watch.loss.followed_file import FollowedFile
-    from doctor.watch.loss.log_watch import LogWatch
-    from doctor.watch.loss.loss_options import LossOptions
+    from doctor.watch.loss.log_watch import LogWatch, LossOptions
 
 
 def loss_options(options: LogOptions, choice: ChoiceOptions) -> LossOptions:
@@ -72,15 +71,7 @@ def run_log(
                 path, reason = next(iter(failed.items()))
                 raise InputError(filled("{0}: {1}; expected a log file", _display_name(path), reason))
         else:
-            follower = Follower(
-                on_verdict=lambda verdict: None if output.quiet else _print_verdict(verdict),
-                on_status=lambda now: _status(watch),
-                on_heartbeat=lambda: None if output.quiet else _print_line("HCCL's heartbeat names a device"),
-                on_waiting=lambda path, reason: _print_line(
-                    filled("{0}: {1}; waiting for it", _display_name(path), reason)
-                ),
-            )
-            follow(files, watch, follower, stop_on_error=stop_on_error)
+            follow(files, watch, _follower(watch, output.quiet), stop_on_error=stop_on_error)
     except SystemExit as stop:  # a signal: what was seen until then is reported
         stopped = stop
     finally:
@@ -92,6 +83,15 @@ def run_log(
     # A wait counts as long as the logs were followed, whatever ended that.
     verdicts = watch.verdicts(now if not options.once and not all(file.ended for file in files) else None)
     return _report(watch, verdicts, files, choice, output, now - began, stopped)
+
+
+def _follower(watch: LogWatch, quiet: bool) -> Follower:
+    return Follower(
+        on_verdict=lambda verdict: None if quiet else _print_verdict(verdict),
+        on_status=lambda now: _status(watch),
+        on_heartbeat=lambda: None if quiet else _print_line("HCCL's heartbeat names a device"),
+        on_waiting=lambda path, reason: _print_line(filled("{0}: {1}; waiting for it", _display_name(path), reason)),
+    )
 
 
 def _report(
@@ -110,7 +110,7 @@ def _report(
     ]
     first = ", ".join(_display_name(file.path) for file in files[:3])
     source = joined("", (first, filled(" and {0} more logs", len(files) - 3) if len(files) > 3 else ""))
-    result = WatchResult(watch.curves(), tuple(verdicts), "logs")
+    result = WatchResult(watch.curves(), tuple(verdicts), "logs", compared=watch.compared)
     ranks = max((rank for rank in watch.series if rank is not None), default=0) + 1
     run = msgspec.structs.replace(
         output_only_run(source, seconds, notes),

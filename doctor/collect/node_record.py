@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
+import psutil
 
 from doctor.collect.merge.hosts import HostIdentity, match_hosts
 from doctor.collect.merge.stale import slurm_job_run
@@ -41,8 +42,6 @@ def _find_in_fleet(hosts: Sequence[str], node_name: str) -> str:
 
 
 def _addresses() -> tuple[str, ...]:
-    import psutil
-
     return tuple(
         entry.address for entries in psutil.net_if_addrs().values() for entry in entries if _is_ip(entry.address)
     )
@@ -61,8 +60,6 @@ def this_host_only(name: str, fleet: Inventory | None) -> Inventory:
 
 def host_state() -> tuple[str, ...]:
     """The host's state in one line: shows a recent reboot, or load left by another job."""
-    import psutil
-
     with suppress(psutil.Error, OSError, RuntimeError):
         memory, minutes = psutil.virtual_memory(), (time.time() - psutil.boot_time()) / 60
         up = (

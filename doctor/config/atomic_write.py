@@ -8,8 +8,10 @@ import select
 import stat
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from doctor.engine.texts import filled
 
@@ -28,21 +30,40 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -
     target = _follow_own_links(Path(path))
     if _is_stream(target):
         return _write_stream(target, data)
+    try:
+        _replace(target, lambda file: file.write(data), mode)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        _write_stream(target, data)  # A file of this file system that is mounted on another of it.
+    return None
+
+
+def write_atomic_by(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object], mode: int = 0o600) -> None:
+    """The same for what is too large to be in memory: ``write`` puts it into a file, which then gets its name.
+
+    Raises: OSError, also where there is a pipe or device; what ``write`` raises.
+    """
+    target = _follow_own_links(Path(path))
+    if _is_stream(target):
+        raise OSError(errno.EINVAL, "is no plain file", str(target))
+    _replace(target, write, mode)
+
+
+def _replace(target: Path, write: Callable[[IO[bytes]], object], mode: int) -> None:
+    """Raises: OSError; what ``write`` raises. Then nothing is left of it."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
             os.fchmod(file.fileno(), mode)
         os.replace(name, target)
-    except BaseException as error:
+    except BaseException:
         with suppress(OSError):
             os.unlink(name)
-        if not (isinstance(error, OSError) and error.errno == errno.EBUSY):
-            raise
-        _write_stream(target, data)  # A file of this file system that is mounted on another of it.
-    return None
+        raise
 
 
 def _write_stream(target: Path, data: bytes) -> None:

@@ -105,10 +105,10 @@ class Case(msgspec.Struct):
         )
 
 
-def build_case(
-    readings: Sequence[FileReading], signatures: Mapping[str, Signature], unread: Sequence[str] = ()
-) -> Case:
-    """Puts the events of all files together. The order of the files makes no difference."""
+def _read_processes(
+    readings: Sequence[FileReading], signatures: Mapping[str, Signature]
+) -> tuple[list[Process], list[Event]]:
+    """The processes of each file, and events that tell of others."""
     processes: list[Process] = []
     reports: list[Event] = []
     summaries = [reading.summary for reading in readings]
@@ -129,9 +129,15 @@ def build_case(
         for process in written if reading.recording else ():
             process.recording, process.recording_file = reading.recording, index
         processes += written
+    return processes, reports
+
+
+def _placed(
+    processes: list[Process], reports: list[Event], signatures: Mapping[str, Signature], aliases: Mapping[str, str]
+) -> list[Process]:
+    """The processes with hosts and ranks, those of several files as one."""
     _place_by_folder(processes)
     _drop_contradicted_ranks(processes)
-    aliases = _host_aliases(readings, signatures)
     for process in processes:
         process.host = aliases.get(process.host, process.host)
     processes = _merge(processes)
@@ -140,7 +146,17 @@ def build_case(
     processes = _merge(processes)
     _place_local_ranks(processes, reports)
     _place_lone_failure(processes, reports, signatures)
-    processes = _merge(processes)
+    return _merge(processes)
+
+
+def build_case(
+    readings: Sequence[FileReading], signatures: Mapping[str, Signature], unread: Sequence[str] = ()
+) -> Case:
+    """Puts the events of all files together. The order of the files makes no difference."""
+    summaries = [reading.summary for reading in readings]
+    processes, reports = _read_processes(readings, signatures)
+    aliases = _host_aliases(readings, signatures)
+    processes = _placed(processes, reports, signatures, aliases)
     files = {index: summary.name for index, summary in enumerate(summaries)}
     failed = any("failure-report" in signatures[event.signature].traits for event in reports)
     shared = _shared_files(processes, reports, summaries)

@@ -26,6 +26,7 @@ from doctor.diagnose.rules.waiting import (
     common_target,
     could_not_connect,
     divergence,
+    ended_by,
     gave_up_last,
     lateness,
     named_peer,
@@ -218,7 +219,11 @@ def _not_decided(case: Case) -> Undecidable:
     logged_ranks = {process.rank for process in case.processes if process.rank is not None}
     size = case.world_size or (0 if _shares_a_file(case) else max(logged_ranks, default=-1) + 1)
     absent = [str(rank) for rank in range(min(size, 100_000)) if rank not in logged_ranks]
-    if absent:
+    unnamed = sum(process.rank is None for process in case.processes)
+    given = unnamed > 1 and (unnamed >= len(absent) if size else not logged_ranks)
+    if given:  # the ranks that wrote them are not known; more logs are not there to be asked for
+        needed.append("which rank wrote each log: in its lines, or as the number in its name")
+    elif absent:
         listed = joined(
             "", (", ".join(absent[:8]), filled(" and {0} more", len(absent) - 8) if len(absent) > 8 else "")
         )
@@ -234,8 +239,11 @@ def _not_decided(case: Case) -> Undecidable:
     unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
     peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
     if len(peers) == 1:
-        return Undecidable(filled("the logs show that {0} was not reached, and not why", peers.pop()), tuple(needed))
-    return Undecidable("the logs show who waited, and not for whom", tuple(needed))
+        reason = filled("the logs show that {0} was not reached, and not why", peers.pop())
+    else:
+        reason = "the logs show who waited, and not for whom"
+    timeout = ended_by(case)
+    return Undecidable(joined("; ", (reason, timeout)) if timeout else reason, tuple(needed))
 
 
 def _shares_a_file(case: Case) -> bool:

@@ -32,7 +32,6 @@ Identity = tuple[str, object]
 
 class _Log(msgspec.Struct):
     reading: FileReading
-    hints: NameHints
     start: float | None
     end: float | None
     identities: frozenset[Identity]
@@ -100,7 +99,7 @@ def _log(reading: FileReading, hints: NameHints) -> _Log:
     elif hints.pid:
         identities.add(("process", (hints.host, hints.pid, summary.name)))
     process = (hints.host, hints.pid) if hints.pid else None
-    return _Log(reading, hints, summary.first_time, summary.last_time, frozenset(identities), process, kind)
+    return _Log(reading, summary.first_time, summary.last_time, frozenset(identities), process, kind)
 
 
 def _by_number(logs: Sequence[_Log]) -> Iterable[list[_Log]]:

@@ -133,6 +133,8 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     """Signatures with ``reports`` whose lines this one completes: it names the pod, pid or host that they are about."""
     field_lines: tuple[int, int] = (0, 0)
     """How many lines before and behind such a report the field may stand."""
+    timeout: str = ""
+    """The setting whose time had passed where the line says that a wait ended: the layer's own, as a user names it."""
     wrong_beside: tuple[str, ...] = ()
     """Signatures of the same process beside which this one is reported wrongly by the library."""
 

@@ -11,7 +11,7 @@ import msgspec
 
 from doctor.diagnose.diagnosis import Cause, CheckedCause, CheckedFinding, CheckReason, Diagnosis
 from doctor.diagnose.signature import Signature
-from doctor.engine.result import Outcome, Status
+from doctor.engine.result import Finding, Outcome, Status
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.session.examine import ExamineOptions, examine, examine_partial
@@ -117,15 +117,7 @@ def _check(
     skipped: list[CheckReason] = []
     for outcome in report.outcomes:
         of_suspects = [finding for finding in outcome.findings if set(finding.hosts) & set(hosts) or not finding.hosts]
-        findings += [
-            CheckedFinding(
-                outcome.check,
-                outcome.severity_of(finding).name.lower(),
-                tuple(host for host in finding.hosts if host in hosts),
-                strip_control_chars(str(finding), 600),
-            )
-            for finding in of_suspects
-        ]
+        findings += [_checked_finding(outcome, finding, hosts) for finding in of_suspects]
         if of_suspects or outcome.check not in names:
             continue
         reason, does_apply = _why_not(outcome, hosts)
@@ -135,6 +127,15 @@ def _check(
         else:
             passed.append(outcome.check)
     return CheckedCause(hosts, tuple(findings), tuple(passed), tuple(unknown), tuple(skipped))
+
+
+def _checked_finding(outcome: Outcome, finding: Finding, hosts: Sequence[str]) -> CheckedFinding:
+    return CheckedFinding(
+        outcome.check,
+        outcome.severity_of(finding).name.lower(),
+        tuple(host for host in finding.hosts if host in hosts),
+        strip_control_chars(str(finding), 600),
+    )
 
 
 def _why_not(outcome: Outcome, hosts: Sequence[str]) -> tuple[str, bool]:

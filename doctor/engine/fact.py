@@ -7,7 +7,7 @@ A fact is a value, `Absent` (the tool or file is not there) or `Unreadable` (it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
 
@@ -78,6 +78,25 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     """By which we reached it over SSH; empty where that is not known, as behind a jump host."""
 
 
+class ProbeArguments(TypedDict, total=False):
+    """What a question on a host gets: the fields of `doctor.engine.record.ProbeInputs`, which says what they are.
+
+    In round 2 also, by the name of the fact that is ``asked`` for, what its `Fact.plan` returned for this host.
+    """
+
+    asked: str
+    hosts: list[str]
+    python: str
+    master_addr: str
+    announces_name: bool
+    ports: list[int]
+    rank_table: str
+    folders: list[str]
+    temporary_folder: str
+    paths: list[str]
+    job: str
+
+
 class Probe(msgspec.Struct, frozen=True):
     """The command or file that one fact is read from. See `run`, `read`, `ask`, `visit`, `smoke`, `network_test`."""
 
@@ -86,7 +105,7 @@ class Probe(msgspec.Struct, frozen=True):
     """run: a ``sh`` command."""
     paths: tuple[str, ...] = ()
     """read: files or globs."""
-    function: Callable[[dict[str, Any]], Any] | None = None
+    function: Callable[[ProbeArguments], Any] | None = None
     """ask: what is sent as source."""
     requires: str = ""
     """The tool, or for ask the path, that must be found on the host, else the fact is Absent."""
@@ -138,7 +157,7 @@ def read(*paths: str, root: bool = False, job: bool = False, limit: int = 65536)
 
 
 def ask(
-    function: Callable[[dict[str, Any]], Any],
+    function: Callable[[ProbeArguments], Any],
     *,
     requires: str = "",
     root: bool = False,

@@ -13,6 +13,9 @@ import os
 import re
 import sys
 
+from doctor.engine.errors import UsageError
+from doctor.engine.texts import filled
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,9 +111,7 @@ def take_option(argv: list[str], environ: Mapping[str, str]) -> list[str]:
         else:
             kept.append(word)
     if requested not in (*LANGUAGES, "auto"):
-        from doctor.engine.errors import UsageError
         from doctor.engine.sanitize import printable
-        from doctor.engine.texts import filled
 
         choices = ", ".join(LANGUAGES)
         raise UsageError(filled("{0} '{1}': expected {2} or auto", source, printable(requested, 40), choices))

@@ -59,7 +59,8 @@ def _who(ranks: Sequence[int]) -> str:
 def loss_findings(watch: WatchResult, check: str) -> Iterator[Finding]:
     """The findings of one of `LOSS_CHECKS`.
 
-    Raises: Skip where no loss was read; Unreadable where logs that were given have too few for a healthy verdict.
+    Raises: Skip where no loss was read; Unreadable where logs that were given have too few for a healthy verdict. Where
+    the ranks' losses were compared, that check is decided, and the others do not apply to so few.
     """
     verdicts = [verdict for verdict in watch.verdicts if CHECK_OF[verdict.kind] == check]
     for verdict in verdicts:
@@ -70,9 +71,9 @@ def loss_findings(watch: WatchResult, check: str) -> Iterator[Finding]:
             **{**verdict.values, "who": _who(verdict.ranks), "ranks": list(verdict.ranks), "rule": verdict.kind},
         )
         yield finding.as_warning(is_warning(verdict))
-    if verdicts or watch.is_decided:
+    if verdicts or watch.is_decided or (check == CHECK_OF["ranks-differ"] and watch.ranks_were_compared):
         return
-    if watch.source == "logs":
+    if watch.source == "logs" and not watch.ranks_were_compared:
         raise Unreadable(filled("{0} losses are too few; {1} of one rank are needed", watch.losses, MIN_JUDGED))
     if not watch.losses:
         raise Skip("no loss was read: the program printed none that is known; see --loss-regex")

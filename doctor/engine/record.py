@@ -11,9 +11,9 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
 from doctor.engine.texts import filled
 
-SCHEMA = "doctor.run/3"
+SCHEMA = "doctor.run/4"
 """A change of `Run`, or of what is in it, gets a new number: `tests.test_saved_run` holds the form of this one."""
-EARLIER_SCHEMAS = ("doctor.run/2", "doctor.run/1")
+EARLIER_SCHEMAS = ("doctor.run/3", "doctor.run/2", "doctor.run/1")
 """Still read; fields that have gone since are dropped, and named in a note."""
 MAX_RUN_BYTES = 1 << 30
 """Bytes of a saved run. 10,000 hosts with eight NPUs each need about half of it."""
@@ -51,6 +51,10 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_nodes: RankCount | None = None
     outer_nodes: RankCount | None = None
     """Hosts on which an outer launcher starts the one that numbers the ranks."""
+    outer_tasks: RankCount | None = None
+    """So often does srun start the launcher that numbers the ranks; one for each of its hosts is right."""
+    outer_by_directive: bool = False
+    """Directives of the job script say so: options of sbatch go before them."""
     node_rank: RankCount | None = None
     """Number of the host that the launch line is for, where it says one."""
     starts_here: bool = False
@@ -68,10 +72,15 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     time_left_s: Seconds | None = None
     """Until the scheduler ends the job that doctor runs in, where the training is to run in it, too."""
 
+    places: dict[str, str] = {}
+    """Where a job script sets a variable or gives an option, by name: ``run.sh:12``; of the empty name, its launch."""
+    others: tuple[LaunchOptions, ...] = ()
+    """Of further job scripts, each a job of its own, where `doctor lint` reads several."""
+
     def of_one_host(self) -> LaunchOptions:
         """The same where one host of the job is checked by itself: the job's number of hosts cannot be compared."""
         return msgspec.structs.replace(
-            self, nodes=None, max_nodes=None, outer_nodes=None, node_rank=None, starts_here=False
+            self, nodes=None, max_nodes=None, outer_nodes=None, outer_tasks=None, node_rank=None, starts_here=False
         )
 
 

@@ -15,8 +15,6 @@ MAX_TEXTS = 100_000
 MAX_CHARS = 8000
 """Characters of a text that is remembered."""
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
-SEPARATORS = (", ", " and ", " or ", "; ", ": ", ". ")
-"""Between texts that are joined: translated, though few letters are in them."""
 
 Values = Mapping[str, str] | Callable[[str], str]
 """By name; or how the template was changed."""

@@ -11,6 +11,8 @@ LOSS_RULES: tuple[LossRule, ...] = get_args(LossRule)
 """In the order in which they are shown."""
 MIN_JUDGED = 72
 """Losses of one rank below which a healthy verdict says too little."""
+MIN_COMPARED = 20
+"""Steps on which ranks that print the same loss must have been compared."""
 
 
 class LossVerdict(msgspec.Struct, frozen=True):
@@ -57,6 +59,8 @@ class WatchResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of ``--data``: the lines that each process wrote, by its file's name."""
     hosts: dict[int, str] = {}
     """Of each rank that was seen."""
+    compared: int = 0
+    """Steps on which the losses of ranks that must print the same (``--same-loss``) were compared."""
 
     @property
     def losses(self) -> int:
@@ -67,3 +71,8 @@ class WatchResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def is_decided(self) -> bool:
         """Whether there were enough losses for a healthy verdict to say something."""
         return any(curve.losses - curve.not_finite >= MIN_JUDGED for curve in self.curves)
+
+    @property
+    def ranks_were_compared(self) -> bool:
+        """Whether that the ranks print the same loss was decided, however few losses each of them has."""
+        return self.compared >= MIN_COMPARED

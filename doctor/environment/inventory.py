@@ -22,6 +22,7 @@ from doctor.hosts.nodeset import (
     expand_with_logins,
     validate_host,
 )
+from doctor.job import NotARankTable, read_rank_table
 
 __all__ = ["HostSelection", "Inventory", "InventoryError", "resolve_hosts", "without"]
 
@@ -163,8 +164,6 @@ def _hostfile(path: str, read_file: ReadFile, run: RunCommand, named_by: str = "
 
 
 def _rank_table(path: str, read_file: ReadFile, named_by: str = "") -> _SourceHosts:
-    from doctor.job import NotARankTable, read_rank_table
-
     text, name = _read(path, read_file, "a rank table"), printable_excerpt(path, 200)
     try:
         servers = read_rank_table(path, text).servers

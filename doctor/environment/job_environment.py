@@ -21,7 +21,7 @@ from doctor.environment.schedulers import batch_allocation
 from doctor.environment.text_files import unreadable_reason
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.variables import RANK_VARIABLES
-from doctor.job.job_script import NotAJobScript, read_job_script
+from doctor.job.job_script import NotAJobScript, Resources, read_job_script
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.variables import (
@@ -52,6 +52,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     line: LaunchLine | None = None
     unresolved: Mapping[str, str] = {}
     """Variables that the job has with a value that only a shell or a host can compute: the source text by name."""
+    requested: Resources = Resources()
+    """What the job script's directives request."""
     time_limit_s: float | None = None
     """Of the job script's directives, or of the launch line's ``srun --time``."""
     time_left_s: float | None = None
@@ -95,6 +97,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
         if line is None:
             return msgspec.structs.replace(options, environ=relevant(self.environ), read_from=self.label)
         call = line.innermost
+        tasks, by_directive = _outer_tasks(line, self.requested)
         address, port = _master(call) if call else ("", None)
         environ = dict(self.environ)
         if address and not options.master_addr:
@@ -113,6 +116,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             nodes=line.nodes if call else None,
             max_nodes=_most_nodes(line) if call else None,
             outer_nodes=_outer_nodes(line),
+            outer_tasks=tasks,
+            outer_by_directive=by_directive,
             node_rank=call.node_rank if call else None,
             starts_here=self.starts_here,
             store_by_name=_store_by_name(call),
@@ -166,6 +171,7 @@ def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
     if script.job_line.conditional:
         notes.append(filled("{0}, line {1}: the launch line stands in a branch or a loop", name, script.job_line.line))
     limits = [limit for limit in (script.resources.time_limit_s, step_limit(script.job_line)) if limit is not None]
+    source = msgspec.structs.replace(source, requested=script.resources)
     return msgspec.structs.replace(source, time_limit_s=min(limits, default=None), notes=(*source.notes, *notes))
 
 
@@ -391,6 +397,27 @@ def _most_nodes(line: LaunchLine) -> int | None:
 def _outer_nodes(line: LaunchLine) -> int | None:
     """Hosts of the launcher around the one that gives ranks their numbers."""
     return next((call.nodes for call in reversed(line.launchers[:-1]) if call.nodes is not None), None)
+
+
+def _outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, bool]:
+    """How often srun starts the launcher that numbers the ranks, and whether directives of the script say so.
+
+    None where that is not known, and where a loop or a list of hosts starts it host by host.
+    """
+    outer = line.launchers[-2] if len(line.launchers) > 1 else None
+    if outer is None or outer.launcher != "srun" or line.conditional or {"nodelist", "relative"} & outer.options.keys():
+        return None, False
+    options = {"nodes", "ntasks", "ntasks-per-node"}
+    if options & outer.unresolved.keys() or "options" in outer.unresolved:
+        return None, False
+    by_directive = not {"ntasks", "ntasks-per-node"} & outer.options.keys()
+    nodes = outer.nodes or (requested.nodes if requested.nodes == requested.max_nodes else None)
+    each = requested.ranks_per_node if by_directive else outer.ranks_per_node
+    ranks = requested.ranks if by_directive else outer.ranks
+    if each is None and ranks is None and "nodes" in outer.options:
+        each, by_directive = 1, False
+    tasks = ranks or (nodes * (each or 1) if nodes else None)
+    return (tasks, by_directive) if tasks and tasks > 1 else (None, False)
 
 
 def _is_here(call: LaunchCall) -> bool:

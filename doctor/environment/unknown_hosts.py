@@ -19,7 +19,7 @@ from doctor.job.job_size import has_local_size, least_hosts, stated_sizes
 _IN_A_POD = "KUBERNETES_SERVICE_HOST"
 _COUNT_NAME = re.compile(
     r"(\w*?)(?:NUM_NODES|NNODES|NODE_COUNT|NUM_HOSTS|NPROCS|WORKER_NUM|TOTAL_WORKERS|REPLICA_COUNT|TRAINERS_NUM"
-    r"|NODES?_NUM|HOSTS?_NUM)"
+    r"|NODES?_NUM|HOSTS?_NUM|(?:HOST|WORKER|MACHINE|INSTANCE)_COUNT|NUM_(?:MACHINES|INSTANCES)|(?:MACHINE|INSTANCE)_NUM)"
 )
 """How platforms name the number of a job's hosts, behind a prefix of theirs."""
 _INDEX_NAME = re.compile(r"\w*(?:RANK|INDEX|PROCNO|ID)")
@@ -72,6 +72,7 @@ def _stated_hosts(variables: EnvironmentVariables) -> str:
     for size in stated_sizes(variables.environ):
         if size.kind == "tasks" and size.number > 1 and not has_local_size(variables.environ):
             return f"{size.source}={size.number}"
+    states_hosts = any(size.kind == "hosts" for size in stated_sizes(variables.environ))
     for name, value in variables.environ.items():
         match = _COUNT_NAME.fullmatch(name)
         if match is None or not re.fullmatch(r"[0-9]{1,6}", value, re.ASCII) or int(value) < 2:
@@ -80,7 +81,7 @@ def _stated_hosts(variables: EnvironmentVariables) -> str:
         others = [other for other in variables.environ if other != name]
         if any(_INDEX_NAME.fullmatch(other) and other.startswith(prefix) for other in others if prefix):
             return f"{name}={value}"
-        if not prefix and _NODE_INDEXES.intersection(others):
+        if _NODE_INDEXES.intersection(others) and (not prefix or not states_hosts):
             return f"{name}={value}"
     return ""
 

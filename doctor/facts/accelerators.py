@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.toml_compat import read_table
 from doctor.remote.runtime.reading import matching_paths, read_text
 
@@ -41,7 +41,7 @@ def accelerator_vendors() -> dict[str, AcceleratorVendor]:
     return {vendor.id: vendor for vendor in read_table(Path(__file__).with_suffix(".toml"), _Table).vendor}
 
 
-def detect_accelerators(arguments: dict[str, Any]) -> dict[str, list[Any]]:
+def detect_accelerators(arguments: ProbeArguments) -> dict[str, list[Any]]:
     """Runs on the host: slot, vendor, device, class and driver of what may be an accelerator; the device files."""
     rows = []
     for path in matching_paths("/sys/bus/pci/devices/*/class"):

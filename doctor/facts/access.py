@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.remote.runtime.reading import matching_paths
 
 
@@ -20,7 +20,7 @@ def _name(table: Any, number: int) -> str:
         return str(number)
 
 
-def list_device_files(arguments: dict[str, Any]) -> dict[str, Any]:
+def list_device_files(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: the NPU driver's device files, and the user and the groups that it runs as."""
     files = {}
     others = ["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"]

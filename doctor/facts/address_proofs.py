@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.addresses import plain_address
-from doctor.engine.fact import Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.hardware_addresses import MAX_NEIGHBOURS
 from doctor.facts.interfaces import Interfaces
@@ -26,12 +26,12 @@ FIRST_PORT, PORTS = 20000, 9000
 NONCE_SIZE = PROOF_SIZE = 16
 
 
-def prove_addresses(arguments: dict) -> dict:  # type: ignore[type-arg]
+def prove_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: calls the others from each of its addresses, answers their calls, and reports who answered.
 
     Both ends call from and to the same port: so the answers pass a firewall that accepts what its own host has begun.
     """
-    task = arguments[arguments["asked"]]
+    task = arguments[arguments["asked"]]  # type: ignore[literal-required]
     peers = dict(task["peers"])
     sockets = {address: _open_socket(address, task["port"]) for address in task["own"]}
     opened = [entry for entry in sockets.values() if entry]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.engine.fact import Fact, ProbeAnswer, ask
+from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.remote.runtime.reading import matching_paths, read_text
 
 Engine = Literal["", "docker", "podman", "kubernetes", "apptainer", "enroot", "lxc", "systemd-nspawn", "containerd"]
@@ -69,7 +69,7 @@ def _libraries(search_path: str) -> list[str]:
     ]
 
 
-def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:
+def describe_container(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: marks of a container engine, and the devices, mounts, namespaces and rights here."""
     first = dict(pair.split("=", 1) for pair in read_text("/proc/1/environ", 1 << 20).split("\0") if "=" in pair)
     variables = dict(first, **os.environ)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.facts.host_settings import count_listed
 from doctor.remote.runtime.reading import read_text
 
@@ -54,7 +54,7 @@ def _limits(folder: str, name: str) -> dict[str, str]:
     return values
 
 
-def read_control_groups(arguments: dict[str, Any]) -> dict[str, Any]:
+def read_control_groups(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: the limits of this process's control groups and of those above them, as far as they show."""
     mounts = _mounts()
     levels: list = []  # type: ignore[type-arg]

@@ -6,10 +6,10 @@ import os
 
 import msgspec
 
-from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 
 
-def list_file_systems(arguments: dict) -> list:  # type: ignore[type-arg]
+def list_file_systems(arguments: ProbeArguments) -> list:  # type: ignore[type-arg]
     """Runs on the host: size and free room, in bytes and in files, of the file systems that a job writes to.
 
     ``folders`` are the job's own; a mount may be read-only where the same file system is not elsewhere.

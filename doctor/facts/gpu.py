@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, run, unusable_reason
+from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, ProbeArguments, Unreadable, ask, run, unusable_reason
 from doctor.engine.texts import filled, joined
 from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_report, short_bus
 from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
@@ -55,7 +55,7 @@ def _redirects(path: str) -> bool:
     return False
 
 
-def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:
+def detect_gpus(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: NVIDIA GPUs and switches on the PCI bus, the driver, and what direct transfers need."""
     pci = switches = 0
     for path in matching_paths("/sys/bus/pci/devices/*/vendor"):

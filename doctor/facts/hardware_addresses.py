@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.addresses import plain_address
-from doctor.engine.fact import Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import MAX_LINKS, Interfaces
 from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
@@ -26,9 +26,9 @@ MAX_NEIGHBOURS = 64 * MAX_ADDRESSES
 _HARDWARE = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5,31}")
 
 
-def find_hardware_addresses(arguments: dict) -> dict:  # type: ignore[type-arg]
+def find_hardware_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: sends an empty datagram to each target, and reads what the kernel has learned by it."""
-    task = arguments[arguments["asked"]]
+    task = arguments[arguments["asked"]]  # type: ignore[literal-required]
     neighbours: dict = {}  # type: ignore[type-arg]
     end = time.monotonic() + task["seconds"]
     while True:

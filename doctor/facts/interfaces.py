@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from doctor.engine.addresses import plain_address
-from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled, joined
 from doctor.facts.network import MAX_ADDRESSES
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries
@@ -24,7 +24,7 @@ def _text(value: bytes) -> str:
     return value.split(b"\0")[0].decode("utf-8", "replace")
 
 
-def list_interfaces(arguments: dict) -> dict:  # type: ignore[type-arg]
+def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: links, addresses, policy rules and main routes, as the kernel lists them over netlink."""
     links, names = [], {}
     for entry, values in netlink_entries(18, socket.AF_UNSPEC, 16, 4096):

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.texts import filled
 
 
@@ -65,7 +65,7 @@ def _look(path: str, end: float) -> dict[str, Any]:
     return {"kind": "folder", "size": size, "files": count, "checksum": content.hexdigest()}
 
 
-def read_paths(arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def read_paths(arguments: ProbeArguments) -> dict[str, dict[str, Any]]:
     """Runs on the host: kind, size, number of files and a checksum of each path; at most 45 s in all."""
     end = time.monotonic() + 45
 

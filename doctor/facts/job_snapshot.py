@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import find_tool
@@ -104,7 +104,7 @@ Of a library's file it digests the size, and 64 KiB at its beginning, middle and
 """
 
 
-def list_job(arguments: dict[str, Any]) -> dict[str, Any]:
+def list_job(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: all packages of the job's interpreter, and digests of compiled libraries."""
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"

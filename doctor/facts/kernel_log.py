@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.kernel_faults import KernelFaultRow, compiled_pattern, fault_rows, fault_words, named_device
 
@@ -46,7 +46,7 @@ def _read_log() -> bytes:
     return b"".join(pieces)
 
 
-def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
+def read_kernel_log(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: the newest records of /dev/kmsg that may report a fault, each with its age in seconds."""
     try:
         data = _read_log()

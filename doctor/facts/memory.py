@@ -12,7 +12,7 @@ import time
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
@@ -53,7 +53,7 @@ def required_shm(ranks: int) -> int:
     return max(MIN_SHM, SHM_PER_RANK * ranks)
 
 
-def measure_shm(arguments: dict) -> dict:  # type: ignore[type-arg]
+def measure_shm(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: size and free bytes of /dev/shm."""
     if not os.path.isdir("/dev/shm"):
         return {"there": False}
@@ -107,7 +107,7 @@ class SharedMemory(Fact, frozen=True):
         return self.size in CONTAINER_DEFAULT_SHM
 
 
-def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]
+def list_idle_segments(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: the files of /dev/shm older than 10 minutes that no process has open or mapped."""
     # A lease for writing is granted only while nobody else has the file open or mapped, in any container. The kernel
     # refuses it to one who may not have it, and before 5.3 it always refused in memory file systems.

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ask, read
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, ask, read
 
 _FUSE = (
     *("glusterfs", "juicefs", "ceph-fuse", "sshfs", "curvefs", "rclone", "hf3fs", "moosefs", "mfs", "seaweedfs"),
@@ -95,9 +95,9 @@ def _options(text: str) -> tuple[str, ...]:
     return tuple(text[:MAX_OPTIONS].split(","))
 
 
-def try_mounts(arguments: dict[str, Any]) -> list[list[str]]:
+def try_mounts(arguments: ProbeArguments) -> list[list[str]]:
     """Runs on the host: what becomes of statfs on each path, tried in a process of its own that has five seconds."""
-    mounts = [[path, "no answer"] for path in arguments[arguments["asked"]]]
+    mounts = [[path, "no answer"] for path in arguments[arguments["asked"]]]  # type: ignore[literal-required]
     waiting = {}
     for mount in mounts:
         reader, writer = os.pipe()

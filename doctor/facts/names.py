@@ -13,7 +13,7 @@ from functools import lru_cache
 import msgspec
 
 from doctor.engine.addresses import is_plain_address, plain_address
-from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 
 NO_ANSWER = "no answer in 8 s"
@@ -47,7 +47,7 @@ def _bindable(answers: list) -> str:  # type: ignore[type-arg]
     return ""
 
 
-def _query_names(arguments: dict, host_name: str, names: list) -> list:  # type: ignore[type-arg]
+def _query_names(arguments: ProbeArguments, host_name: str, names: list) -> list:  # type: ignore[type-arg]
     """The names to resolve: the host's own, MASTER_ADDR, up to 128 hosts."""
     master = arguments.get("master_addr") or ""
     # Of a large fleet every host looks up another part: all names asked by all hosts would flood the name server.
@@ -116,7 +116,7 @@ def _resolve(name: str, is_own: bool) -> dict:  # type: ignore[type-arg]
     return dict(answer, bindable=_bindable(answers)) if is_own else answer
 
 
-def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg]
+def resolve_names(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: the addresses of its own name, of MASTER_ADDR and of up to 128 hosts, within 8 s.
 
     Where the job announces full names, also this host's, as socket.getfqdn has it, and what the first host's would be.

@@ -8,7 +8,7 @@ import struct
 import msgspec
 
 from doctor.engine.addresses import plain_address
-from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.remote.runtime.netlink import netlink_entries
 
@@ -16,7 +16,7 @@ MAX_ADDRESSES = 512
 """Addresses of one host, without those of loopback and of single links. More would cost the whole fleet's time."""
 
 
-def list_addresses(arguments: dict) -> list:  # type: ignore[type-arg]
+def list_addresses(arguments: ProbeArguments) -> list:  # type: ignore[type-arg]
     """Runs on the host: interface, address and prefix length of all its addresses."""
     entries: list = []  # type: ignore[type-arg]
     for entry, values in netlink_entries(22, socket.AF_UNSPEC, 8):

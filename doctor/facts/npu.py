@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, run
+from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, ProbeArguments, Unreadable, ask, run
 from doctor.engine.texts import filled
 from doctor.facts.npu_smi import (
     StartFailure,
@@ -41,7 +41,7 @@ FIRST_SLOT = 100
 """No server numbers so many cards one after the other: such a number is a PCIe card's slot."""
 
 
-def detect_npus(arguments: dict[str, Any]) -> dict[str, Any]:
+def detect_npus(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: NPUs on the PCI bus, their files, the driver's tools, and version files newer than the boot."""
     base, library = "/usr/local/Ascend/", "/usr/local/Ascend/driver/lib64"
     places = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/local/dcmi:" + base + "driver/tools"

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces, LinkAddress, same_address
 from doctor.facts.names import HostNames, is_loopback
@@ -80,9 +80,9 @@ def _connect(targets: list, seconds: float, results: list) -> tuple:  # type: ig
     return [[address, port] for _, address, port in waiting.values()], longest
 
 
-def open_connections(arguments: dict) -> dict:  # type: ignore[type-arg]
+def open_connections(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: begins all connections at once, those without an answer once more, and reports how they end."""
-    task = arguments[arguments["asked"]]
+    task = arguments[arguments["asked"]]  # type: ignore[literal-required]
     results: list = []  # type: ignore[type-arg]
     silent, longest = _connect(task["targets"], task["seconds"], results)
     if silent:

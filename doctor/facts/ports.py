@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, SysctlFiles, sysctl_path
@@ -150,7 +150,7 @@ def _add_processes(sockets: dict) -> None:  # type: ignore[type-arg]
             continue  # it has ended, or is another user's
 
 
-def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]
+def list_sockets(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: TCP sockets that listen or hold one of the job's ports, with user and process."""
     listen, busy = "0A", ("01", "02", "08")  # established, being made, closed by the peer
     job_ports = set(arguments.get("ports") or [])

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 
 
-def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Runs on the host: the processes that have an NPU open, and how many could not be inspected."""
-    holders, hidden = [], 0
+def list_device_users(arguments: ProbeArguments) -> dict[str, Any]:
+    """Runs on the host: the processes that have an NPU open."""
+    holders = []
     ticks = os.sysconf("SC_CLK_TCK")
     with open("/proc/uptime") as file:
         uptime = float(file.read().split()[0])
@@ -24,9 +24,6 @@ def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
                 path = os.readlink("/proc/" + pid + "/fd/" + fd)
                 if path.startswith("/dev/davinci") and path[12:].isdigit():
                     npus.add(int(path[12:]))
-        except PermissionError:
-            hidden += 1
-            continue
         except OSError:
             pass
         if not npus:
@@ -44,7 +41,7 @@ def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
         age = int(uptime - int(rest.split()[19]) / ticks)
         holders.append({"pid": int(pid), "name": name, "user": user, "seconds": age, "npus": sorted(npus)})
     has_device_files = any(name.startswith("davinci") and name[7:8].isdigit() for name in os.listdir("/dev"))
-    return {"there": has_device_files, "holders": holders, "hidden": hidden}
+    return {"there": has_device_files, "holders": holders}
 
 
 class DeviceUser(msgspec.Struct, frozen=True):
@@ -63,15 +60,13 @@ class NpuProcesses(Fact, frozen=True):
 
     Raw output, as JSON::
 
-        {"there": true, "hidden": 0,
+        {"there": true,
          "holders": [{"pid": 99, "name": "python3", "user": "ann", "seconds": 90, "npus": [0, 3]}]}
     """
 
     probe = ask(list_device_users, root=True)
 
     device_users: tuple[DeviceUser, ...]
-    unreadable_processes: int
-    """Number of processes that could not be inspected: with any, an empty list proves nothing."""
 
     def by_pid(self, pid: int) -> DeviceUser | None:
         return next((process for process in self.device_users if process.pid == pid), None)
@@ -82,7 +77,4 @@ class NpuProcesses(Fact, frozen=True):
         if not data["there"]:
             raise Absent("the host has no NPU device files")
         holders = msgspec.convert(data["holders"], tuple[DeviceUser, ...])
-        return cls(
-            device_users=tuple(sorted(holders, key=lambda process: process.pid)),
-            unreadable_processes=msgspec.convert(data["hidden"], int),
-        )
+        return cls(device_users=tuple(sorted(holders, key=lambda process: process.pid)))

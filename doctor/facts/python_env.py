@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import find_tool, matching_paths
@@ -56,7 +56,7 @@ else:
 """
 
 
-def find_python(arguments: dict[str, Any]) -> dict[str, Any]:
+def find_python(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: the path of the job's interpreter; empty when there is none."""
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
@@ -83,7 +83,7 @@ class JobPython(Fact, frozen=True):
         return msgspec.convert(answer.json(), cls)
 
 
-def list_packages(arguments: dict[str, Any]) -> dict[str, Any]:
+def list_packages(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: the versions of the packages that the job's interpreter finds."""
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
@@ -203,7 +203,7 @@ def _require_interpreter(data: dict[str, Any]) -> None:
         raise Unreadable(filled("{0} does not run: {1}", data["path"], data["error"]))
 
 
-def try_import(arguments: dict[str, Any]) -> dict[str, Any]:
+def try_import(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: imports torch in the job's interpreter; exit code, stdout and stderr of each try."""
     import shutil
     import subprocess
@@ -211,7 +211,7 @@ def try_import(arguments: dict[str, Any]) -> dict[str, Any]:
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
     python = shutil.which(requested or "python3", path=path)
-    answer = {"asked": requested, "path": python or "", "set_env": "", "tries": []}
+    answer: dict[str, Any] = {"asked": requested, "path": python or "", "set_env": "", "tries": []}
     if not python:
         return answer
     scripts = ["/cann/set_env.sh", "/ascend-toolkit/set_env.sh", "/nnae/set_env.sh", "/latest/set_env.sh"]

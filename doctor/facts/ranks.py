@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 
 
-def hash_rank_table(arguments: dict[str, Any]) -> dict[str, Any]:
+def hash_rank_table(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: whether the rank table file is there, and its SHA-256."""
     path = arguments.get("rank_table", "")
     if not path:

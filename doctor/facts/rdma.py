@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 
 ROCE_V2 = "RoCE v2"
 
@@ -98,7 +98,7 @@ def _port(name: str, number: str) -> dict[str, Any]:
     }
 
 
-def read_rdma(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+def read_rdma(arguments: ProbeArguments) -> list[dict[str, Any]]:
     """Runs on the host: every adapter and port of /sys/class/infiniband; counters are read twice, a second apart."""
     names = sorted(os.listdir(TOP))[:128] if os.path.isdir(TOP) else []
 

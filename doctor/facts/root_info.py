@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 
 ROOT_INFO = "/etc/hccl_rootinfo.json"
 
 
-def read_root_info(arguments: dict[str, Any]) -> dict[str, Any]:
+def read_root_info(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: the file's counts and devices, and whether its topology file exists."""
     path = ROOT_INFO
     if not os.path.isfile(path):

@@ -7,13 +7,13 @@ import os
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 DEFAULTS = {"slurmdport": "6818", "slurmdspooldir": "/var/spool/slurmd"}
 
 
-def find_slurmd(arguments: dict) -> dict:  # type: ignore[type-arg]
+def find_slurmd(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: whether it is a node of Slurm, the states of its slurmd, and whether the port answers."""
     paths = [path for path in (os.environ.get("SLURM_CONF", ""), *CONFIGURATIONS) if path and os.path.isfile(path)]
     if not paths:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Fact, ProbeAnswer, ask
+from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, ask
 
 CATEGORIES = ("sysctl", "packages", "environment", "firmware", "modules")
 
@@ -44,7 +43,7 @@ def _packages() -> dict[str, str]:
     return packages
 
 
-def read_snapshot(arguments: dict[str, Any]) -> dict[str, dict[str, str]]:
+def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
     """Runs on the host: by category, values by name; what changes by itself or names the host is left out."""
     import glob
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, run
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, run
 from doctor.engine.texts import filled
 
 RESULT = "/var/log/ascend_check/environment_check_before.txt"
@@ -18,7 +18,7 @@ MAX_ITEMS = 64
 MAX_CHARS = 200
 
 
-def read_diagnosis(arguments: dict[str, Any]) -> dict[str, Any]:
+def read_diagnosis(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: the saved result of the last diagnosis, and its age in seconds."""
     fd = os.open("/var/log/ascend_check/environment_check_before.txt", os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -130,7 +130,7 @@ GPUD_FOLDER = "/var/lib/gpud"
 _NO_ACTION = "IGNORE_NO_ACTION_REQUIRED"
 
 
-def read_gpud(arguments: dict[str, Any]) -> dict[str, Any]:
+def read_gpud(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: what gpud answers on its port, where the listener is root's."""
     import http.client
 

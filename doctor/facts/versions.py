@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.reading import matching_paths
 
@@ -88,7 +88,7 @@ def _optional_text(answer: ProbeAnswer, path: str) -> str | None:
     return None if answer[path].ended == "absent" else answer.text(path)
 
 
-def find_cann(arguments: dict[str, Any]) -> list[Any]:
+def find_cann(arguments: ProbeArguments) -> list[Any]:
     """Runs on the host: the version files of every CANN that is installed."""
     home = os.environ.get("HOME", "")
     roots = [os.environ.get("ASCEND_HOME_PATH", ""), os.environ.get("ASCEND_TOOLKIT_HOME", "")]

@@ -18,6 +18,7 @@ from doctor.environment.inventory import Inventory
 from doctor.fix.apply import HostWork
 from doctor.fix.inspect_host import HostExecutors, find_activity, inspect_host
 from doctor.fix.plan import (
+    MAX_PARALLEL_HOSTS,
     SCHEMA,
     FixPlan,
     HostInspection,
@@ -36,9 +37,6 @@ from doctor.session.examine import ExamineOptions, examine
 from doctor.session.replay import Examination, replay
 from doctor.transport import Transport
 from doctor.transport.program import parallel_map
-
-MAX_PARALLEL_HOSTS = 64
-"""Hosts inspected in parallel."""
 
 
 class FixContext(msgspec.Struct, frozen=True):

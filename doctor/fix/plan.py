@@ -24,6 +24,8 @@ from doctor.hosts.nodeset import HostLogin
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_variables
 
 SCHEMA = "doctor.plan/1"
+MAX_PARALLEL_HOSTS = 64
+"""Hosts that are inspected, or undone, at once."""
 ALREADY = "already in this state"
 """Why a step that writes a file has nothing to do."""
 MAX_COMMAND_CHARS = 4000
@@ -206,17 +208,19 @@ def treated_checks(plan: HostPlan, completed: Collection[str] | None = None) -> 
     return treated - waiting
 
 
+def _treated_findings(treatments: Sequence[Treatment]) -> tuple[TreatedFinding, ...]:
+    findings = (
+        TreatedFinding(treatment.check, hide_secrets(finding_message(treatment.finding)), treatment.playbook.name)
+        for treatment in treatments
+    )
+    return tuple(dict.fromkeys(findings))
+
+
 def host_plan(
     host: str, treatments: Sequence[Treatment], ready_steps: Sequence[ReadyStep], inspection: HostInspection
 ) -> HostPlan:
     """What will be done on ``host``, that said ``inspection``."""
-    treated_findings = tuple(
-        dict.fromkeys(
-            TreatedFinding(treatment.check, hide_secrets(finding_message(treatment.finding)), treatment.playbook.name)
-            for treatment in treatments
-        )
-    )
-
+    treated_findings = _treated_findings(treatments)
     if inspection.failure:
         return HostPlan(host, treated_findings, (), inspection.root, inspection.busy, inspection.failure)
     previews: list[StepPreview] = []
@@ -243,14 +247,13 @@ def host_plan(
                 _digest_fields(step, effective_probe, files),
             ]
         )
-    digest = hashlib.sha256(msgspec.json.encode(digest_input)).hexdigest()
     return HostPlan(
         host,
         treated_findings,
         tuple(previews),
         inspection.root,
         inspection.busy,
-        digest=digest,
+        digest=hashlib.sha256(msgspec.json.encode(digest_input)).hexdigest(),
         left_out=left_out,
         depends_on=depends_on,
     )

@@ -22,9 +22,13 @@ VARIABLES: dict[str, SizeKind] = {
     "OMPI_COMM_WORLD_SIZE": "tasks",
     "PMI_SIZE": "tasks",
     "PMIX_SIZE": "tasks",
+    "MV2_COMM_WORLD_SIZE": "tasks",
+    "JSM_NAMESPACE_SIZE": "tasks",
+    "FLUX_JOB_SIZE": "tasks",
     "SLURM_STEP_NUM_TASKS": "tasks",
     "SLURM_NTASKS": "tasks",
     "SLURM_NNODES": "hosts",
+    "FLUX_JOB_NNODES": "hosts",
     "SLURM_JOB_NUM_NODES": "hosts",
     "SLURM_STEP_NUM_NODES": "hosts",
     "NUM_NODES": "hosts",
@@ -33,6 +37,9 @@ VARIABLES: dict[str, SizeKind] = {
     "LOCAL_WORLD_SIZE": "ranks per host",
     "OMPI_COMM_WORLD_LOCAL_SIZE": "tasks per host",
     "MPI_LOCALNRANKS": "tasks per host",
+    "MV2_COMM_WORLD_LOCAL_SIZE": "tasks per host",
+    "JSM_NAMESPACE_LOCAL_SIZE": "tasks per host",
+    "PALS_LOCAL_SIZE": "tasks per host",
 }
 """What each number counts. A task of a launcher is a rank, or starts all ranks of its host, or some of them."""
 OF_ALLOCATION = frozenset(("SLURM_NTASKS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"))

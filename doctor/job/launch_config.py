@@ -37,6 +37,9 @@ msrun starts the scheduler where the address is the host's own, and nowhere else
 parallel/cluster/process_entity/_api.py, ``is_master``).
 """
 
+_STARTS_TASKS = ("srun", "openmpi", "hydra")
+"""Launchers whose tasks are the ranks, or start them."""
+
 Product = Literal["A1", "A2", "A3"]
 
 
@@ -76,6 +79,8 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     nodes: int | None = None
     max_nodes: int | None = None
     outer_nodes: int | None = None
+    outer_tasks: int | None = None
+    outer_by_directive: bool = False
     node_rank: int | None = None
     starts_here: bool = False
     store_by_name: bool = False
@@ -102,7 +107,10 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     @property
     def stated_sizes(self) -> list[StatedSize]:
         """What the variables in force state of the number of ranks and hosts."""
-        return stated_sizes(self.env, self.launchers)
+        sizes = stated_sizes(self.env, self.launchers)
+        if self.launchers and self.launchers[-1] in _STARTS_TASKS and self.world_size and self.launch_line:
+            sizes.append(StatedSize(filled("the number of tasks of {0}", self.launchers[-1]), "tasks", self.world_size))
+        return sizes
 
     @property
     def stated_ranks(self) -> dict[str, int]:
@@ -147,7 +155,9 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         >>> LaunchConfig.from_options(LaunchOptions(environ={"MASTER_ADDR": "a"}, master_port=29501)).master_port
         29501
         """
-        return cls.from_environment(**msgspec.structs.asdict(options))
+        settings = msgspec.structs.asdict(options)
+        del settings["places"], settings["others"]
+        return cls.from_environment(**settings)
 
     @classmethod
     def from_environment(

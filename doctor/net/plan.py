@@ -113,13 +113,8 @@ def tries_devices(checks: Iterable[Check]) -> bool:
 def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, options: NetOptions) -> NetPlan:
     """The plan for all hosts that were reached, from the facts of the first round."""
     cache = FactCache(records)
-    fleet = FleetSockets(
-        cache.fleet(Interfaces),
-        cache.fleet(HostNames),
-        launch,
-        cache.fleet(NpuInventory),
-        cache.fleet(GpuCards),
-    )
+    by_host, names = cache.fleet(Interfaces), cache.fleet(HostNames)
+    fleet = FleetSockets(by_host, names, launch, cache.fleet(NpuInventory), cache.fleet(GpuCards))
     device_addresses, adapters = cache.fleet(DeviceAddresses), cache.fleet(RdmaPorts)
     pings = cache.fleet(DevicePings)
     chosen = _chosen_addresses(fleet)
@@ -143,26 +138,32 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
         if "Gloo" in addresses and "ephemeral" in by_purpose:
             by_purpose["ephemeral"] = addresses["Gloo"]
         rendezvous = "scheduler" if "scheduler" in by_purpose else "master"
-        if master:
-            if host != master:
-                del by_purpose[rendezvous]
-            elif interfaces.holder(launch.master_of(host)):
-                by_purpose[rendezvous] = launch.master_of(host)
+        if master and host != master:
+            del by_purpose[rendezvous]
+        elif master and interfaces.holder(launch.master_of(host)):
+            by_purpose[rendezvous] = launch.master_of(host)
         held = tuple(entry.address for entry in interfaces.addresses if not is_loopback(entry.address))
         devices = devices_of(device_addresses.get(host), adapters.get(host), launch.environ_of(host), pings.get(host))
         endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held, devices))
     schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
-    subnets = [_subnet(fleet.interfaces[endpoint.host], general_of[endpoint.host]) for endpoint in endpoints]
-    neighbours = cache.fleet(SwitchNeighbours)
-    heard = [_switch(neighbours.get(host), fleet.interfaces[host], general_of[host]) for host in general_of]
-    groups = (
-        *(
-            switches_of_topology(options.topology, [endpoint.host for endpoint in endpoints])
-            or (group_by("switch", heard) if len(set(heard)) > 1 else ())
-        ),
+    groups = _groups(options.topology, general_of, fleet.interfaces, cache.fleet(SwitchNeighbours))
+    return NetPlan(tuple(endpoints), ports, schedule, left_out, groups[:MAX_GROUPS])
+
+
+def _groups(
+    topology: str,
+    address_of: Mapping[str, str],
+    interfaces: Mapping[str, Interfaces],
+    neighbours: Mapping[str, SwitchNeighbours],
+) -> tuple[HostGroup, ...]:
+    """The hosts by switch and by subnet, where there are several. ``address_of``: of each host that takes part."""
+    subnets = [_subnet(interfaces[host], address) for host, address in address_of.items()]
+    switches = [_switch(neighbours.get(host), interfaces[host], address) for host, address in address_of.items()]
+    of_topology = switches_of_topology(topology, list(address_of))
+    return (
+        *(of_topology or (group_by("switch", switches) if len(set(switches)) > 1 else ())),
         *(group_by("subnet", subnets) if len(set(subnets)) > 1 else ()),
     )
-    return NetPlan(tuple(endpoints), ports, schedule, left_out, groups[:MAX_GROUPS])
 
 
 def _subnet(interfaces: Interfaces, address: str) -> str | None:

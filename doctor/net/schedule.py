@@ -12,7 +12,7 @@ each round, without the rest of the schedule.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
@@ -85,11 +85,6 @@ class Schedule(msgspec.Struct, frozen=True):
         """The pairs of round ``number``, the lower host first; no host stands in two of them."""
         partners = ((host, self.partner(host, number)) for host in range(self.hosts))
         return [(host, partner) for host, partner in partners if partner is not None and host < partner]
-
-    def all_pairs(self) -> Iterator[Pair]:
-        """Every pair once, round by round."""
-        for number in range(self.rounds):
-            yield from self.pairs(number)
 
     def partners(self, host: int) -> list[tuple[int, int]]:
         """Round and partner of all that ``host`` takes part in."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.engine.exit_code import Exit
+from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Outcome, Reason, Report
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
@@ -49,8 +49,6 @@ class PreflightVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide(gathered: Gathered, options: PreflightOptions) -> PreflightVerdict:
     """The verdict on an examination of all hosts. Raises: CommandError."""
-    from doctor.engine.exit_code import exit_code
-
     examination = gathered.examination
     assert examination is not None
     report = _apply_policy(examination.report, gathered, options)

@@ -16,6 +16,7 @@ from doctor.engine.texts import filled
 from doctor.job.variables import communication
 from doctor.preflight.gathered import NotReady
 from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, tests_network
+from doctor.session.output_files import STDOUT, combine_callbacks, open_event_streams, requested_targets
 
 if TYPE_CHECKING:
     from doctor.engine.record import LaunchOptions
@@ -204,7 +205,6 @@ def _require_files(options: PreflightOptions) -> None:
     Lists of hosts are not among them: that one was not written makes the verdict unknown.
     """
     from doctor.session import named_files
-    from doctor.session.output_files import STDOUT, requested_targets
 
     named_files.require_connection_files(options.ssh)
     named_files.require_rank_table(options.hosts.rank_table)
@@ -225,7 +225,6 @@ def _examine(
 ) -> None:
     """Visits the hosts and evaluates the checks on them."""
     from doctor.session.examine import examine
-    from doctor.session.output_files import combine_callbacks, open_event_streams, requested_targets
 
     checks, heartbeat = progress.gathered.selected_checks, progress.heartbeat
     progress.events = open_event_streams(

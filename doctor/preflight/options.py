@@ -1,17 +1,46 @@
-"""The parsed options of a preflight. Pure."""
+"""The parsed options of a preflight, and the exit code that they make of its verdict. Pure."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from doctor.engine.exit_code import FailOn, OnUnknown
+from doctor.engine.exit_code import Exit, FailOn, OnUnknown
 from doctor.engine.record import LaunchOptions
-from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.tiers import Tier
 from doctor.transport.options import SshOptions as SshOptions
+
+Style = Literal["doctor", "nagios"]
+Profile = Literal["job", "prolog"]
+
+VERDICTS = (Exit.FAILED, Exit.WARNINGS, Exit.UNKNOWN)
+"""Codes that `ExitCodePolicy.fail_exit` replaces: the job should not start. Bad input and our own bugs keep theirs."""
+NAGIOS = {Exit.HEALTHY: 0, Exit.WARNINGS: 1, Exit.FAILED: 2}
+"""The plugin interface: 0 OK, 1 WARNING, 2 CRITICAL, and 3 UNKNOWN for all that is not a verdict."""
+
+
+class ExitCodePolicy(msgspec.Struct, frozen=True):
+    """Mapping of exit codes."""
+
+    fail_exit: int = 0
+    """Instead of a verdict against the job; 0 leaves it."""
+    style: Style = "doctor"
+    profile: Profile = "job"
+
+    def code(self, verdict_code: int) -> int:
+        """The code to end with. ``verdict_code`` is one of `doctor.engine.exit_code.Exit`, or 128 + a signal's number.
+
+        A node's prolog that ends with anything but 0 takes the node out of service, and a broken installation of this
+        program would take out all of them: there, only what is certainly wrong with the host counts.
+        """
+        if self.profile == "prolog" and verdict_code != Exit.FAILED:
+            return 0
+        if self.style == "nagios":
+            return NAGIOS.get(Exit(verdict_code), 3) if verdict_code in tuple(Exit) else 3
+        return self.fail_exit if self.fail_exit and verdict_code in VERDICTS else verdict_code
+
 
 if TYPE_CHECKING:
     from doctor.environment.host_selection import HostSelection

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.interrupts import remove_old
 from doctor.engine.language import localized_filled, phrase
-from doctor.engine.streams import print_stderr
+from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
 from doctor.preflight.early_end import claim_line
-from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_output
+from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_files, write_output
 
 if TYPE_CHECKING:
     from doctor.preflight.deadline import TimeBudget
@@ -57,7 +57,6 @@ class PreflightReporter:
                 print_stderr(filled("doctor: {0} {1}: {2}; it was not written", option, path, error.strerror or error))
         if self.format_targets:
             from doctor.report.formats.registry import RenderContext
-            from doctor.session.output_files import write_files
 
             checks_by_name = {check.name: check for check in verdict.gathered.catalog}
             events.finish(verdict.report, verdict.code, checks_by_name)
@@ -72,8 +71,6 @@ class PreflightReporter:
             self._print_once(line, verdict.exit_code)
 
     def _print_once(self, line: str, exit_code: int) -> None:
-        from doctor.engine.streams import write_stdout
-
         with self._print_lock:
             if self.line or not claim_line():
                 return

@@ -15,6 +15,7 @@ from doctor.engine.bounded_read import read_bounded
 from doctor.engine.check_files import AREAS
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
+from doctor.engine.toml_compat import loads
 from doctor.remedy.finding_values import read_finding_values
 from doctor.remedy.playbook import ALWAYS_SUPPLIED, RISKS, WHO, Playbook, PlaybookStep
 from doctor.remedy.validate import changes_nothing, needed_names, step_violations
@@ -101,7 +102,6 @@ class _PlaybookReader:
     def parse_toml(self) -> dict[str, Any]:
         text = self.read_bytes().decode("utf-8")
         self.lines = text.splitlines()
-        from doctor.engine.toml_compat import loads
 
         try:
             return loads(text)

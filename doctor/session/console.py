@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from doctor.engine.secrets import hide_secrets
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled
 
@@ -15,8 +16,6 @@ def report_own_bug(error: Exception) -> int:
     """Reports it in one line, saves the traceback in a file, and returns the exit code."""
     import tempfile
     import traceback
-
-    from doctor.engine.secrets import hide_secrets
 
     text = hide_secrets("".join(traceback.format_exception(error)))
     if "--debug" in sys.argv:

@@ -8,10 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
+from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.interrupts import remove_old
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
+from doctor.report.formats.registry import FormatTarget, RenderContext, render
 from doctor.session.output_files import (
     EventStreams,
     combine_callbacks,
@@ -89,7 +93,6 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
 
 def load_saved_run(path: Path, option: str = "--from") -> Run:
     """The run that ``option`` names. Raises: CommandError."""
-    from doctor.engine.bounded_read import read_bounded
     from doctor.engine.record import MAX_RUN_BYTES, BadRun
     from doctor.session.replay import load
 
@@ -201,8 +204,6 @@ def report_exit_code(report: Report, output: ReportOptions) -> int:
 
 def save_run(path: Path, examination: Examination) -> bool:
     """Writes the run atomically, readable only by its owner. False, with a line on stderr, when it was not written."""
-    import msgspec
-
     from doctor.config.atomic_write import write_atomic
     from doctor.engine.record import redact_run
 
@@ -230,10 +231,6 @@ def write_report(
 
     Returns the exit code: ``code``, or 78 where it would be 0 and a file that was asked for could not be written.
     """
-    import msgspec
-
-    from doctor.engine.exit_code import Exit
-    from doctor.report.formats.registry import RenderContext, render
     from doctor.report.layout.terminal import detect_terminal
 
     if output.redact:
@@ -241,12 +238,12 @@ def write_report(
 
         report = with_pseudonyms(report, aliases)
     targets = requested_targets(output.formats, output.as_json)
+    prints_text = not output.quiet and all(target.path for target in targets)
+    for_people = prints_text or any(target.name not in ("json", "jsonl") for target in targets)
     checks_by_name = {check.name: check for check in catalog}
     if events is not None:
         events.finish(report, code, checks_by_name)
         targets = tuple(target for target in targets if target.name != "jsonl")
-    prints_text = not output.quiet and all(target.path for target in requested_targets(output.formats, output.as_json))
-    for_people = prints_text or any(target.name not in ("json", "jsonl") for target in targets)
     context = RenderContext(
         code,
         checks_by_name,
@@ -256,17 +253,26 @@ def write_report(
         command=command,
         views=views,
     )
-    failed = write_files(targets, report, context)
-    if failed and code == Exit.HEALTHY:  # the files that were written say the same
-        written = [target for target in targets if target not in failed]
-        write_files(written, report, msgspec.structs.replace(context, code=int(Exit.NOTHING)))
-    if (failed or (events and events.failures)) and code == Exit.HEALTHY:
-        code = int(Exit.NOTHING)
+    code = _write_files(targets, report, context, has_failed=bool(events and events.failures))
     terminal = detect_terminal(sys.stdout, output.color, os.environ)
     names = [target.name for target in targets if not target.path]
     for name in [*names, *(["human" if terminal.tty else "plain"] if prints_text else [])]:
         write_stdout(render(name, report, msgspec.structs.replace(context, code=code, terminal=terminal)))
     return code
+
+
+def _write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext, *, has_failed: bool) -> int:
+    """Returns the exit code: 78 in place of 0 where a file could not be written. ``has_failed``: one of the events'."""
+    from doctor.engine.exit_code import Exit
+
+    failed = write_files(targets, report, context)
+    if context.code != Exit.HEALTHY or not (failed or has_failed):
+        return context.code
+    nothing = int(Exit.NOTHING)
+    if failed:  # the files that were written say the same
+        written = [target for target in targets if target not in failed]
+        write_files(written, report, msgspec.structs.replace(context, code=nothing))
+    return nothing
 
 
 def _fixable_checks(report: Report) -> frozenset[str]:

@@ -10,6 +10,7 @@ from doctor.engine.errors import UsageError
 from doctor.engine.language import localized_filled
 from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
+from doctor.report.formats.registry import REPORT_FORMATS, parse_targets, render_bytes
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -27,7 +28,6 @@ def requested_targets(formats: Sequence[str], as_json: bool = False) -> tuple[Fo
     """The outputs that ``-f`` and ``--json`` request. Raises: CommandError."""
     if not formats and not as_json:
         return ()
-    from doctor.report.formats.registry import parse_targets
 
     try:
         return parse_targets([*(["json"] if as_json else []), *formats])
@@ -71,7 +71,6 @@ def write_files(targets: Sequence[FormatTarget], report: Report, context: Render
     if not any(target.path for target in targets):
         return []
     from doctor.config.atomic_write import write_atomic
-    from doctor.report.formats.registry import REPORT_FORMATS, render_bytes
 
     failed = []
     for target in targets:

@@ -7,7 +7,12 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from doctor.config.user_key import load_or_create_key
 from doctor.engine.texts import filled, joined
+from doctor.report.redact.pseudonyms import Redactor
+from doctor.report.redact.report import redacted_report
 
 if TYPE_CHECKING:
     from doctor.engine.result import Report
@@ -15,10 +20,6 @@ if TYPE_CHECKING:
 
 def with_pseudonyms(report: Report, aliases: Iterable[str] = ()) -> Report:
     """The report with pseudonyms, and a note of that; ``aliases`` are other names of its hosts."""
-    import msgspec
-
-    from doctor.report.redact.report import redacted_report
-
     key, trouble = _cached_key()
     note = "names of hosts and users, and addresses, are pseudonyms"
     note = joined("", (note, filled(" of this run only: the key could not be saved ({0})", trouble) if trouble else ""))
@@ -28,14 +29,10 @@ def with_pseudonyms(report: Report, aliases: Iterable[str] = ()) -> Report:
 
 def text_redactor(hosts: Iterable[str]) -> Callable[[str], str]:
     """What replaces such names in one text."""
-    from doctor.report.redact.pseudonyms import Redactor
-
     return Redactor(_cached_key()[0], hosts).text
 
 
 @functools.cache
 def _cached_key() -> tuple[bytes, str]:
     """Once a process, so that a key that could not be kept is the same throughout it."""
-    from doctor.config.user_key import load_or_create_key
-
     return load_or_create_key(os.environ)

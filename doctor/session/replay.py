@@ -71,6 +71,13 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
 
         evaluated = for_watched(checks)
     report = evaluate_in_time(run, evaluated, RunIntent(run), limit)
+    if run.launch.places:
+        from doctor.session.several_launches import launch_rules, of_scripts
+
+        def evaluate(other: Run) -> Report:
+            return evaluate_in_time(other, launch_rules(checks), RunIntent(other), limit)
+
+        report = of_scripts(report, run, checks, evaluate)
     if any(outcome.findings for outcome in report.outcomes):
         from doctor.session.contained import with_containers
 

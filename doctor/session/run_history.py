@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.config.file import find_config, parse_history
 from doctor.engine.texts import filled
+from doctor.history.run_record import RunView, make_record, recorded_names
+from doctor.history.run_store import NoHistory, current_time, open_history
 from doctor.session.output_files import print_warning
 
 if TYPE_CHECKING:
@@ -109,8 +112,6 @@ class _Worker:
             self.problem = str(error) or type(error).__name__
 
     def _run(self) -> None:
-        from doctor.history.run_store import NoHistory, current_time, open_history
-
         settings = history_settings(self.options.config, self.environ)
         if not settings.keep:
             return
@@ -129,8 +130,6 @@ class _Worker:
             self.problem = str(error)
 
     def _keep(self, folder: HistoryFolder, now: datetime) -> None:
-        from doctor.history.run_record import make_record
-
         values = self._encoded_values()
         folder.write(make_record(self.report, self.checks, self.options.command, machine_name(), values), now)
         self.is_kept = True
@@ -139,7 +138,6 @@ class _Worker:
         if self.values is None:
             return b""
         from doctor.history.kept_values import encode_values
-        from doctor.history.run_record import recorded_names
 
         names = recorded_names(self.values.hosts, machine_name())
         hosts = {names[host]: by_fact for host, by_fact in self.values.hosts.items()}
@@ -150,7 +148,6 @@ class _Worker:
 
     def _read_ages(self, folder: HistoryFolder, earlier_names: Sequence[str]) -> None:
         from doctor.history.ages import MAX_RUNS, ages
-        from doctor.history.run_record import RunView
 
         # Two runs may begin in one second.
         earlier = [run for run in folder.newest(MAX_RUNS, earlier_names) if run.started <= self.report.started]
@@ -164,8 +161,6 @@ def machine_name() -> str:
 
 def history_settings(config: Path | None, environ: Mapping[str, str]) -> HistorySettings:
     """The settings that hold. Raises: ConfigError."""
-    from doctor.config.file import find_config, parse_history
-
     return parse_history(find_config(config, environ), environ)
 
 

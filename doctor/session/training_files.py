@@ -48,7 +48,7 @@ def read_training(
     configurations: list[Configuration] = []
     scripts: list[TrainingScript] = []
     for path in dict.fromkeys(paths):
-        text, name = _read(path), printable(path, 200)
+        text, name = read_text(path), printable(path, 200)
         try:
             if path.endswith(_CONFIGURATIONS):
                 configurations += _configurations(text, name)
@@ -64,13 +64,16 @@ def read_training(
             leave_out(str(why))
         except (UnreadableFile, NotAJobScript) as why:
             raise InputError(filled("{0}: {1}", name, why)) from None
-    if command:
-        try:
-            lines.append(LaunchText(read_launch_line(command, environ)))
-        except NotALaunchLine as why:
-            raise InputError(filled("the command after --: {0}", why)) from None
+    lines += [_launch_text(command, environ)] if command else []
     settings = {name: Setting(f"--{name.replace('_', '-')}", number, "command line") for name, number in counts.items()}
     return assemble(lines, GivenFiles(tuple(configurations), tuple(scripts)), named.read, settings)
+
+
+def _launch_text(command: Sequence[str], environ: Mapping[str, str]) -> LaunchText:
+    try:
+        return LaunchText(read_launch_line(command, environ))
+    except NotALaunchLine as why:
+        raise InputError(filled("the command after --: {0}", why)) from None
 
 
 def training_of_line(
@@ -88,7 +91,8 @@ def training_of_line(
     return assemble(follow(entry, {}, named.read), GivenFiles(), named.read)
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
+    """A file of the command line. Raises: InputError."""
     try:
         return read_bounded(path, MAX_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:

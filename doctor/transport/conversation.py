@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from doctor.engine.texts import filled
 from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, format_size, transport_error
@@ -296,11 +296,13 @@ def run_to_end(channel: CommandChannel, stdin: bytes, timeout: float, limit: int
         error = stop if stop.kind == "budget" else error or stop
     status = NO_STATUS if error or code is None else code
     result = CommandResult(status, bytes(out), bytes(channel.err), channel.sent or time.time(), time.time())
-    if error and error.kind == "budget":
+    return result if error is None else _raise_with(result, error)
+
+
+def _raise_with(result: CommandResult, error: TransportError) -> NoReturn:
+    if error.kind == "budget":
         raise transport_error("budget", "the run's time limit was reached before it answered", partial_result=result)
-    if error:
-        raise TransportError(error.kind, error.text, error.hint, result)
-    return result
+    raise TransportError(error.kind, error.text, error.hint, result)
 
 
 def close_all(sessions: Iterable[RemoteSession], grace: float = 1.0) -> None:

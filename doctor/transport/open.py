@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from doctor.transport.local import Local
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,8 +20,6 @@ def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[
     Over SSH, this very host is read without it, whatever the list calls it.
     """
     if local:
-        from doctor.transport.local import Local
-
         return Local()
     if name == "openssh":
         from doctor.transport.openssh.openssh_transport import OpenSsh

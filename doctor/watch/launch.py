@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.analysis.outliers.peers import find_stragglers
 from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import InputError
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
@@ -29,7 +30,7 @@ from doctor.watch.folder import WatchFolder
 from doctor.watch.job_output import JobOutput
 from doctor.watch.live_losses import LiveLosses
 from doctor.watch.live_metrics import LiveMetrics
-from doctor.watch.loss.loss_options import LossOptions
+from doctor.watch.loss.log_watch import LossOptions
 from doctor.watch.loss.loss_report import headline as loss_headline
 from doctor.watch.loss.loss_report import verdict_line
 from doctor.watch.observer import Observer
@@ -300,8 +301,6 @@ class _Watch:
 
     def _finish(self, index: int, training: Training, is_last: bool) -> None:
         """A training without a failure: its slow ranks, and what is wrong with its data and its loss."""
-        from doctor.analysis.outliers.peers import find_stragglers
-
         if self._await_verdict(index, training):
             return
         outcome = self._outcome(training, None)

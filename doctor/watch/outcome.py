@@ -17,7 +17,7 @@ from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import Backend
-from doctor.facts.smoke.pace import PaceTimes
+from doctor.facts.smoke.further_stages import PaceTimes
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.protocol import RankEvent, StageFinished
 from doctor.smoke.results.to_facts import fact_outputs

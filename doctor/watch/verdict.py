@@ -48,7 +48,8 @@ MOST_UNANSWERED = 5
 GRACE = 1.0
 """Seconds for the cause of a rank's end to be heard of."""
 
-
+RankPage = dict[str, Any]
+"""What an agent read of a rank's page, by field."""
 TERMINATED = "signal 15"
 """How launchers end the ranks that are left."""
 KILLED = "signal 9"
@@ -161,12 +162,9 @@ class TrainingWatch:
         if isinstance(timeout, (int, float)) and 0 < timeout < math.inf:
             self.timeouts[number] = float(timeout)
 
-    def take_snapshot(self, rank: int, fields: dict[str, Any], now: float) -> None:
-        """What an agent read of a rank's page. Raises: msgspec.ValidationError for what no agent sends."""
+    def _renumber(self, rank: int, fields: RankPage) -> None:
+        """Gives the groups of the rank's calls the numbers that they have here."""
         numbers = self._numbers.get(rank, {})
-        unknown = [call for call in fields.get("calls", ()) if call[0] < P2P_GROUP_BASE and call[0] not in numbers]
-        if unknown:  # the event that tells of the group could not be read
-            fields["calls"] = [call for call in fields["calls"] if call not in unknown]
 
         def renumber(group: int) -> int:
             return group if group >= P2P_GROUP_BASE else numbers.get(group, -1)
@@ -174,12 +172,17 @@ class TrainingWatch:
         fields["calls"] = [
             (renumber(call[0]), *call[1:7], STAGE if call[7] == "training" else call[7])
             for call in fields.get("calls", ())
+            if call[0] >= P2P_GROUP_BASE or call[0] in numbers  # else the group's event could not be read
         ]
         fields["entered"] = {renumber(int(group)): seq for group, seq in fields.get("entered", {}).items()}
         if fields.get("state") == "collective":
             fields["group"] = renumber(fields["group"])
         if fields.get("stage") == "training":
             fields["stage"] = STAGE
+
+    def take_snapshot(self, rank: int, fields: RankPage, now: float) -> None:
+        """What an agent read of a rank's page. Raises: msgspec.ValidationError for what no agent sends."""
+        self._renumber(rank, fields)
         enqueued = fields.get("state") == "enqueued"
         fields.update(rank=rank, state="compute" if enqueued else fields["state"])
         if fields["state"] == "done" and fields.get("dead") in (UNKNOWN_END, "signal 9", "signal 15"):

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.analysis.values.cause_order import separate_causes
-from doctor.analysis.values.rules import RESULTS, RULES, explains
+from doctor.analysis.values.rules import RESULTS, RULES, explains, rule_of
 from doctor.analysis.values.splits import holders_of_same, majority_split, shared_and_unread, split_by_name
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.catalog import load_checks
+from doctor.watch.data.value_rules import ALIKE, AlikeRule
 from tests.analysis.value_faults import VALUE_FAULTS
 from tests.smoke.mutants import MUTANTS
 from tests.watch.data_faults import FAULTS
 
 CHECKS = {check.name for check in load_checks()}
+ROOT = Path(__file__).parents[2]
+HOOK = (ROOT / "doctor/watch/hook/data_collection.py").read_text("utf-8")
+SOURCES = ("doctor/watch/data", "doctor/smoke/numerics")
+NOT_OF_VALUES = {"smoke-reference-differs"}
+"""Whether ranks may compute other bits than each other: no value of a rank is wrong."""
 NAMES = sorted({rule.check.partition("/")[0] for rule in RULES})
 
 
@@ -28,6 +36,18 @@ def defect(check: str, step: int = 0, *, root: bool = False, kind: str = "any", 
 def test_every_rule_is_reported_by_a_check_that_exists() -> None:
     named = {name.partition("/")[0] for rule in RULES for name in (rule.check, *rule.explains)}
     assert named <= CHECKS and set(RESULTS) <= CHECKS
+
+
+@pytest.mark.parametrize("row", ALIKE, ids=lambda row: f"{row.record}-{row.check}")
+def test_every_row_of_values_that_are_alike_is_recorded_and_has_a_rule(row: AlikeRule) -> None:
+    assert f'self._emit("{row.record}", ' in HOOK, f"doctor/watch/hook/data_collection.py records no {row.record}"
+    assert rule_of(row.check, row.kind)[1].relation == "alike", f"doctor/analysis/values/rules.py: {row.check}"
+
+
+def test_every_defect_names_a_check_of_the_table_of_rules() -> None:
+    sources = (path.read_text("utf-8") for folder in SOURCES for path in (ROOT / folder).glob("*.py"))
+    constants = {name for text in sources for name in re.findall(r'"(smoke-[a-z-]+)"', text)}
+    assert constants & CHECKS and constants <= {*NAMES, *NOT_OF_VALUES}, "doctor/analysis/values/rules.py: a row each"
 
 
 @pytest.mark.parametrize("cause", [name for name in NAMES if name not in RESULTS])

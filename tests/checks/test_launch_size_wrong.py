@@ -19,7 +19,6 @@ SIZES: list[tuple[str, int, int, list[str]]] = [
     ("torchrun --nnodes 4 t.py", 3, 0, ["the launch line is for 4 hosts, and there are 3 hosts"]),
     ("mpirun -H a,b,c t", 2, 0, ["the launch line is for 3 hosts, and there are 2 hosts"]),
     ("msrun --worker_num 16 t.py", 1, 8, ["the launch line is for 2 hosts, and there are 1 host"]),
-    ("srun -N 2 torchrun --nnodes 4 t.py", 4, 0, ["srun starts torchrun on 2 hosts, and torchrun is for 4 hosts"]),
     ("torchrun --nnodes 1 --nproc-per-node 9 t.py", 1, 8, ["the launch line starts 9 ranks on a host with 8 devices"]),
 ]
 

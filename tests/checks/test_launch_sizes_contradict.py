@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from doctor.engine.result import Severity
+from tests.checks.launch_lines import config
 from tests.checks.run_check import job, messages, run_check, skipped
 from tests.checks.tables import a1
 from tests.checks.tables import run_check as run_on_table
@@ -36,3 +37,10 @@ def test_the_hosts_of_a_rank_table() -> None:
 
 def test_one_source_alone() -> None:
     assert skipped(run_check(NAME, {}, job(WORLD_SIZE="15"))) == {"no two sources state the size of the job"}
+
+
+def test_an_outer_launcher_that_starts_another_number_of_torchruns() -> None:
+    outcome = run_check(NAME, {}, config("srun -N 2 torchrun --nnodes 4 t.py"))
+    assert messages(outcome) == [("", "srun starts torchrun 2 times, and torchrun is for 4 hosts")]
+    assert run_check(NAME, {}, config("srun -N 2 torchrun --nnodes 2 t.py")).complete
+    assert not run_check(NAME, {}, config("srun -N 1 -w n1 torchrun --nnodes 2 t.py")).findings

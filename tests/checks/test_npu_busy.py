@@ -21,9 +21,7 @@ def test_a_process_is_named_with_its_npu() -> None:
 
 
 def test_its_owner_is_told_where_it_is_known() -> None:
-    (finding,) = look(
-        BUSY_TABLE, NpuProcesses(device_users=(DeviceUser(4242, "python3", "ann", 90, (3,)),), unreadable_processes=0)
-    )
+    (finding,) = look(BUSY_TABLE, NpuProcesses(device_users=(DeviceUser(4242, "python3", "ann", 90, (3,)),)))
     assert (finding.values["user"], finding.values["running"]) == ("ann", "90 s")
 
 
@@ -31,17 +29,12 @@ def test_a_process_whose_name_npu_smi_cannot_tell() -> None:
     nameless = table(state(0), processes=(NpuProcess(0, 0, 42, "", 10),))
     (finding,) = look(nameless, None)
     assert "(name not known)" in str(finding)
-    (finding,) = look(
-        nameless, NpuProcesses(device_users=(DeviceUser(42, "python3", "ann", 90, (0,)),), unreadable_processes=0)
-    )
+    (finding,) = look(nameless, NpuProcesses(device_users=(DeviceUser(42, "python3", "ann", 90, (0,)),)))
     assert "(python3)" in str(finding)
 
 
 def test_a_file_that_is_open_is_no_process_on_the_npu() -> None:
-    assert (
-        look(table(), NpuProcesses(device_users=(DeviceUser(7, "exporter", "root", 90, (0,)),), unreadable_processes=0))
-        == []
-    )
+    assert look(table(), NpuProcesses(device_users=(DeviceUser(7, "exporter", "root", 90, (0,)),))) == []
 
 
 def test_a_list_that_is_not_complete_is_unknown_after_what_it_names() -> None:

@@ -57,3 +57,11 @@ def test_as_many_devices_on_every_host(values: list[str], expected: list[str]) -
     outcome = run_check("visible-devices-wrong", LaunchConfig.from_environment({}, by_host=own_values), 3, 8)
     assert [str(finding) for finding in outcome.findings] == expected
     assert all(finding.is_warning for finding in outcome.findings)
+
+
+def test_fewer_devices_than_ranks_need_no_host() -> None:
+    launch = config("torchrun --nproc-per-node 4 t.py", {"CUDA_VISIBLE_DEVICES": "0,1"})
+    texts = [str(finding) for finding in run_on_hosts("visible-devices-wrong", {}, launch).findings]
+    assert texts == ["CUDA_VISIBLE_DEVICES names 2 devices for 4 ranks"]
+    launch = config("torchrun --nproc-per-node 4 t.py", {"CUDA_VISIBLE_DEVICES": "0,1,2,3"})
+    assert run_on_hosts("visible-devices-wrong", {}, launch).complete

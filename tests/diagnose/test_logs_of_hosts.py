@@ -164,3 +164,20 @@ def test_compressed_and_chinese_logs_are_read_on_the_host(fleet: Fleet) -> None:
     assert answer.cause["ranks"] == [1]
     assert answer.cause["evidence"][0]["line"] == 42 and "批次错误" in answer.cause["evidence"][0]["text"]
     fleet.mend()
+
+
+def test_a_bundle_of_hosts_gives_the_same_diagnosis(fleet: Fleet, tmp_path: Path) -> None:
+    """One archive of three hosts over SSH; of one that cannot be reached, exit code 12 and no culprit."""
+    put_waiting(fleet)
+    path = str(tmp_path / "b.tar.gz")
+    words = ["bundle-logs", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--logs", "logs", "--no-tools"]
+    argv = [sys.executable, "-m", "doctor", *words, "--python", "true", "--out", path]
+    done = fleet.run(argv, env={**CLEAN, "PYTHONPATH": str(ROOT)}, cwd=ROOT, timeout=100)
+    assert done.returncode == 0, done.stderr
+    answer = diagnose(fleet, path)
+    assert (answer.code, answer.cause["ranks"], answer.cause["hosts"]) == (10, [2], [fleet.hosts[2]])
+    with fleet.broken(fleet.hosts[2], fault="refuse"):
+        done = fleet.run(argv, env={**CLEAN, "PYTHONPATH": str(ROOT)}, cwd=ROOT, timeout=100)
+    assert done.returncode == 12 and "refuses connections" in done.stdout
+    answer = diagnose(fleet, path)
+    assert (answer.code, answer.document["causes"]) == (12, [])

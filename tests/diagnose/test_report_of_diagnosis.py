@@ -168,6 +168,12 @@ def test_hosts_with_logs_are_counted_and_only_the_named_one_is_not_healthy() -> 
     assert healthy.pop(HOST) == 0 and set(healthy.values()) <= {1.0}
 
 
+def test_markdown_has_no_section_without_a_command() -> None:
+    """Logs that show neither a failure nor a good end: there is no page and no check."""
+    text = run("-", "-f", "md", text=b"step 1 loss 0.5\n").stdout
+    assert text.strip() and "To check again" not in text
+
+
 def test_markdown_offers_no_check_that_would_not_read_the_logs() -> None:
     text = run(*CHAIN, "-f", "md").stdout
     assert f"doctor explain {NAME}" in text and "\ndoctor check" not in text.partition("To check again")[2]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from doctor.diagnose.signature import load_signatures
 from tests.diagnose.test_command import LOGS, run
+from tests.diagnose.test_rules import logs
 
 NO_MASTER = b"""\
 [W416 15:39:40.531073896 socket.cpp:933] [c10d] The server socket on [::ffff:10.0.0.13]:40613 has timed out, will retry.
@@ -65,3 +68,40 @@ def test_markdown_has_them_as_well() -> None:
     assert "Why it matters:" in text and "What to do:" in text
     signature = SIGNATURES["torch-client-socket-timeout"]
     assert all(cause in text for cause in signature.causes)
+
+
+def test_logs_that_were_given_are_not_asked_for() -> None:
+    """The ranks of two logs are not known: it is asked which they are, and for no other log."""
+    waits = "RuntimeError: [gloo/x.cc:81] Timed out waiting 10000ms for recv operation to complete\n"
+    result = logs(first=waits, second=waits)
+    assert result.undecidable is not None
+    assert not [text for text in result.undecidable.needed if "all other ranks" in text]
+    assert [text for text in result.undecidable.needed if "which rank wrote each log" in text]
+    assert "the logs of all other ranks" in logs(only=waits).undecidable.needed  # type: ignore[union-attr]
+
+
+HCCL = (
+    "[INFO] HCCL(860,):2025-12-31-07:42:50.708.882 [externalinput.cc:372] [860]HCCL_CONNECT_TIMEOUT set by default to "
+    "[120]s\n"
+    "[ERROR] HCCL(860,python):2025-12-31-07:45:11.177.194 [hccl_socket_manager.cc:778] [860][Wait][LinkEstablish]"
+    "wait socket establish timeout, role[1] rank[3] timeout[600 s]\n"
+)
+SOCKETS = "EI0006: [PID: 860] 2025-12-31-07:45:20.444.436 Getting socket times out.\n"
+ENDS = [
+    (TIMED_OUT.decode(), "torch's watchdog keeps, ended the wait: 1800 s"),
+    (
+        "RuntimeError: [gloo/x.cc:81] Timed out waiting 9000ms for recv operation to complete\n",
+        "message, ended the wait: 9 s",
+    ),
+    (NO_MASTER.decode(), "the store or of torchrun's rendezvous"),
+    (HCCL, "HCCL_CONNECT_TIMEOUT ended the wait: 600 s"),
+    (SOCKETS, "HCCL_CONNECT_TIMEOUT ended the wait"),
+    (HCCL.partition("[ERROR]")[0] + SOCKETS, "HCCL_CONNECT_TIMEOUT ended the wait: 120 s"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), ENDS)
+def test_which_timeout_of_which_layer_ended_the_wait_is_said(text: str, said: str) -> None:
+    """With the value that was in force, where the logs show one."""
+    undecidable = logs(train=text).undecidable
+    assert undecidable is not None and said in undecidable.reason, undecidable

@@ -158,6 +158,9 @@ def test_no_environment_is_too_strange(environ: Environ, text: str) -> None:
         ({"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM=2"),
         ({"PMI_SIZE": "16", "PMI_RANK": "0"}, "PMI_SIZE=16"),
         ({"HOSTS_NUM": "2", "HOST_RANK": "0"}, "HOSTS_NUM=2"),
+        ({"AZUREML_NODE_COUNT": "2", "NODE_RANK": "0"}, "AZUREML_NODE_COUNT=2"),
+        ({"CLOUD_WORKER_COUNT": "2", "CLOUD_WORKER_RANK": "1"}, "CLOUD_WORKER_COUNT=2"),
+        ({"NUM_MACHINES": "2", "NODE_RANK": "1"}, "NUM_MACHINES=2"),
         ({"NEW_PLATFORM_NUM_HOSTS": "3", "NEW_PLATFORM_HOST_INDEX": "2"}, "NEW_PLATFORM_NUM_HOSTS=3"),
     ],
 )
@@ -172,6 +175,8 @@ def test_a_variable_that_states_several_hosts_makes_the_hosts_unknown(environ: E
         ({"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "0", "NNODES": "2", "MASTER_ADDR": "n1"}, 2),
         ({"WORLD_SIZE": "17", "LOCAL_WORLD_SIZE": "8"}, 3),
         ({"PET_NNODES": "4"}, 4),
+        ({"JSM_NAMESPACE_SIZE": "12", "JSM_NAMESPACE_LOCAL_SIZE": "6", "JSM_NAMESPACE_RANK": "0"}, 2),
+        ({"MV2_COMM_WORLD_SIZE": "8", "MV2_COMM_WORLD_LOCAL_SIZE": "4", "MV2_COMM_WORLD_RANK": "0"}, 2),
     ],
 )
 def test_sizes_that_need_several_hosts(environ: Environ, hosts: int) -> None:
@@ -192,6 +197,8 @@ def test_sizes_that_need_more_hosts_than_are_listed() -> None:
         {"PMI_SIZE": "8", "PMI_RANK": "0", "MPI_LOCALNRANKS": "8"},
         {"BEAKER_REPLICA_COUNT": "1", "BEAKER_REPLICA_RANK": "0"},
         {"OMP_NPROCS": "8", "USER_ID": "7"},
+        {"JSM_NAMESPACE_SIZE": "6", "JSM_NAMESPACE_LOCAL_SIZE": "6", "JSM_NAMESPACE_RANK": "0"},
+        {"CLUSTER_NODE_COUNT": "100", "NODE_RANK": "0", "NNODES": "1"},
         {"NUM_NODES": "2"},
         {"MAKE_NPROCS": "16"},
         {"DATALOADER_WORKER_NUM": "8"},

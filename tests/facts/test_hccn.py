@@ -340,7 +340,7 @@ def test_tls() -> None:
         printed(TLS + "dev_id:0, tls expiration status[2](0:normal, 1:near expiration, 2:has expired)\n"),
         failed(14, "No certificate found, please set certs firstly!\n"),
     )
-    assert fact == TlsSwitches(by_npu={0: False, 1: True, 2: False}, expired=(2,), without_certificate=(3,))
+    assert fact == TlsSwitches(by_npu={0: False, 1: True, 2: False}, expired=(2,))
 
 
 OPTICAL = """optical info:

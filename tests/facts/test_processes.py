@@ -15,17 +15,16 @@ PYTHON = {"pid": 42, "name": "python3", "user": "ann", "seconds": 90, "npus": [0
 
 
 def test_the_holders() -> None:
-    value = answered(NpuProcesses, {"there": True, "hidden": 2, "holders": [{**PYTHON, "pid": 99}, PYTHON]})
+    value = answered(NpuProcesses, {"there": True, "holders": [{**PYTHON, "pid": 99}, PYTHON]})
     assert value == NpuProcesses(
         device_users=(DeviceUser(42, "python3", "ann", 90, (0, 3)), DeviceUser(99, "python3", "ann", 90, (0, 3))),
-        unreadable_processes=2,
     )
     assert value.by_pid(99).pid == 99
     assert value.by_pid(1) is None
 
 
 def test_a_host_without_npus() -> None:
-    assert type(answered(NpuProcesses, {"there": False, "hidden": 0, "holders": []})) is Absent
+    assert type(answered(NpuProcesses, {"there": False, "holders": []})) is Absent
 
 
 def test_what_the_function_returns_is_what_is_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.exit_code import Exit
-from doctor.preflight.exit_styles import ExitCodePolicy
+from doctor.preflight.options import ExitCodePolicy
 
 EXIT_CODES = (*map(int, Exit),)
 

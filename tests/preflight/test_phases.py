@@ -17,9 +17,8 @@ from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
 from doctor.preflight.deadline import TimeBudget
 from doctor.preflight.decide import decide, decide_unevaluated, with_selection, with_unwritten_lists
-from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.gathered import Gathered, NotReady
-from doctor.preflight.options import JobSettings, PreflightOptions
+from doctor.preflight.options import ExitCodePolicy, JobSettings, PreflightOptions
 from doctor.preflight.run import PreflightRun
 from doctor.session.replay import Examination, replay
 from tests.preflight import runs

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from doctor.collect import collector
-from doctor.diagnose import excerpter
+from doctor.diagnose import bundler, excerpter
 from doctor.fix import executor
 from doctor.net import prober
 from doctor.remote.bootstrap import assemble, read_module
@@ -21,7 +21,7 @@ from doctor.watch.attach import inspector
 ROOT = Path(__file__).parents[2] / "doctor"
 PROGRAMS = {
     module.__name__.rpartition(".")[2]: module.MODULES
-    for module in (agent, carrier, collector, excerpter, executor, inspector, prober)
+    for module in (agent, bundler, carrier, collector, excerpter, executor, inspector, prober)
 }
 PROGRAMS["root_helper"] = (*collector.MODULES, "doctor.collect.collector.root_helper")
 LONGEST = 300

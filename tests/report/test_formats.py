@@ -37,7 +37,7 @@ def test_a_format_alone_goes_to_stdout() -> None:
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        (["xml"], "'xml': expected human, plain, oneline, json, jsonl, md, junit, prometheus, html"),
+        (["xml"], f"'xml': expected {', '.join(FORMATS)}"),
         (["json="], "expected a file after the ="),
         (["json", "md"], "json and md are directed to stdout: expected one there"),
         (["json=a", "md=a"], "'a' is the output of two formats"),
@@ -63,7 +63,6 @@ def test_an_exporter_that_is_another_user_can_read_its_file() -> None:
     assert {name: row.file_mode for name, row in REPORT_FORMATS.items() if row.file_mode != 0o600} == {
         "prometheus": 0o644
     }
-    assert REPORT_FORMATS["prometheus"].file_suffix == ".prom"
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -71,7 +70,6 @@ def test_a_format_says_what_it_is_for(name: str) -> None:
     report_format = REPORT_FORMATS[name]
     assert report_format.name == name
     assert report_format.purpose and "\n" not in report_format.purpose
-    assert not report_format.file_suffix or f"`{report_format.file_suffix}`" in report_format.purpose
 
 
 def test_every_module_that_renders_is_in_the_registry() -> None:

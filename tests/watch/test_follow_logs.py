@@ -203,6 +203,19 @@ def test_a_value_that_continues_a_sentence_keeps_its_blank(tmp_path: Path) -> No
     assert "since step 61 after 61 steps on which it was equal (" in findings(report)["loss-differs-by-rank"]
 
 
+def test_few_losses_decide_whether_ranks_print_the_same(tmp_path: Path) -> None:
+    """20 common steps are enough for that, and for no other rule; 19 are not."""
+    logs = [str(tmp_path / f"rank_{rank}.log") for rank in (0, 1)]
+    for steps, off, code in ((20, 0.0, 0), (19, 0.0, 12), (20, 0.5, 10)):
+        for rank, path in enumerate(logs):
+            losses = [2.5 / (step + 1) + (off if rank and step > 6 else 0) for step in range(steps)]
+            Path(path).write_text("".join(f"step {step} loss={loss:.5f}\n" for step, loss in enumerate(losses)))
+        report = tmp_path / "report.json"
+        done = doctor("--log", "--once", "--same-loss", *logs, "-q", "-f", f"json={report}", "--fail-on", "error")
+        assert done.returncode == code, (steps, off, done.stdout)
+        assert list(findings(report)) == (["loss-differs-by-rank"] if off else [])
+
+
 LOST = (
     "[INFO] HCCL(686,python):2025-10-23-07:52:59.191.363 [heartbeat.cc:951] [8970][TaskExecStage][HeartbeatAbnormal]"
     "local rank [127.10.0.1/1]: crimer rank [127.10.0.2/2] status[LOST] by informer rank [127.10.0.3/3]\n"

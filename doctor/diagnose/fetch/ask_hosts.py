@@ -93,8 +93,8 @@ def ask_hosts(
 
 
 def _fixed_fields(request: LogRequest, signatures: Iterable[Signature]) -> dict[str, object]:
-    """What is asked, the same of every host; noise is no use to any rule, and the last lines show progress."""
-    useful = [item for item in signatures if item.role != "benign" and "progress" not in item.traits]
+    """What is asked, the same of every host."""
+    literals, quiet = chosen_literals(signatures)
     return {
         "patterns": request.places,
         "age": request.since,
@@ -103,9 +103,18 @@ def _fixed_fields(request: LogRequest, signatures: Iterable[Signature]) -> dict[
         "bytes": request.limit,
         "sent": MAX_ANSWER,
         "skipped": sorted(request.skipped),
-        "literals": _literals(useful),
-        "quiet": _literals(signature for signature in useful if signature.quiet),
+        "literals": literals,
+        "quiet": quiet,
     }
+
+
+def chosen_literals(signatures: Iterable[Signature]) -> tuple[list[str], list[str]]:
+    """The literals by which lines are chosen, and those that count in lines at INFO level, too.
+
+    Noise is no use to any rule, and the last lines show progress.
+    """
+    useful = [item for item in signatures if item.role != "benign" and "progress" not in item.traits]
+    return _literals(useful), _literals(signature for signature in useful if signature.quiet)
 
 
 def _literals(signatures: Iterable[Signature]) -> list[str]:
@@ -124,7 +133,7 @@ class LogAnswer:
         if b'"end": true' in data[:12]:
             self._end = msgspec.json.decode(data, type=_EndReport)
         else:
-            self._files.append(_printable_log(msgspec.json.decode(data, type=LogExcerpt)))
+            self._files.append(printable_log(msgspec.json.decode(data, type=LogExcerpt)))
         return self._end is not None
 
     def logs(self, error: str) -> HostLogs:
@@ -141,7 +150,7 @@ class LogAnswer:
         return HostLogs(self._files, omitted, unmatched, error, printable(self._end.kernel, 200))
 
 
-def _printable_log(log: LogExcerpt) -> LogExcerpt:
+def printable_log(log: LogExcerpt) -> LogExcerpt:
     """The excerpt with lines as text, in the encoding that they are in, and with a name that can be shown."""
     kept = [(number, decoded(line.encode("latin-1", "replace"))) for number, line in log.kept]
     if any(later[0] <= earlier[0] for earlier, later in itertools.pairwise(kept)) or (kept and kept[0][0] < 1):

@@ -158,7 +158,8 @@ def streams(source: Source, until: float = float("inf")) -> Iterator[Stream]:
                 yield name, *_noted(_blocks_of(content), until)
 
 
-def _open_tar(file: IO[bytes]) -> tarfile.TarFile:
+def open_tar(file: IO[bytes]) -> tarfile.TarFile:
+    """An archive for reading from its beginning to its end, whatever compresses it. Raises: those of `UNREADABLE`."""
     head = file.read(6)
     file.seek(0)
     suffix = next((suffix for magic, suffix in _PACKED_TAR if head.startswith(magic)), "")
@@ -170,7 +171,7 @@ def _open_tar(file: IO[bytes]) -> tarfile.TarFile:
 
 def _tar_members(name: str, file: IO[bytes], until: float) -> Iterator[Stream]:
     try:
-        with _open_tar(file) as archive:
+        with open_tar(file) as archive:
             for number, member in enumerate(archive):
                 if number >= MAX_MEMBERS:
                     yield name, iter(()), [filled("more than {0} members: the rest was not read", MAX_MEMBERS)]

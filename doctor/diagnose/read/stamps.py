@@ -63,7 +63,7 @@ _SYSLOG = re.compile(
 )
 _RANK = re.compile(
     r"^\s{0,8}(?:\[(?P<label>\d{1,6})\]:? (?!\[\d{4}-)|(?P<srun>\d{1,6}): )"
-    r"|\[rank ?(?P<rank>\d{1,6})\]|\[Rank (?P<upper>\d{1,6})\]"
+    r"|\[rank[ =]?(?P<rank>\d{1,6})\]|\[Rank (?P<upper>\d{1,6})\]"
     r"|^(?:\w{3} \w{3} {1,2}\d{1,2} [\d:]{8} \d{4})?\[(?:[\w.-]{1,80}@)?\d{1,10},(?P<mpi>\d{1,6})\]"
     r"(?:<std(?:out|err)>:)?"
 )

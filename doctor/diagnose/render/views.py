@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.render.document import SignatureCatalog, WaivedDocument, document
+from doctor.diagnose.render.text import render_text
 from doctor.engine.secrets import hide_in, hide_secrets
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ class DiagnosisViews:
         }
 
     def text(self, context: RenderContext, bold: bool = False) -> str:
-        from doctor.diagnose.render.text import render_text
-
         width = context.terminal.width if context.terminal else 0
         text = render_text(self.diagnosis, self.catalogue, width, bold=bold, verbose=context.verbose)
         return self.redact(hide_secrets(text))

@@ -37,10 +37,17 @@ def named_by_cluster(case: Case) -> list[Cause]:
     """One cause for each signature. Who ended without an error of its own is named where nothing says more."""
     reports: dict[str, list[ClusterReport]] = {}
     for event in case.reports:
-        if case.signatures[event.signature].reports:
+        if case.signatures[event.signature].reports and not _ended_itself(case, event):
             reports.setdefault(event.signature, []).append(_with_fields(case, event))
     explained = {name for signature in reports for name in case.signatures[signature].explains}
     return [_cause(case, signature, rows) for signature, rows in reports.items() if signature not in explained]
+
+
+def _ended_itself(case: Case, report: Event) -> bool:
+    """Whether a process that ended without a reason had reported before that it waited, as a watchdog does."""
+    pid = report.values.get("culprit_pid")
+    unspecific = "unspecific" in case.signatures[report.signature].traits
+    return unspecific and any(item.pid == pid and case.waits(item) for item in case.processes if pid)
 
 
 def _with_fields(case: Case, report: Event) -> ClusterReport:

@@ -47,4 +47,4 @@ def _is_only_agent(case: Case, block: FailureBlock) -> bool:
 
 def signature_of_signal(code: int) -> str:
     """The signature of a worker that this signal, as a negative exit code, ended."""
-    return "torchrun-sigkill" if code == -9 else "torch-signal-segv"
+    return {-9: "torchrun-sigkill", -7: "torch-signal-bus"}.get(code, "torch-signal-segv")

@@ -149,6 +149,14 @@ def _silent(reports: list[_Report]) -> list[Cause]:
     return [Cause(SIGNATURE, "named by the library", confidence, culprits, summary, events)]
 
 
+def _shows(report: _Report, mismatch: _Mismatch, lowest: int) -> bool:
+    """Whether a report has ranks of the same communicator at the same operation."""
+    return any(
+        other.communicator == mismatch.communicator and other.kind == mismatch.kind and lowest in other.ranks
+        for other in report.mismatches
+    )
+
+
 def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | None:
     if not reports or not reports[-1].mismatches:
         return None
@@ -158,14 +166,7 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
         where = lag(mismatch.ranks)
         if where is None:
             continue
-        earlier = [
-            other
-            for report in reports[:-1]
-            for other in report.mismatches
-            if other.communicator == mismatch.communicator
-        ]
-        stuck = any(other.kind == mismatch.kind and where.lowest in other.ranks for other in earlier)
-        if not failed and not stuck:
+        if not failed and not any(_shows(report, mismatch, where.lowest) for report in reports[:-1]):
             continue
         behind = mismatch.listed.get(where.lowest, [])
         lowest, kind = where.lowest, mismatch.kind

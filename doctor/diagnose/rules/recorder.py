@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from doctor.analysis.collectives.calls import Aspect, Call, behind, differing, few_silent
@@ -75,46 +76,51 @@ def _difference(case: Case, members: list[_Member]) -> list[Cause] | Undecidable
     return None
 
 
+def _tied(case: Case, number: int, aspect: Aspect, calls: Sequence[Call[_Member]]) -> list[Cause] | Undecidable | None:
+    """Which of as many ranks on both sides is wrong, where a rank that aborted shows it."""
+    group, claim = calls[0].member.group, "ran" if aspect == "operation" else "gave"
+    events = first_evidence(_event(call.member, number) for call in calls)
+    listed = ", ".join(filled("rank {0} {1} {2}", call.member.rank, claim, call.value(aspect)) for call in calls[:4])
+    pair = len(calls) == 2
+    sender = aborted_sender(case, len(group.ranks), calls[0].operation or "")
+    if pair and sender is not None:
+        # The rank that aborted is in the right, as those two differ; and it differs from the one that sends to it.
+        wrong = [call.member for call in calls if call.member.rank == sender]
+        summary = filled(
+            "rank {0} {1} another size than the others to collective {2} of {3}: {4}",
+            sender,
+            claim,
+            number,
+            group.name,
+            listed,
+        )
+        return [_cause(case, "minority", wrong, summary, events)] if wrong else None
+    if pair and not aborted_ranks(case):
+        first, second = (culprit_of(call.member.process) for call in calls)
+        message = filled(
+            "collective {0} of process group {1} differs, and nothing shows which is wrong: {2}",
+            number,
+            group.name,
+            listed,
+        )
+        return [one_of_two(SIGNATURE, (first, second), message, events)]
+    return Undecidable(
+        filled(
+            "collective {0} of process group {1} differs, and no majority shows which is wrong: {2}",
+            number,
+            group.name,
+            listed,
+        ),
+        ("the flight recorder's dumps of the other ranks",),
+    )
+
+
 def _minority(case: Case, number: int, aspect: Aspect, parts: Split[Call[_Member]]) -> list[Cause] | Undecidable | None:
     calls, claim = (*parts.differing, *parts.agreeing), "ran" if aspect == "operation" else "gave"
     group = calls[0].member.group
     events = first_evidence(_event(call.member, number) for call in calls)
     if parts.tie:
-        listed = ", ".join(
-            filled("rank {0} {1} {2}", call.member.rank, claim, call.value(aspect)) for call in calls[:4]
-        )
-        pair = len(calls) == 2
-        sender = aborted_sender(case, len(group.ranks), calls[0].operation or "")
-        if pair and sender is not None:
-            # The rank that aborted is in the right, as those two differ; and it differs from the one that sends to it.
-            wrong = [call.member for call in calls if call.member.rank == sender]
-            summary = filled(
-                "rank {0} {1} another size than the others to collective {2} of {3}: {4}",
-                sender,
-                claim,
-                number,
-                group.name,
-                listed,
-            )
-            return [_cause(case, "minority", wrong, summary, events)] if wrong else None
-        if pair and not aborted_ranks(case):
-            first, second = (culprit_of(call.member.process) for call in calls)
-            message = filled(
-                "collective {0} of process group {1} differs, and nothing shows which is wrong: {2}",
-                number,
-                group.name,
-                listed,
-            )
-            return [one_of_two(SIGNATURE, (first, second), message, events)]
-        return Undecidable(
-            filled(
-                "collective {0} of process group {1} differs, and no majority shows which is wrong: {2}",
-                number,
-                group.name,
-                listed,
-            ),
-            ("the flight recorder's dumps of the other ranks",),
-        )
+        return _tied(case, number, aspect, calls)
     first_call = parts.differing[0]
     differs = joined(
         "", (f"{first_call.value(aspect)}", "" if aspect == "operation" else f" to {first_call.operation}")

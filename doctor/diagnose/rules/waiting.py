@@ -185,14 +185,33 @@ def _by_time(row: tuple[float, Event, Process]) -> float:
     return row[0]
 
 
-def _timeout_of(case: Case, event: Event) -> float | None:
-    """Seconds that the waiting rank waited: from the line, else the setting that governs it."""
+def _timeout_in_line(event: Event) -> float | None:
     values = event.values
     seconds, milliseconds = (small_number(values.get(name, ""), 1 << 58) for name in ("timeout_s", "timeout_ms"))
+    return float(seconds) if seconds is not None else None if milliseconds is None else milliseconds / 1000
+
+
+def ended_by(case: Case) -> str:
+    """Which timeout of which layer ended the first wait, and the value that was in force; empty where none is shown."""
+    waits = [
+        event for process in case.processes for event in case.waits(process) if case.signatures[event.signature].timeout
+    ]
+    if not waits:
+        return ""
+    first = min(waits, key=lambda event: (event.time is None, event.time or 0.0, event.file, event.line))
+    setting = case.signatures[first.signature].timeout
+    seconds = _timeout_in_line(first)
+    seconds = case.timeouts.get(setting) if seconds is None else seconds
+    if seconds is None:
+        return filled("the {0} ended the wait", setting)
+    return filled("the {0} ended the wait: {1} s", setting, f"{seconds:g}")
+
+
+def _timeout_of(case: Case, event: Event) -> float | None:
+    """Seconds that the waiting rank waited: from the line, else the setting that governs it."""
+    seconds = _timeout_in_line(event)
     if seconds is not None:
-        return float(seconds)
-    if milliseconds is not None:
-        return milliseconds / 1000
+        return seconds
     signature = case.signatures[event.signature]
     if event.signature.startswith(("ei0002", "hccl-task")):
         return case.timeouts.get("HCCL_EXEC_TIMEOUT", 300.0)

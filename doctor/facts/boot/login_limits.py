@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.boot.files import SERVICE_LIMIT_FILES, BootFiles
 from doctor.facts.kernel import sysctl_path
 from doctor.facts.limits import Limit, ResourceLimits
 
 
-def describe_login(arguments: dict[str, Any]) -> dict[str, Any]:
+def describe_login(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: the user that we log in as, and its groups."""
     try:
         user = pwd.getpwuid(os.getuid())[0]

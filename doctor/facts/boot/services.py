@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.boot.files import CLOCK_SERVICES, UNIT_FOLDERS, BootFiles
 from doctor.facts.gpu import GpuInventory
@@ -64,7 +64,7 @@ def persistence(files: BootFiles, now: GpuInventory) -> GpuInventory:
     return msgspec.structs.replace(now, gpus=gpus)
 
 
-def read_cloud_setting(arguments: dict[str, Any]) -> dict[str, Any]:
+def read_cloud_setting(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: the value of manage_etc_hosts; the other lines of these files may hold passwords."""
     value, closed = "", ""
     for path in ["/etc/cloud/cloud.cfg", *matching_paths("/etc/cloud/cloud.cfg.d/*.cfg")]:

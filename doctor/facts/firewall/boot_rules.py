@@ -15,6 +15,7 @@ import signal
 import time
 from typing import Any
 
+from doctor.engine.fact import ProbeArguments
 from doctor.facts.firewall.host_rules import file_text, list_kernel_tables, list_outputs, local_addresses, run_bounded
 from doctor.remote.runtime.reading import matching_paths
 
@@ -310,14 +311,14 @@ def _firewalld_lasts() -> str:
     return "" if answers[0] == answers[1] else "its permanent configuration is another than that of now"
 
 
-def list_boot_rules(arguments: dict[str, Any]) -> dict[str, Any]:
+def list_boot_rules(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: the packet filter's tables as after a reboot, as nft and iptables print them."""
     dump: dict = {"outputs": {}, "error": "", "refused": False, "tables": [], "legacy": {}}  # type: ignore[type-arg]
     dump.update(root=os.geteuid() == 0, failed=[], unclear=[], firewalld="")
     if os.geteuid() != 0:
         dump.update(error=os.strerror(errno.EPERM), refused=True)
         return dump
-    dump.update(_in_child(arguments.get("BootFirewall") or {}))
+    dump.update(_in_child(arguments.get("BootFirewall") or {}))  # type: ignore[arg-type]
     dump["local"] = local_addresses()
     dump["bridges"] = sorted(
         name for name in os.listdir("/sys/class/net") if os.path.exists("/sys/class/net/" + name + "/bridge")

@@ -7,6 +7,7 @@ import errno
 import os
 import struct
 
+from doctor.engine.fact import ProbeArguments
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_messages
 
 
@@ -90,7 +91,7 @@ def local_addresses() -> list:  # type: ignore[type-arg]
     return sorted(set(trie)) + [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) for digits in hexes]
 
 
-def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg]
+def list_rules(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: the packet filter's tables as nft and iptables print them, and the local addresses."""
     outputs: dict = {}  # type: ignore[type-arg]
     dump: dict = {"outputs": outputs, "error": "", "refused": False}  # type: ignore[type-arg]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import (
+    AddressValueError,
     IPv4Address,
     IPv4Interface,
     IPv6Address,
@@ -15,7 +16,7 @@ import msgspec
 
 from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable
 from doctor.engine.texts import filled
-from doctor.facts.hccn.conf import configured_as, configured_interface, stand_in_value
+from doctor.facts.hccn.conf import HccnConf, configured_as, configured_interface, stand_in_value
 from doctor.facts.hccn.tool import (
     NO_ADDRESS_TEXT,
     combined_output,
@@ -184,3 +185,26 @@ class VnicAddresses(Fact, frozen=True):
     by_npu: dict[int, Vnic]
 
     read = per_npu(_parse_vnic)
+
+
+def configured_address(
+    conf: HccnConf | None, npu: int, addresses: DeviceAddresses
+) -> tuple[IPv4Address | None, IPv4Address | None]:
+    """Address and netmask of ``npu`` in /etc/hccn.conf, the netmask else of the host's other NPUs; None: not known.
+
+    An address that another NPU of the host has in use is none that could be given.
+    """
+    settings = conf.by_npu.get(npu, {}) if conf else {}
+    taken = {str(interface.ip) for other, interface in addresses.by_npu.items() if other != npu}
+    address = _ipv4(settings.get("address", ""))
+    netmasks = {interface.netmask for interface in addresses.by_npu.values() if isinstance(interface, IPv4Interface)}
+    common = netmasks.pop() if len(netmasks) == 1 else None
+    usable = address if address and not address.is_unspecified and str(address) not in taken else None
+    return usable, _ipv4(settings.get("netmask", "")) or common
+
+
+def _ipv4(text: str) -> IPv4Address | None:
+    try:
+        return IPv4Address(text)
+    except AddressValueError:
+        return None

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ask
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.texts import filled
 from doctor.facts.hccn import DeviceAddresses
 
@@ -19,11 +19,11 @@ IPV4_OPTIONS = ("-g", "address")
 IPV6_OPTIONS = ("-inet6", "-g", "ipv6_address")
 
 
-def run_hccn_tool(arguments: dict[str, Any]) -> Any:
+def run_hccn_tool(arguments: ProbeArguments) -> Any:
     """Runs hccn_tool with each of the fact's calls, one after another, for it takes a lock."""
     import subprocess
 
-    task = arguments[arguments["asked"]]
+    task = arguments[arguments["asked"]]  # type: ignore[literal-required]
     end = time.monotonic() + task["seconds"]
     replies = []
     for npu, address, options in task["calls"]:

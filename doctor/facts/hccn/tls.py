@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from doctor.engine.fact import Fact, ProbeAnswer
-from doctor.facts.hccn.tool import hccn_probe, parse_each_npu, parse_with, set_values, unset_npus
+from doctor.facts.hccn.tool import hccn_probe, parse_each_npu, parse_with, set_values
 
 
 class TlsSwitches(Fact, frozen=True):
@@ -21,8 +21,6 @@ class TlsSwitches(Fact, frozen=True):
     by_npu: dict[int, bool]
     expired: tuple[int, ...] = ()
     """NPUs whose certificate has expired."""
-    without_certificate: tuple[int, ...] = ()
-    """NPUs that have no certificate, and so do not show a switch."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> TlsSwitches:
@@ -31,7 +29,6 @@ class TlsSwitches(Fact, frozen=True):
         return cls(
             by_npu={npu: on for npu, (on, _) in states.items()},
             expired=tuple(npu for npu, (_, expired) in states.items() if expired),
-            without_certificate=unset_npus(switches),
             unread=unread,
         )
 

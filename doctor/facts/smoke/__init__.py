@@ -9,11 +9,17 @@ from doctor.facts.smoke.collectives import (
     SmokeCollectives,
 )
 from doctor.facts.smoke.devices import DeviceMiscomputed, DeviceTimes, DeviceUntested, SmokeDevices
+from doctor.facts.smoke.further_stages import (
+    LoaderResult,
+    NativeResult,
+    PaceTimes,
+    PairTimes,
+    SmokeLoader,
+    SmokeNative,
+    SmokePace,
+    SmokePairs,
+)
 from doctor.facts.smoke.learning import LearnedParameters, LearningStep, SmokeLearning
-from doctor.facts.smoke.loader import LoaderResult, SmokeLoader
-from doctor.facts.smoke.native import NativeResult, SmokeNative
-from doctor.facts.smoke.pace import PaceTimes, SmokePace
-from doctor.facts.smoke.pairs import PairTimes, SmokePairs
 from doctor.facts.smoke.start import (
     ConnectFailed,
     RankDevice,

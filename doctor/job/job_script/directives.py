@@ -41,7 +41,6 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     max_nodes: int | None = None
     ranks: int | None = None
     ranks_per_node: int | None = None
-    devices_per_node: int | None = None
     time_limit_s: int | None = None
     options: dict[str, tuple[str, ...]] = {}
     """Slurm's, by long name."""
@@ -91,28 +90,16 @@ def _options(texts: Iterable[str], table: OptionTable) -> Options:
 def _slurm(texts: list[str]) -> Resources:
     options = _options(texts, launcher_rows()["srun"])
     least, most = node_range(options)
-    gpus = options.text("gpus-per-node") or _gres(options.text("gres"))
     return Resources(
         scheduler="slurm",
         nodes=least,
         max_nodes=most,
         ranks=options.number("ntasks", least=1),
         ranks_per_node=options.number("ntasks-per-node", least=1, most=65536),
-        devices_per_node=_last_number(gpus),
         time_limit_s=slurm_seconds(options.text("time")),
         options=options.as_texts(),
         unresolved=options.unresolved,
     )
-
-
-def _gres(text: str) -> str:
-    """``gpu:a100:8`` of ``gpu:a100:8,shard:1``; also ``npu:8``."""
-    return next((part for part in text.split(",") if re.match(r"(gpu|npu|ascend)[:=]", part, re.IGNORECASE)), "")
-
-
-def _last_number(text: str) -> int | None:
-    match = re.search(r"(?:^|[:=])([0-9]{1,5})(?:\(|$)", text, re.ASCII)
-    return int(match[1]) if match else None
 
 
 def slurm_seconds(text: str) -> int | None:
@@ -144,7 +131,7 @@ def _clock_seconds(text: str) -> int | None:
 def _pbs(texts: list[str]) -> Resources:
     options = _options(texts, option_table("pbs"))
     limits = ",".join(word.text for word in options.texts("l"))
-    nodes = per_node = devices = None
+    nodes = per_node = None
     match = re.search(r"(?:^|,)(?:select|nodes)=([^,]{1,2000})", limits)
     if match:
         chunks = match[1].split("+")
@@ -152,14 +139,12 @@ def _pbs(texts: list[str]) -> Resources:
         nodes = sum(int(count[1]) if count else 1 for count in counts)
         per_chunk = {_resource(chunk, "mpiprocs", "ppn") for chunk in chunks}
         per_node = per_chunk.pop() if len(per_chunk) == 1 else None
-        devices = _resource(chunks[0], "ngpus", "gpus", "nnpus")
     wall = re.search(r"(?:^|,)walltime=([0-9:]{1,20})", limits)
     return Resources(
         scheduler="pbs",
         nodes=nodes,
         max_nodes=nodes,
         ranks_per_node=per_node,
-        devices_per_node=devices,
         time_limit_s=_clock_seconds(wall[1]) if wall else None,
         unresolved=options.unresolved,
     )

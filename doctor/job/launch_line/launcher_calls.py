@@ -119,6 +119,9 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
         value = environ.get("PET_" + name.upper().replace("-", "_"), "")
         if value and name not in options:
             options.by_name[name] = [(Word(value),)]
+    port = re.fullmatch(r"[^,]*:([^:\],]*)", options.text("rdzv-endpoint"))
+    if port and not (port[1].isascii() and port[1].isdecimal() and len(port[1]) < 6 and int(port[1]) < 65536):
+        options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")
     is_single = "standalone" in options or (not options.text("nnodes") and _is_default(options, "nnodes"))
     least, most = (1, 1) if is_single else _least_and_most(options, "nnodes", "2:4")
     per_node, by_devices = options.text("nproc-per-node"), ""

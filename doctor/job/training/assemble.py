@@ -82,6 +82,13 @@ class LaunchText(NamedTuple):
         """Where an option is written: the only line of the script that has it; else the launch line."""
         name = option.lstrip("-").replace("-", "[-_]")
         pattern = re.compile(rf"(?<![\w-])-{{1,2}}{name}(?![\w-])") if re.fullmatch(r"[\w\[\]-]{1,80}", name) else None
+        return self._only_line(pattern)
+
+    def place_of_override(self, key: str) -> str:
+        """The same of ``KEY=VALUE``, as Hydra has it."""
+        return self._only_line(re.compile(rf"(?<![\w.]){re.escape(key)}=") if len(key) < 200 else None)
+
+    def _only_line(self, pattern: re.Pattern[str] | None) -> str:
         lines = [number for number, line in enumerate(self.text.split("\n"), 1) if pattern and pattern.search(line)]
         return f"{self.path}:{lines[0]}" if self.path and len(lines) == 1 else self.where
 
@@ -121,6 +128,8 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     arguments = Arguments(line.arguments, line.unresolved_arguments, entry.where)
     for option, setting in arguments.options.items():
         arguments.options[option] = Setting(setting.option, setting.value, entry.place(option), setting.undecided)
+    for key, setting in arguments.overrides.items():
+        arguments.overrides[key] = msgspec.structs.replace(setting, where=entry.place_of_override(key))
     used = [*of_arguments(arguments), *files.configurations]
     scripts = list(files.scripts)
     for path in _named(arguments, line):
@@ -223,9 +232,9 @@ def _read_program(path: str, read_file: ReadFile) -> list[TrainingScript]:
         return []
 
 
-def _launch(entry: LaunchText) -> dict[str, Setting]:
-    """Counts of the launch line. A plain program says nothing: it may start ranks itself."""
-    line, call = entry.line, entry.line.innermost
+def _variables(entry: LaunchText) -> dict[str, Setting]:
+    """Visible devices, time limits and queues that the launch line sets."""
+    line = entry.line
     settings: dict[str, Setting] = {}
     for variable in _VISIBLE:
         if variable in line.environ:
@@ -238,6 +247,13 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
             settings[variable] = Setting(variable, None, entry.where, line.unresolved[f"{variable}="])
         elif variable in line.environ:
             settings[variable] = Setting(variable, scalar(line.environ[variable]), entry.where)
+    return settings
+
+
+def _launch(entry: LaunchText) -> dict[str, Setting]:
+    """Counts of the launch line. A plain program says nothing: it may start ranks itself."""
+    line, call = entry.line, entry.line.innermost
+    settings = _variables(entry)
     if call is None or call.launcher == "ssh":
         return settings
     settings["launcher"] = Setting("launcher", call.launcher, entry.where)

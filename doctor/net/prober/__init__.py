@@ -24,7 +24,6 @@ MODULES = (
     "doctor.net.prober.handshake",
     "doctor.net.prober.socket_loop",
     "doctor.net.prober.port_owner",
-    "doctor.net.prober.running_job",
     "doctor.net.prober.pace",
     "doctor.net.prober.transfer",
     "doctor.net.prober.listener",

@@ -1,7 +1,8 @@
-"""Who holds a port of this host, and whose calls have arrived there."""
+"""Who holds a port or an accelerator of this host, and whose calls have arrived at a port."""
 
 import os
 import pwd
+import re
 
 from doctor.smoke.programs.agent.network import proc_address, socket_owners
 from doctor.smoke.programs.agent.procfs import read_table, read_text
@@ -53,3 +54,24 @@ def _describe(pid, uid):
         if len(fields) > 19 and uptime:
             owner["seconds"] = int(float(uptime[0]) - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
     return owner
+
+
+DAEMONS = ("nvidia-persiste", "nv-hostengine", "dcgm", "nvidia-smi", "npu-smi", "npu-exporter", "nv-fabricmanage")
+"""Beginnings of names, as the kernel cuts them, of programs that hold a device and are no job."""
+
+
+def accelerator_users():
+    """[pid, command] of the first processes that have an NPU or a GPU open, as far as they can be seen."""
+    users = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or len(users) >= 4:
+            continue
+        try:
+            links = [os.readlink("/proc/%s/fd/%s" % (name, fd)) for fd in os.listdir("/proc/%s/fd" % name)]
+        except OSError:
+            continue
+        if any(re.match(r"/dev/(davinci|nvidia)\d+$", link) for link in links):
+            command = read_text("/proc/%s/comm" % name, 64).strip()
+            if not command.startswith(DAEMONS):
+                users.append([int(name), command])
+    return users

@@ -12,8 +12,7 @@ from doctor.net.prober.handshake import ECHO, SINK
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.pace import Pace
 from doctor.net.prober.packet_size import PacketSizeSearch
-from doctor.net.prober.port_owner import arrived_calls, port_owners
-from doctor.net.prober.running_job import accelerator_users
+from doctor.net.prober.port_owner import accelerator_users, arrived_calls, port_owners
 from doctor.net.prober.socket_loop import SocketLoop, close_now
 from doctor.net.prober.transfer import call_for, measure_latency, measure_streams
 from doctor.remote.runtime.controller import OrderedProgram

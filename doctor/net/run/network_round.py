@@ -11,6 +11,7 @@ from doctor.engine.addresses import plain_address
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord
+from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
@@ -333,8 +334,6 @@ def _listener(place: int, report: ListenerReport) -> dict[str, Any]:
 
 def owner_text(owner: Mapping[str, Any]) -> str:
     """Who holds a port: ``python3 train.py (pid 7, user ann, for 90 s)``."""
-    from doctor.engine.secrets import hide_secrets
-
     parts = [f"pid {owner['pid']}"] if owner.get("pid") else []
     parts += [f"user {owner['user']}"] if owner.get("user") else []
     parts += [filled("for {0} s", owner["seconds"])] if "seconds" in owner else []

@@ -14,6 +14,7 @@ import msgspec
 
 from doctor.engine.report_parts import FindingAge, NetSummary
 from doctor.engine.result import CheckName, Finding, Outcome, Reason, Report, Severity, Status, Waived
+from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.texts import filled
 from doctor.engine.watch_summary import LossCurve
@@ -205,8 +206,6 @@ def report_from_document(document: dict[str, Any], name: str) -> Report:
 
 
 def _error_text(error: BaseException) -> str:
-    from doctor.engine.sanitize import strip_control_chars
-
     return (
         "nested too deep"
         if isinstance(error, RecursionError)

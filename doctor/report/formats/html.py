@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from doctor.report.web.report_values import report_values
+from doctor.report.web.self_contained import self_contained_page
+
 if TYPE_CHECKING:
     from doctor.engine.result import Report
     from doctor.report.formats.registry import RenderContext
@@ -11,8 +14,5 @@ if TYPE_CHECKING:
 
 def render(report: Report, context: RenderContext) -> str:
     """The page."""
-    from doctor.report.web.report_values import report_values
-    from doctor.report.web.self_contained import self_contained_page
-
     values = report_values(report, context.checks_by_name, context.code, context.fixable_checks, context.command)
     return self_contained_page("report.html.jinja", **values)

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from doctor import __version__
 from doctor.engine.language import english
+from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
+from doctor.report.formats.json import document, to_json_value
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -71,8 +73,6 @@ class EventStream:
 
     def finish(self, report: Report, code: int, checks: Mapping[str, Check] = {}) -> None:
         """The run was judged; ``report`` is shown as it is, veiled already if it is to be."""
-        from doctor.report.formats.json import document
-
         with english():
             full_document = document(report, code, checks)
         for outcome in full_document["outcomes"]:
@@ -82,8 +82,6 @@ class EventStream:
 
     def emit(self, event: str, **fields: Any) -> None:
         """One line."""
-        from doctor.report.formats.json import to_json_value
-
         event_fields = to_json_value({"event": event, "time": self.now(), **fields})
         ordered = {"event": event, "time": event_fields.pop("time"), **event_fields}
         with self.lock:
@@ -91,8 +89,6 @@ class EventStream:
 
 
 def _short(text: str) -> str:
-    from doctor.engine.sanitize import strip_control_chars
-
     return strip_control_chars(text, 400)
 
 

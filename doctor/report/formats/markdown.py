@@ -17,6 +17,7 @@ from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import CheckFailure, FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
 from doctor.report.layout.host_health import unknown_hosts
+from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.page import build_page
 from doctor.report.layout.page_model import DetailLevel, ReportEntry
 from doctor.report.layout.summary_lines import summary_lines
@@ -182,7 +183,6 @@ def _notes(report: Report) -> list[str]:
 
 def _follow_up_commands(report: Report, failures: Sequence[CheckFailure], pages: Mapping[str, Check]) -> Iterator[str]:
     """Commands that show details, and that check again."""
-    yield from (f"## {localized('To check again')}", "")
     names = list(dict.fromkeys(failure.outcome.check for failure in failures))[:5]
     alone = report.source.startswith("this host alone")
     hosts = shlex.quote(clean(",".join(_hosts_to_check(report, failures)), 4000)) if report.hosts and not alone else ""
@@ -190,13 +190,12 @@ def _follow_up_commands(report: Report, failures: Sequence[CheckFailure], pages:
     explain = [f"doctor explain {shlex.quote(clean(name))}" for name in names]
     # What logs show, no check of hosts evaluates again.
     again = [f"doctor check{chosen}{(' ' if hosts else '')}{hosts}"] if any(name in pages for name in names) else []
-    yield from fenced([*explain, *again])
+    if commands := [*explain, *again]:
+        yield from (f"## {localized('To check again')}", "", *fenced(commands))
 
 
 def _hosts_to_check(report: Report, failures: Sequence[CheckFailure]) -> list[str]:
     """The hosts to check again, folded: those of the findings, or all."""
-    from doctor.report.layout.host_names import Fleet
-
     fleet = Fleet(report.hosts)
     blamed = fleet.ordered(host for failure in failures for host in failure.hosts if host in fleet.positions)
     return [fleet.fold(blamed or report.hosts)]

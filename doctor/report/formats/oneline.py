@@ -79,8 +79,7 @@ def line(
     ``nodes`` counts healthy hosts of all; ``warn`` and ``waived`` count checks; ``unknown`` counts checks that could
     not look at all they should for a reason of their own, and names the hosts. ``why`` names what the word rests on:
     errors by check, else what is unknown by its reason, else warnings; ``cause`` stands there where the run came to no
-    verdict, or where it is not of the checks. ``scope`` is ``this-host`` where a job's
-    preflight checked this host alone.
+    verdict, or where it is not of the checks. ``scope`` is ``this-host`` where preflight checked this host alone.
     """
     status_word = word or verdict_word(report, code, need)
     ends = [

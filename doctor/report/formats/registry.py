@@ -49,8 +49,6 @@ class ReportFormat(msgspec.Struct, frozen=True):
     """What it is for, in one line: the row of the table in ``doctor/docs/formats.md``."""
     is_localized: bool = False
     """It is for people, and so in the language of this process; what programs read is English."""
-    file_suffix: str = ""
-    """The ending that a file's name must have for those who read it; empty: any."""
     file_mode: int = 0o600
     """Permissions of its file: readable by the owner alone, unless another user's program has to read it."""
 
@@ -67,7 +65,6 @@ _ROWS = (
         "prometheus",
         "prometheus",
         "node_exporter's textfile collector (the file name must end in `.prom`)",
-        file_suffix=".prom",
         file_mode=0o644,
     ),
     ReportFormat(

@@ -9,6 +9,7 @@ import msgspec
 from doctor.engine import sanitize
 from doctor.engine.language import is_english, localized, phrase
 from doctor.engine.output_encoding import display_width
+from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 
 MAX_VALUE_CHARS = 400
@@ -54,7 +55,6 @@ def clean(text: str, limit: int = MAX_VALUE_CHARS) -> str:
     """Foreign text made safe: no escapes, control, bidi or invisible characters, one line, at most ``limit`` long."""
     if len(text) <= limit and text.isprintable():
         return text.strip()
-    from doctor.engine.sanitize import strip_control_chars
 
     return strip_control_chars(text, limit)
 

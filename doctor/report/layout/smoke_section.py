@@ -67,13 +67,7 @@ def culprits_in_words(failure: Failure) -> str:
 
 def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Iterator[tuple[str, str]]:
     kind = FAILURE_KINDS[failure.kind]
-    ranks_text = culprits_in_words(failure)
-    placements = dict.fromkeys(
-        clean(summary.placements[rank], 100) for rank in failure.culprit_ranks if rank < len(summary.placements)
-    )
-    placements_text = (
-        f" ({', '.join(list(placements)[:4])}{', ...' if len(placements) > 4 else ''})" if placements else ""
-    )
+    who = f"{culprits_in_words(failure)}{_placements(failure, summary)}"
     staged = failure.stage and not (kind.implies_stage or summary.watched)
     where = [phrase("stage {name}", name=failure.stage)] if staged else []
     where += (
@@ -82,7 +76,7 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
     text = localized(": ") + clean(localized_filled(failure.text)) if failure.text and not kind.implies_text else ""
     yield (
         "cause",
-        f"{ranks_text}{placements_text} {failure_text(failure)}{localized(', ').join(['', *where])}{text}",
+        f"{who} {failure_text(failure)}{localized(', ').join(['', *where])}{text}",
     )
     if failure.links:
         yield (
@@ -107,6 +101,14 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
     if rows := stack_tree(failure.stacks):
         lines = [f"  {'| ' * depth}{calls} [{ranks_in_words(ranks)}]" for depth, calls, ranks in rows]
         yield from label_lines("stacks", [localized("all ranks, outermost call first:"), *lines])
+
+
+def _placements(failure: Failure, summary: SmokeSummary) -> str:
+    """Host and device of the culprit ranks, in brackets; empty where they are not known."""
+    placements = dict.fromkeys(
+        clean(summary.placements[rank], 100) for rank in failure.culprit_ranks if rank < len(summary.placements)
+    )
+    return f" ({', '.join(list(placements)[:4])}{', ...' if len(placements) > 4 else ''})" if placements else ""
 
 
 def _calls(failure: Failure, ranks: Sequence[int]) -> list[str]:

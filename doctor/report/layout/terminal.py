@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import namedtuple
 
-from doctor.engine.output_encoding import is_utf8
+from doctor.engine.output_encoding import display_width, is_utf8
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ def columns_line(head: str, text: str, width: int) -> Iterator[str]:
     if not width or (text.isascii() and len(head) + len(text) <= width):
         yield f"{head}{text}".rstrip()
         return
-    from doctor.engine.output_encoding import display_width
     from doctor.report.layout.formatting import wrapped
 
     indent = display_width(head)

@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from doctor.hosts.nodeset import InventoryError, expand_nodeset
+
 _LETTERS = "bcdfghjklmnpqrstvwxz"
 _LENGTH = 10
 """Letters of a pseudonym: 43 bits, so that two of 1000 hosts share one in 1 of 10 million fleets."""
@@ -129,8 +131,6 @@ class Redactor:
 
     def _set(self, text: str) -> str:
         """A node set, spelled out when a host of it is known; else its parts, each by itself."""
-        from doctor.hosts.nodeset import InventoryError, expand_nodeset
-
         try:
             names = expand_nodeset(text, "")
         except InventoryError:

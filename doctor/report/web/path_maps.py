@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypedDict
 
 from doctor.engine.language import localized, phrase
 from doctor.engine.report_parts import NetSummary
@@ -34,11 +34,42 @@ _FIGURES = (
 """Field of `doctor.net.matrix.PathSpeed`, title, unit, and whether more is worse (1) or better (-1)."""
 
 
-def network_map(summary: NetSummary, hosts: Sequence[str]) -> dict[str, Any]:
+class MapLayer(TypedDict, total=False):
+    """One layer of a map: letters of attempts, or values of pairs in units of ``scale``."""
+
+    name: str
+    cells: str
+    """Letters of all cells, row by row, as runs."""
+    unit: str
+    worse: float
+    """1: more is worse; -1: more is better."""
+    scale: float
+    pairs: list[float]
+    """Of few pairs: source, target and value, one after the other."""
+    dense: str
+    """Values of all cells, row by row, with commas between them."""
+
+
+class PathMap(TypedDict, total=False):
+    """What went on between the pairs of ``labels``, as the page's script reads it."""
+
+    title: str
+    labels: list[str]
+    layers: list[MapLayer]
+    letters: dict[str, str]
+    """Meaning of each letter."""
+    failing: str
+    """Letters of what failed."""
+    cut: bool
+    """There was no room for all layers."""
+    symmetric: bool
+
+
+def network_map(summary: NetSummary, hosts: Sequence[str]) -> PathMap:
     """``labels`` are the hosts; a layer has the outcome of each attempt as runs of letters, or pairs with a value."""
     count = len(summary.hosts)
     ports = [[_UNKNOWN_LETTER.sub("?", row) for row in rows] for rows in summary.rows]
-    layers: list[dict[str, Any]] = []
+    layers: list[MapLayer] = []
     labels = [clean(f"{purpose} {number}" if number else purpose, 60) for purpose, number in summary.ports]
     if len(labels) > 1:
         layers.append({"name": localized("worst of all ports"), "cells": run_lengths(_worst(ports, count))})
@@ -65,13 +96,13 @@ def network_map(summary: NetSummary, hosts: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def pair_map(summary: SmokeSummary) -> dict[str, Any] | None:
+def pair_map(summary: SmokeSummary) -> PathMap | None:
     """The same of the smoke run's exchanges between two ranks; None where none was measured."""
     if not summary.pair_speeds:
         return None
     ranks = sorted({rank for pair in summary.pair_speeds for rank in (pair.low, pair.high)})
     places = {rank: number for number, rank in enumerate(ranks)}
-    layers: list[dict[str, Any]] = []
+    layers: list[MapLayer] = []
     for number in sorted({pair.bytes for pair in summary.pair_speeds if pair.bytes <= MAX_BYTES}, reverse=True):
         chosen = [pair for pair in summary.pair_speeds if pair.bytes == number and pair.seconds > 0]
         both = [(places[pair.low], places[pair.high], pair.bytes / pair.seconds) for pair in chosen]
@@ -88,7 +119,7 @@ def pair_map(summary: SmokeSummary) -> dict[str, Any] | None:
         )
         for rank in ranks
     ]
-    drawn = {
+    drawn: PathMap = {
         "title": localized("smoke run"),
         "labels": labels,
         "layers": layers,
@@ -101,7 +132,7 @@ def pair_map(summary: SmokeSummary) -> dict[str, Any] | None:
 
 def _value_layer(
     name: str, unit: str, worse: float, pairs: Iterable[tuple[int, int, float]], count: int
-) -> list[dict[str, Any]]:
+) -> list[MapLayer]:
     """One layer, or none where nothing was measured. Its values are in units of ``scale``: of all cells, row by row, or
     of few pairs as source, target and value, one after the other.
     """
@@ -113,7 +144,7 @@ def _value_layer(
     if not measured or len(measured) > MAX_PAIRS:
         return []
     scale = _scale([value for _, _, value in measured])
-    layer: dict[str, Any] = {"name": name, "unit": unit, "worse": worse, "scale": scale}
+    layer: MapLayer = {"name": name, "unit": unit, "worse": worse, "scale": scale}
     if len(measured) * 3 < count * count:
         cells = [
             number for source, target, value in measured for number in (source, target, short_number(value / scale))

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 import msgspec
 
+from doctor.collect.collector_request import no_answer_error
 from doctor.engine.fact import Visit
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
@@ -210,8 +211,6 @@ class Channels(ProgramSessions):
 
     def failed_visit(self, name: str, timeout: float, local: bool) -> Visit:
         """A visit without an answer, in the same words as when the collector makes it. ``timeout``: seconds."""
-        from doctor.collect.collector_request import no_answer_error
-
         lost = self.lost.get(name)
         if lost is None:
             return Visit("timeout", filled("the command did not end within {0}", format_seconds(timeout)), local=local)

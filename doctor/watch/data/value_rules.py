@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -172,10 +172,15 @@ def _updates(job: JobRecords) -> Iterator[ValueDefect]:
             template,
             values,
         )
+    moving = {rank: records for rank, records in observed_ranks.items() if rank not in still_ranks}
+    yield from _still_in_part(moving, len(observed_ranks))
+    yield from _frozen(job, updates)
+
+
+def _still_in_part(moving: Mapping[int, Sequence[RecordValues]], count: int) -> Iterator[ValueDefect]:
+    """Parameters that never moved on ranks whose others did. ``count``: ranks whose updates were observed."""
     holders: dict[str, list[int]] = {}
-    for rank, records in observed_ranks.items():
-        if rank in still_ranks:
-            continue
+    for rank, records in moving.items():
         always = set(text_list(records[0].get("still"))).intersection(
             *(text_list(entry.get("still")) for entry in records)
         )
@@ -185,13 +190,12 @@ def _updates(job: JobRecords) -> Iterator[ValueDefect]:
     for name, ranks in holders.items():
         by_ranks.setdefault(tuple(sorted(ranks)), []).append(name)
     for culprits, names in sorted(by_ranks.items()):
-        held = {name for rank in culprits for entry in observed_ranks[rank] for name in text_list(entry.get("unheld"))}
+        held = {name for rank in culprits for entry in moving[rank] for name in text_list(entry.get("unheld"))}
         cause = "no optimizer holds them" if held.issuperset(names) else "their gradients are not zero"
         template = "{tensors} did not move in {count} digested steps on {who}: {cause}"
-        values = {"tensors": name_tensors(sorted(names)), "count": len(observed_ranks[culprits[0]]), "cause": cause}
-        everybody = len(culprits) == len(observed_ranks)
+        values = {"tensors": name_tensors(sorted(names)), "count": len(moving[culprits[0]]), "cause": cause}
+        everybody = len(culprits) == count
         yield ValueDefect("smoke-update-missing", "still", 0, () if everybody else culprits, template, values)
-    yield from _frozen(job, updates)
 
 
 def _numbers(value: object) -> list[float]:

@@ -11,7 +11,7 @@ import msgspec
 from doctor.diagnose.read.file_names import read_names
 from doctor.engine.loss_rules import CHECK_OF
 from doctor.engine.texts import filled
-from doctor.engine.watch_summary import MIN_JUDGED, LossCurve, LossVerdict
+from doctor.engine.watch_summary import MIN_COMPARED, MIN_JUDGED, LossCurve, LossVerdict
 from doctor.watch.loss.loss_lines import LossLine, read_by_pattern, read_loss
 from doctor.watch.loss.loss_pattern import PATTERN_LINE
 from doctor.watch.loss.loss_series import LossSeries
@@ -146,9 +146,14 @@ class LogWatch:
         return sum(entry.lines for entry in self.series.values())
 
     @property
+    def compared(self) -> int:
+        """Steps on which ranks that must print the same loss were compared; 0 where nobody says that they must."""
+        return self.agreement.compared if self.agreement.must else 0
+
+    @property
     def decided(self) -> bool:
         """There were enough losses for a healthy verdict to say something."""
-        return any(entry.count >= MIN_JUDGED for entry in self.series.values())
+        return self.compared >= MIN_COMPARED or any(entry.count >= MIN_JUDGED for entry in self.series.values())
 
     def verdicts(self, now: float | None = None) -> list[LossVerdict]:
         """What is wrong so far. ``now``: of the same clock as that of `add`, while the logs are followed."""
@@ -182,3 +187,25 @@ def _curve(rank: int | None, series: LossSeries) -> LossCurve:
 
 def _finite(value: float) -> float | None:
     return float(f"{value:.8g}") if math.isfinite(value) else None
+
+
+class LossOptions(msgspec.Struct, frozen=True):
+    """Options of `LogWatch`."""
+
+    pattern: re.Pattern[str] | None = None
+    """A user's own, instead of the known forms."""
+    same_loss: bool = False
+    """All ranks must print the same loss at each step."""
+    silent_after: float = SILENT_SECONDS
+    ignored: frozenset[str] = frozenset()
+    """Checks whose verdicts are left out."""
+
+    def log_watch(self, names: Sequence[str]) -> LogWatch:
+        """What reads the losses. ``names``: of the logs, where there are any."""
+        return LogWatch(
+            names,
+            self.pattern,
+            same_loss=self.same_loss,
+            silent_after=self.silent_after,
+            ignored=self.ignored,
+        )

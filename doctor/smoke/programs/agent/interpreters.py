@@ -91,6 +91,18 @@ def exact_interface(name):
     return name if name[:1] in "=^" else "=" + name
 
 
+def default_interface(plan, master, peer):
+    """The interface towards the master, or another host; loopback for a run on one host; empty: the library chooses."""
+    if len(set(place["host"] for place in plan["places"])) == 1:
+        return "" if plan["backend"] == "hccl" else "lo"
+    interface = interface_to(master[0], master[1])
+    if interface == "lo":
+        # The master's own name for itself is often a loopback address: nobody else would reach us there.
+        interface = interface_with(os.environ.get("SSH_CONNECTION", "").split()[2:3])
+        interface = interface or (interface_to(peer, 0) if peer else "")
+    return "" if interface == "lo" else interface
+
+
 def rank_environment(plan, master, mark, peer=""):
     """Ours, and what this run alone is to have: short timeouts, one thread a rank.
 
@@ -117,13 +129,7 @@ def rank_environment(plan, master, mark, peer=""):
     interface = plan.get("interface", "")
     chosen_here = clean or (keep is not None and "interface" not in keep)
     if not interface and not environ.get(name) and chosen_here:
-        alone = len(set(place["host"] for place in plan["places"])) == 1
-        interface = interface_to(master[0], master[1]) if not alone else "" if backend == "hccl" else "lo"
-        if interface == "lo" and not alone:
-            # The master's own name for itself is often a loopback address: nobody else would reach us there.
-            interface = interface_with(os.environ.get("SSH_CONNECTION", "").split()[2:3])
-            interface = interface or (interface_to(peer, 0) if peer else "")
-            interface = "" if interface == "lo" else interface
+        interface = default_interface(plan, master, peer)
     if interface:
         environ[name] = interface if backend == "gloo" else exact_interface(interface)
     if backend == "hccl":

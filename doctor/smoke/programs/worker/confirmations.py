@@ -18,6 +18,10 @@ CONFIRMATION_SHARE = 12
 LOOKS_SLOW = 1.1
 """Times the median rank's time for the same work on the same model, from which on it is measured again: the limit of
 the checks, which report what is over it in all measurements together."""
+STILL_SLOW = 1.1
+"""Times what pairs that are not suspected take at the same time; a pair below it is not measured once more."""
+NEARLY_ALL = 0.75
+"""Share of a rank's measurements that must look slow."""
 FEWEST_TIMES = 12
 """Of one rank's work, without which nothing is said of it."""
 
@@ -26,6 +30,11 @@ def middle(numbers: Iterable[float]) -> float:
     """The median, the lower one of two; 0.0 of nothing."""
     ordered = sorted(numbers)
     return ordered[(len(ordered) - 1) // 2] if ordered else 0.0
+
+
+def nearly_all_above(limit: float, numbers: Sequence[float]) -> bool:
+    """Whether no more than a quarter of the numbers is within the limit."""
+    return sum(number > limit for number in numbers) >= NEARLY_ALL * len(numbers)
 
 
 def pause_before(attempt: int, spent: float, allowed: float) -> float | None:
@@ -103,3 +112,16 @@ def repeat_while_slow(
             return
         ctx.recorder.mark("compute")
         time.sleep(pause)
+
+
+def still_slow(
+    suspected: Sequence[tuple[tuple[int, int], int]], by_rank: Sequence[Sequence[Sequence[float]]]
+) -> list[tuple[tuple[int, int], int]]:
+    """The suspected pairs that took longer than most others at the same time; all where there is no other.
+
+    ``by_rank``: what `confirm_pairs` returned, of each rank.
+    """
+    turns = range(len(suspected))
+    slow, others = ([max(rank[turn][kind] for rank in by_rank) for turn in turns] for kind in (0, 1))
+    usual = middle(filter(None, others))
+    return [suspected[turn] for turn in turns if slow[turn] > STILL_SLOW * usual]

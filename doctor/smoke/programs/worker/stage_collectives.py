@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from doctor.smoke.programs.worker.collective_test import CollectiveTest
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
-from doctor.smoke.programs.worker.partitions import partition_groups
+from doctor.smoke.programs.worker.mesh import partition_groups
 from doctor.smoke.programs.worker.second_round import run_second_round
 
 MOVING_OPS = ("broadcast", "all_gather", "all_to_all")

@@ -12,7 +12,14 @@ from functools import lru_cache
 from typing import Any
 
 from doctor.smoke.programs.worker.collective_test import CollectiveTest
-from doctor.smoke.programs.worker.confirmations import CONFIRM_AT, CONFIRMATION_SHARE, middle, pause_before
+from doctor.smoke.programs.worker.confirmations import (
+    CONFIRM_AT,
+    CONFIRMATION_SHARE,
+    middle,
+    nearly_all_above,
+    pause_before,
+    still_slow,
+)
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.second_round import run_second_round
@@ -21,10 +28,8 @@ MAX_ALL_PAIRS = 32
 """Up to so many ranks, all pairs are measured."""
 SLOW_FACTOR = 1.5
 """A pair that takes this many times as long as most pairs is measured again."""
-SLOW_END_FACTOR, NEARLY_ALL = 1.15, 0.75
+SLOW_END_FACTOR = 1.15
 """So are the pairs of a rank of which nearly all take this many times as long as most pairs of the others."""
-STILL_SLOW = 1.1
-"""Times what pairs that are not suspected take at the same time; a pair below it is not measured once more."""
 MAX_SLOW_PAIRS = 64
 FIRST_EXCHANGES, FEWEST_AGAIN, MOST_AGAIN = 8, 6, 20
 """Exchanges of a pair at first, and where it is measured again: on a busy machine one in ten may be undisturbed."""
@@ -209,11 +214,6 @@ def pairs_of_slow_ends(seconds_of_pair: Mapping[tuple[int, int], float]) -> set[
     return slow
 
 
-def nearly_all_above(limit: float, numbers: Sequence[float]) -> bool:
-    """Whether no more than a quarter of the numbers is within the limit."""
-    return sum(number > limit for number in numbers) >= NEARLY_ALL * len(numbers)
-
-
 def stage_pairs(ctx: RankContext) -> None:
     """The exchanges; where one brought wrong values, a second round in halves of the world."""
     if ctx.device.type == "cpu" and len(set(ctx.hosts)) == 1:
@@ -287,19 +287,6 @@ def confirm_pairs(
             ctx.comm.barrier()
         quickest.append(both)
     return quickest
-
-
-def still_slow(
-    suspected: Sequence[tuple[tuple[int, int], int]], by_rank: Sequence[Sequence[Sequence[float]]]
-) -> list[tuple[tuple[int, int], int]]:
-    """The suspected pairs that took longer than most others at the same time; all where there is no other.
-
-    ``by_rank``: what `confirm_pairs` returned, of each rank.
-    """
-    turns = range(len(suspected))
-    slow, others = ([max(rank[turn][kind] for rank in by_rank) for turn in turns] for kind in (0, 1))
-    usual = middle(filter(None, others))
-    return [suspected[turn] for turn in turns if slow[turn] > STILL_SLOW * usual]
 
 
 STAGE_FUNCTIONS["pairs"] = stage_pairs

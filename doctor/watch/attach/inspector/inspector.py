@@ -93,6 +93,24 @@ def set_file_waits(ranks):
     return dict((pid, wait) for pid, wait in waits.items() if wait)
 
 
+def look_repeatedly(ranks, spy, began, interval, stack_seconds):
+    """Adds to each rank what it does at each of the looks; its stack at the first and the last, if py-spy is there."""
+    pids = [entry["pid"] for entry in ranks]
+    for number in range(LOOKS):
+        time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
+        carried = tcp_bytes(pids)
+        for entry in ranks:
+            entry["looks"].append(look(entry["pid"]))
+            entry["tcp"].append(carried.get(entry["pid"], -1))
+        # At the start and at the end: what moves has another stack then.
+        if spy and number != 1:
+            # A process that is stopped shows its stack as well: nothing is asked of it.
+            stacks, problems = spied_stacks(pids, spy, time.monotonic() + stack_seconds)
+            for entry in ranks:
+                entry["stacks"].append(stacks.get(entry["pid"], []))
+                entry["problem"] = problems.get(entry["pid"], "")
+
+
 def main(request, program):
     """Looks at the ranks `LOOKS` times within the interval; prints the record, and exits with 0."""
     request = json.loads(request.decode("ascii"))
@@ -106,20 +124,7 @@ def main(request, program):
     addresses = ras_addresses([entry["environ"] for entry in found])
     ras = ras_answer(addresses) if uses_nccl(ranks) else ""
     began = time.monotonic()
-    for number in range(LOOKS):
-        pause = began + request["interval"] * number / (LOOKS - 1) - time.monotonic()
-        time.sleep(max(0.0, pause))
-        carried = tcp_bytes(pids)
-        for entry in ranks:
-            entry["looks"].append(look(entry["pid"]))
-            entry["tcp"].append(carried.get(entry["pid"], -1))
-        # At the start and at the end: what moves has another stack then.
-        if spy and number != 1:
-            # A process that is stopped shows its stack as well: nothing is asked of it.
-            stacks, problems = spied_stacks(pids, spy, time.monotonic() + request["stack_seconds"])
-            for entry in ranks:
-                entry["stacks"].append(stacks.get(entry["pid"], []))
-                entry["problem"] = problems.get(entry["pid"], "")
+    look_repeatedly(ranks, spy, began, request["interval"], request["stack_seconds"])
     held_up_beside(set_file_waits(ranks))
     number = signal_number(request["signal"])
     if number:

@@ -1,0 +1,41 @@
+"""What `doctor bundle-logs` says of its archive, in a few lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from doctor.diagnose.bundle.contents import Contents
+from doctor.engine.sanitize import count_noun, printable
+from doctor.engine.texts import filled
+from doctor.transport import format_size
+
+_HARMLESS = ("older than asked for", "a link", "no log by its name")
+
+
+def bundle_summary(contents: Contents, path: Path) -> str:
+    """Per host how much was taken and what was not; the archive, and what to do with it."""
+    name = printable(str(path), 400)
+    files, size = count_noun(len(contents.files), "file"), format_size(os.stat(path).st_size)
+    lines = [line for host in contents.hosts for line in _of_host(contents, host)]
+    lines.append(filled("{0}: {1} of {2}, {3}", name, files, count_noun(len(contents.hosts), "host"), size))
+    if hidden := sum(entry.hidden for entry in contents.files):
+        lines.append(
+            filled("secrets were hidden in {0}; read CONTENTS.txt before you give it away", count_noun(hidden, "file"))
+        )
+    lines.append(filled("doctor diagnose {0}", name))
+    return "\n".join(lines)
+
+
+def _of_host(contents: Contents, host: str) -> Iterator[str]:
+    entries = [entry for entry in contents.files if entry.host == host]
+    total = format_size(sum(entry.bytes for entry in entries))
+    name = printable(host)
+    yield filled("{0}: {1}, {2}", name, count_noun(len(entries), "file"), total)
+    if error := contents.errors.get(host):
+        yield filled("  not all of it: {0}", error)
+    for row in contents.left_out:
+        if row.host == host and row.reason not in _HARMLESS:
+            examples = ", ".join(row.examples[:2]) + (", ..." if row.count > 2 else "")
+            yield filled("  {0}: {1}: {2}", printable(row.section), examples, row.reason)

@@ -1,0 +1,86 @@
+"""The job scripts that `doctor lint` is given: files, and those of folders; and the launch of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from doctor.engine.errors import InputError
+from doctor.engine.record import LaunchOptions
+from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
+from doctor.environment.job_environment import JobEnvironment, of_job_script, of_launch_line
+from doctor.session.script_launches import launches_of_script
+from doctor.session.several_launches import places
+from doctor.session.training_files import MAX_FILES, read_text
+
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".sub", ".pbs", ".lsf", ".job")
+_OTHERS = (".py", ".json", ".yaml", ".yml", ".toml")
+_MOST_ENTRIES = 20_000
+
+
+def job_scripts(paths: Sequence[str], leave_out: Callable[[str], None]) -> list[str]:
+    """The paths, with the job scripts of each folder in its place.
+
+    ``leave_out`` is told of each script of a folder that starts no training, or that no shell reads.
+    Raises: InputError for a folder without one.
+    """
+    result: list[str] = []
+    for path in paths:
+        result += _of_folder(path, leave_out) if os.path.isdir(path) else [path]
+    return list(dict.fromkeys(result))
+
+
+def _of_folder(folder: str, leave_out: Callable[[str], None]) -> list[str]:
+    scripts: list[str] = []
+    entries = 0
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        entries += len(names)
+        scripts += [os.path.join(root, name) for name in sorted(names) if name.endswith(_SCRIPTS)]
+        if entries > _MOST_ENTRIES:
+            raise InputError(filled("{0}: more than {1} files", printable(folder, 200), _MOST_ENTRIES))
+    launching = [path for path in scripts if _starts_training(path, leave_out)]
+    if not launching:
+        raise InputError(filled("{0}: no job script in this folder starts a training", printable(folder, 200)))
+    if len(launching) > MAX_FILES:
+        raise InputError(
+            filled("{0}: {1} job scripts; expected at most {2}", printable(folder, 200), len(launching), MAX_FILES)
+        )
+    return launching
+
+
+def _starts_training(path: str, leave_out: Callable[[str], None]) -> bool:
+    try:
+        launches_of_script(read_text(path), printable(path, 200), os.environ, lambda _: None)
+    except (InputError, ValueError) as why:
+        leave_out(str(why) if isinstance(why, InputError) else filled("{0}: {1}", printable(path, 200), why))
+        return False
+    return True
+
+
+def launches_of(
+    paths: Sequence[str], launch_line: Sequence[str], options: LaunchOptions, environ: Mapping[str, str]
+) -> list[LaunchOptions]:
+    """The launch of the command, else those of the job scripts that have one."""
+    if launch_line:
+        return [of_launch_line(launch_line, environ).complete(options)]
+    launches = []
+    for path in paths:
+        if path.endswith(_OTHERS):
+            continue
+        try:
+            environment = of_job_script(path, environ)
+        except InputError:
+            continue  # no launch line: what reads the training says so
+        launches.append(_with_places(environment, path, options))
+    return launches
+
+
+def _with_places(environment: JobEnvironment, path: str, options: LaunchOptions) -> LaunchOptions:
+    line = environment.line.line if environment.line else 1
+    return msgspec.structs.replace(
+        environment.complete(options), places=places(read_text(path), printable(path, 200), line)
+    )

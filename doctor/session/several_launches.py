@@ -1,0 +1,127 @@
+"""Rules of the launch alone on job scripts: a finding names its line; several scripts are evaluated one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from doctor.engine.result import Finding, Outcome, Reason, Report
+from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
+from doctor.job import LaunchConfig
+from doctor.session.select_checks import of_launch_alone
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+    from doctor.engine.record import LaunchOptions, Run
+
+_MOST_PLACES = 512
+_NAME = re.compile(r"--?[A-Za-z][\w-]*|[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_SETS = re.compile(r"(?:^|[\s;(,])([A-Za-z_][A-Za-z0-9_]*)\+?=", re.ASCII)
+_GIVES = re.compile(r"(?:^|[\s\"'(=])(--?[A-Za-z][\w-]*)(?:(?:=|[ \t]+)\"?\$\{?([A-Za-z_][A-Za-z0-9_]*))?", re.ASCII)
+"""An option, and the variable that its value begins with."""
+_MEETING = ("--rdzv-endpoint", "--master-addr", "--main-process-ip", "MASTER_ADDR", "MS_SCHED_HOST")
+_BY_CHECK = {"master-address-local": _MEETING}
+"""Options and variables that findings of a check are about, where their values name others, too."""
+
+
+def places(text: str, name: str, line: int) -> dict[str, str]:
+    r"""For `LaunchOptions.places`. ``line``: of the launch; what stands behind a line that sets it is not in force.
+
+    >>> places("A=1\nB=2\ntorchrun --nnodes $A t.py", "run.sh", 3)
+    {'A': 'run.sh:1', 'B': 'run.sh:2', '--nnodes': 'run.sh:3, run.sh:1', '': 'run.sh:3'}
+    """
+    result: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    for number, content in enumerate(text.splitlines(), 1):
+        if content.lstrip().startswith("#"):
+            continue
+        if len(result) > _MOST_PLACES:
+            break
+        for variable in _SETS.findall(content) if number <= line else []:
+            result[printable(variable, 80)] = f"{name}:{number}"
+        for option, variable in _GIVES.findall(content):
+            result[printable(_dashes(option), 80)] = f"{name}:{number}"
+            sources[printable(_dashes(option), 80)] = variable
+    for option, variable in sources.items():
+        if variable in result and result[variable] != result[option]:
+            result[option] += f", {result[variable]}"
+    return {**result, "": f"{name}:{line}"}
+
+
+def _dashes(option: str) -> str:
+    return option.replace("_", "-")
+
+
+def of_scripts(report: Report, run: Run, checks: Sequence[Check], evaluate: Callable[[Run], Report]) -> Report:
+    """The report with places, and with what the rules find in the other scripts.
+
+    ``evaluate`` judges a run by the rules of the launch alone.
+    """
+    rules = frozenset(of_launch_alone(checks, (LaunchConfig,)))
+    launches = [msgspec.structs.replace(run.launch, others=()), *run.launch.others]
+    reports = [report, *(evaluate(msgspec.structs.replace(run, launch=launch)) for launch in launches[1:])]
+    by_check: dict[str, list[Outcome]] = {}
+    for launch, judged in zip(launches, reports, strict=True):
+        for outcome in judged.outcomes:
+            if outcome.check in rules:
+                by_check.setdefault(outcome.check, []).append(_placed(outcome, launch, len(launches) > 1))
+    outcomes = tuple(_joined(by_check.get(outcome.check, [outcome])) for outcome in report.outcomes)
+    return msgspec.structs.replace(report, outcomes=outcomes)
+
+
+def launch_rules(checks: Sequence[Check]) -> list[Check]:
+    """Those of the launch alone."""
+    names = frozenset(of_launch_alone(checks, (LaunchConfig,)))
+    return [check for check in checks if check.name in names]
+
+
+def _placed(outcome: Outcome, launch: LaunchOptions, is_one_of_several: bool) -> Outcome:
+    script = launch.places.get("", "")
+    usual = _BY_CHECK.get(outcome.check, ())
+    findings = tuple(_with_place(finding, launch.places, usual) for finding in outcome.findings)
+    unknown = outcome.unknown
+    if is_one_of_several:
+        unknown = {host: Reason(filled("{0}: {1}", script, why.text), why.root_cause) for host, why in unknown.items()}
+    return msgspec.structs.replace(outcome, findings=findings, unknown=unknown)
+
+
+def _with_place(finding: Finding, by_name: dict[str, str], usual: Sequence[str]) -> Finding:
+    """With the line of the first name among its values that the script has, else that of the launch."""
+    names = (_dashes(name) if name.startswith("-") else name for name in usual or _names(finding.values.values()))
+    place = next((by_name[name] for name in names if name in by_name), by_name.get("", ""))
+    evidence = finding.values.get("evidence", [])
+    if not place:
+        return finding
+    copy = finding.as_warning(finding.is_warning)
+    copy.values["evidence"] = [*([evidence] if isinstance(evidence, str) else evidence), place]
+    return copy
+
+
+def _names(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield from _NAME.findall(value[:2000])
+        elif isinstance(value, (list, tuple, dict)):
+            yield from _names(value)
+
+
+def _joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """One outcome of a check for all scripts."""
+    first = outcomes[0]
+    if len(outcomes) == 1:
+        return first
+    is_skipped = all(outcome.skipped for outcome in outcomes)
+    reasons = [reason for outcome in outcomes for reason in outcome.unknown.values()]
+    more = filled("{0}; and {1} more", reasons[0].text, len(reasons) - 1) if len(reasons) > 1 else ""
+    return msgspec.structs.replace(
+        first,
+        findings=tuple(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings)),
+        unknown={"": Reason(more, reasons[0].root_cause) if more else reasons[0]} if reasons else {},
+        skipped=first.skipped if is_skipped else {},
+        crashed={host: text for outcome in outcomes for host, text in outcome.crashed.items()},
+        complete=any(outcome.complete for outcome in outcomes),
+    )

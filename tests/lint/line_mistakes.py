@@ -1,0 +1,230 @@
+"""Mistakes in launches, each planted in a small job script of its own: the line with ``#@`` is the wrong one.
+
+A row: what is wrong, the script, further files by name, the checks of which one has to name the line.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+ASCEND = "#!/bin/bash\nsource /usr/local/Ascend/ascend-toolkit/set_env.sh\n"
+MEGATRON = "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --micro-batch-size 1"
+STRING = (
+    "#!/bin/bash\nNNODES=4\nMASTER_ADDR=${MASTER_ADDR:-gpu01}\n"
+    'DISTRIBUTED_ARGS="--nproc_per_node 8 --nnodes $NNODES --node_rank $NODE_RANK --master_addr $MASTER_ADDR"\n'
+)
+SBATCH = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --time=04:00:00\n"
+VERL = "python3 -m verl.trainer.main_ppo trainer.nnodes=1"
+
+
+class Planted(NamedTuple):
+    """A mistake."""
+
+    script: str
+    checks: str
+    """With spaces between."""
+    files: dict[str, str] = {}
+
+
+ACCELERATE = (
+    "distributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 16\nmachine_rank: 0\nmain_process_ip: gpu01\n"
+)
+DEEPSPEED = '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4}'
+MINDFORMERS = (
+    "use_parallel: True\nparallel:\n  parallel_mode: 1\nparallel_config:\n  data_parallel: 2\n  model_parallel: 4\n"
+    "  pipeline_stage: 1\n"
+)
+
+MISTAKES: dict[str, Planted] = {
+    # The address and the port at which the ranks meet
+    "localhost in a variable": Planted(
+        "#!/bin/bash\nexport MASTER_ADDR=localhost #@\ntorchrun --nnodes 2 --nproc_per_node 8 --node_rank $R "
+        "--master_addr $MASTER_ADDR t.py\n", "master-address-local"),
+    "127.0.0.1 in a string": Planted(
+        STRING.replace("${MASTER_ADDR:-gpu01}", "127.0.0.1 #@") + f"torchrun $DISTRIBUTED_ARGS {MEGATRON}\n",
+        "master-address-local"),
+    "localhost under srun": Planted(
+        SBATCH + "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d \\\n"
+        "  --rdzv_endpoint localhost:29500 t.py #@\n",
+        "master-address-local"),
+    "no master": Planted(
+        "#!/bin/bash\ntorchrun --nnodes 2 --nproc_per_node 8 --node_rank $R t.py #@\n", "master-address-local"),
+    "msrun without master": Planted(
+        ASCEND + "msrun --worker_num 16 --local_worker_num 8 --node_rank $R --join=True t.py #@\n",
+        "master-address-local"),
+    "port too large": Planted(
+        STRING + f"torchrun $DISTRIBUTED_ARGS \\\n  --master_port 70000 {MEGATRON} #@\n", "launch-option-refused"),
+    "port that is no number": Planted(
+        "#!/bin/bash\nPORT=65k #@\ntorchrun --nnodes 1 --nproc_per_node 8 --master_port $PORT t.py\n",
+        "launch-option-refused"),
+    "master port in a variable": Planted(
+        "#!/bin/bash\nexport MASTER_ADDR=n1\nexport MASTER_PORT=99999 #@\nsrun -N 2 -n 16 python t.py\n",
+        "launch-settings-invalid"),
+    "base port of HCCL": Planted(
+        ASCEND + "export HCCL_IF_BASE_PORT=65530 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-settings-invalid"),
+    # Counts and numbers
+    "node_rank beyond": Planted(
+        "#!/bin/bash\ntorchrun --nnodes 2 --nproc_per_node 8 \\\n  --node_rank 2 --master_addr n1 t.py #@\n",
+        "launch-option-refused"),
+    "node_rank from 1": Planted(
+        STRING.replace("NNODES=4", "NNODES=4\nNODE_RANK=4 #@") + f"torchrun $DISTRIBUTED_ARGS {MEGATRON}\n",
+        "launch-option-refused"),
+    "machine_rank of accelerate": Planted(
+        "#!/bin/bash\naccelerate launch --num_machines 2 --num_processes 16 \\\n  --machine_rank 2 "
+        "--main_process_ip n1 --main_process_port 29500 t.py #@\n", "launch-option-refused"),
+    "count in words": Planted(
+        "#!/bin/bash\nNODES=two #@\ntorchrun --nnodes $NODES --nproc_per_node 8 --master_addr n1 t.py\n",
+        "launch-option-refused"),
+    "more ranks than devices": Planted(
+        "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=0,1,2,3 #@\ntorchrun --standalone --nproc_per_node 8 t.py\n",
+        "visible-devices-wrong launch-npu-count-refused launch-ranks-contradict"),
+    "more ranks than NPUs": Planted(
+        ASCEND + "export ASCEND_RT_VISIBLE_DEVICES=0,1,2,3 #@\ntorchrun --nproc_per_node 8 t.py\n",
+        "visible-devices-wrong launch-npu-count-refused launch-ranks-contradict"),
+    "workers not divisible": Planted(
+        ASCEND + "msrun --worker_num 12 --local_worker_num 8 --master_addr n1 --join=True t.py #@\n",
+        "launch-option-refused launch-sizes-contradict launch-ranks-contradict"),
+    "one task each and 8 ranks of the environment": Planted(
+        SBATCH.replace("--ntasks-per-node=1", "--ntasks-per-node=8")
+        + "export MASTER_ADDR=n1\nsrun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_endpoint n1:29500 "
+        "--rdzv_backend c10d t.py #@\n", "launch-sizes-contradict launch-ranks-contradict launch-size-wrong"),
+    "two nodes of Slurm, four of torchrun": Planted(
+        SBATCH + "srun torchrun --nnodes 4 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint n1:29500 t.py #@\n",
+        "launch-sizes-contradict launch-ranks-contradict launch-size-wrong"),
+    "WORLD_SIZE of another job": Planted(
+        "#!/bin/bash\nexport MASTER_ADDR=n1 MASTER_PORT=29500\nexport WORLD_SIZE=24 #@\n"
+        "srun -N 2 --ntasks-per-node 8 python t.py\n", "launch-sizes-contradict"),
+    # Options
+    "misspelt option": Planted(
+        "#!/bin/bash\ntorchrun --nnodes 1 \\\n  --nproc-pernode 8 t.py #@\n", "launch-option-refused"),
+    "letters in another order": Planted(
+        "#!/bin/bash\nmsrun --worker_num 8 \\\n  --local_wroker_num 8 --join=True t.py #@\n", "launch-option-refused"),
+    "option of deepspeed misspelt": Planted(
+        "#!/bin/bash\ndeepspeed --num_nodes 2 --num_gpu 8 \\\n --mastr_addr n1 t.py #@\n", "launch-option-refused"),
+    "rendezvous without a port": Planted(
+        "#!/bin/bash\ntorchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint n1:99999 t.py #@\n",
+        "launch-option-refused launch-settings-invalid"),
+    # Variables
+    "HCCL_CONECT_TIMEOUT": Planted(
+        ASCEND + "export HCCL_CONECT_TIMEOUT=1800 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-variable-misspelt"),
+    "NCCL_SOCKET_IFNMAE": Planted(
+        "#!/bin/bash\nexport NCCL_SOCKET_IFNMAE=eth0 #@\ntorchrun --nproc_per_node 8 t.py\n",
+        "launch-variable-misspelt"),
+    "GLOO_SOCKET_IFNAMES": Planted(
+        "#!/bin/bash\nexport GLOO_SOCKET_IFNAMES=eth0 #@\ntorchrun --nproc_per_node 8 t.py\n",
+        "launch-variable-misspelt"),
+    "MASTER_ADRR": Planted(
+        "#!/bin/bash\nexport MASTER_ADRR=n1 #@\nexport MASTER_PORT=29500\nsrun -n 16 python t.py\n",
+        "launch-variable-misspelt"),
+    "value of NCCL_IB_DISABLE": Planted(
+        "#!/bin/bash\nexport NCCL_IB_DISABLE=yes #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-settings-invalid"),
+    "value of HCCL_CONNECT_TIMEOUT": Planted(
+        ASCEND + "export HCCL_CONNECT_TIMEOUT=99999 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-settings-invalid"),
+    "value of NCCL_DEBUG": Planted(
+        "#!/bin/bash\nexport NCCL_DEBUG=verbose #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-settings-invalid"),
+    "a device twice": Planted(
+        ASCEND + "export ASCEND_RT_VISIBLE_DEVICES=0,0,1,2,3,4,5,6 #@\ntorchrun --nproc_per_node 8 t.py\n",
+        "launch-settings-invalid visible-devices-wrong"),
+    "devices with spaces": Planted(
+        ASCEND + 'export ASCEND_RT_VISIBLE_DEVICES="0 1 2 3" #@\ntorchrun --nproc_per_node 4 t.py\n',
+        "launch-settings-invalid visible-devices-wrong"),
+    "relative rank table": Planted(
+        ASCEND + "export RANK_TABLE_FILE=conf/hccl_8p.json #@\nmpirun -n 8 python t.py\n", "rank-table-path-relative"),
+    "OMP_NUM_THREADS": Planted(
+        "#!/bin/bash\nexport OMP_NUM_THREADS=0 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-settings-invalid"),
+    "timeouts in the wrong order": Planted(
+        ASCEND + "export HCCL_CONNECT_TIMEOUT=7200 #@\nexport HCCL_EXEC_TIMEOUT=1800\n"
+        "torchrun --nproc_per_node 8 t.py\n",
+        "launch-timeouts-disordered"),
+    "exported after the launch": Planted(
+        "#!/bin/bash\ntorchrun --nproc_per_node 8 t.py\nexport NCCL_SOCKET_IFNAME=eth0 #@\n",
+        "launch-variable-too-late"),
+    "set and not exported": Planted(
+        "#!/bin/bash\nHCCL_CONNECT_TIMEOUT=1800 #@\nmsrun --worker_num 8 --local_worker_num 8 --join=True t.py\n",
+        "launch-variable-too-late"),
+    # Sizes
+    "layers and stages": Planted(
+        STRING + f"torchrun $DISTRIBUTED_ARGS {MEGATRON} \\\n --pipeline-model-parallel-size 5 #@\n",
+        "launch-model-not-divisible launch-ranks-not-divisible"),
+    "heads and tensor parallelism": Planted(
+        STRING + f"TP=3 #@\ntorchrun $DISTRIBUTED_ARGS {MEGATRON} --tensor-model-parallel-size $TP\n",
+        "launch-model-not-divisible launch-ranks-not-divisible"),
+    "batch": Planted(
+        STRING + f"GBS=33\ntorchrun $DISTRIBUTED_ARGS {MEGATRON} \\\n  --global-batch-size $GBS #@\n",
+        "launch-batch-not-divisible"),
+    "verl: tensor parallelism of the rollout": Planted(
+        f"#!/bin/bash\n{VERL} trainer.n_gpus_per_node=8 \\\n"
+        " actor_rollout_ref.rollout.tensor_model_parallel_size=3 #@\n",
+        "launch-ranks-not-divisible"),
+    "DeepSpeed: batch of the file": Planted(
+        "#!/bin/bash\ndeepspeed --num_nodes 1 --num_gpus 4 t.py \\\n --deepspeed ds.json\n",
+        "launch-batch-not-divisible", {"ds.json": DEEPSPEED}),
+    "MindFormers: sizes of the file": Planted(
+        ASCEND + 'bash scripts/msrun_launcher.sh "run_mindformer.py --config conf.yaml" 4 #@\n',
+        "launch-ranks-not-divisible", {"conf.yaml": MINDFORMERS}),
+    "Accelerate: machine of the file": Planted(
+        "#!/bin/bash\naccelerate launch --config_file acc.yaml t.py\n",
+        "launch-ranks-contradict", {"acc.yaml": ACCELERATE.replace("machine_rank: 0", "machine_rank: 2 #@")}),
+    "MindSpeed: experts": Planted(
+        STRING + f"torchrun $DISTRIBUTED_ARGS {MEGATRON} --num-experts 8 \\\n  --expert-model-parallel-size 3 #@\n",
+        "launch-model-not-divisible launch-ranks-not-divisible"),
+    # Programs
+    "local rank as rank": Planted(
+        STRING + "torchrun $DISTRIBUTED_ARGS t.py\n", "launch-rank-is-local",
+        {"t.py": "import os, torch\nimport torch.distributed as dist\n"
+         "dist.init_process_group('nccl', rank=int(os.environ['LOCAL_RANK']), world_size=32) #@\n"}),
+    "every rank on device 0": Planted(
+        STRING + "torchrun $DISTRIBUTED_ARGS t.py\n", "launch-device-not-chosen",
+        {"t.py": "import torch\nimport torch.distributed as dist\ndist.init_process_group('nccl')\n"
+         "torch.cuda.set_device(0) #@\n"
+         "model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1).cuda())\n"}),
+    "NCCL on NPUs": Planted(
+        ASCEND + "torchrun --nproc_per_node 8 t.py\n", "launch-backend-wrong",
+        {"t.py": "import torch, torch_npu\nimport torch.distributed as dist\ndist.init_process_group('nccl') #@\n"
+         "torch.npu.set_device(int(__import__('os').environ['LOCAL_RANK']))\n"}),
+    "world size as a constant": Planted(
+        STRING + "torchrun $DISTRIBUTED_ARGS t.py\n", "launch-ranks-contradict launch-world-size-constant",
+        {"t.py": "import os, torch\nimport torch.distributed as dist\n"
+         "dist.init_process_group('nccl', rank=int(os.environ['RANK']), world_size=8) #@\n"
+         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"}),
+}  # fmt: skip
+
+
+NOT_FOUND = {
+    "exported after the launch", "set and not exported", "heads and tensor parallelism", "NCCL on NPUs",
+}  # fmt: skip
+"""What no rule is about yet; of the third, the line of the option is named, not that of its variable."""
+
+SOUND: dict[str, Planted] = {
+    "as many devices as ranks": Planted(
+        "export CUDA_VISIBLE_DEVICES=0,1,2,3\ntorchrun --standalone --nproc_per_node 4 t.py\n", ""),
+    "one torchrun on each host": Planted(
+        SBATCH + "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint n1:29500 t.py\n", ""),
+    "one torchrun for each device": Planted(
+        "srun -N 2 --ntasks-per-node 4 torchrun --nnodes 8 --nproc_per_node 1 --rdzv_backend c10d "
+        "--rdzv_endpoint n1:29500 t.py\n", ""),
+    "a job on each host": Planted(SBATCH + "srun torchrun --standalone --nproc_per_node 8 t.py\n", ""),
+    "host by host": Planted(
+        SBATCH + "for n in 0 1; do srun -N 1 -n 1 -w node$n torchrun --nnodes 2 --nproc_per_node 8 --node_rank $n "
+        "--master_addr n1 t.py & done\n", ""),
+    "several ranks in a task": Planted(
+        "export MASTER_ADDR=n1 WORLD_SIZE=16\nsrun -N 2 --ntasks-per-node 1 python t.py\n", ""),
+    "a rendezvous at any port": Planted(
+        "torchrun --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint localhost:0 t.py\n", ""),
+    "a rendezvous by etcd": Planted(
+        "torchrun --nnodes 2 --nproc_per_node 2 --rdzv_backend etcd --rdzv_endpoint etcd1:2379,etcd2:2379 t.py\n", ""),
+    "a rendezvous at an IPv6 address": Planted(
+        "torchrun --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint [fd00::1]:29500 t.py\n", ""),
+    "a rendezvous at a port of a variable": Planted(
+        "torchrun --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint n1:$PORT t.py\n", ""),
+}  # fmt: skip
+
+
+def wrong_line(mistake: Planted) -> str:
+    """``FILE:LINE`` of the wrong line; the file alone where it is one of data."""
+    texts = {"run.sh": mistake.script, **mistake.files}
+    for name, text in texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if "#@" in line:
+                return f"{name}:{number}"
+    return next(iter(mistake.files))

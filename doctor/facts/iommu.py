@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.remote.runtime.reading import matching_paths, read_text
 
 
-def detect_iommu(arguments: dict[str, Any]) -> dict[str, Any]:
+def detect_iommu(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: slot, vendor, class, driver and IOMMU domain of display, processing and network devices."""
     rows = []
     for path in matching_paths("/sys/bus/pci/devices/*/iommu_group/type"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.toml_compat import read_table
 from doctor.facts.npu_health import NPU_CODES, FaultCodeTable, FaultLevel
@@ -35,7 +35,7 @@ _QUERY = re.compile(r"switch of 910A3 get fault codes: \[\]string\{(.{0,8000}?)\
 _COUNT = re.compile(r"successfully updated switch fault codes \(count: 0\)")
 
 
-def read_plugin_log(arguments: dict[str, Any]) -> dict[str, Any]:
+def read_plugin_log(arguments: ProbeArguments) -> dict[str, Any]:
     """Runs on the host: what the end of the plugin's log says of switches, and whether it is newer than the boot."""
     path = "/var/log/mindx-dl/devicePlugin/devicePlugin.log"
     boot = [line.split()[1] for line in read_text("/proc/stat", 1 << 22).splitlines() if line.startswith("btime ")]

@@ -43,6 +43,14 @@ def test_a_sample_of_mutated_inputs(capsys):
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.full)])
+def test_a_sample_of_secrets(count, capsys):
+    from tests.attack import secrets
+
+    assert secrets.campaign(count, 11) == 0, capsys.readouterr().out
+
+
+@pytest.mark.timeout(180)
 def test_a_sample_of_signals(capsys):
     from tests.attack import signals
 

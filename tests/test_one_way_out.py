@@ -8,6 +8,7 @@ import re
 import string
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -131,6 +132,45 @@ def test_what_is_no_secret_stays() -> None:
     assert is_secret_name("sshKey") and not is_secret_name("monkey")
 
 
+OTHERS = (
+    "AccountName=x;AccountKey={};Suffix", "DB_PASS={}", '{{\\"password\\": \\"{}\\"}}', '"password": "ab\\"{}"',
+    "machine x login y password {}", "sshpass -p {} ssh h", "curl -s -u me:{} http://h/", "https://me:a@{}@host/x",
+    "https://0123456789{}0123456789@github.com/x", "Authorization: token {}",
+    "{{'Authorization': 'Bearer {}'}}", "Cookie: {}",
+    "nvapi-{}{}", "https://hooks.slack.com/services/T0/B0/{}",
+    "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={}",
+    "https://open.feishu.cn/open-apis/bot/v2/hook/{}", "OBS_SK={}", "password=b'{}'", "LTAI{}", "redis://:{}@h:6379/0",
+    "AZURE_SAS={}", "hvs.{}{}", "glrt-{}0123456789", "pk_live_{}0000", "xapp-1-{}", "dckr_pat_{}0000000",
+    "gsk_{}0000000",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_other_shapes_and_other_ways_to_assign(text: str) -> None:
+    assert "hunter2hunter2" not in hide_secrets(text.format(*["hunter2hunter2"] * 2)), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["http://10.0.0.1:8080/a@b tcp://10.0.0.1:29500",
+     "forward_pass=12 bypass: yes", "see http://a:80/x and mail me@x.org",
+     "sk-learn task_sk", "ssh://root@node7:22", "http://h:80/a?monkey=1", "rank 3 user 1000 password file /etc/passwd"],
+)  # fmt: skip
+def test_what_looks_a_little_like_one_stays(text: str) -> None:
+    assert hide_secrets(text) == text
+
+
+@pytest.mark.parametrize("text", ["://a:", "curl ", "login x ", 'password="\\', '\\"', "a", "-", "://u:x"])
+def test_a_run_of_megabytes_is_read_in_linear_time(text: str) -> None:
+    def seconds(count: int) -> float:
+        began = time.process_time()
+        hide_secrets(text * count)
+        return time.process_time() - began
+
+    small = max(min(seconds(20_000) for _ in range(3)), 0.005)
+    assert seconds(80_000) < 12 * small
+
+
 @pytest.mark.parametrize(
     "command",
     ["::error file=x::pwned", "::add-mask::x", "##[error]pwned", "##vso[task.setvariable variable=x]y", "::group::z"],
@@ -213,3 +253,9 @@ def test_an_error_line_and_the_output_of_a_command_are_clean(tmp_path: Path) -> 
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 78 and token not in done.stderr
     assert not re.search(r"(?m)^\s*::error", done.stdout + done.stderr)
+
+
+def test_what_the_parser_of_the_command_line_refuses_is_clean() -> None:
+    token = f"--{SHAPES[0](random.Random(2))}"
+    done = subprocess.run([sys.executable, "-m", "doctor", "list", token], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and token not in done.stderr and "No such option" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -35,10 +36,14 @@ from doctor.engine.watch_summary import WatchResult
 from doctor.report.formats.registry import FORMATS, RenderContext, render
 from doctor.session.replay import load, replay
 from doctor.smoke.model import Failure
+from tests import preloaded
+from tests.attack.hostile import record
 from tests.checks import tables
 from tests.checks.smoke import ran
 from tests.examples import examples
+from tests.node_files import run_of
 
+ROOT = Path(__file__).parents[1]
 EXITS = {0, 10, 11, 12}
 """The exit codes of a run that was evaluated."""
 Capture = pytest.CaptureFixture[str]
@@ -412,3 +417,20 @@ def test_what_is_wrong_in_a_run_is_wrong_in_each_form(schema: str) -> None:
     saved = {**valid_run(), "schema": schema, "seconds": "long"}
     with pytest.raises(BadRun, match=r"seconds"):
         load_run(json.dumps(saved).encode(), "x")
+
+
+def test_a_run_without_a_newer_fact_is_as_healthy_for_check_as_for_report(tmp_path: Path) -> None:
+    """A saved run of an earlier version: what nobody has read makes no host unknown, and one line names it."""
+    run = run_of("n1", observed_outputs={"ListenQueues": record().outputs["ListenQueues"]})
+    path = tmp_path / "old.run"
+    path.write_bytes(msgspec.json.encode(run))
+    codes = []
+    for words in (["check", "--from", str(path)], ["report", str(path)]):
+        done = preloaded.run([sys.executable, "-m", "doctor", *words], cwd=ROOT, capture_output=True, text=True)
+        codes.append(done.returncode)
+        assert "not judged, for the run was not made for them" in done.stdout, done.stdout
+        assert "facts were not collected" in done.stdout
+    assert codes == [0, 0]
+    named = ["check", "--from", str(path), "--select", "neighbour-table-small"]
+    done = preloaded.run([sys.executable, "-m", "doctor", *named], cwd=ROOT, capture_output=True, text=True)
+    assert "was not collected in this run" in done.stdout and "1 check unknown" in done.stdout

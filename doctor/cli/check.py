@@ -104,7 +104,7 @@ def command(
         requested = (*_requested(compare, paths), *(name for name in ON_REQUEST if name in run.checks))
         rounds = made_rounds(smoke or bool(run.smoke), net != "off" or run.tried_network, bool(run.watch))
         selected = choose_with_rounds(catalog, choice.select, choice.ignore, rounds, requested)
-        raise typer.Exit(replay_and_report(run, selected, catalog, output))
+        raise typer.Exit(replay_and_report(run, selected, catalog, output, named=bool(choice.select)))
     from doctor.job.variables import communication
     from doctor.net.plan import NetOptions, tries_devices
     from doctor.session.code_revision import code_of_line

@@ -11,7 +11,9 @@ from doctor.engine.texts import filled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    import typer
 
 HELP = os.path.join(os.path.dirname(__file__), "help.txt")
 """Saved output of ``doctor --help``; a test fails when it is stale."""
@@ -103,12 +105,20 @@ def _parse_and_run(arguments: list[str]) -> None:
     argv = take_launch_line(arguments)
     # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
     prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(argv) else None
-    if is_english():
-        application(argv)(argv, prog_name=prog_name)
-    else:
-        from doctor.cli.localized_errors import run
+    run_parser(application(argv), argv, prog_name)
 
-        run(application(argv), argv, prog_name)
+
+def run_parser(app: typer.Typer, argv: Sequence[str], prog_name: str | None) -> None:
+    """Runs the command of ``argv`` and ends the process, as ``app`` does, which would write errors on its own."""
+    from typer.main import get_command
+
+    try:
+        code = get_command(app).main(args=list(argv), prog_name=prog_name or "doctor", standalone_mode=False)
+    except Exception as error:  # noqa: BLE001 - it goes on, but for what the parser refuses
+        from doctor.cli.parser_errors import end_refused
+
+        end_refused(error)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def run_guarded(run: Callable[[], None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -15,30 +15,28 @@ from doctor.config.atomic_write import write_atomic
 from doctor.diagnose.render.diagnosis_report import diagnosis_report, read_diagnosis
 from doctor.diagnose.render.document import SCHEMA as DIAGNOSIS_SCHEMA
 from doctor.engine.bounded_read import read_bounded
-from doctor.engine.check_files import ROUND_AREAS
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.exit_code import Exit
 from doctor.engine.record import EARLIER_SCHEMAS, MAX_RUN_BYTES, SCHEMA, BadRun
 from doctor.engine.report_secrets import without_secrets
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.streams import print_stderr, write_stdout
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import filled
 from doctor.report.diff import render
 from doctor.report.diff.compare import compare
 from doctor.report.diff.load import BadReport, parse_document, report_from_document
 from doctor.report.diff.values import RunValues, ValueChange, compare_values, values_of_run
-from doctor.report.layout.formatting import count_noun
 from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.output_files import print_warning, requested_targets
 from doctor.session.policy import apply_policy
 from doctor.session.redact import text_redactor, with_pseudonyms
 from doctor.session.replay import load, replay
+from doctor.session.saved_checks import checks_of_run, with_note
 from doctor.session.select_checks import load_catalog
 from doctor.watch.evaluate_watch import evaluate_watch
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
-    from doctor.engine.fact import Fact
     from doctor.engine.record import Run
     from doctor.engine.result import Report
     from doctor.report.diff.compare import ReportDifference
@@ -137,38 +135,10 @@ def _bytes(path: Path, name: str) -> bytes:
 
 def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
     """Evaluates the checks that the run was made for, or whose facts were collected; notes the rest."""
-    selected = [check for check in catalog if _was_requested(run, check)]
+    selected = checks_of_run(run, catalog)
     if run.watch:
         return evaluate_watch(run, selected, catalog)
-    report = replay(run, selected)
-    omitted = len([check for check in catalog if check not in selected and check.area not in ROUND_AREAS])
-    if not omitted:
-        return report
-    subject = joined("", (count_noun(omitted, "check"), " is" if omitted == 1 else " are"))
-    note = filled("{0} not judged, for the run was not made for {1}", subject, "it" if omitted == 1 else "them")
-    return msgspec.structs.replace(report, notes=(*report.notes, note))
-
-
-def _was_requested(run: Run, check: Check) -> bool:
-    """If the run does not record it and no host answered, every check is kept, and becomes unknown."""
-    if run.checks:
-        return check.name in run.checks
-    if check.area == "smoke":
-        return bool(run.smoke)
-    if check.area == "network":
-        return run.tried_network
-    answered = [record for record in run.hosts.values() if not record.visit.failure]
-    names = {fact.__name__ for fact in _first_round(check.facts)}
-    return not answered or all(any(name in record.outputs for record in answered) for name in names)
-
-
-def _first_round(facts: Iterable[type[Fact]]) -> Iterator[type[Fact]]:
-    """The facts of the first round that these facts need."""
-    for fact in facts:
-        if fact.needs:
-            yield from _first_round(fact.needs)
-        elif fact.probe.kind not in ("visit", "smoke"):
-            yield fact
+    return with_note(replay(run, selected), run, [check for check in catalog if check not in selected])
 
 
 def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output: OutputOptions) -> int:

@@ -19,7 +19,7 @@ import typer
 from doctor import __version__
 from doctor.cli.host_options import JobOptions
 from doctor.cli.main import main as run_command
-from doctor.cli.main import run_guarded
+from doctor.cli.main import run_guarded, run_parser
 from doctor.cli.shared_options import (
     CheckOptions,
     NoHistoryOption,
@@ -74,7 +74,7 @@ def enter(job_context: JobContext, argv: Sequence[str]) -> None:
     app.command()(command)
     interrupts.raise_on_stop()
     try:
-        run_guarded(lambda: app(list(argv), prog_name="python -m doctor.smoke"))
+        run_guarded(lambda: run_parser(app, argv, "python -m doctor.smoke"))
     except SystemExit as stop:
         if stop.code:
             raise

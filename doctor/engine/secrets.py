@@ -9,21 +9,36 @@ from typing import Any
 HIDDEN = "[hidden]"
 
 _ANYWHERE = r"pass(?:word|wd|phrase)|secret|credential|api[_-]?key|access[_-]?key"
-_AT_THE_END = r"(?:token|auth|[\w.-]pwd|[a-z0-9][_.-]key|(?:private|encryption|signing|ssh|master|shared)key)"
+_AT_THE_END = (
+    r"(?:token|auth|[\w.-]pwd|[a-z0-9][_.-]key|(?:private|encryption|signing|ssh|master|shared|account|access)key"
+    r"|(?:db|smtp|user|root|admin|login|ldap|http|proxy|default|ftp|mail|redis|mysql|postgres|registry|ssh)[_.-]pass"
+    r"|cookie|[_.-]sk|[_.-]sas)"
+)
 """Of a name. ``tokenizer`` and ``max_tokens`` are none, nor are ``PWD``, ``OLDPWD`` and a bare ``key``."""
 _NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!oldpwd(?![\w.-]))[\w.-]+"
-_VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
+_VALUE = r"""(?:\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
 """A placeholder such as ``<token>``, and a variable such as ``$HF_TOKEN``, are no value."""
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?: {_NAME}["']?[ \t]*[=:][ \t]* | (?=[\w.]*-) {_NAME}[ \t]+ ) )
+    (?P<key> (?<![\w.-]) (?: {_NAME}\\?["']?[ \t]*[=:][ \t]*b? | (?=[\w.]*-) {_NAME}[ \t]+ ) )
     {_VALUE}
     """
-_URL_SECRET = r"(://[^/\s:@]*:)[^@\s/]+@"
-_URL_SIGNATURE = r"(?i)([?&](?:x-(?:amz|goog)-)?sig(?:nature)?=)[^&\s\"'<>\\]+"
-"""Of an address that anybody who has it may open: Azure's SAS, presigned addresses of S3 and GCS."""
-_AUTHORIZATION = r"(?i)(\bauthorization:\s*(?:bearer|basic)\s+)\S+"
+_URL_SECRET = r"(://[^/\s:@\"']{0,200}:)[^/\s\"'<>]{1,400}@(?=[\w.\[-])"
+"""The last ``@`` before the host ends the password, which may have one itself."""
+_URL_TOKEN = r"(?<=://)[0-9A-Za-z_-]{24,}(?=@[\w.\[-])"
+"""A token in place of the user, such as ``https://TOKEN@github.com/``."""
+_URL_SIGNATURE = (
+    r"(?i)([?&](?:(?:x-(?:amz|goog)-)?sig(?:nature)?|key)=|hooks\.slack\.com/services/|/open-apis/bot/v2/hook/"
+    r"|discord(?:app)?\.com/api/webhooks/)[^&\s\"'<>\\]+"
+)
+"""Of an address that anybody who has it may open: Azure's SAS, presigned addresses of S3 and GCS, chat webhooks."""
+_AUTHORIZATION = r"(?i)(\bauthorization[\"']?:\s*[\"']?(?:bearer|basic|token|digest)\s+)[^\s\"']+"
+_LOGIN = (
+    r"(?i)(\blogin[ \t\n]\S{1,200}[ \t\n]+password\s+|\bsshpass\s+-p\s*"
+    r"|\bcurl\s[^\n|;&]{0,200}?(?:-u|--user)[ =][\"']?[^\s:\"']{1,100}:)[^\s\"']+"
+)
+"""Of a line of .netrc, and of commands that take a password as a word."""
 
 _SHAPES = {
     "hf_": r"hf_(?:[A-Za-z0-9]{16,}|[A-Za-z0-9]+(?=…))",
@@ -38,6 +53,25 @@ _SHAPES = {
     "eyJ": r"eyJ(?:[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?|[\w.-]{8,}(?=…))",
     "npm_": r"npm_(?:[A-Za-z0-9]{20,}|[A-Za-z0-9]+(?=…))",
     "pypi-": r"pypi-[\w-]{32,}",
+    "nvapi-": r"nvapi-[\w-]{20,}",
+    "gsk_": r"gsk_[A-Za-z0-9]{20,}",
+    "r8_": r"r8_[A-Za-z0-9]{30,}",
+    "dckr_": r"dckr_(?:pat|oat)_[\w-]{20,}",
+    "dapi": r"dapi[0-9a-f]{32}(?:-\d)?(?![\w])",
+    "dop_v1_": r"dop_v1_[0-9a-f]{40,}",
+    "gl": r"gl(?:rt|dt|ptt|cbt|soat|ft|imt)-[\w.-]{16,}",
+    "glsa_": r"glsa_[A-Za-z0-9]{20,}_?[0-9a-f]*",
+    "hvs.": r"hv[sb]\.[\w-]{20,}",
+    "LTAI": r"LTAI[A-Za-z0-9]{12,}(?![A-Za-z0-9])",
+    "AKID": r"AKID[A-Za-z0-9]{28,}(?![A-Za-z0-9])",
+    "ya29.": r"ya29\.[\w-]{20,}",
+    "GOCSPX-": r"GOCSPX-[\w-]{20,}",
+    "SG.": r"SG\.[\w-]{16,}\.[\w-]{16,}",
+    "k_live_": r"[prs]k_live_[A-Za-z0-9]{16,}",
+    "xapp-": r"xapp-[A-Za-z0-9-]{16,}",
+    "lsv2_": r"lsv2_[a-z]{2}_[0-9a-f]{20,}(?:_[0-9a-f]+)?",
+    "tskey-": r"tskey-[A-Za-z0-9-]{16,}",
+    "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[A-Z0-9]{40,}",
 }
 """Tokens by the letters that they begin with; one that was cut ends in ``…``."""
 _PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
@@ -61,6 +95,7 @@ def hide_tokens(text: str) -> str:
         text = _compiled(_PRIVATE_KEY).sub(HIDDEN, text)
     if "://" in text:
         text = _compiled(_URL_SECRET).sub(rf"\1{HIDDEN}@", text)
+        text = _compiled(_URL_TOKEN).sub(HIDDEN, text)
         text = _compiled(_URL_SIGNATURE).sub(rf"\1{HIDDEN}", text)
     return text
 
@@ -72,6 +107,7 @@ def hide_secrets(text: str) -> str:
     'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
     """
     text = _compiled(_AUTHORIZATION).sub(rf"\1{HIDDEN}", hide_tokens(text))
+    text = _compiled(_LOGIN).sub(rf"\1{HIDDEN}", text)
     return _compiled(_ASSIGNED).sub(lambda match: match["key"] + HIDDEN, text)
 
 

@@ -181,7 +181,7 @@ def list_sockets(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
                 "user": user,
             }
     for inode, values in diagnosed_tcp(socket.AF_INET6, 0, 1 << 10, 2) if tables > 1 else ():
-        if inode in sockets and values.get(11, b"\0")[0]:  # INET_DIAG_SKV6ONLY
+        if inode in sockets and any(values.get(11, b"")):  # INET_DIAG_SKV6ONLY
             sockets[inode]["ipv6_only"] = True
     _add_processes(sockets)
     return {"tables": tables, "sockets": list(sockets.values())}

@@ -104,11 +104,22 @@ def load_saved_run(path: Path, option: str = "--from") -> Run:
         raise InputError(f"{option} {error}") from None
 
 
-def replay_and_report(run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions) -> int:
-    """Judges a saved run, and reports. Returns the exit code."""
+def replay_and_report(
+    run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions, *, named: bool = True
+) -> int:
+    """Judges a saved run, and reports. Returns the exit code.
+
+    ``named``: the user asks for these very checks; else those that are newer than the run are left out, with a note.
+    """
     from doctor.session.replay import Examination, replay
 
-    return save_and_report(Examination(run, replay(run, selected)), catalog, output)
+    if named:
+        return save_and_report(Examination(run, replay(run, selected)), catalog, output)
+    from doctor.session.saved_checks import checks_of_run, with_note
+
+    judged = checks_of_run(run, selected)
+    report = with_note(replay(run, judged), run, [check for check in selected if check not in judged])
+    return save_and_report(Examination(run, report), catalog, output)
 
 
 def examine_and_report(
@@ -255,9 +266,10 @@ def write_report(
     )
     code = _write_files(targets, report, context, has_failed=bool(events and events.failures))
     terminal = detect_terminal(sys.stdout, output.color, os.environ)
-    names = [target.name for target in targets if not target.path]
-    for name in [*names, *(["human" if terminal.tty else "plain"] if prints_text else [])]:
-        write_stdout(render(name, report, msgspec.structs.replace(context, code=code, terminal=terminal)))
+    context = msgspec.structs.replace(context, code=code, terminal=terminal)
+    text_format = ["human" if terminal.tty else "plain"] if prints_text else []
+    for name in [*(target.name for target in targets if not target.path), *text_format]:
+        write_stdout(render(name, report, context))
     return code
 
 

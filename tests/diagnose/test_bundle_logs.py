@@ -54,8 +54,8 @@ def home_of(folder: Path, tools: bool = True) -> dict[str, str]:
     return {**environ, "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8", "XDG_STATE_HOME": str(folder / "state")}
 
 
-def doctor(environ: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "doctor", *words]
+def doctor(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "doctor", *arguments]
     done = preloaded.run(
         argv, env=environ, cwd=environ["HOME"], capture_output=True, text=True, timeout=120, check=False
     )
@@ -140,10 +140,10 @@ def test_the_diagnosis_of_a_bundle_is_that_of_its_logs(tmp_path: Path) -> None:
     done = doctor(environ, "bundle-logs", *QUICK, "--logs", "job", "--out", "b.tar.gz")
     assert done.returncode == 0, done.stderr
     code, document = diagnosed(environ, "b.tar.gz")
-    plain_code, plain = diagnosed(environ, "job")
-    assert (code, plain_code) == (10, 10)
-    for one in (document, plain):
-        (cause,) = one["causes"]
+    code_of_folder, from_folder = diagnosed(environ, "job")
+    assert (code, code_of_folder) == (10, 10)
+    for diagnosis in (document, from_folder):
+        (cause,) = diagnosis["causes"]
         assert (cause["ranks"], cause["signature"]) == ([2], "python-exception")
     (folder / "rank_2.log").write_bytes(b"\1\0" * 500)
     doctor(environ, "bundle-logs", *QUICK, "--logs", "job", "--out", "c.tar.gz")
@@ -228,21 +228,21 @@ def test_a_host_that_does_not_keep_to_its_request(tmp_path: Path) -> None:
         message(b"D", b"data"), message(b"E", b'{"complete": true, "note": ""}'), message(b"Q", b""), b"%%%",
         message(b"F", b"[" * 5000), message(b"F", b"{}"), message(b"D", b"x" * (2 << 20)),
     ):  # fmt: skip
-        one = spool()
-        one.take(bad)
-        assert one.error and not one.files
-    for one in (spool(limit=4), spool(room=4)):
-        one.take(begin)
-        one.take(message(b"D", b"xxx"))
-        one.take(message(b"D", b"yyy"))
-        assert "limit of bytes" in one.error
-        (file,) = one.files
+        spooled = spool()
+        spooled.take(bad)
+        assert spooled.error and not spooled.files
+    for spooled in (spool(limit=4), spool(room=4)):
+        spooled.take(begin)
+        spooled.take(message(b"D", b"xxx"))
+        spooled.take(message(b"D", b"yyy"))
+        assert "limit of bytes" in spooled.error
+        (file,) = spooled.files
         assert (file.path.read_bytes(), file.complete, file.header.origin) == (b"xxx", False, "/x\\x1b[2J")
-    one = spool()
-    one.take(begin)
-    one.take(message(b"D", b"half"))
-    one.close()
-    assert not one.is_done and not one.files[0].complete
+    spooled = spool()
+    spooled.take(begin)
+    spooled.take(message(b"D", b"half"))
+    spooled.close()
+    assert not spooled.is_done and not spooled.files[0].complete
 
 
 def test_a_private_key_is_hidden_wherever_a_block_ends(tmp_path: Path) -> None:
@@ -264,20 +264,20 @@ def test_a_long_log_keeps_its_ends(tmp_path: Path, packed: bool) -> None:
     text = FileText(str(path), path.stat(), 1 << 20)
     data = b"".join(text.pieces())
     head, _, rest = data.partition(b"[")
-    said, _, tail = rest.partition(b" ")
+    size, _, tail = rest.partition(b" ")
     assert lines.startswith(head.rstrip(b"\n")) and lines.endswith(tail.partition(b"\n")[2]) and not text.complete
-    assert len(head.rstrip(b"\n")) + int(said) + len(tail.partition(b"\n")[2]) == pytest.approx(len(lines), abs=2)
+    assert len(head.rstrip(b"\n")) + int(size) + len(tail.partition(b"\n")[2]) == pytest.approx(len(lines), abs=2)
     assert len(data) < (1 << 20) + (1 << 19)
 
 
 def test_a_file_that_another_has_replaced_is_not_read(tmp_path: Path) -> None:
     path, other = tmp_path / "x.log", tmp_path / "y.log"
     path.write_text("mine\n")
-    found = path.stat()
+    state = path.stat()
     other.write_text("another's\n")
     other.replace(path)
     with pytest.raises(OSError, match="replaced"):
-        FileText(str(path), found, 100)
+        FileText(str(path), state, 100)
     path.write_bytes(b"\0" * 50 + b"\1\0\2\0" * 50)
     with pytest.raises(NotText):
         list(FileText(str(path), path.stat(), 1000).pieces())
@@ -296,8 +296,8 @@ def test_a_tool_is_bounded(tmp_path: Path, script: str, seconds: float, problem:
     assert problem in run.problem and bool(problem) == bool(run.problem)
     assert len(run.text) <= 1 << 20
     deadline = time.monotonic() + 60
-    while left := [pid for pid in Path("/proc").glob("[0-9]*") if str(tmp_path).encode() in command_line(pid)]:
-        assert time.monotonic() < deadline, left
+    while remaining := [pid for pid in Path("/proc").glob("[0-9]*") if str(tmp_path).encode() in command_line(pid)]:
+        assert time.monotonic() < deadline, remaining
         time.sleep(0.05)
 
 
@@ -323,19 +323,19 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 130 and "Traceback" not in errors
     deadline = time.monotonic() + 60
-    while left := list((tmp_path / "tmp").iterdir()):
-        assert time.monotonic() < deadline, left
+    while remaining := list((tmp_path / "tmp").iterdir()):
+        assert time.monotonic() < deadline, remaining
         time.sleep(0.05)
     assert not Path(environ["HOME"], "x.tar.gz").exists()
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [("--out", "/nowhere/x.tar.gz"), ("--out", "."), ("--since", "yesterday"), ("--python", "-c"),
      ("--devices-only", "--sos"), ("--before", "missing.tar.gz"), ("--logs", "a\nb"), ("--timeout", "nan")],
 )  # fmt: skip
-def test_bad_options_are_one_line(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = doctor(home_of(tmp_path, tools=False), "bundle-logs", *words)
+def test_bad_options_are_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = doctor(home_of(tmp_path, tools=False), "bundle-logs", *arguments)
     assert done.returncode in (2, 78) and not done.stdout
     assert len(done.stderr.split("Error: ")[-1].strip().splitlines()) == 1, done.stderr
 

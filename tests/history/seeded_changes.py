@@ -19,9 +19,9 @@ class HostChange(NamedTuple):
 def _sysctl(name: str, value: str, everywhere: bool = False) -> HostChange:
     path = "/proc/sys/" + name.replace(".", "/")
     # A value of a namespace of the host is set; one that the kernel has once is shown to the host alone.
-    shown = f"f=$(mktemp /run/value.XXXX); echo '{value}' >$f; mount --bind $f {path}"
-    own = name.startswith("net.") and not name.startswith("net.core.")
-    return HostChange("sysctl", name, f"echo '{value}' >{path}" if own else shown, everywhere)
+    bound = f"f=$(mktemp /run/value.XXXX); echo '{value}' >$f; mount --bind $f {path}"
+    is_of_namespace = name.startswith("net.") and not name.startswith("net.core.")
+    return HostChange("sysctl", name, f"echo '{value}' >{path}" if is_of_namespace else bound, everywhere)
 
 
 def _package(name: str, everywhere: bool = False) -> HostChange:
@@ -33,7 +33,7 @@ def _file(category: str, name: str, path: str, text: str, everywhere: bool = Fal
     return HostChange(category, name, f"mkdir -p $(dirname {path}); printf '{text}' >{path}", everywhere)
 
 
-def _shown(category: str, name: str, path: str, text: str, everywhere: bool = False) -> HostChange:
+def bound_over(category: str, name: str, path: str, text: str, everywhere: bool = False) -> HostChange:
     return HostChange(category, name, f"echo '{text}' >/run/shown; mount --bind /run/shown {path}", everywhere)
 
 
@@ -85,8 +85,10 @@ CHANGES: tuple[HostChange, ...] = (
     HostChange("libraries", "libnccl.so", "printf longer >/usr/local/lib/libnccl.so.2"),
     HostChange("environment", "NCCL_IB_DISABLE", "echo export NCCL_IB_DISABLE=1 >>/root/.bashrc", everywhere=True),
     HostChange("environment", "LD_LIBRARY_PATH", "echo export LD_LIBRARY_PATH=/opt/old >>/root/.bashrc"),
-    _shown("system", "kernel command line", "/proc/cmdline", "root=/dev/sda1 iommu=pt"),
-    _shown("system", "transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"),
+    bound_over("system", "kernel command line", "/proc/cmdline", "root=/dev/sda1 iommu=pt"),
+    bound_over(
+        "system", "transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"
+    ),
 )
 """Hosts of `prepare`."""
 

@@ -34,7 +34,8 @@ WARNING = Severity.WARNING
 def values(started: str = "2026-11-20T10:00:00Z", **by_host: Mapping[str, Mapping[str, str]]) -> RunValues:
     """Values by host, then by category; all of one fact."""
     hosts = {
-        host: {"HostSnapshot": {kind: dict(own) for kind, own in kinds.items()}} for host, kinds in by_host.items()
+        host: {"HostSnapshot": {kind: dict(kinds_here) for kind, kinds_here in kinds.items()}}
+        for host, kinds in by_host.items()
     }
     return RunValues(started, "check", "healthy", hosts)
 
@@ -121,9 +122,9 @@ def test_what_a_failing_check_reads_comes_first() -> None:
 
 
 def test_a_change_elsewhere_than_the_finding_comes_behind_one_there() -> None:
-    there = msgspec.structs.replace(LIMIT, hosts=("n3",), now="64 65")
-    found = rank(LIMIT, there, findings=[("open-files-limit-low", "n3")])
-    assert [ranked.change for ranked in found] == [there, LIMIT]
+    on_n3 = msgspec.structs.replace(LIMIT, hosts=("n3",), now="64 65")
+    ranking = rank(LIMIT, on_n3, findings=[("open-files-limit-low", "n3")])
+    assert [ranked.change for ranked in ranking] == [on_n3, LIMIT]
 
 
 def test_without_a_finding_nearness_to_the_job_and_messages_of_logs_decide() -> None:
@@ -167,9 +168,9 @@ def test_kept_values_come_back(
     back = decode_values(encode_values(run), "t", "check", "healthy")
     assert compare_values(run, back) == ()
     assert back.job == job
-    assert {host: {fact: kinds for fact, kinds in own.items() if kinds} for host, own in back.hosts.items()} == {
-        host: {fact: kinds for fact, kinds in own.items() if kinds} for host, own in hosts.items()
-    }
+    assert {
+        host: {fact: kinds for fact, kinds in kinds_here.items() if kinds} for host, kinds_here in back.hosts.items()
+    } == {host: {fact: kinds for fact, kinds in kinds_here.items() if kinds} for host, kinds_here in hosts.items()}
 
 
 @given(st.binary(max_size=200))
@@ -180,9 +181,9 @@ def test_damaged_values_are_refused(data: bytes) -> None:
 
 def test_hosts_that_are_alike_cost_little() -> None:
     sysctl = {f"net.value{number}": str(number * 7919) for number in range(700)}
-    one = len(encode_values(values(n1={"sysctl": sysctl})))
+    entry = len(encode_values(values(n1={"sysctl": sysctl})))
     hosts = {f"n{number}": {"sysctl": {**sysctl, "net.own": str(number % 3)}} for number in range(200)}
-    assert len(encode_values(values(**hosts))) < 2 * one
+    assert len(encode_values(values(**hosts))) < 2 * entry
 
 
 def job_values(change: JobChange, folder: Path) -> RunValues:
@@ -208,9 +209,9 @@ def test_a_change_of_the_job(change: JobChange, tmp_path: Path, monkeypatch: pyt
     assert compare_values(before, job_values(JobChange("", ""), tmp_path)) == ()
     for name, text in change.files:
         (tmp_path / name).write_text(text)
-    told = compare_values(before, job_values(change, tmp_path))
-    assert (change.category, True) in [(one.category, one.name.startswith(change.name)) for one in told]
-    assert all(one.hosts == () for one in told)
+    changes = compare_values(before, job_values(change, tmp_path))
+    assert (change.category, True) in [(entry.category, entry.name.startswith(change.name)) for entry in changes]
+    assert all(entry.hosts == () for entry in changes)
 
 
 def test_no_secret_is_kept(tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ def told_first(observer: Observer, before: Path, change: HostChange) -> str:
     fleet = observer.fleet
     with fleet.broken(fleet.hosts, PREPARE):
         hosts = put_in(fleet, change)
-        told = observer.changes("--no-history", "--since", str(before), *QUICK)
-    found = [(one["category"], one["name"], tuple(one["hosts"])) for one in told]
-    return "" if found == [(change.category, change.name, hosts)] else f"{change}: {told[:4]}"
+        changes = observer.changes("--no-history", "--since", str(before), *QUICK)
+    rows = [(entry["category"], entry["name"], tuple(entry["hosts"])) for entry in changes]
+    return "" if rows == [(change.category, change.name, hosts)] else f"{change}: {changes[:4]}"
 
 
 SAMPLE = random.Random(sampling.commit()).sample(CHANGES, 2)

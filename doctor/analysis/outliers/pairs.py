@@ -141,14 +141,7 @@ class PathJudge:
         self.quickest: dict[Path, float] = {}
         self.again: dict[Path, dict[int, list[float]]] = {}
         self.controls: dict[int, dict[Path, list[float]]] = {}
-        for time in times:
-            if time.control:
-                self.controls.setdefault(time.number, {}).setdefault(time.path, []).append(time.log)
-            elif time.number:
-                self.again.setdefault(time.path, {}).setdefault(time.number, []).append(time.log)
-            else:
-                self.first.setdefault(time.path, []).append(time.log)
-                self.quickest[time.path] = min(time.quickest, self.quickest.get(time.path, math.inf))
+        self._sort(times)
         self.usual = {
             path: median([*logs, *chain.from_iterable(self.again.get(path, {}).values())])
             for path, logs in self.first.items()
@@ -163,6 +156,17 @@ class PathJudge:
         links = len(self.first) * 3 // 2 if directed else len(self.first)
         self.figures = figures
         self.tests = figures * (len(self.ways) * len(self.ends) + links)
+
+    def _sort(self, times: Iterable[PathTime]) -> None:
+        """First measurements, those that were made again, and those of paths that are not suspected."""
+        for time in times:
+            if time.control:
+                self.controls.setdefault(time.number, {}).setdefault(time.path, []).append(time.log)
+            elif time.number:
+                self.again.setdefault(time.path, {}).setdefault(time.number, []).append(time.log)
+            else:
+                self.first.setdefault(time.path, []).append(time.log)
+                self.quickest[time.path] = min(time.quickest, self.quickest.get(time.path, math.inf))
 
     def outliers(self) -> tuple[tuple[PathOutlier, ...], tuple[PathOutlier, ...]]:
         """The slow hosts, links and directions; and what looks slow, and is to be measured again."""

@@ -113,9 +113,8 @@ class _Reader:
             depth += 1
             argv = self._assignments(argv)
             if not argv or depth > _DEEPEST:
-                self.unresolved.setdefault(
-                    "program", "none is named" if not argv else "too many commands in one another"
-                )
+                problem = "too many commands in one another" if argv else "none is named"
+                self.unresolved.setdefault("program", problem)
                 return
             argv = argv if python else self._behind_prefix(argv)
             if argv[0].unresolved:

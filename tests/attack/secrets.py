@@ -1,0 +1,147 @@
+"""Real-looking secrets in every place that doctor reads, through every command and format: none may come out.
+
+A secret stands in logs (exceptions, argv lines, JSON lines, names of files), in the outputs of hosts in a saved run, in
+job scripts and in wrong command lines. What a command prints, the files that it writes and the history are searched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from doctor.report.formats.registry import FORMATS
+from tests import preloaded
+from tests.attack.hostile import record
+from tests.node_files import run_of
+from tests.test_one_way_out import ASSIGNMENTS, SHAPES, letters
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 120
+FILES = ("html", "json", "md", "junit")
+
+
+class Secret(NamedTuple):
+    """A text as programs print it, and the part of it that must not be seen."""
+
+    text: str
+    hidden: str
+
+
+class Case(NamedTuple):
+    """A command, and the files that it reads."""
+
+    name: str
+    arguments: Sequence[str]
+    files: dict[str, str]
+
+
+def secret(source: random.Random) -> Secret:
+    if source.random() < 0.6:
+        token = source.choice(SHAPES)(source).replace("\n", "\\n")
+        return Secret(token, max(re.split(r"[\s_.\\-]|BEGIN|END|PRIVATE|KEY", token), key=len))
+    value = letters(source, 24)
+    return Secret(source.choice(ASSIGNMENTS).format(value), value)
+
+
+def log_of(held: Secret, source: random.Random) -> str:
+    """A log of a training that ended with an exception about a secret."""
+    lines = [
+        f"[rank0]: args: Namespace(lr=3, text='{held.text}')",
+        json.dumps({"level": "error", "rank": 0, "msg": f"cannot log in: {held.text}"}),
+        "[rank0]: Traceback (most recent call last):",
+        '[rank0]:   File "/job/train.py", line 3, in <module>',
+        f"[rank0]:     login({held.text!r})",
+        f"[rank0]: RuntimeError: CUDA out of memory while {held.text}" if source.random() < 0.3
+        else f"[rank0]: RuntimeError: 401 for {held.text}",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def diagnose(held: Secret, source: random.Random) -> Case:
+    name = "rank0.log" if source.random() < 0.7 or not re.fullmatch(r"[\w.-]{1,80}", held.text) else f"{held.text}.log"
+    return Case("diagnose", ["diagnose", "logs"], {f"logs/{name}": log_of(held, source)})
+
+
+def saved_run(held: Secret, source: random.Random) -> Case:
+    """A run in which one answer of a host is the secret, or has it within."""
+    outputs = {fact: dict(by_key) for fact, by_key in record().outputs.items()}
+    for fact in source.sample(sorted(outputs), 12):
+        for key, output in outputs[fact].items():
+            text = held.text if source.random() < 0.5 else f"{output.out}\n{held.text}\n"
+            outputs[fact][key] = type(output)("error" if source.random() < 0.5 else "exited", out=text, err=held.text)
+    saved = json.loads(msgspec.json.encode(run_of("n1", observed_outputs=outputs)))
+    saved["launch"]["environ"] = {"NCCL_IB_HCA": held.text, "HF_TOKEN": held.hidden, "MASTER_ADDR": held.text}
+    return Case("check --from", ["check", "--from", "run.json"], {"run.json": json.dumps(saved)})
+
+
+def script(held: Secret, source: random.Random) -> Case:
+    text = (
+        f"#!/bin/bash\nexport X={held.text!r}\nexport NCCL_DEBUG={held.text!r}\ntorchrun --nnodes 2 t.py {held.text}\n"
+    )
+    return Case("lint", ["lint", "job.sh"], {"job.sh": text})
+
+
+def wrong_words(held: Secret, source: random.Random) -> Case:
+    words = source.choice(
+        (["check", "--hosts", f"{held.text} ["], ["explain", held.text], ["check", "--select", held.text],
+         ["report", f"{held.text}.json"], ["check", "--hostfile", f"/x/{held.text}"])
+    )  # fmt: skip
+    return Case("wrong words", words, {})
+
+
+MAKERS: tuple[Callable[[Secret, random.Random], Case], ...] = (diagnose, saved_run, script, wrong_words)
+
+
+def leaks(case: Case, held: Secret, form: str, redacts: bool) -> Iterator[str]:
+    """Where the secret has come out."""
+    with tempfile.TemporaryDirectory(prefix="secrets-") as name:
+        folder = Path(name)
+        for path, text in case.files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, "utf-8")
+        argv = [sys.executable, "-m", "doctor", *case.arguments]
+        if case.name != "wrong words":
+            argv += ["-f", form, *(word for kind in FILES for word in ("-f", f"{kind}=out.{kind}"))]
+        if case.name == "check --from":
+            argv += [*(["--redact"] if redacts else []), "--save", "saved.run"]
+        environ = {**os.environ, "HOME": name, "XDG_STATE_HOME": f"{name}/state", "CI_TOKEN": held.hidden}
+        done = preloaded.run(argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE)
+        if "Traceback" in done.stderr:
+            yield f"a traceback: {done.stderr[-300:]}"
+        texts = {"stdout": done.stdout, "stderr": done.stderr}
+        for file in folder.rglob("*"):
+            if file.is_file() and str(file.relative_to(folder)) not in case.files:
+                texts[str(file.relative_to(folder))] = file.read_text("utf-8", "replace")
+        for place, text in texts.items():
+            if held.hidden in text:
+                at = text.index(held.hidden)
+                yield f"{case.name} -f {form}: {place}: ...{text[max(0, at - 80) : at + len(held.hidden)]!r}"
+
+
+def campaign(count: int, seed: int) -> int:
+    """``count`` commands. Returns how many let a secret out."""
+    source, failed = random.Random(seed), 0
+    for number in range(count):
+        held = secret(source)
+        case = MAKERS[number % len(MAKERS)](held, source)
+        form = FORMATS[number // len(MAKERS) % len(FORMATS)]
+        found = list(leaks(case, held, form, source.random() < 0.3))
+        failed += bool(found)
+        for description in found[:3]:
+            print(f"number {number}, {held.text!r}: {description}", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    from tests.attack.__main__ import main
+
+    sys.exit(main(["secrets", *sys.argv[1:]]))

@@ -1,12 +1,11 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.neighbour_table import NeighbourTable, hosts_on_link
+from doctor.facts.neighbour_table import DEFAULT_LIMIT, NeighbourTable, hosts_on_link
 from doctor.facts.network import HostAddresses
 
 SHARE = 0.8
 """Of the table, for the hosts of the fleet: gateways, storage and the host's own services are neighbours, too."""
-DEFAULT_LIMIT = 1024
 WANTED = 4096
 """Entries at least, where the limit is raised at all: some 2 MB of kernel memory."""
 

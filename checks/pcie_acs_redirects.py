@@ -30,7 +30,7 @@ def pcie_acs_redirects(cards: GpuCards, adapters: RdmaAdapters | None) -> Iterat
     if is_virtual_machine(cards.machine):
         raise Skip("a virtual machine: ACS belongs to its host")
     if cards.redirecting is None:
-        raise Unreadable("only root can read the settings of PCIe bridges: use --sudo")
+        raise Unreadable("only root may read the settings of PCIe bridges: use --sudo")
     if cards.redirecting:
         yield Finding(
             "ACS redirects transfers on {count} PCIe bridges: {observed}; expected none",

@@ -1,19 +1,24 @@
 from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, PerHost, Skip, check, filled
-from doctor.facts.smoke import SmokeCollectives, SmokePairs
-from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.figures import collective_speeds
-from doctor.smoke.speed.baseline import SLOWER, slower_than
+from doctor.engine.fact import Unreadable
+from doctor.facts.smoke import SmokeCollectives, SmokePairs, SmokeStart
+from doctor.smoke.model import Baseline, SmokeRun
+from doctor.smoke.results.figures import collective_speeds, pair_speeds, rank_environments
+from doctor.smoke.speed.baseline import compare, run_speeds
 from doctor.smoke.speed.line_rates import expected_rate, fastest_rate
-from doctor.smoke.speed.rank_speeds import megabytes
+from doctor.smoke.speed.rank_speeds import duration, megabytes
+from doctor.smoke.speed.soak_drift import FLEET_SLOWER, fleet_drift
 
 
 @check(severity=WARNING, area="smoke")
 def smoke_fleet_slow(
-    run: SmokeRun, collectives: PerHost[SmokeCollectives], pairs: PerHost[SmokePairs] | None
+    run: SmokeRun,
+    collectives: PerHost[SmokeCollectives],
+    pairs: PerHost[SmokePairs] | None,
+    started: PerHost[SmokeStart] | None,
 ) -> Iterator[Finding]:
-    """The fleet as a whole is as fast as its network cards allow, and as in the run that was saved as baseline.
+    """The fleet as a whole is as fast as its network cards allow, and as in the runs of the baseline.
 
     ## Why it matters
     Hosts are otherwise compared with each other, so that a fleet which is slow as a whole looks healthy: a switch that
@@ -22,51 +27,71 @@ def smoke_fleet_slow(
     ## What to do
     Compare what changed since {baseline}: driver, firmware and library versions (`doctor check --diff`), environment
     variables (`NCCL_*`, `HCCL_*`, `*_SOCKET_IFNAME`), the speeds of the ports (`ethtool NIC | grep Speed`), other jobs
-    on the same switches. If the new speed is as it should be: `doctor smoke --save-baseline FILE`.
+    on the same switches. If the new speed is as it should be: `doctor smoke --save-baseline FILE` adds it.
 
     ## Source
-    Bus bandwidth as nccl-tests define it, of each collective from 64 KB on, against the file of `--baseline`: a warning
-    from 1.5 times as long on, for at least half of what both runs measured. And over TCP the quickest exchange of any
-    two hosts, against a quarter of the speed that the kernel reports for the slowest network card that has an address
+    Bus bandwidth as nccl-tests define it, of each collective of all ranks from 64 KB on, and what the median pair of
+    hosts exchanges, against the runs of `--baseline` with the same devices, backend, torch, size and number of ranks
+    and hosts (pairs: any number). From five runs on the usual range comes of their median and spread: below it lies one
+    healthy run in a thousand, and what is less than 15 % below the median never does; of fewer runs, what takes 1.5
+    times as long. Half of what was compared has to be, in this run and in a second one on the same hosts. With `--for`,
+    the quickest all_reduce of each minute of the last quarter against those of the first: from twice as long on in
+    every one the fleet became slower. And over TCP the quickest exchange of any two hosts, against a quarter of the
+    speed that the kernel reports for the slowest network card that has an address
     (/sys/class/net/NIC/speed: https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-net), and at most
     100 MB/s, as one connection is bound by a CPU. Interfaces without hardware report no real speed: where one of them
     is up and has an address, nothing is expected; nor of RDMA, HCCS and PCIe, whose way is not known here. This verdict
     can be wrong where the hosts were busy: the report shows what kept ranks from running; and where a slower network
     between the switches is meant to be.
     """
-    limited = list(below_line_rate(run, pairs or {}))
+    limited = [*below_line_rate(run, pairs or {}), *became_slower(run, collectives)]
     yield from limited
     if run.baseline is None:
         if not limited and not expected_of(run):
             raise Skip("no --baseline was given, and the speed of the hosts' network is not known")
         return
-    if (run.baseline.backend, run.baseline.ranks) != (run.plan.backend, run.plan.world):
-        raise Skip(
-            filled(
-                "the baseline is of {0} ranks with {1}, this run of {2} with {3}",
-                run.baseline.ranks,
-                run.baseline.backend,
-                run.plan.world,
-                run.plan.backend,
-            )
-        )
-    compared, slow = slower_than(run.baseline, collective_speeds(run, collectives))
-    if not compared:
-        raise Skip("the baseline has none of the collectives of this run")
-    if not slow or 2 * len(slow) < compared:
+    yield from slower_than_before(run, run.baseline, collectives, pairs or {}, started or {})
+
+
+def slower_than_before(
+    run: SmokeRun,
+    baseline: Baseline,
+    collectives: Mapping[str, SmokeCollectives],
+    pairs: Mapping[str, SmokePairs],
+    started: Mapping[str, SmokeStart],
+) -> Iterator[Finding]:
+    """A finding if the run, and the second one on the same hosts, are below the usual range of earlier runs.
+
+    Raises: Skip where no earlier run was of this kind and size; Unreadable where there was no second run.
+    """
+    environments = rank_environments(started.values())
+    exchanges = pair_speeds(pairs, run.plan.world)
+    measured = collective_speeds(run, collectives)
+    speeds = run_speeds(run.plan.backend, len(run.plan.ranks_by_host), environments, measured, exchanges)
+    first = compare(baseline, speeds)
+    if first.why_not:
+        raise Skip(first.why_not)
+    if not first.is_slow:
         return
-    worst, ratio = slow[0]
+    if run.speeds_again is None:
+        raise Unreadable("it was slower than the baseline, and could not be measured again")
+    best = {key: max(value, run.speeds_again.get(key.size_text, 0.0)) for key, value in speeds.items()}
+    both = compare(baseline, best)
+    if not both.is_slow:
+        return
+    worst = both.slow[0]
     yield Finding(
-        "{count} of {compared} collectives are more than {limit} times as slow as in the baseline: {op} of {size} runs "
-        "at {observed}/s, expected {expected}/s{pressure}",
-        count=len(slow),
-        compared=compared,
-        limit=SLOWER,
-        op=worst.op,
-        size=megabytes(worst.bytes),
-        observed=megabytes(round(worst.busbw)),
-        expected=megabytes(round(worst.busbw * ratio)),
-        ratio=round(ratio, 2),
+        "{count} of {compared} speeds are below what earlier runs had, measured twice: {op} of {size} runs at "
+        "{observed}/s, expected {expected}/s at least ({median}/s is the median of {runs} runs){pressure}",
+        count=len(both.slow),
+        compared=both.compared,
+        op=worst.key.op,
+        size=megabytes(worst.key.bytes),
+        observed=megabytes(round(worst.value)),
+        expected=megabytes(round(worst.usual.lowest)),
+        median=megabytes(round(worst.usual.median)),
+        runs=worst.usual.count,
+        ratio=round(worst.ratio, 2),
         baseline="the baseline",
         pressure=pressure_text(run),
     )
@@ -93,6 +118,23 @@ def below_line_rate(run: SmokeRun, pairs: Mapping[str, SmokePairs]) -> Iterator[
             expected=megabytes(round(expected)),
             line=line,
             baseline="the installation",
+            pressure=pressure_text(run),
+        )
+
+
+def became_slower(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]) -> Iterator[Finding]:
+    """A finding if the collective of all ranks became slower while it was repeated."""
+    if drift := fleet_drift(collectives):
+        yield Finding(
+            "all_reduce of {size} over all ranks became {ratio} times as slow while it was repeated: {observed} from "
+            "{start} on, {expected} at first; expected less than {limit} times{pressure}",
+            size=megabytes(drift.bytes),
+            ratio=round(drift.ratio, 2),
+            observed=duration(drift.seconds),
+            start=f"{drift.start:.0f} s",
+            expected=duration(drift.first_seconds),
+            limit=FLEET_SLOWER,
+            baseline="the beginning",
             pressure=pressure_text(run),
         )
 

@@ -1,14 +1,22 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.facts.smoke import SmokePace, SmokeStart
+from doctor.facts.smoke import SmokeCollectives, SmokePace, SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.slow_rank_findings import quota_findings, slow_rank_findings
-from doctor.smoke.speed.rank_speeds import slow_ranks
+from doctor.smoke.results.slow_rank_findings import quota_findings, slow_rank_findings, soak_findings
+from doctor.smoke.speed.rank_speeds import devices_of, slow_ranks
+from doctor.smoke.speed.soak_drift import slow_in_soak
+
+OF_A_SOAK = ("collectives",)
 
 
-@check(severity=WARNING, area="smoke")
-def smoke_rank_slow(run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
+@check(severity=WARNING, area="smoke", advisory=OF_A_SOAK)
+def smoke_rank_slow(
+    run: SmokeRun,
+    paces: PerHost[SmokePace],
+    started: PerHost[SmokeStart] | None,
+    collectives: PerHost[SmokeCollectives] | None,
+) -> Iterator[Finding]:
     """No rank computes more slowly than its peers.
 
     ## Why it matters
@@ -41,6 +49,10 @@ def smoke_rank_slow(run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[S
     other processes of the same control group use it up, and the job's own would not. Where the host does not show its
     control groups, it is a rank that waited for a CPU for four fifths of its time while a quarter of the host's CPU
     time was idle; that can be wrong where another program is bound to the rank's CPUs.
+
+    With `--for`, the ranks do the same products now and then all the time: a rank is slow as well where a quarter of
+    that time shows it, in each of its minutes, by the same rule. A device that is slow when it has become hot is found
+    so; the report has the temperatures beside. This can be wrong where another program used that host for so long.
     """
     slow = slow_ranks("compute", paces, started, run.watched)
     yield from slow_rank_findings(
@@ -50,3 +62,4 @@ def smoke_rank_slow(run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[S
         "(confidence {confidence})",
     )
     yield from quota_findings(run, slow)
+    yield from soak_findings(run, slow_in_soak(collectives or {}, devices_of(started or {})), slow)

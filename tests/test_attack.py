@@ -50,6 +50,15 @@ def test_a_sample_of_secrets(count, capsys):
     assert secrets.campaign(count, 11) == 0, capsys.readouterr().out
 
 
+@pytest.mark.full
+@pytest.mark.hosts
+@pytest.mark.timeout(900)
+def test_a_sample_of_kills(capsys):
+    from tests.attack import kills
+
+    assert kills.campaign(8, 1) == 0, capsys.readouterr().out
+
+
 @pytest.mark.timeout(180)
 def test_a_sample_of_signals(capsys):
     from tests.attack import signals

@@ -210,6 +210,7 @@ NO_FOREIGN_TEXT = {
     "cli/node.py": "a saved run, which `redact_run` has made",
     "cli/app.py": "the version",
     "cli/probe.py": "our own program",
+    "watch/rehearsal/stub.py": "answers of a rank, which the controller reads",
     "watch/output_pump.py": "the job's own output, carried on as it is",
 }
 FILES = {

@@ -27,8 +27,10 @@ COMMANDS = {
     "bundle-logs": "Collect in one archive what a vendor's support asks for.",
     "fix": "Plan fixes for findings; with --apply, run and verify them.",
     "report": "Render a saved run or report again, or compare two.",
+    "rehearse": "Run the launch line with a stub; tell what each rank got.",
     "changes": "Tell what has changed since the job last worked.",
     "history": "Show what came, went and flapped over the runs of this user.",
+    "baseline": "Show, export or import the speeds of this site's smoke runs.",
     "list": "List the checks, the playbooks or the log signatures.",
     "explain": "Explain a check, a playbook, a topic or an error code.",
 }

@@ -199,7 +199,7 @@ def _of_history(since: str, now: RunValues) -> Baseline | None:
 def _named(values: RunValues) -> RunValues:
     """The hosts as records of the history name them."""
     names = recorded_names(values.hosts, machine_name())
-    return replace(values, hosts={names[host]: own for host, own in values.hosts.items()})
+    return replace(values, hosts={names[host]: by_fact for host, by_fact in values.hosts.items()})
 
 
 def _is_read(now: RunValues, host: str) -> bool:

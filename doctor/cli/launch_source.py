@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from doctor.environment.host_selection import HostSelection
     from doctor.environment.job_environment import JobEnvironment
 
-COMMANDS = ("check", "smoke", "preflight", "node", "watch", "changes")
+COMMANDS = ("check", "smoke", "preflight", "node", "watch", "changes", "rehearse")
 """The commands that take a launch line."""
 
 _argv: list[str] = []

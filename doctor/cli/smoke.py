@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from doctor.cli.baseline_files import add_to_baseline, named_baseline
 from doctor.cli.host_options import (
     SCOPES,
     ConnectionOptions,
@@ -31,7 +32,7 @@ from doctor.cli.shared_options import (
     history_options,
 )
 from doctor.engine.catalog import iter_checks
-from doctor.engine.errors import InputError, UsageError, require_one_of, require_utf_8
+from doctor.engine.errors import UsageError, require_one_of, require_utf_8
 from doctor.engine.texts import filled
 from doctor.job.variables import communication
 from doctor.report.layout.progress_line import ProgressLine
@@ -43,7 +44,6 @@ from doctor.session.select_hosts import select_inventory
 from doctor.smoke.plan import DEVICE_SECONDS, SmokeOptions, read_layout
 from doctor.smoke.run.channels import start_agents
 from doctor.smoke.run.early_start import take_early
-from doctor.smoke.speed.baseline import read_baseline, save_baseline
 from doctor.smoke.triage.screening import needs_screening
 from doctor.transport.open import open_transport
 
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from doctor.engine.check import Check
-    from doctor.engine.smoke_summary import SmokeSummary
-    from doctor.smoke.model import Baseline
     from doctor.smoke.plan import SmokeOptions
 
 AREA = ("smoke",)
@@ -90,8 +88,10 @@ class TrainingOptions(NamedTuple):
             show_default=False,
         ),
     ] = 0
-    baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Compare speeds with this file.")] = None
-    save_baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the speeds of this run.")] = None
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE|site", help="Compare speeds with those of earlier runs.")
+    ] = None
+    save_baseline: Annotated[Path | None, typer.Option(metavar="FILE|site", help="Add the speeds of this run.")] = None
     env: Annotated[str, typer.Option(metavar="job|clean", help="Variables of the job in force, or none.")] = "job"
     budget: Annotated[
         float,
@@ -188,7 +188,7 @@ def command(
     history = history_options("smoke", output, no_history)
     code = save_and_report(examination, loader.catalog or catalog, output, events, history)
     if training.save_baseline:
-        _save_baseline(training.save_baseline, examination.report.smoke)
+        add_to_baseline(training.save_baseline, examination.report.smoke)
     raise typer.Exit(code)
 
 
@@ -249,7 +249,7 @@ def parse_smoke_options(
         budget=training.budget,
         python=job.python,
         interface=training.interface,
-        baseline=_baseline(training.baseline),
+        baseline=named_baseline("--baseline", training.baseline) if training.baseline else None,
         soak=_seconds(training.soak),
         cell_size=_cell_size(training.cells),
         environment=training.env,  # type: ignore[arg-type]
@@ -271,28 +271,6 @@ def warn_of_time_left(options: SmokeOptions, left: float | None) -> None:
         print_warning(
             filled("the run may take {0} s, and the scheduler ends the job in {1} s", f"{seconds:.0f}", f"{left:.0f}")
         )
-
-
-def _baseline(path: Path | None) -> Baseline | None:
-    """The file of ``--baseline``. Raises: InputError."""
-    try:
-        return read_baseline(path) if path else None
-    except OSError as error:
-        raise InputError(
-            filled("--baseline {0}: {1}; expected a file of --save-baseline", path, error.strerror)
-        ) from None
-    except ValueError as error:
-        raise InputError(filled("--baseline {0}: {1}", path, error)) from None
-
-
-def _save_baseline(path: Path, summary: SmokeSummary | None) -> None:
-    """Raises: InputError."""
-    try:
-        if summary is None:
-            raise ValueError("there was no run")
-        save_baseline(path, summary)
-    except (OSError, ValueError) as error:
-        raise InputError(filled("--save-baseline {0}: {1}", path, getattr(error, "strerror", None) or error)) from None
 
 
 def _seconds(text: str) -> float:

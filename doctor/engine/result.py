@@ -165,6 +165,10 @@ def format_value(value: Any) -> str:
     return str(value)
 
 
+_NEEDS_ROOT = re.compile(r"(?:/[A-Za-z0-9_./-]{1,200}: )?only root may [^\n]{1,200}\buse --sudo")
+"""What doctor itself says; a path, where it is that of a part."""
+
+
 class Reason(msgspec.Struct, frozen=True, order=True):
     """Why a check could not evaluate a host; ``root_cause`` names the check that holds the root cause."""
 
@@ -174,7 +178,7 @@ class Reason(msgspec.Struct, frozen=True, order=True):
     @property
     def needs_root(self) -> bool:
         """An ordinary user may not look there; root, or ``--sudo``, may."""
-        return self.text.startswith("only root may ") and self.text.endswith("use --sudo")
+        return _NEEDS_ROOT.fullmatch(self.text) is not None
 
 
 NO_HOST = "no host was checked"

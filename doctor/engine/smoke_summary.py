@@ -116,6 +116,43 @@ class SoakLink(msgspec.Struct, frozen=True):
     wrong: int
 
 
+class HostTemperature(msgspec.Struct, frozen=True):
+    """The hottest sensor of a host."""
+
+    host: str
+    celsius: float
+
+
+class LinkErrors(msgspec.Struct, frozen=True):
+    """An error counter of a link that grew."""
+
+    host: str
+    counter: str
+    """Link and counter: ``eth0 rx_errors``, ``mlx5_0/1 symbol_error``."""
+    count: int
+    """That it grew by."""
+
+
+class SoakMinute(msgspec.Struct, frozen=True):
+    """An interval of the soak stage: a minute, less in a short soak, more in a long one."""
+
+    start: float
+    """Seconds since the stage began."""
+    seconds: float
+    calls: int
+    """Collectives of each rank that were compared; of them wrong, on all ranks together."""
+    wrong: int
+    work: float = 0.0
+    """Seconds of the same piece of work: the median of the ranks' medians; 0 where too few were timed."""
+    slowest_rank: int = -1
+    slowest_work: float = 0.0
+    busbw: float = 0.0
+    """Of all_reduce over all ranks, bytes a second, as nccl-tests define it."""
+    temperatures: tuple[HostTemperature, ...] = ()
+    """Of the hosts that show any."""
+    link_errors: tuple[LinkErrors, ...] = ()
+
+
 class SoakFigures(msgspec.Struct, frozen=True):
     """The soak stage: how often collectives ran, and how often which of them was wrong where."""
 
@@ -124,6 +161,7 @@ class SoakFigures(msgspec.Struct, frozen=True):
     """Of each collective, on the rank that did most."""
     errors: tuple[SoakErrors, ...] = ()
     links: tuple[SoakLink, ...] = ()
+    minutes: tuple[SoakMinute, ...] = ()
 
 
 class DeviceRate(msgspec.Struct, frozen=True):

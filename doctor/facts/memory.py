@@ -179,9 +179,7 @@ class IdleSegments(Fact, frozen=True):
             )
         files = msgspec.convert(data["files"], list[Segment])
         hidden = {
-            "/dev/shm": filled(
-                "files of other users, {0} here, can be checked only as root: use --sudo", data["untold"]
-            )
+            "/dev/shm": filled("only root may check the files of other users, {0} here: use --sudo", data["untold"])
         }
         return cls(
             files=tuple(sorted(files, key=lambda segment: (-segment.bytes, segment.path))),

@@ -14,6 +14,8 @@ from doctor.facts.kernel import read_number, sysctl_path
 from doctor.facts.network import HostAddresses
 
 GC_THRESH3 = "net.ipv4.neigh.default.gc_thresh3"
+DEFAULT_LIMIT = 1024
+"""Entries, where nothing sets them (Linux, net/ipv4/arp.c)."""
 STATISTICS = "/proc/net/stat/arp_cache"
 
 

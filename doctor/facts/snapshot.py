@@ -49,7 +49,7 @@ def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
 
     changing = re.compile(
         "fs/(dentry|inode|file-nr|aio-nr|quota|binfmt)|kernel/(random|ns_last|pty/nr|hostname|domainname|keys|sched_domain"
-        "|perf_event_max|tainted|bootloader)|net/ipv[46]/(conf|neigh)/(?!all|default)|count$|/stat_|flush|sunrpc"
+        "|perf_event_max|tainted|bootloader|hung_task_warnings)|net/ipv[46]/(conf|neigh)/(?!all|default)|(?<!max_map_)count$|/stat_|flush|sunrpc"
         "|net/mptcp|key$|secret|nf_log"
     )
     sysctl: dict[str, str] = {}

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 
+PORT_HINT = "expected USER@HOST:PORT where a host has a port of its own, or --port for all"
 MAX_HOSTS = 10_000
 """Hosts. More than this is a slip in a range, not a cluster."""
 
@@ -115,6 +116,8 @@ def _expand_part(part: str, place: str, groups: bool) -> list[str]:
         return [part[1:-1]]
     if "[" not in part and "]" not in part:
         return [part]
+    if re.fullmatch(r"(?:[^@\[\]]+@)?\[[^\[\]]+\]:\d{1,5}", part) and not re.match(r"[^\[]*\[\d[\d,/-]*\]", part):
+        raise InventoryError(filled("{0}: {1}: {2}", place, quote(part), PORT_HINT))
     if re.search(r"[^A-Za-z0-9._:,/\[\]-]", part):
         raise InventoryError(
             filled("{0}: {1} is not a node set; expected letters, digits, dots and [ranges]", place, quote(part))
@@ -168,7 +171,7 @@ def validate_host(host: str, place: str) -> str:
         )
     if ":" in host or re.fullmatch(r"[0-9.]+", host, re.ASCII):
         if not _is_address(host):
-            hint = "; name the port with --port or in ~/.ssh/config" if host.count(":") == 1 else ""
+            hint = filled("; {0}", PORT_HINT) if host.count(":") == 1 else ""
             raise InventoryError(filled("{0}: {1} is not an IPv4 or IPv6 address{2}", place, quote(host), hint))
     elif not re.fullmatch(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?", host, re.ASCII):
         expected = "letters, digits, dots and hyphens, beginning and ending with a letter or digit"

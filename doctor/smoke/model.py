@@ -193,15 +193,30 @@ class EnvironmentTrial(msgspec.Struct, frozen=True):
     """Why no run could be made without them."""
 
 
-class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bus bandwidths of a good run."""
+class SpeedHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One speed of one kind of fleet, in several runs."""
 
+    product: str
+    """Model of the devices; ``CPU``."""
     backend: str
-    hosts: int
+    torch: str
+    """Such as 2.13."""
+    op: str
+    """A collective of all ranks, or ``exchange`` of two."""
+    bytes: int
     ranks: int
-    busbw: dict[str, float]
-    """Bytes a second, by operation, bytes and group."""
-    version: int = 1
+    hosts: int
+    values: tuple[float, ...]
+    """Bytes a second: bus bandwidth, one value for each run, the latest last."""
+
+
+class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Speeds of good runs of a site."""
+
+    VERSION: ClassVar[int] = 2
+
+    series: tuple[SpeedHistory, ...] = ()
+    version: int = VERSION
 
 
 MIN_PERIODS = 10
@@ -256,7 +271,10 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     environment_trial: EnvironmentTrial | None = None
     baseline: Baseline | None = None
-    """Speeds of an earlier run to compare with."""
+    """Speeds of earlier runs to compare with."""
+    speeds_again: dict[str, float] | None = None
+    """Where something was slower than in the baseline: bytes a second of a second run on the same hosts, by operation,
+    bytes, ranks and hosts; None where there was none."""
     import_seconds: float = 0.0
     """The slowest host's ``import torch``."""
     notes: tuple[str, ...] = ()

@@ -76,7 +76,7 @@ class SmokeOptions(msgspec.Struct, frozen=True):
     stages: tuple[str, ...] = ()
     """Empty: all."""
     baseline: Baseline | None = None
-    """Speeds of an earlier run to compare with."""
+    """Speeds of earlier runs to compare with."""
     library: Literal["torch", "mindspore"] = "torch"
     """What the ranks train with."""
     cell_size: int = 0

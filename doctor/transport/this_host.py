@@ -20,7 +20,7 @@ from doctor.engine.addresses import is_plain_address, means_own_host, plain_addr
 
 Place = Literal["elsewhere", "here", "here if unreachable"]
 """Where a listed host is. ``here if unreachable``: SSH may lead to another view of this machine, such as that of the
-host of this container or of another user, and is tried first."""
+host of this container, and is tried first."""
 SSH_PORT = 22
 _RESOLVE_SECONDS = 5.0
 _CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv", "/run/secrets/kubernetes.io")
@@ -72,8 +72,8 @@ class ThisHost:
         forwarded. Where the name has no address, it must be this machine's own, and no other host of the list may be
         this machine by its address. The scheduler's name for this host counts unless its address is another machine's.
         """
-        if way.via_another:
-            return "elsewhere", ""
+        if way.via_another or way.user:
+            return "elsewhere", ""  # the account that the list names is the one that reads, or none
         addresses = [address for address in self._addresses(way.name) if is_plain_address(address)]
         loopback = [address for address in addresses if plain_address(address).is_loopback]
         of_this_host = [address for address in addresses if address in self.own_addresses and address not in loopback]
@@ -88,7 +88,7 @@ class ThisHost:
             is_here = is_named and (bool(addresses) or not self._is_listed_by_address(host, listed))
         if not is_here:
             return "elsewhere", ""
-        other_view = self._in_container or bool(way.user) or way.port != SSH_PORT
+        other_view = self._in_container or way.port != SSH_PORT
         return "here if unreachable" if other_view else "here", of_this_host[0] if of_this_host else ""
 
     def _is_own_name(self, host: str) -> bool:

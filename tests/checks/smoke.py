@@ -141,7 +141,7 @@ def collective_events(run: SmokeRun) -> list[RankEvent]:
 
 def collectives(run: SmokeRun, *more: RankEvent, events: Iterable[RankEvent] | None = None) -> BY_HOST:
     from doctor.facts.smoke import CollectiveWrong, DtypeUnsupported
-    from doctor.facts.smoke.collectives import SecondRound, SoakCounts
+    from doctor.facts.smoke.collectives import SecondRound, SoakCounts, SoakInterval
 
     fields: dict[type[RankEvent], str] = {
         CollectiveChecked: "checked",
@@ -149,6 +149,7 @@ def collectives(run: SmokeRun, *more: RankEvent, events: Iterable[RankEvent] | N
         DtypeUnsupported: "unsupported",
         CollectiveTimes: "speed",
         SoakCounts: "soaked",
+        SoakInterval: "intervals",
         SecondRound: "second_rounds",
     }
     return _spread(run, SmokeCollectives, fields, [*(collective_events(run) if events is None else events), *more])

@@ -5,53 +5,67 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.result import Outcome
-from doctor.engine.smoke_summary import SmokeSummary
 from doctor.facts.smoke import PairTimes
-from doctor.smoke.model import Baseline
+from doctor.smoke.model import Baseline, SpeedHistory
 from doctor.smoke.programs.agent.network import interface_speeds
 from doctor.smoke.results.figures import collective_speeds
-from doctor.smoke.speed.baseline import read_baseline, save_baseline
 from doctor.smoke.speed.line_rates import expected_rate, slowest_line
-from tests.checks.smoke import collectives, page, pairs, ran, run_check
+from tests.checks.smoke import collectives, page, pairs, ran, run_check, started
 
 NAME = "smoke_fleet_slow"
 
 
-def outcome(times: float, **more: object) -> Outcome:
-    """Against a baseline that was so many times as fast."""
-    known_collective_speeds = collective_speeds(ran(4, 2), collectives(ran(4, 2)))
-    busbw = {f"{speed.op} {speed.bytes} {speed.group}": speed.busbw * times for speed in known_collective_speeds}
-    run = ran(4, 2, baseline=Baseline("gloo", 2, 4, busbw), **more)
-    return run_check(NAME, run, collectives(run))
+def history(times: float, runs: int = 1, world: int = 4, torch: str = "2.13") -> Baseline:
+    """Runs of two hosts that were so many times as fast as `collectives` are."""
+    (speed,) = collective_speeds(ran(4, 2), collectives(ran(4, 2)))
+    values = tuple(speed.busbw * times * (1 + 0.01 * (run % 3)) for run in range(runs))
+    return Baseline((SpeedHistory("CPU", "gloo", torch, "all_reduce", 1 << 20, world, 2, values),))
+
+
+def outcome(times: float, again: float | None = None, runs: int = 1, **more: object) -> Outcome:
+    """Against a baseline that was so many times as fast; ``again``: as many times as fast the second run is."""
+    (speed,) = collective_speeds(ran(4, 2), collectives(ran(4, 2)))
+    speeds = None if again is None else {f"all_reduce {1 << 20} 4 2": speed.busbw * again}
+    run = ran(4, 2, baseline=history(times, runs), speeds_again=speeds, **more)
+    return run_check(NAME, run, collectives(run), started(run))
 
 
 def test_as_fast_as_before() -> None:
     assert outcome(1.3).complete and not outcome(1.3).findings
 
 
-def test_a_fleet_that_is_slow_as_a_whole() -> None:
-    [finding] = outcome(3.0, pressure={"w1": ("w1: steal.",)}).findings
+def test_a_fleet_that_is_slow_as_a_whole_in_both_runs() -> None:
+    [finding] = outcome(3.0, 1.1, pressure={"w1": ("w1: steal.",)}).findings
     assert finding.hosts == ()
-    assert finding.values["ratio"] == 3.0
-    assert str(finding).endswith("expected 472 MB/s. w1: steal.")
+    assert finding.values["ratio"] == 2.73
+    assert str(finding).endswith("(472 MB/s is the median of 1 runs). w1: steal.")
     assert "--save-baseline" in page(NAME, finding)
 
 
-def test_what_cannot_be_compared_is_skipped() -> None:
-    run = ran(2, 1, baseline=Baseline("gloo", 2, 4, {}))
-    assert run_check(NAME, run, collectives(run)).skipped
+def test_what_a_second_run_does_not_show_was_a_moment() -> None:
+    assert outcome(3.0, 2.8).complete and not outcome(3.0, 2.8).findings
+
+
+def test_what_could_not_be_measured_again_is_unknown() -> None:
+    assert "could not be measured again" in str(outcome(3.0).unknown)
+
+
+@pytest.mark.parametrize(("runs", "times", "slow"), [(1, 1.4, False), (1, 1.6, True), (8, 1.25, True), (8, 1.1, False)])
+def test_many_runs_tell_how_much_they_differ(runs: int, times: float, slow: bool) -> None:
+    assert bool(outcome(times, 1.0, runs).findings) == slow
+
+
+def test_what_cannot_be_compared_is_skipped_and_says_why() -> None:
+    def reason(baseline: Baseline) -> str:
+        run = ran(4, 2, baseline=baseline)
+        return " ".join(run_check(NAME, run, collectives(run), started(run)).skipped.values())
+
+    assert "no run of this size: it has 8 ranks on 2 hosts" in reason(history(1.0, world=8))
+    assert "no run of CPU with gloo and torch 2.13: it has CPU with gloo and torch 2.6" in reason(
+        history(1.0, torch="2.6")
+    )
+    assert "it has none" in reason(Baseline())
     assert run_check(NAME, ran(4, 2), collectives(ran(4, 2))).skipped
-
-
-def test_a_baseline_is_read_as_it_was_saved(tmp_path: Path) -> None:
-    speeds = collective_speeds(ran(4, 2), collectives(ran(4, 2)))
-    summary = SmokeSummary("gloo", {"w1": 2, "w2": 2}, "complete", 9.0, 1.0, collective_speeds=speeds)
-    save_baseline(tmp_path / "good", summary)
-    assert read_baseline(tmp_path / "good").busbw[f"all_reduce {1 << 20} world"] > 0
-    for text in ("{", "[]", '{"backend": "gloo"}'):
-        (tmp_path / "bad").write_text(text)
-        with pytest.raises(ValueError, match="expected a file of --save-baseline"):
-            read_baseline(tmp_path / "bad")
 
 
 def exchanged(megabytes_a_second: float, nbytes: int = 1 << 20) -> Outcome:

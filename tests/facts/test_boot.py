@@ -22,6 +22,7 @@ from doctor.facts.hccn import DeviceAddresses, HccnConf, TlsSwitches
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles
 from doctor.facts.limits import Limit, ResourceLimits
 from doctor.facts.memory import GIB, MIB, HostMemory, SharedMemory
+from doctor.facts.neighbour_table import NeighbourTable
 from tests.checks.gpu_hosts import gpu, gpus, manager
 from tests.facts.garbage import runs_on_python_3_6
 
@@ -56,6 +57,18 @@ def test_what_runs_on_hosts_runs_on_python_3_6() -> None:
     assert runs_on_python_3_6(describe_login)
 
 
+@pytest.mark.parametrize("unit", ["", "/etc/systemd/system/multi-user.target.wants/nvidia-persistenced.service"])
+def test_persistence_that_nothing_known_switches_on_is_not_called_lost(unit: str) -> None:
+    host_files = files({unit: "[Service]\nExecStart=/usr/bin/nvidia-persistenced\n"} if unit else {})
+    switched_off = services.persistence(host_files, gpus(gpu(persistence=False)))
+    assert [one.persistence for one in switched_off.gpus] == [bool(unit)]
+    if unit:
+        assert services.persistence(host_files, gpus(gpu(persistence=True))).gpus[0].persistence
+    else:
+        with pytest.raises(Unreadable, match="nvidia-persistenced is not started at boot"):
+            services.persistence(host_files, gpus(gpu(persistence=True)))
+
+
 class TestSettings:
     def test_a_file_counts_and_else_what_the_kernel_begins_with(self) -> None:
         queues = kernel_settings.listen_queues(settings(), files(), MEMORY)
@@ -66,6 +79,14 @@ class TestSettings:
     def test_an_old_kernel_begins_with_a_short_queue(self) -> None:
         old = files({"/proc/sys/kernel/osrelease": "4.19.90-2"})
         assert kernel_settings.listen_queues(settings(), old, MEMORY).somaxconn == 128
+
+    def test_the_neighbour_table_is_that_of_a_file_or_of_the_kernel(self) -> None:
+        now = NeighbourTable(limit=8192, overflows=3)
+        assert kernel_settings.neighbour_table(settings(), files(), now) == NeighbourTable(1024, 0)
+        larger = settings({"/etc/sysctl.d/9.conf": "net.ipv4.neigh.default.gc_thresh3 = 4096"})
+        assert kernel_settings.neighbour_table(larger, files(), now) == NeighbourTable(4096, 0)
+        hidden = NeighbourTable(None, 0)
+        assert kernel_settings.neighbour_table(settings(), files(), hidden) == hidden
 
     def test_a_masked_loader_loads_nothing(self) -> None:
         masked = files({"/etc/systemd/system/systemd-sysctl.service": ""})

@@ -48,6 +48,10 @@ class Case(NamedTuple):
     """All ranks of the host are struck, not one."""
     must: bool = True
     """False: the fault may go unnoticed, as the job itself may not suffer from it."""
+    early: bool = False
+    """The fault strikes at one of the first calls, so that most of the run has it."""
+    everywhere: bool = False
+    """``before`` is run on all hosts."""
 
 
 def command(text: str) -> dict[str, Any]:
@@ -86,6 +90,16 @@ SLOW = "tc qdisc add dev eth0 root tbf rate 2mbit burst 32kb latency 400ms && to
 HELD_BACK = grouped("cpu", "cpu.cfs_quota_us", "20000", "cpu.max=20000 100000")[0] + "\ntouch MARK"
 """A fifth of a CPU for all sessions of the host."""
 TENTH = grouped("cpu", "cpu.cfs_quota_us", "10000", "cpu.max=10000 100000")[0] + "\ntouch MARK"
+TWENTIETH = """exec >/dev/null 2>&1
+mount -t tmpfs none /sys/fs/cgroup && cd /sys/fs/cgroup
+if grep -q ':memory:' /proc/self/cgroup; then
+    mkdir cpu && mount -t cgroup -o cpu none cpu && cd cpu && file=cpu.cfs_quota_us quota=5000
+else
+    mount -t cgroup2 none . && cd . && echo +cpu >cgroup.subtree_control && file=cpu.max quota='5000 100000'
+fi
+find . -maxdepth 1 -name 'doctor-*' -mmin +10 -exec rmdir {} + || true
+group=$(mktemp -d doctor-XXXXXX) && echo "$quota" >$group/$file && echo PID >$group/cgroup.procs"""
+"""A twentieth of a CPU for one rank."""
 SLOWED = ("smoke-rank-slow", "smoke-budget-spent")
 DEBUGGED = "gdb -q -p PID -ex 'shell sleep 60' </dev/null >/dev/null 2>&1 & sleep 0.01"
 
@@ -115,11 +129,13 @@ CASES: tuple[Case, ...] = (
     Case("ar-late", (), {"kind": "late", "seconds": 0.3}),
     Case("ar-pauses", (), {"kind": "late", "seconds": 2.0}),
     Case("ar-prints", (), {"kind": "prints", "megabytes": 40}),
-    Case("quota of a tenth", SLOWED, before=TENTH, whole_host=True, must=False),
+    Case("quota of a tenth", SLOWED, before=TENTH, whole_host=True),
     Case("quota", SLOWED, before=HELD_BACK, whole_host=True, must=False),
+    Case("rank's twentieth", SLOWED, command(TWENTIETH), early=True),
+    Case("all quotas", (), before=HELD_BACK, everywhere=True),
     Case("onednn-sse41", (), before="touch MARK", environ={"ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}),
     Case("aten-default", (), before="touch MARK", environ={"ATEN_CPU_CAPABILITY": "default"}),
-    Case("send-delay", ("smoke-host-slow", "smoke-rank-slow"), environ={"OUTSIDE_DELAY_MS": "5"}, must=False),
+    Case("send-delay", ("smoke-host-slow", "smoke-rank-slow"), environ={"OUTSIDE_DELAY_MS": "5"}),
     Case("send-flip", VALUES, environ={"OUTSIDE_FLIP": "40"}, must=False),
 )
 
@@ -160,7 +176,7 @@ def trials(count: int, seed: int, only: tuple[str, ...] = (), sizes: tuple[int, 
         case = cases[number % len(cases)]
         hosts = rng.choice([size for size in sizes if size > 2 or "slow" not in "".join(case.checks)] or [3])
         ranks = rng.choice([each for each in (1, 2, 3) if hosts * each <= 8])
-        call = rng.randrange(3, 25)  # the smallest worlds make no more than thirty
+        call = rng.randrange(3, 5 if case.early else 25)  # the smallest worlds make no more than thirty
         yield Trial(case, hosts, ranks, rng.randrange(hosts), rng.randrange(ranks), call)
 
 
@@ -193,8 +209,8 @@ def prepare(fleet: Fleet, trial: Trial) -> str:
         fault = {"every": 1 << 30, "call": trial.call, "ranks": ranks, **case.fault}
         fleet.write(guilty, f"{FOLDER}/fault.json", json.dumps(fault))
         fleet.write(guilty, f"{FOLDER}/sitecustomize.py", (HERE / "outside_hook.py").read_text("utf-8"))
-    if case.before:
-        fleet.enter(guilty, case.before.replace("MARK", f"{FOLDER}/struck"))
+    for host in (hosts if case.everywhere else [guilty]) if case.before else ():
+        fleet.enter(host, case.before.replace("MARK", f"{FOLDER}/struck"))
     return guilty
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import mmap
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 from doctor.remote.bootstrap import assemble
 from doctor.smoke import model
 from doctor.smoke.programs.agent import MODULES, network, rank_monitor, rank_watcher
+from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
 from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of
 from doctor.smoke.programs.agent.interpreters import rank_environment
 from doctor.smoke.programs.agent.kernel import Limits
@@ -723,10 +725,68 @@ def test_a_transfer_by_rdma_is_no_standstill(monkeypatch: pytest.MonkeyPatch, ba
         note_traffic=lambda count, clock: noted.append(count),
     )  # fmt: skip
     watcher = rank_watcher.RankWatcher(None, None, None)
-    watcher.monitors, watcher.may_use_rdma = {0: monitor}, backend != "gloo"
+    watcher.monitors, watcher.devices = {0: monitor}, SimpleNamespace(carried=lambda: 0) if backend != "gloo" else None
     for clock in (100.0, 200.0, 300.0):
         watcher.find_retransmissions(clock)
     assert (len(set(noted)) == 3) == moves
+
+
+NVLINK = """\
+GPU 3: Tesla V100-SXM3-32GB (UUID: GPU-295726b4-8888-d1eb-5965-a70cbb91d136)
+\t Link 0: Data Tx: 19241022 KiB
+\t Link 0: Data Rx: 19255516 KiB
+"""
+"""As `nvidia-smi nvlink -gt d` printed it on a DGX-2 of Aalborg University, before a training on four of its GPUs."""
+STAT = """\
+packet statistics:
+mac_tx_mac_pause_num:0
+mac_tx_total_oct_num:4000
+mac_rx_total_oct_num:5000
+mac_rx_bad_oct_num:77
+roce_rx_all_pkt_num:12
+roce_tx_all_pkt_num:9
+nic_tx_all_pkg_num:122404
+"""
+"""Emulated: the lines of `hccn_tool -i N -stat -g` by dcmi_network_pkt_stats_info, with numbers of our own."""
+
+
+@pytest.mark.parametrize(
+    ("backend", "tool", "text", "total"),
+    [("nccl", "nvidia-smi", NVLINK, 38496538), ("hccl", "hccn_tool", STAT, 2 * 9021)],
+)
+def test_what_links_between_devices_carried(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, backend: str, tool: str, text: str, total: int
+) -> None:
+    (tmp_path / "answer").write_text(text)
+    (tmp_path / tool).write_text(f"#!/bin/sh\ncat {tmp_path}/answer\n")
+    (tmp_path / tool).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    traffic = DeviceTraffic(backend, (0, 5))
+    assert traffic.carried() == 0, "nothing waits for the tool"
+    assert answer_of(traffic) == total
+    (tmp_path / "answer").write_text(text.replace(":9\n", ":10\n").replace("19241022", "19241023"))
+    assert answer_of(traffic) > total
+
+
+def answer_of(traffic: DeviceTraffic) -> int:
+    """What it says once the tool that runs, or the next one, has answered."""
+    if traffic.pipe < 0:
+        traffic.carried()
+    while traffic.pipe >= 0:
+        select.select([traffic.pipe], [], [], 60)
+        traffic.collect()
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    return int(traffic.total)
+
+
+def test_a_tool_that_is_not_there_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    traffic = DeviceTraffic("nccl")
+    for _ in range(3):
+        assert answer_of(traffic) == 0
+    assert traffic.carried() == 0 and traffic.pipe == -1
 
 
 def test_an_interface_is_named_exactly_where_a_name_is_a_prefix() -> None:

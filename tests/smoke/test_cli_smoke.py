@@ -78,7 +78,8 @@ class TestTwoRanksOnThisMachine:
         path, one_layout = tmp_path / "baseline", ("--layout", "dp=2", "--json")
         assert doctor(*TWO, *one_layout, "--save-baseline", str(path)).returncode == 0
         before = json.loads(path.read_text())
-        path.write_text(json.dumps({**before, "busbw": {key: 100 * value for key, value in before["busbw"].items()}}))
+        series = [{**row, "values": [100 * value for value in row["values"]]} for row in before["series"]]
+        path.write_text(json.dumps({**before, "series": series}))
         done = doctor(*TWO, *one_layout, "--baseline", str(path))
         assert outcome(json.loads(done.stdout), "smoke-fleet-slow")["status"] == "failed"
         path.write_text("{")

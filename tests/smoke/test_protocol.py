@@ -68,6 +68,7 @@ def events() -> list[dict[str, Any]]:
         layouts=(Layout(dp=2, tp=2),),
         hosts=["a", "a", "b", "b"],
         device_seconds=4.0,
+        soak=0.3,
     )
     fails = "def stage_pace(ctx):\n    raise ValueError('no') if ctx.rank else ctx.comm.barrier()\n"
     fails += "STAGE_FUNCTIONS['pace'] = stage_pace\n"

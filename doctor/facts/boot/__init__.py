@@ -24,6 +24,7 @@ from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles
 from doctor.facts.limits import ResourceLimits
 from doctor.facts.memory import HostMemory, MemoryCommitment, SharedMemory
 from doctor.facts.names import HostNames
+from doctor.facts.neighbour_table import NeighbourTable
 from doctor.facts.nvlink import FabricManager
 from doctor.facts.ports import ReservedPorts
 from doctor.facts.python_env import PythonEnv
@@ -89,6 +90,9 @@ FORMS: dict[str, tuple[BootForm, ...]] = {
     "locked-memory-limit-low": (_LIMITS,),
     "master-address-unresolved": (_NAMES,),
     "master-port-unreserved": (_PORTS,),
+    "neighbour-table-small": (
+        BootForm(NeighbourTable, (SysctlFiles, BootFiles, NeighbourTable), kernel_settings.neighbour_table),
+    ),
     "npu-user-not-in-group": (_file(JobAccess),),
     "numa-balancing-on": (
         BootForm(HostSettings, (SysctlFiles, BootFiles, HostSettings), kernel_settings.numa_balancing),

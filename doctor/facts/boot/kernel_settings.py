@@ -26,6 +26,7 @@ from doctor.facts.kernel import (
     SysctlFiles,
 )
 from doctor.facts.memory import GIB, HostMemory, MemoryCommitment
+from doctor.facts.neighbour_table import DEFAULT_LIMIT, GC_THRESH3, NeighbourTable
 from doctor.facts.ports import ReservedPorts, parse_ports
 from doctor.job import PortRange
 
@@ -95,6 +96,13 @@ def reserved_ports(settings: SysctlFiles, files: BootFiles) -> ReservedPorts:
 def memory_commitment(settings: SysctlFiles, files: BootFiles, now: MemoryCommitment) -> MemoryCommitment:
     """Mode 0 where no file sets it; the limit is that of now. Raises: Unreadable."""
     return msgspec.structs.replace(now, mode=_number(OVERCOMMIT, settings, files, 0))
+
+
+def neighbour_table(settings: SysctlFiles, files: BootFiles, now: NeighbourTable) -> NeighbourTable:
+    """1024 entries where no file sets them (Linux, net/ipv4/arp.c), and none was refused. Raises: Unreadable."""
+    if now.limit is None:
+        return now
+    return NeighbourTable(limit=_number(GC_THRESH3, settings, files, DEFAULT_LIMIT), overflows=0)
 
 
 def numa_balancing(settings: SysctlFiles, files: BootFiles, now: HostSettings) -> HostSettings:

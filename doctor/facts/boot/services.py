@@ -54,10 +54,15 @@ def fabric_states(files: BootFiles, manager: FabricManager, now: GpuInventory) -
 
 
 def persistence(files: BootFiles, now: GpuInventory) -> GpuInventory:
-    """On where nvidia-persistenced is started, unless its unit says ``--no-persistence-mode``."""
+    """On where nvidia-persistenced is started, unless its unit says ``--no-persistence-mode``.
+
+    Raises: Unreadable where it is on now and not by that service: what switched it on may do so at each start.
+    """
     units = [files.files.get(f"{folder}/{_PERSISTENCE}.service", "") for folder in UNIT_FOLDERS]
     command = re.findall(r"^ExecStart=(.*)$", next(filter(None, units), ""), re.M)
     is_on = files.starts(_PERSISTENCE) and not any("--no-persistence-mode" in line for line in command)
+    if not is_on and any(gpu.persistence for gpu in now.gpus):
+        raise Unreadable(filled("persistence mode is on, and {0} is not started at boot", _PERSISTENCE))
     gpus = tuple(
         gpu if gpu.persistence is None else msgspec.structs.replace(gpu, persistence=is_on) for gpu in now.gpus
     )

@@ -47,6 +47,28 @@ class SoakCounts(RankEvent, frozen=True, tag="soaked"):
     """Wrong results by the rank whose elements should have been there, where that is one rank."""
 
 
+class SoakInterval(RankEvent, frozen=True, tag="interval"):
+    """One interval of the soak stage on one rank: a minute, less in a short soak, more in a long one."""
+
+    number: int
+    start: float
+    """Seconds after the stage began at which it should begin."""
+    seconds: float
+    calls: int
+    """Results of collectives that were compared, and of them those that were wrong."""
+    wrong: int
+    compute: tuple[float, ...] = ()
+    """Seconds of some pieces of the same work, less the time that the rank waited for a CPU."""
+    reduce: tuple[float, ...] = ()
+    """Seconds of some calls of all_reduce over all ranks."""
+    bytes: int = 0
+    """Of such a call."""
+    temperatures: dict[str, float] = {}
+    """By sensor of the host, in degrees Celsius; the first rank of a host tells."""
+    errors: dict[str, int] = {}
+    """By link and counter, what the host's links added to it in the interval."""
+
+
 class SecondRound(RankEvent, frozen=True, tag="isolated"):
     """Collectives in halves of the world, and halves of what was wrong, after wrong results; ranks in every field."""
 
@@ -99,6 +121,7 @@ class SmokeCollectives(StageFact, frozen=True):
         DtypeUnsupported,
         CollectiveTimes,
         SoakCounts,
+        SoakInterval,
         SecondRound,
     )
 
@@ -107,6 +130,7 @@ class SmokeCollectives(StageFact, frozen=True):
     unsupported: tuple[DtypeUnsupported, ...] = ()
     speed: tuple[CollectiveTimes, ...] = ()
     soaked: tuple[SoakCounts, ...] = ()
+    intervals: tuple[SoakInterval, ...] = ()
     second_rounds: tuple[SecondRound, ...] = ()
 
     @classmethod
@@ -118,6 +142,7 @@ class SmokeCollectives(StageFact, frozen=True):
             unsupported=events_of_type(report.events, DtypeUnsupported),
             speed=events_of_type(report.events, CollectiveTimes),
             soaked=events_of_type(report.events, SoakCounts),
+            intervals=events_of_type(report.events, SoakInterval),
             second_rounds=events_of_type(report.events, SecondRound),
             unread=report.unread_ranks(),
         )

@@ -80,6 +80,8 @@ class RankExited(RankEvent, frozen=True, tag="exit"):
     """The end of what it printed; empty where it ended well."""
     limits: str = ""
     """Its limits as /proc/PID/limits showed them before it was reaped."""
+    schedstat: str = ""
+    """What it ran and waited, as /proc/PID/schedstat showed it then."""
 
 
 class SmokeStart(StageFact, frozen=True):

@@ -56,7 +56,7 @@ def rank_changes(
     }
     causes = {name for check in checks if check.name in failing for name in (*check.follows_from, *check.explained_by)}
     ranked = [_rank(change, checks, failing, causes, messages) for change in changes]
-    return tuple(sorted(ranked, key=lambda one: _key(one, failing)))
+    return tuple(sorted(ranked, key=lambda entry: _key(entry, failing)))
 
 
 def _rank(

@@ -121,7 +121,16 @@ def _smoke(summary: SmokeSummary) -> dict[str, Any]:
 
 def _soak(soak: SoakFigures) -> dict[str, Any]:
     calls = [{"op": _text(op), "calls": count} for op, count in soak.calls.items()]
-    return {"seconds": soak.seconds, "calls": calls, "errors": _structs(soak.errors), "links": _structs(soak.links)}
+    minutes = [
+        {
+            **to_json_value(msgspec.structs.asdict(minute)),
+            "temperatures": _structs(minute.temperatures),
+            "link_errors": _structs(minute.link_errors),
+        }
+        for minute in soak.minutes
+    ]
+    lists = {"errors": _structs(soak.errors), "links": _structs(soak.links), "minutes": minutes}
+    return {"seconds": soak.seconds, "calls": calls, **lists}
 
 
 def _structs(values: Iterable[msgspec.Struct]) -> list[Any]:

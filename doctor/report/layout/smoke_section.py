@@ -11,6 +11,9 @@ from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, DeviceRate, Failure, SmokeSummary
 from doctor.report.layout.formatting import clean, count_noun, duration
 from doctor.report.layout.page_model import Details, label_lines
+from doctor.report.layout.pair_grid import pair_grid
+from doctor.report.layout.quantities import byte_rate, short_time, size
+from doctor.report.layout.soak_lines import minute_lines
 from doctor.report.layout.stack_tree import stack_tree
 
 MAX_STACK_LINES = 12
@@ -35,9 +38,10 @@ def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
     lines.append(("ran", _ran(summary)))
     lines += label_lines("ranks", _environment_lines(summary))
     if summary.stages and not summary.watched:
-        lines.append(("stages", ", ".join(f"{stage.name} {_time(stage.seconds)}" for stage in summary.stages)))
+        lines.append(("stages", ", ".join(f"{stage.name} {short_time(stage.seconds)}" for stage in summary.stages)))
     lines += label_lines("layouts", _layouts(summary))
     lines += label_lines("speed", _speed(summary.collective_speeds if full else _largest(summary.collective_speeds)))
+    lines += label_lines("pairs", pair_grid(summary.pair_speeds) if full else [])
     lines += label_lines("devices", _device_speeds(summary.device_speeds))
     lines += label_lines("soak", _soak(summary, full))
     lines += label_lines("note", [clean(localized_filled(note)) for note in summary.notes])
@@ -147,7 +151,9 @@ def _ran(summary: SmokeSummary) -> str:
         "interrupted": localized(", interrupted"),
     }
     imported = (
-        phrase(", of which import torch {time}", time=_time(summary.import_seconds)) if summary.import_seconds else ""
+        phrase(", of which import torch {time}", time=short_time(summary.import_seconds))
+        if summary.import_seconds
+        else ""
     )
     backend = "mccl" if (summary.library, summary.backend) == ("mindspore", "gloo") else summary.backend
     parts = localized(", ").join([backend, placed, duration(summary.seconds)])
@@ -226,7 +232,7 @@ def _soak(summary: SmokeSummary, full: bool) -> list[str]:
         for link in soak.links[:most]
         if 0 <= link.source < len(hosts) and 0 <= link.rank < len(hosts)
     ]
-    return lines
+    return lines + minute_lines(soak.minutes, full)
 
 
 def _speed(figures: Sequence[CollectiveSpeed]) -> list[str]:
@@ -237,14 +243,13 @@ def _speed(figures: Sequence[CollectiveSpeed]) -> list[str]:
 
 def _speed_text(speed: CollectiveSpeed) -> str:
     operation = f"{speed.op} {size(speed.bytes)}" if speed.bytes else speed.op
-    unit, name = next(((u, n) for u, n in _RATES if max(speed.algbw, speed.busbw) >= u), _RATES[-1])
-    rates = f", {speed.algbw / unit:.3g} / {speed.busbw / unit:.3g} {name}" if speed.bytes else ""
+    rates = f", {byte_rate(speed.algbw, speed.busbw)}" if speed.bytes else ""
     return phrase(
         "{operation}, {group} of {count}: {time}",
         operation=operation,
         group=clean(speed.group, 40),
         count=speed.ranks,
-        time=f"{_time(speed.seconds)}{rates}",
+        time=f"{short_time(speed.seconds)}{rates}",
     )
 
 
@@ -264,7 +269,6 @@ def _device_speeds(speeds: Sequence[DeviceRate]) -> list[str]:
 
 
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
-_RATES = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
 
 def _largest(figures: Sequence[CollectiveSpeed]) -> list[CollectiveSpeed]:
@@ -280,17 +284,3 @@ def ranks_in_words(ranks: Iterable[int]) -> str:
     """``rank 3``, ``ranks 0-2,5``."""
     numbers = sorted(set(ranks))
     return phrase("rank {ranks}" if len(numbers) == 1 else "ranks {ranks}", ranks=number_ranges(numbers))
-
-
-def size(number: int) -> str:
-    """Bytes in binary units: ``4 B``, ``64 KiB``, ``1 MiB``."""
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if number >= unit:
-            return f"{number / unit:.4g} {name}"
-    return f"{number} B"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 0.001:
-        return f"{seconds * 1000000.0:.0f} us"
-    return f"{seconds * 1000:.3g} ms" if seconds < 0.9995 else duration(seconds)

@@ -13,7 +13,7 @@ from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.texts import filled
 from doctor.net.matrix import FAILING, OUTCOMES
 from doctor.report.layout.formatting import clean
-from doctor.report.layout.smoke_section import size
+from doctor.report.layout.quantities import size
 from doctor.report.web.run_lengths import run_lengths, short_number
 
 MAX_LAYER_CHARS = 1_000_000

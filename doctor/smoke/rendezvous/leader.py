@@ -37,6 +37,7 @@ from doctor.smoke.rendezvous.roll_call import status
 from doctor.smoke.results import to_facts
 from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
 from doctor.smoke.run.mindspore_run import repeat_with_mindspore
+from doctor.smoke.run.second_measurement import measure_again
 from doctor.smoke.run.supervisor import ReadyAgent, StageCallback, run_on_launched
 from doctor.transport.conversation import LineSession
 from doctor.transport.local import SocketChannel
@@ -102,6 +103,7 @@ class Leader:
             result, options = repeat_with_mindspore(result, options, self._train_again)
             port = {MASTER_PORT: str(plan.master_port)} if plan.master_port else {}
             result = explain_by_environment(result, options, self._train_again, port)
+            result = measure_again(result, options, self._train_again)
         notes = dict.fromkeys([*result.run.notes, *_notes(hellos)])
         return msgspec.structs.replace(result, run=msgspec.structs.replace(result.run, notes=tuple(notes)))
 

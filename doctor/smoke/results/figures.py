@@ -32,6 +32,7 @@ from doctor.smoke.model import RankPlacement, SmokeRun
 from doctor.smoke.numerics.layout_trace import layout_traces
 from doctor.smoke.numerics.loss_curve import mean_losses
 from doctor.smoke.numerics.reference_run import majority_reference, relative_error
+from doctor.smoke.results.soak_minutes import soak_minutes
 from doctor.smoke.speed.device_speeds import device_speeds
 from doctor.smoke.speed.link_speeds import lower_quartile
 
@@ -54,13 +55,13 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
         stages=tuple(_stages(run)),
         unfinished_stages=tuple(name for name in run.plan.stages if name not in run.reached),
         layouts=tuple(_layouts(run, training)),
-        environments=_rank_environments(list(start.values())),
+        environments=rank_environments(start.values()),
         collective_speeds=collective_speeds(run, dict(book.fleet(SmokeCollectives))),
         failures=run.failures,
         placements=tuple(_describe_placement(place, run.plan.backend) for place in run.plan.places),
         notes=run.notes,
         device_speeds=device_speeds(dict(book.fleet(SmokeDevices)), run.plan.world),
-        soak=soak_figures(dict(book.fleet(SmokeCollectives)), run.plan.world),
+        soak=soak_figures(run, dict(book.fleet(SmokeCollectives))),
         reference_losses=_finite(reference.losses) if reference else (),
         learning_losses=_learning_losses(dict(book.fleet(SmokeLearning))),
         pair_speeds=pair_speeds(dict(book.fleet(SmokePairs)), run.plan.world),
@@ -96,11 +97,12 @@ def pair_speeds(pairs: Mapping[str, SmokePairs], world: int) -> tuple[PairSpeed,
     )
 
 
-def soak_figures(collectives: Mapping[str, SmokeCollectives], world: int) -> SoakFigures | None:
-    """What the soak stage counted: by rank and collective, and by pair of ranks; None without that stage.
+def soak_figures(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]) -> SoakFigures | None:
+    """What the soak stage counted: by rank and collective, by pair of ranks, and by minute; None without that stage.
 
-    ``world``: number of ranks; counts of other ranks are left out.
+    Counts of ranks that are not in the plan are left out.
     """
+    world = run.plan.world
     soaked = sorted((event for fact in collectives.values() for event in fact.soaked), key=lambda event: event.rank)
     if not soaked:
         return None
@@ -123,6 +125,7 @@ def soak_figures(collectives: Mapping[str, SmokeCollectives], world: int) -> Soa
             for source, wrong in sorted(event.sources.items())
             if wrong > 0 and 0 <= source < world and 0 <= event.rank < world
         ),
+        minutes=soak_minutes(run, collectives),
     )
 
 
@@ -141,7 +144,7 @@ def _describe_placement(place: RankPlacement, backend: str) -> str:
     return f"{place.host}, {'NPU' if backend == 'hccl' else 'GPU'} {place.device}"
 
 
-def _rank_environments(starts: list[SmokeStart]) -> tuple[RankEnvironment, ...]:
+def rank_environments(starts: Iterable[SmokeStart]) -> tuple[RankEnvironment, ...]:
     """The ranks by what they run on, the most common first."""
     ranks_by_environment: dict[tuple[str, str, str, str], list[int]] = {}
     for start in starts:

@@ -11,6 +11,7 @@ from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks, pressure_note
 from doctor.smoke.speed.cpu_quotas import held_back_ranks
 from doctor.smoke.speed.rank_speeds import by_host, duration, percent
+from doctor.smoke.speed.soak_drift import SlowPart
 
 
 def slow_rank_findings(run: SmokeRun, slow_by_rank: Mapping[int, Straggler], template: str) -> Iterator[Finding]:
@@ -52,5 +53,29 @@ def quota_findings(run: SmokeRun, named: Collection[int]) -> Iterator[Finding]:
             observed=f"{run.cpu_quotas[worst].share:.0%}",
             seconds=duration(run.cpu_quotas[worst].seconds),
             norm=f"{held[worst]:.0%}",
+            whole=all_ranks,
+        )
+
+
+def soak_findings(run: SmokeRun, parts: Mapping[int, SlowPart], named: Collection[int]) -> Iterator[Finding]:
+    """One finding for each host with ranks that were slow in a part of the soak, and are not ``named`` already."""
+    slow = {rank: part for rank, part in parts.items() if rank not in named and 0 <= rank < run.plan.world}
+    for host, ranks, all_ranks in by_host(run, slow):
+        worst = max((slow[rank] for rank in ranks), key=lambda part: part.slow.ratio)
+        yield Finding(
+            "{who} took {ratio} times the median time of the peers for the same computation from {start} to {end} of "
+            "the repetition: {seconds} against {norm} (confidence {confidence}){pressure}",
+            hosts=[host],
+            accelerator=ACCELERATORS[run.plan.backend],
+            pressure=pressure_note(run, [host]),
+            who=describe_ranks(run, ranks),
+            ranks=ranks,
+            ratio=round(worst.slow.ratio, 2),
+            start=f"{worst.start:.0f} s",
+            end=f"{worst.end:.0f} s",
+            seconds=duration(worst.slow.seconds),
+            norm=duration(worst.slow.peer_seconds),
+            confidence=percent(min(slow[rank].slow.confidence for rank in ranks)),
+            peers=worst.slow.peers,
             whole=all_ranks,
         )

@@ -18,6 +18,7 @@ from doctor.smoke.results import to_facts
 from doctor.smoke.run.channels import AgentSession
 from doctor.smoke.run.environment_trial import explain_by_environment
 from doctor.smoke.run.mindspore_run import reason_not_run, repeat_with_mindspore
+from doctor.smoke.run.second_measurement import measure_again
 from doctor.smoke.run.supervisor import HostCallback, run_on_agents, smoke
 from doctor.smoke.triage.conduct import screen, screening_notes
 from doctor.smoke.triage.screening import Cell, Screening, needs_screening
@@ -133,8 +134,11 @@ def run_single_round(
 def _explained(
     result: SmokeResult, options: SmokeOptions, repeat: Callable[[SmokeOptions], SmokeResult]
 ) -> SmokeResult:
-    """The result, or that of further runs on the same hosts: with MindSpore, or without variables of the job."""
-    return explain_by_environment(*repeat_with_mindspore(result, options, repeat), repeat)
+    """The result, or that of further runs on the same hosts: with MindSpore, without variables of the job, or to
+    measure again what was slow.
+    """
+    result, options = repeat_with_mindspore(result, options, repeat)
+    return measure_again(explain_by_environment(result, options, repeat), options, repeat)
 
 
 def _unreached_notes(records: Mapping[str, HostRecord]) -> tuple[str, ...]:

@@ -15,10 +15,13 @@ import msgspec
 
 from doctor.analysis.majority import split
 from doctor.engine.sanitize import count_noun, number_ranges
+from doctor.engine.secrets import is_secret_name
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
 from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, Kind, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
+from doctor.watch.rehearsal.judge import judge_shared_variables
+from doctor.watch.rehearsal.rank_view import RankView
 
 Result = Literal["odd", "moves", "undecided", "nothing"]
 MOVING_RATE = 2048.0
@@ -101,8 +104,29 @@ def find_odd(reports: Mapping[str, HostReport], *, partly: bool = False) -> list
         if partly and len(absent) > sum(len(report.not_found) for report in reports.values()):
             absent = {}
         verdict = _judge(views, world, absent, _moves(views, reports))
-        findings.append(JobFinding(name, tuple(views), world, *verdict, _notes(views, world, absent, reports, partly)))
+        notes = (*_notes(views, world, absent, reports, partly), *_unlike_variables(views))
+        findings.append(JobFinding(name, tuple(views), world, *verdict, notes))
     return sorted(findings, key=lambda entry: -len(entry.ranks))
+
+
+def _unlike_variables(views: Sequence[SeenRank]) -> list[str]:
+    """Variables that all ranks must have alike and have not, as the judge of a rehearsal says it."""
+    ranks = [
+        RankView(
+            host=view.host,
+            pid=view.report.pid,
+            rank=view.report.rank,
+            local_rank=None,
+            size=None,
+            variables={
+                name: value
+                for name, value in {**view.report.job, **view.report.variables}.items()
+                if not is_secret_name(name)
+            },
+        )
+        for view in views
+    ]
+    return [misfit.text for misfit in judge_shared_variables(ranks)]
 
 
 def _job_name(rank: ProcessReport) -> str:

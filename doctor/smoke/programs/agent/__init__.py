@@ -22,6 +22,7 @@ MODULES = (
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
     "doctor.smoke.programs.agent.network",
+    "doctor.smoke.programs.agent.device_traffic",
     "doctor.smoke.programs.agent.pressure",
     "doctor.smoke.programs.agent.flight_recorder",
     "doctor.smoke.programs.agent.rank_monitor",

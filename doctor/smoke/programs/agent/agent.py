@@ -9,6 +9,7 @@ import time
 from doctor.remote.runtime.controller import OrderedProgram
 from doctor.remote.runtime.parent_death import become_reaper
 from doctor.smoke.programs.agent.cleanup import Descendants
+from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
 from doctor.smoke.programs.agent.early_interpreter import EarlyInterpreter, InheritedFiles
 from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment
 from doctor.smoke.programs.agent.network import (
@@ -113,7 +114,9 @@ class Agent(OrderedProgram):
         memory = mmap.mmap(files.recorders, PAGE_SIZE * len(mine))
         monitors = [RankMonitor(rank, memory, PAGE_SIZE * index) for index, rank in enumerate(mine)]
         self.watcher.has_peers = len(set(place["host"] for place in plan["places"])) > 1
-        self.watcher.may_use_rdma = plan["backend"] != "gloo"
+        if plan["backend"] != "gloo":
+            npus = [place["device"] for place in plan["places"] if place["rank"] in mine and place["device"] >= 0]
+            self.watcher.devices = DeviceTraffic(plan["backend"], npus)
         self.watcher.monitors = dict((monitor.rank, monitor) for monitor in monitors)
         self.stacks = files.stacks
         orders = {

@@ -67,10 +67,10 @@ def tcp_bytes(pids):
     return carried
 
 
-def carried_bytes(pids, with_rdma):
-    """As `tcp_bytes`; with RDMA, what the host's ports carried counts for each process."""
-    by_rdma = rdma_bytes() if with_rdma else 0
-    return dict((pid, count + by_rdma) for pid, count in tcp_bytes(pids).items())
+def carried_bytes(pids, devices=None):
+    """As `tcp_bytes`; with ``devices``, what RDMA ports and links between devices carried counts for each process."""
+    by_devices = rdma_bytes() + devices.carried() if devices else 0
+    return dict((pid, count + by_devices) for pid, count in tcp_bytes(pids).items())
 
 
 RDMA_FOLDER = "/sys/class/infiniband"

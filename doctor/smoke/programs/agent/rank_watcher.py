@@ -50,7 +50,7 @@ class RankWatcher:
         self.late = self.reported_at = self.next_look = self.next_report = self.next_survey = 0.0
         self.retransmissions = []
         self.has_peers = True  # other hosts: where there are none, nothing is sent again
-        self.may_use_rdma = False  # NCCL takes RDMA where there is some, and TCP shows nothing of it
+        self.devices = None  # their links, of which TCP shows nothing, where ranks use any
         self.pressure = Pressure()
 
     def open_pipes(self, ranks):
@@ -246,7 +246,7 @@ class RankWatcher:
         if stuck and self.has_peers and clock > self.next_survey:
             started = time.process_time()
             ranks = dict((monitor.pid, rank) for rank, monitor in self.monitors.items())
-            carried = carried_bytes(stuck, self.may_use_rdma)
+            carried = carried_bytes(stuck, self.devices)
             for pid in stuck:
                 self.monitors[ranks[pid]].note_traffic(carried.get(pid), clock)
             self.retransmissions = [

@@ -38,6 +38,8 @@ PARTS = (
     "exact_product",
     "device_work",
     "stage_devices",
+    "host_sensors",
+    "soak_intervals",
     "stage_soak",
     "rendezvous",
     "os_errors",

@@ -29,6 +29,12 @@ def compute_work(ctx: RankContext, factors: torch.Tensor) -> None:
     ctx.comm.synchronize()
 
 
+def pace_factors(ctx: RankContext) -> torch.Tensor:
+    """What `compute_work` multiplies."""
+    on_cpu = ctx.device.type == "cpu"
+    return torch.eye(192 if on_cpu else 4096, dtype=torch.float32 if on_cpu else torch.float16, device=ctx.device)
+
+
 def seconds_without_run_queue(work: Callable[[], None]) -> float:
     """Seconds of one piece of work, less the time that it was ready to run and waited for a CPU."""
     waited, started = run_queue_seconds(), time.perf_counter()
@@ -39,8 +45,7 @@ def seconds_without_run_queue(work: Callable[[], None]) -> float:
 
 def stage_pace(ctx: RankContext) -> None:
     """Times input work and compute work, without any communication; again, at other times, where a rank looks slow."""
-    on_cpu = ctx.device.type == "cpu"
-    factors = torch.eye(192 if on_cpu else 4096, dtype=torch.float32 if on_cpu else torch.float16, device=ctx.device)
+    on_cpu, factors = ctx.device.type == "cpu", pace_factors(ctx)
     work_by_kind: dict[str, Callable[[], None]] = {
         "input": lambda: input_work(ctx),
         "compute": lambda: compute_work(ctx, factors),

@@ -7,6 +7,7 @@ import time
 from doctor.smoke.programs.worker.collective_test import CollectiveTest
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.second_round import SECOND_ROUND_SECONDS, repeat_calls, run_second_round
+from doctor.smoke.programs.worker.soak_intervals import SoakIntervals
 
 REPEATS = 20
 """Between two decisions whether to go on."""
@@ -32,7 +33,8 @@ def divisions(hosts: list[str]) -> list[list[list[int]]]:
 def stage_soak(ctx: RankContext) -> None:
     """Collectives of the world and of its divisions, by turns, each on values of its own and compared.
 
-    Rank 0's clock ends them. Emits what was wrong as it is found, up to a limit, and at the end the counts of all.
+    Rank 0's clock ends them. Emits what was wrong as it is found, up to a limit, each interval when it is over, and at
+    the end the counts of all.
     """
     started, number, turn = time.monotonic(), 0, 0
     tests = [CollectiveTest(ctx, ctx.comm.world)]
@@ -41,13 +43,16 @@ def stage_soak(ctx: RankContext) -> None:
             continue
         groups = [ctx.comm.group(f"part {ranks[0]} of {len(ranks)}", ranks, together=True) for ranks in parts]
         tests += [CollectiveTest(ctx, group) for group in groups if ctx.rank in group.ranks]
-    while ctx.comm.agree(ctx.plan["soak"] - (time.monotonic() - started)) > 0:
+    intervals = SoakIntervals(ctx)
+    while (remaining := ctx.comm.agree(ctx.plan["soak"] - (time.monotonic() - started))) > 0:
+        intervals.turn(tests[0], remaining)
         # Every second turn is the world's.
         test = tests[0] if turn % 2 == 0 or len(tests) == 1 else tests[1 + turn // 2 % (len(tests) - 1)]
         turn += 1
         for _ in range(REPEATS):
             number += 1
             repeat_calls(test, number, [])
+    intervals.end()
     counts: dict[str, int] = {}
     wrong: dict[str, int] = {}
     sources: dict[int, int] = {}

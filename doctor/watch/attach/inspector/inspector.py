@@ -17,12 +17,12 @@ from doctor.smoke.programs.agent.procfs import process_status
 from doctor.watch.attach.inspector.file_wait import file_wait, held_up_beside
 from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
 from doctor.watch.attach.inspector.rank_finder import (
-    OTHER_VARIABLES,
     find_ranks,
     held_devices,
     hidden_pythons,
     job_of,
     owner_name,
+    shown_variables,
 )
 from doctor.watch.attach.inspector.rank_state import (
     children_of,
@@ -55,7 +55,7 @@ def described(entry):
         "rank": rank[0] if rank else None,
         "world": rank[1] if rank else 0,
         "job": job_of(environ),
-        "variables": dict((name, environ[name][:300]) for name in OTHER_VARIABLES if name in environ),
+        "variables": shown_variables(environ),
         "command": entry["words"][:12],
         "user": owner_name(pid),
         "group": entry["group"],

@@ -20,6 +20,7 @@ RANK_VARIABLES = (
 )
 JOB_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "MS_SCHED_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID")
 OTHER_VARIABLES = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE")
+SHARED_FAMILIES = ("NCCL_", "HCCL_", "GLOO_", "TORCH_DISTRIBUTED_DEBUG", "WORLD_SIZE")  # compared over ranks
 MOST_RANKS = 1024
 MAX_ENVIRON = 1 << 20
 
@@ -171,6 +172,12 @@ def same_rank(entry, other):
 def job_of(environ):
     """What the processes of a job have in common."""
     return dict((name, environ[name][:200]) for name in JOB_VARIABLES if name in environ)
+
+
+def shown_variables(environ):
+    """What of a rank's variables goes back: its number on the host, where it leaves dumps, how it communicates."""
+    names = [name for name in sorted(environ) if name in OTHER_VARIABLES or name.startswith(SHARED_FAMILIES)]
+    return dict((name, environ[name][:300]) for name in names[:256])
 
 
 def find_ranks(pids):

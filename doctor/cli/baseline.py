@@ -1,0 +1,85 @@
+"""`doctor baseline`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from doctor.analysis.outliers.earlier import usual_range
+from doctor.cli.baseline_files import baseline_or_empty, named_baseline, store_baseline
+from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.language import localized, phrase
+from doctor.engine.streams import write_stdout
+from doctor.engine.texts import filled
+from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.quantities import byte_rate, size
+from doctor.smoke.model import Baseline
+from doctor.smoke.speed.baseline import EXCHANGE, SITE, merged
+
+ACTIONS = ("show", "export", "import")
+
+
+def command(
+    action: Annotated[str, typer.Argument(metavar="show|export|import", help="What to do with the site's baseline.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="To write, to read, or to show instead of the site's.")
+    ] = None,
+) -> None:
+    """Show, export or import the speeds of this site's smoke runs.
+
+    `doctor smoke HOSTS --save-baseline site` adds a run, and `--baseline site` compares with them: per product,
+    backend, torch, size, ranks and hosts. They lie in the state folder (~/.local/state/doctor).
+
+    Exit codes: 0 done, 2 usage, 78 no run is kept yet, or a file is unreadable.
+    """
+    require_one_of("ACTION", action, ACTIONS)
+    site = Path(SITE)
+    if action != "show" and file is None:
+        raise UsageError(filled("doctor baseline {0}: expected a file", action))
+    if action == "import" and file is not None:
+        both = _merged(baseline_or_empty("import", site), named_baseline("import", file), file)
+        return store_baseline("import", site, both)
+    baseline = named_baseline(action, site if file is None or action == "export" else file)
+    if action == "export" and file is not None:
+        return store_baseline("export", Path(os.path.abspath(file)), baseline)
+    return write_stdout("\n".join(baseline_lines(baseline)))
+
+
+def _merged(first: Baseline, second: Baseline, file: Path) -> Baseline:
+    try:
+        return merged(first, second)
+    except ValueError as error:
+        raise InputError(filled("{0} {1}: {2}", "import", file, error)) from None
+
+
+def baseline_lines(baseline: Baseline) -> list[str]:
+    """Of each speed the median, the spread and the least usual value, under its kind of fleet."""
+    lines, kind = list[str](), ("", "", "")
+    for history in baseline.series:
+        usual = usual_range(history.values)
+        if usual is None:
+            continue
+        if kind != (kind := (history.product, history.backend, history.torch)):
+            product, backend, torch = (clean(text, 120) for text in kind)
+            lines.append(
+                phrase("{product} with {backend} and torch {torch}", product=product, backend=backend, torch=torch)
+            )
+        ranks, hosts = count_noun(history.ranks, "rank"), count_noun(history.hosts, "host")
+        of_all = phrase("{ranks} on {hosts}", ranks=ranks, hosts=hosts)
+        of_two = localized("two hosts") if history.hosts > 1 else localized("two ranks of a host")
+        lines.append(
+            phrase(
+                "  {op} {size}, {where}: median {median} of {runs}, spread {spread}, usual from {lowest} on",
+                op=clean(history.op, 40),
+                size=size(history.bytes),
+                where=of_two if history.op == EXCHANGE else of_all,
+                median=byte_rate(usual.median),
+                runs=count_noun(usual.count, "run"),
+                spread=f"{usual.spread - 1:.1%}" if usual.spread > 1 else localized("not known"),
+                lowest=byte_rate(usual.lowest),
+            )
+        )
+    return lines or [localized("no run is kept yet")]

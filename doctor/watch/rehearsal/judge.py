@@ -1,0 +1,260 @@
+"""What does not fit in what the ranks of a job got: among each other, and each with its own place. Pure.
+
+The same for a rehearsal and for ranks that run. A variable that each rank has with a value of its own, and one that no
+majority of the hosts agrees on, is no difference: launchers number ranks with many.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from doctor.engine.addresses import means_own_host
+from doctor.engine.sanitize import number_ranges
+from doctor.engine.texts import filled
+from doctor.facts.names import is_address
+from doctor.facts.smoke import CpuBinding
+from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE
+from doctor.smoke.speed.shared_cpus import shared_cpus
+from doctor.watch.rehearsal.rank_view import RankView
+
+Severity = Literal["error", "warning"]
+
+_OF_RANK = re.compile(
+    r"(LOCAL_|GROUP_|ROLE_|NODE_|GLOBAL_|CROSS_)?(RANK|WORLD_SIZE|WORLD_RANK|ID|RANK_ID)$|_$|SHLVL$|OLDPWD$|PWD$|HOSTNAME$|HOST$"
+    r"|(SSH|XDG|DBUS|TERM|LS|LC|LESS|DISPLAY|WINDOWID|SUDO|MAIL|TORCHELASTIC|OMPI|PMI|PMIX|PRTE|ORTE|OPAL|MPI|HYDRA"
+    r"|SLURM|SLURMD|SRUN|PBS|LSB|KUBERNETES|CONDOR)_?.*$|(DEVICE_ID|MS_NODE_ID|MASTER_PORT)$|JOURNAL_STREAM$|INVOCATION_ID$"
+)
+"""Names that launchers, schedulers and logins set for one process or one host."""
+MAX_SHOWN = 60
+
+
+class Misfit(NamedTuple):
+    """One thing that does not fit."""
+
+    severity: Severity
+    subject: str
+    """The variable or property."""
+    text: str
+    """One sentence."""
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+
+
+def judge(views: Sequence[RankView]) -> list[Misfit]:
+    """All that does not fit, errors first."""
+    misfits = [
+        *_numbers(views),
+        *_variables(views),
+        *_properties(views),
+        *_stores(views),
+        *_devices(views),
+        *_cpus(views),
+        *_places(views),
+    ]
+    return sorted(misfits, key=lambda misfit: misfit.severity != "error")
+
+
+def _misfit(severity: Severity, subject: str, text: str, views: Sequence[RankView]) -> Misfit:
+    ranks = tuple(sorted({view.rank for view in views if view.rank is not None}))
+    return Misfit(severity, subject, text, ranks, tuple(dict.fromkeys(view.host for view in views)))
+
+
+def describe_ranks(views: Sequence[RankView]) -> str:
+    """``ranks 0-3 on n1, n2``."""
+    ranks = sorted({view.rank for view in views if view.rank is not None})
+    hosts = ", ".join(list(dict.fromkeys(view.host for view in views))[:8])
+    if not ranks:
+        return filled("{0} processes on {1}", len(views), hosts)
+    if len(ranks) == 1:
+        return filled("rank {0} on {1}", ranks[0], hosts)
+    return filled("ranks {0} on {1}", number_ranges(ranks), hosts)
+
+
+def _numbers(views: Sequence[RankView]) -> Iterator[Misfit]:
+    by_rank: dict[int, list[RankView]] = defaultdict(list)
+    for view in views:
+        if view.rank is not None:
+            by_rank[view.rank].append(view)
+    for rank, same in sorted(by_rank.items()):
+        if len(same) > 1:
+            text = filled("{0} processes have rank {1}, on {2}", len(same), rank, ", ".join(view.host for view in same))
+            yield _misfit("error", "RANK", text, same)
+    for view in views:
+        if view.rank is not None and view.size is not None and view.rank >= view.size:
+            yield _misfit(
+                "error", "RANK", filled("rank {0} of {1} ranks, on {2}", view.rank, view.size, view.host), [view]
+            )
+    unnumbered = [view for view in views if view.rank is None]
+    if unnumbered and len(views) > 1:
+        text = filled("{0} of {1} processes got no rank, on {2}", len(unnumbered), len(views), unnumbered[0].host)
+        yield _misfit("error", "RANK", text, unnumbered)
+
+
+def judge_shared_variables(views: Sequence[RankView]) -> list[Misfit]:
+    """Variables alone that all ranks must have alike, of ranks of which no more is known."""
+    return [misfit for misfit in _variables(views) if misfit.severity == "error"]
+
+
+def _variables(views: Sequence[RankView]) -> Iterator[Misfit]:
+    for name in sorted({name for view in views for name in view.variables}):
+        strict = name in (*JOB_WIDE, *EQUAL_EVERYWHERE)
+        if strict or not _OF_RANK.match(name):
+            severity: Severity = "error" if strict else "warning"
+            compared = _without_master(views, name) if name.endswith(("_ADDR", "_HOST")) and strict else views
+            yield from _unlike(compared, name, _named(name, "variables"), severity, strict)
+
+
+def _without_master(views: Sequence[RankView], name: str) -> Sequence[RankView]:
+    """The ranks without those of the one host that calls itself localhost: the master's own, as operators of Kubernetes
+    set it.
+    """
+    here = [view for view in views if means_own_host(view.variables.get(name, ""))]
+    return [view for view in views if view not in here] if len({view.host for view in here}) == 1 else views
+
+
+def _properties(views: Sequence[RankView]) -> Iterator[Misfit]:
+    for name in sorted({name for view in views for name in view.properties}):
+        yield from _unlike(views, name, _named(name, "properties"), "warning")
+
+
+def _named(name: str, field: Literal["variables", "properties"]) -> Callable[[RankView], str]:
+    if name.endswith(("_ADDR", "_HOST")):
+        return lambda view: _host_name(str(getattr(view, field).get(name, "")))
+    return lambda view: str(getattr(view, field).get(name, ""))
+
+
+def _host_name(text: str) -> str:
+    """An address as it stands, and a name without its domain."""
+    return text if is_address(text) else text.lower().partition(".")[0]
+
+
+def _unlike(
+    views: Sequence[RankView], subject: str, value: Callable[[RankView], str], severity: Severity, strict: bool = False
+) -> Iterator[Misfit]:
+    """Ranks with another value than most; ``strict``: also where no value has a majority."""
+    groups = _groups(views, value)
+    if len(groups) < 2:
+        return
+    norm, most = max(groups.items(), key=lambda item: len(item[1]))
+    if 2 * len(most) <= len(views):
+        if strict:
+            excerpt = ", ".join(sorted(_excerpt(text) for text in groups)[:4])
+            yield _misfit(severity, subject, filled("{0} has several values: {1}", subject, excerpt), views)
+        return
+    for text, members in groups.items():
+        if text != norm:
+            yield _misfit(
+                severity,
+                subject,
+                filled(
+                    "{0}: {1} is {2}; {3} of {4} ranks have {5}",
+                    describe_ranks(members),
+                    subject,
+                    _excerpt(text),
+                    len(most),
+                    len(views),
+                    _excerpt(norm),
+                ),
+                members,
+            )
+
+
+def _groups(views: Sequence[RankView], key: Callable[[RankView], str]) -> dict[str, list[RankView]]:
+    groups: dict[str, list[RankView]] = defaultdict(list)
+    for view in views:
+        groups[key(view)].append(view)
+    return groups
+
+
+def _excerpt(text: str) -> str:
+    return (text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}...") or "not set"
+
+
+def _stores(views: Sequence[RankView]) -> Iterator[Misfit]:
+    deaf = [view for view in views if view.store is False]
+    if deaf:
+        address = f"{deaf[0].variables.get('MASTER_ADDR', '')}:{deaf[0].variables.get('MASTER_PORT', '')}"
+        yield _misfit(
+            "error",
+            "MASTER_ADDR",
+            filled("{0}: the store at {1} takes no connection", describe_ranks(deaf), address),
+            deaf,
+        )
+
+
+def _devices(views: Sequence[RankView]) -> Iterator[Misfit]:
+    users: dict[Hashable, list[RankView]] = defaultdict(list)
+    for view in views:
+        if view.device:
+            users[view.host, view.device[0]].append(view)
+    for same in users.values():
+        if len(same) > 1 and same[0].device:
+            text = filled(
+                "{0} would all use device {1} ({2})", describe_ranks(same), same[0].device[0], same[0].device[1]
+            )
+            yield _misfit("error", "device", text, same)
+
+
+def _cpus(views: Sequence[RankView]) -> Iterator[Misfit]:
+    for host, members in _groups(views, lambda view: view.host).items():
+        bindings: Mapping[int, CpuBinding] = {
+            place: CpuBinding(view.cpus, view.permitted or view.cpus) for place, view in enumerate(members) if view.cpus
+        }
+        for shared in shared_cpus(bindings):
+            sharing = [members[place] for place in shared.ranks]
+            cpus = number_ranges(sorted(shared.cpus))
+            text = filled(
+                "{0} share CPU {1}, of {2} CPUs of {3}", describe_ranks(sharing), cpus, shared.permitted, host
+            )
+            yield _misfit("warning", "CPU set", text, sharing)
+
+
+def _places(views: Sequence[RankView]) -> Iterator[Misfit]:
+    """CPUs, device and network adapter of a rank at one NUMA node, where the host has several."""
+    for view in views:
+        if view.nodes < 2 or view.device is None or view.device[2] < 0:
+            continue
+        number, address, node = view.device
+        if view.cpu_nodes and node not in view.cpu_nodes:
+            nodes = number_ranges(sorted(view.cpu_nodes))
+            text = filled(
+                "{0}: its CPUs are at NUMA node {1}, its device {2} ({3}) at node {4}",
+                describe_ranks([view]),
+                nodes,
+                number,
+                address,
+                node,
+            )
+            yield _misfit("warning", "NUMA node", text, [view])
+        chosen = _chosen_adapters(view)
+        if chosen and all(place >= 0 and place != node for place in chosen.values()) and node in view.adapters.values():
+            near = ", ".join(name for name, place in sorted(view.adapters.items()) if place == node)
+            text = filled(
+                "{0}: NCCL_IB_HCA names {1} only, and its device {2} is at NUMA node {3}, as is {4}",
+                describe_ranks([view]),
+                ", ".join(chosen),
+                number,
+                node,
+                near,
+            )
+            yield _misfit("warning", "NCCL_IB_HCA", text, [view])
+
+
+def _chosen_adapters(view: RankView) -> dict[str, int]:
+    """The RDMA adapters that NCCL_IB_HCA names; empty where it is not set or excludes some (``^``).
+
+    Source: NCCL documentation, NCCL_IB_HCA: a list of prefixes; ``=`` before it makes them whole names.
+    """
+    text = view.variables.get("NCCL_IB_HCA", "")
+    if not text or text.startswith("^"):
+        return {}
+    names = [part.partition(":")[0] for part in text.lstrip("=").split(",") if part]
+    exact = text.startswith("=")
+    return {
+        adapter: node
+        for adapter, node in view.adapters.items()
+        if any(adapter == name if exact else adapter.startswith(name) for name in names)
+    }

@@ -1,0 +1,144 @@
+"""What one rank got: read by the stub of a rehearsal, or of a rank that runs. Untrusted, so typed and bounded here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from doctor.engine.sanitize import printable
+from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
+from doctor.engine.texts import filled
+from doctor.facts.smoke.binding import cpu_numbers
+
+RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MS_NODE_ID", "RANK_ID")
+LOCAL_NAMES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+SIZE_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MS_WORKER_NUM", "RANK_SIZE")
+"""Variables with a rank's number, its number on the host, and how many ranks there are: the first that is set.
+
+Sources: PyTorch, environment variable initialization; Open MPI, mpirun(1), "Environment Variables"; MPICH, Hydra (PMI);
+Slurm, srun(1), "OUTPUT ENVIRONMENT VARIABLES"; MindSpore, dynamic cluster; HCCL, RANK_ID of a rank table's job.
+"""
+_LIMITS = ("open files", "locked memory", "processes")
+VISIBLE = ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+
+class StubAnswer(msgspec.Struct, frozen=True):
+    """The stub's own words."""
+
+    host: str
+    pid: int
+    uid: int
+    folder: str
+    python: str
+    version: str
+    variables: dict[str, str]
+    cpus: list[int]
+    permitted: str
+    memory_nodes: str
+    cpus_of_nodes: dict[str, str]
+    accelerators: list[tuple[str, int]]
+    interfaces: dict[str, int]
+    adapters: dict[str, int]
+    limits: dict[str, str]
+    shm: int
+    master: list[str]
+    store: bool | None
+
+
+class RankView(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank."""
+
+    host: str
+    pid: int
+    rank: int | None
+    local_rank: int | None
+    size: int | None
+    """Ranks of the job, as this one was told."""
+    variables: dict[str, str]
+    """Without secrets."""
+    properties: dict[str, str] = {}
+    """What ranks should have alike: interpreter, folder, user, limits; by name."""
+    cpus: frozenset[int] = frozenset()
+    permitted: frozenset[int] = frozenset()
+    cpu_nodes: frozenset[int] = frozenset()
+    """NUMA nodes of its CPUs; empty where the host does not show them."""
+    nodes: int = 0
+    """NUMA nodes of the host."""
+    device: tuple[int, str, int] | None = None
+    """The accelerator that its local rank chooses: number, bus address, NUMA node (-1: not known)."""
+    adapters: dict[str, int] = {}
+    """NUMA nodes of the host's RDMA adapters."""
+    interfaces: dict[str, int] = {}
+    store: bool | None = None
+
+    @property
+    def label(self) -> str:
+        return f"rank {self.rank}" if self.rank is not None else filled("pid {0} on {1}", self.pid, self.host)
+
+
+def view_of(answer: StubAnswer) -> RankView:
+    """The rank of an answer."""
+    variables = {printable(name, 200): _value(name, value) for name, value in answer.variables.items()}
+    nodes = {int(node): cpu_numbers(text) for node, text in answer.cpus_of_nodes.items() if node.isdecimal()}
+    cpus = frozenset(answer.cpus)
+    local = _number(answer.variables, LOCAL_NAMES)
+    return RankView(
+        host=printable(answer.host, 200),
+        pid=answer.pid,
+        rank=_number(answer.variables, RANK_NAMES),
+        local_rank=local,
+        size=_number(answer.variables, SIZE_NAMES),
+        variables=variables,
+        properties={name: printable(value, 300) for name, value in _properties(answer).items()},
+        cpus=cpus,
+        permitted=cpu_numbers(answer.permitted),
+        cpu_nodes=frozenset(node for node, members in nodes.items() if members & cpus),
+        nodes=len(nodes),
+        device=_device(answer, local),
+        adapters={printable(name, 60): node for name, node in answer.adapters.items()},
+        interfaces={printable(name, 60): node for name, node in answer.interfaces.items()},
+        store=answer.store,
+    )
+
+
+def _value(name: str, value: str) -> str:
+    return HIDDEN if value and is_secret_name(name) else printable(hide_in_output(value), 1000)
+
+
+def _number(variables: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    text = next((variables[name] for name in names if variables.get(name)), "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else None
+
+
+def _properties(answer: StubAnswer) -> dict[str, str]:
+    limits = {filled("limit of {0}", name.removeprefix("Max ")): value for name, value in answer.limits.items()}
+    return {
+        "the interpreter": f"{answer.python} ({answer.version})",
+        "the working folder": answer.folder,
+        "the user": str(answer.uid),
+        "the size of /dev/shm": str(answer.shm),
+        "the addresses of MASTER_ADDR": ", ".join(answer.master) or "none",
+        **{
+            name: value for name, value in limits.items() if name.endswith(("open files", "locked memory", "processes"))
+        },
+    }
+
+
+def _device(answer: StubAnswer, local: int | None) -> tuple[int, str, int] | None:
+    """The device of the local rank: of the visible ones the one with its number, else the only one."""
+    numbers = list(range(len(answer.accelerators)))
+    for name in VISIBLE:
+        if name in answer.variables:
+            numbers_text = [word.strip() for word in answer.variables[name].split(",") if word.strip()]
+            if not all(word.isdecimal() and int(word) < len(numbers) for word in numbers_text):
+                return None
+            numbers = [int(word) for word in numbers_text]
+            break
+    if not numbers or local is None:
+        return None
+    chosen = numbers[0] if len(numbers) == 1 else numbers[local] if local < len(numbers) else None
+    if chosen is None:
+        return None
+    address, node = answer.accelerators[chosen]
+    return chosen, printable(address, 40), node

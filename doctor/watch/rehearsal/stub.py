@@ -1,0 +1,138 @@
+"""What a launch line starts in a rehearsal in place of the training program: it writes what the rank got, and ends.
+
+Standard library of Python 3.6 alone; sent as text, with FOLDER, SECONDS and MARK set before it.
+"""
+
+import base64
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import zlib
+
+FOLDER, SECONDS, MARK = ("", 30, "")  # where the answer goes, how long the rank lives at most, how its line begins
+MAX_VARIABLES, MAX_VALUE = 2000, 2000
+LINE, PAUSE = 3000, 0.05  # characters of a printed line, fewer than a launcher reads at once; seconds between two
+ACCELERATORS = {"0x10de": "0x03", "0x19e5": "0x1200", "0x1002": "0x0380"}
+
+
+def read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read(4096).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def number(text, default=-1):
+    try:
+        return int(text)
+    except ValueError:
+        return default
+
+
+def children(folder):
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def accelerators():
+    """Of the host, in the order of their bus addresses: address and NUMA node."""
+    rows = []
+    for address in children("/sys/bus/pci/devices"):
+        place = "/sys/bus/pci/devices/" + address
+        kind = ACCELERATORS.get(read(place + "/vendor"))
+        if kind and read(place + "/class").startswith(kind):
+            rows.append([address, number(read(place + "/numa_node"))])
+    return rows
+
+
+def nodes_of_cpus():
+    """By NUMA node, the list of its CPUs."""
+    folder = "/sys/devices/system/node"
+    return dict((name[4:], read(folder + "/" + name + "/cpulist")) for name in children(folder) if name[4:].isdigit())
+
+
+def nodes_below(folder):
+    """The NUMA node of each network device of a folder; -1: not known."""
+    return dict((name, number(read(folder + "/" + name + "/device/numa_node"))) for name in children(folder))
+
+
+def status_field(name):
+    for line in read("/proc/self/status").splitlines():
+        if line.startswith(name + ":"):
+            return line.split(":", 1)[1].strip()
+    return ""
+
+
+def addresses(name):
+    try:
+        return sorted(set(row[4][0] for row in socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)))
+    except (OSError, UnicodeError):
+        return []
+
+
+def store_answers():
+    """Whether the store of the launcher takes a connection; None where no launcher has opened one."""
+    address, port = os.environ.get("MASTER_ADDR", ""), number(os.environ.get("MASTER_PORT", ""))
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or not address or port < 1:
+        return None
+    try:
+        socket.create_connection((address, port), 5).close()
+        return True
+    except (OSError, UnicodeError, OverflowError):
+        return False
+
+
+def say(name, text):
+    """Prints an answer in lines that a launcher takes from a rank's pipe whole: it mixes those of ranks in between."""
+    data = base64.b64encode(zlib.compress(text.encode("utf-8"))).decode("ascii")
+    parts = [data[start : start + LINE] for start in range(0, len(data), LINE)]
+    for place, part in enumerate(parts):
+        sys.stdout.write("\n%s%s %d %d %s\n" % (MARK, name, place, len(parts), part))
+        sys.stdout.flush()
+        time.sleep(PAUSE)
+
+
+def main():
+    signal.alarm(SECONDS)
+    master = os.environ.get("MASTER_ADDR", "")
+    answer = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "uid": os.getuid(),
+        "folder": os.getcwd(),
+        "python": os.path.realpath(sys.executable),
+        "version": ".".join(str(part) for part in sys.version_info[:3]),
+        "variables": dict((k, os.environ[k][:MAX_VALUE]) for k in sorted(os.environ)[:MAX_VARIABLES]),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "permitted": status_field("Cpus_allowed_list"),
+        "memory_nodes": status_field("Mems_allowed_list"),
+        "cpus_of_nodes": nodes_of_cpus(),
+        "accelerators": accelerators(),
+        "interfaces": nodes_below("/sys/class/net"),
+        "adapters": nodes_below("/sys/class/infiniband"),
+        "limits": dict((line[:25].strip(), line[26:47].strip()) for line in read("/proc/self/limits").splitlines()[1:]),
+        "shm": os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize if os.path.isdir("/dev/shm") else 0,
+        "master": addresses(master) if master else [],
+        "store": store_answers(),
+    }
+    text = json.dumps(answer)
+    name = "%s-%d" % (answer["host"].replace("/", "_"), answer["pid"])
+    # Whichever of the two comes back: a folder that hosts do not share, or output that the launcher keeps to itself.
+    try:
+        with open(os.path.join(FOLDER, "." + name), "w") as file:
+            file.write(text)
+        os.rename(os.path.join(FOLDER, "." + name), os.path.join(FOLDER, name + ".json"))
+    except OSError:
+        pass
+    say(name, text)
+    return 0
+
+
+if FOLDER:
+    sys.exit(main())

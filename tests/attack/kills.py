@@ -1,0 +1,128 @@
+"""SIGKILL to doctor at random moments: nothing of it stays on the hosts, and the next run is right.
+
+Each attack starts a command on three hosts, kills the program at a moment of its usual course, waits until the hosts
+are as they were (processes, files, listening ports, firewall rules), and counts what stays. `doctor fix` is attacked by
+the group ``fix``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from tests.hosts.fleet import Fleet
+
+ROOT = Path(__file__).resolve().parents[2]
+HOSTS = 3
+ENDS = (0, 10, 12)
+"""Exit codes of a run that has judged the hosts."""
+PATIENCE = 90.0
+"""Seconds within which a host must be as before; what ends sooner costs no more."""
+SMOKE = ("--ranks-per-host", "1", "--python", sys.executable)
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "check": ("check",),
+    "net": ("net",),
+    "preflight": ("preflight",),
+    "smoke": ("smoke", *SMOKE),
+}
+STATE = """
+for file in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <"$file" 2>/dev/null && echo; done |
+    grep -v -e '^sh -c' -e '^tr ' -e '^grep ' -e '^sort' -e 'sshd: ' -e '^$' | sort
+find /tmp /dev/shm /run /root /var/tmp /etc -xdev 2>/dev/null -newer /proc/1/comm | grep -v -e /run/sshd -e utmp | sort
+cat /proc/net/tcp /proc/net/tcp6 /proc/net/udp | awk '$4 == "0A" || $4 == "07" { print $2 }' | sort
+nft list ruleset 2>/dev/null
+"""
+
+
+def state(fleet: Fleet, host: str) -> str:
+    """What runs, lies and listens on a host."""
+    return str(fleet.enter(host, STATE, check=False).stdout)
+
+
+def start(fleet: Fleet, name: str, folder: Path) -> subprocess.Popen[str]:
+    command, *more = COMMANDS[name]
+    where = [",".join(fleet.hosts), "-F", str(fleet.ssh_config)]
+    argv = fleet.argv([sys.executable, "-m", "doctor", command, *where, *more])
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DOCTOR_", "SLURM_"))}
+    environ = {**clean, "XDG_STATE_HOME": str(folder)}
+    return subprocess.Popen(
+        argv,
+        env=environ,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """The program, and what has put it into the hub; its own children are left to end by themselves."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for each in [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if each.pid == process.pid or "doctor" in " ".join(each.cmdline()[:6]):
+                    os.kill(each.pid, signal.SIGKILL)
+
+
+def attack(fleet: Fleet, name: str, moment: float, before: dict[str, str], folder: Path) -> str:
+    """What stays on a host; empty if nothing does."""
+    process = start(fleet, name, folder)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=moment)
+    kill(process)
+    process.communicate(timeout=PATIENCE)
+    end = time.monotonic() + PATIENCE
+    left = dict(before)
+    while left and time.monotonic() < end:
+        left = {host: text for host in before if (text := state(fleet, host)) != before[host]}
+        if left:
+            time.sleep(0.5)
+    return "; ".join(
+        f"{host}: {sorted(set(text.splitlines()) ^ set(before[host].splitlines()))[:5]}" for host, text in left.items()
+    )
+
+
+def campaign(count: int, seed: int) -> int:
+    """``count`` kills. Returns how many left something, and in how many commands the next run was wrong."""
+    draw, failed = random.Random(seed), 0
+    fleet = Fleet.up(HOSTS, shm="4g")
+    with tempfile.TemporaryDirectory(prefix="kills-") as name:
+        folder = Path(name)
+        try:
+            spans, codes = {}, {}
+            for command in COMMANDS:
+                began = time.monotonic()
+                process = start(fleet, command, folder)
+                process.communicate(timeout=300)
+                spans[command], codes[command] = time.monotonic() - began, process.returncode
+                if process.returncode not in ENDS:
+                    raise RuntimeError(f"{command} ends with {process.returncode} on healthy hosts: no attack")
+            before = {host: state(fleet, host) for host in fleet.hosts}
+            for number in range(count):
+                command = list(COMMANDS)[number % len(COMMANDS)]
+                moment = draw.uniform(0.1, spans[command])
+                left = attack(fleet, command, moment, before, folder)
+                failed += bool(left)
+                if left:
+                    print(f"{command}, killed after {moment:.2f} of {spans[command]:.1f} s: {left}", flush=True)
+                    fleet.renew(*fleet.hosts)
+                    before = {host: state(fleet, host) for host in fleet.hosts}
+            for command, code in codes.items():
+                process = start(fleet, command, folder)
+                output, _ = process.communicate(timeout=300)
+                if process.returncode != code:
+                    failed += 1
+                    print(f"{command} ends with {process.returncode}, and {code} before:\n{output[-800:]}")
+        finally:
+            fleet.down()
+    return failed

@@ -1,0 +1,304 @@
+"""A rehearsal runs the user's own line with a stub: the program never starts, nothing stays, misfits are named."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from msgspec.structs import replace
+
+from doctor.watch.rehearsal.judge import judge
+from doctor.watch.rehearsal.rank_view import RankView, StubAnswer, view_of
+from doctor.watch.rehearsal.render import SCHEMA_FILE
+from doctor.watch.rehearsal.substitute import CannotRehearse, rehearsed_line
+from tests.hosts.fleet import Fleet
+
+ROOT = Path(__file__).resolve().parents[2]
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("DOCTOR_", "SLURM_", "OMPI_", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_"))
+}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A training program that leaves a trace if it ever starts."""
+    path = tmp_path / "train.py"
+    path.write_text("open('STARTED', 'w').close()\n")
+    return path
+
+
+def rehearse(folder: Path, *line: str, options: Sequence[str] = (), **environ: str) -> tuple[int, dict[str, Any]]:
+    argv = [sys.executable, "-m", "doctor", "rehearse", "--json", *options, "--", *line]
+    env = {**CLEAN, "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off", **environ}
+    done = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=110)
+    assert done.stdout, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8"))).validate(document)
+    return done.returncode, document
+
+
+def left_behind(folder: Path, *known: str) -> list[str]:
+    return sorted({str(path.relative_to(folder)) for path in folder.rglob("*")} - {"train.py", *known})
+
+
+def ranks(document: Mapping[str, Any]) -> list[tuple[int | None, int | None]]:
+    return [(row["rank"], row["local_rank"]) for row in document["ranks"]]
+
+
+@pytest.mark.torch
+def test_torchrun(program: Path) -> None:
+    line = (
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--standalone",
+        "train.py",
+        "--lr",
+        "1",
+    )
+    code, document = rehearse(program.parent, *line, NCCL_DEBUG="WARN", HF_TOKEN="hush-hush-1")
+    assert (code, ranks(document)) == (0, [(0, 0), (1, 1)])
+    assert document["ranks"][0]["variables"]["NCCL_DEBUG"] == "WARN"
+    assert "hush" not in json.dumps(document)
+    assert left_behind(program.parent) == []
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
+def test_mpirun(program: Path) -> None:
+    run = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "3")
+    code, document = rehearse(program.parent, *run, sys.executable, "train.py")
+    assert (code, ranks(document)) == (0, [(0, 0), (1, 1), (2, 2)])
+    assert left_behind(program.parent) == []
+
+
+def test_a_plain_program_and_the_script_that_starts_it(program: Path) -> None:
+    code, document = rehearse(program.parent, sys.executable, "train.py", RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
+    assert (code, ranks(document)) == (0, [(0, 0)])
+    code, document = rehearse(program.parent, sys.executable, "train.py")
+    assert (code, ranks(document), document["missing"]) == (0, [(None, None)], [])
+    script = program.parent / "run.sh"
+    script.write_text(
+        f"touch RAN\nexport RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 NCCL_DEBUG=INFO\n{sys.executable} train.py\n"
+    )
+    code, document = rehearse(program.parent, "bash", "run.sh")
+    assert (code, document["missing"]) == (12, [1])
+    assert document["ranks"][0]["variables"]["NCCL_DEBUG"] == "INFO"
+    assert left_behind(program.parent, "run.sh") == []
+
+
+def test_a_launcher_that_hangs_is_ended(program: Path) -> None:
+    launcher = program.parent / "env"
+    launcher.write_text("#!/bin/sh\nsleep 1000 &\nsleep 1000\n")
+    launcher.chmod(0o755)
+    code, document = rehearse(program.parent, "./env", sys.executable, "train.py", options=("--for", "1"))
+    assert (code, document["ranks"], document["launcher_exit"]) == (12, [], None)
+    assert left_behind(program.parent, "env") == []
+
+
+LINES = {
+    "torchrun --nnodes 2 --node-rank 0 src/train.py --lr 1": "torchrun --nnodes 2 --node-rank 0 src/STUB --lr 1",
+    "python -m torch.distributed.run --nproc-per-node=2 train.py": "python -m torch.distributed.run --nproc-per-node=2 STUB",
+    "torchrun -m pkg.train a b": "torchrun CWD/STUB a b",
+    "python3 -m pkg.train a": "python3 CWD/STUB a",
+    "srun -N2 --output=out.txt numactl --cpunodebind=0 python train.py": "srun -N2 --output=LOGS/log numactl --cpunodebind=0 python STUB",
+    "srun -N2 ./train 4": "srun -N2 python3 ./STUB 4",
+    "mpirun -np 2 -x A=1 python train.py train.py": "mpirun -np 2 -x A=1 python STUB train.py",
+    "msrun --worker_num 8 --local_worker_num 8 train.py": "msrun --log_dir=LOGS/log --worker_num 8 --local_worker_num 8 STUB",
+    "msrun --worker_num=2 --log_dir=l train.py": "msrun --worker_num=2 --log_dir=LOGS/log STUB",
+    "deepspeed --num_gpus 2 train.py --deepspeed ds.json": "deepspeed --num_gpus 2 STUB --deepspeed ds.json",
+    "accelerate launch --num_processes 2 train.py": "accelerate launch --num_processes 2 STUB",
+    "accelerate launch --num_processes 2 -m pkg.train": "accelerate launch --num_processes 2 CWD/STUB",
+    "env A=1 python train.py": "env A=1 python STUB",
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_program_alone_is_replaced(line: str) -> None:
+    found = rehearsed_line(line.split(), {}, "STUB", "LOGS")
+    assert " ".join(found.argv).replace(os.getcwd(), "CWD") == LINES[line]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["bash", "-c", "torchrun train.py"],
+        ["srun", "bash", "train.sh"],
+        ["python", "-c", "import train"],
+        ["mpirun", "-np", "1", "a", ":", "-np", "1", "b"],
+        ["ssh", "n1", "python train.py"],
+        ["python"],
+        ["torchrun", "$PROGRAM"],
+        ["bash", "/nowhere/run.sh"],
+    ],
+    ids=" ".join,
+)
+def test_a_line_in_which_the_program_might_stay_is_refused(line: list[str]) -> None:
+    if line[:2] == ["torchrun", "$PROGRAM"]:
+        assert rehearsed_line(line, {}, "STUB", "LOGS").argv == ("torchrun", "STUB")
+        return
+    with pytest.raises(CannotRehearse):
+        rehearsed_line(line, {}, "STUB", "LOGS")
+
+
+def test_a_script_with_words_that_only_a_shell_knows_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("torchrun --node-rank $(hostname | tr -d a-z) train.py\n")
+    with pytest.raises(CannotRehearse, match="only a shell knows"):
+        rehearsed_line(["bash", str(script)], {}, "STUB", "LOGS")
+
+
+ANSWER = StubAnswer(
+    host="n1",
+    pid=1,
+    uid=0,
+    folder="/job",
+    python="/usr/bin/python3",
+    version="3.11.2",
+    variables={},
+    cpus=list(range(8)),
+    permitted="0-15",
+    memory_nodes="0-1",
+    cpus_of_nodes={"0": "0-7", "1": "8-15"},
+    accelerators=[("0000:17:00.0", 0), ("0000:65:00.0", 0), ("0000:b1:00.0", 1), ("0000:e2:00.0", 1)],
+    interfaces={"eth0": 0},
+    adapters={"mlx5_0": 0, "mlx5_1": 1},
+    limits={"Max open files": "1024"},
+    shm=64 << 20,
+    master=["10.0.0.1"],
+    store=None,
+)
+"""A made-up answer: two sockets with two GPUs and an adapter each."""
+
+
+def job(hosts: int = 2, per_host: int = 4) -> list[RankView]:
+    """Ranks that fit."""
+    views = []
+    for rank in range(hosts * per_host):
+        local = rank % per_host
+        cpus = list(range(local * 4, local * 4 + 4))
+        variables = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(local),
+            "WORLD_SIZE": str(hosts * per_host),
+            "NCCL_ALGO": "Ring",
+        }
+        host = f"n{1 + rank // per_host}"
+        changed = {"host": host, "pid": 100 + rank, "cpus": cpus, "variables": {**variables, "HOSTNAME": host}}
+        views.append(view_of(replace(ANSWER, **changed)))
+    return views
+
+
+def subjects(views: Sequence[RankView]) -> list[tuple[str, str, tuple[int, ...]]]:
+    return [(misfit.severity, misfit.subject, misfit.ranks) for misfit in judge(views)]
+
+
+def changed(number: int, views: list[RankView], **fields: Any) -> list[RankView]:
+    return [replace(view, **fields) if view.rank == number else view for view in views]
+
+
+def with_variable(rank: int, name: str, value: str) -> list[RankView]:
+    views = job()
+    return changed(rank, views, variables={**views[rank].variables, name: value})
+
+
+def test_ranks_that_fit() -> None:
+    assert subjects(job()) == []
+    assert subjects(job(hosts=1, per_host=1)) == []
+
+
+def test_a_variable_that_one_rank_has_otherwise() -> None:
+    assert subjects(with_variable(5, "NCCL_ALGO", "Tree")) == [("error", "NCCL_ALGO", (5,))]
+    assert subjects(with_variable(5, "OMP_NUM_THREADS", "1")) == [("warning", "OMP_NUM_THREADS", (5,))]
+    assert subjects(with_variable(5, "LD_LIBRARY_PATH", "/old")) == [("warning", "LD_LIBRARY_PATH", (5,))]
+    (misfit,) = judge(with_variable(5, "NCCL_ALGO", "Tree"))
+    assert misfit.text == "rank 5 on n2: NCCL_ALGO is Tree; 7 of 8 ranks have Ring"
+
+
+def test_variables_of_each_rank_and_host_are_no_difference() -> None:
+    views = [replace(view, variables={**view.variables, "MY_TMP": f"/tmp/{view.rank}"}) for view in job()]
+    assert subjects(views) == []
+    operator = [
+        replace(view, variables={**view.variables, "MASTER_ADDR": "localhost" if view.host == "n1" else "n1.cluster"})
+        for view in job(hosts=3)
+    ]
+    assert subjects(operator) == []
+    by_host = [replace(view, variables={**view.variables, "MASTER_ADDR": view.host}) for view in job()]
+    assert [row[:2] for row in subjects(by_host)] == [("error", "MASTER_ADDR")]
+
+
+def test_numbers_of_ranks() -> None:
+    views = job()
+    assert subjects(changed(3, views, rank=2))[0] == ("error", "RANK", (2,))
+    assert ("error", "RANK", (9,)) in subjects(changed(7, views, rank=9))
+    assert subjects(changed(3, views, rank=None))[0][:2] == ("error", "RANK")
+
+
+def test_two_ranks_with_one_device_and_a_store_that_does_not_answer() -> None:
+    views = job()
+    assert subjects(changed(1, views, device=views[0].device)) == [("error", "device", (0, 1))]
+    assert subjects(changed(6, views, store=False)) == [("error", "MASTER_ADDR", (6,))]
+
+
+def test_cpus_that_do_not_fit_the_device_or_the_other_ranks() -> None:
+    views = job()
+    far = changed(3, views, cpus=views[0].cpus, cpu_nodes=views[0].cpu_nodes)
+    assert subjects(far) == [("warning", "NUMA node", (3,))]
+    core = [replace(view, cpus=frozenset({0}), cpu_nodes=frozenset({0})) for view in job(hosts=1)]
+    assert ("warning", "CPU set", (0, 1, 2, 3)) in subjects(core)
+
+
+def test_an_adapter_at_the_other_node() -> None:
+    near, far = with_variable(3, "NCCL_IB_HCA", "=mlx5_1"), with_variable(3, "NCCL_IB_HCA", "mlx5_0")
+    assert ("warning", "NCCL_IB_HCA", (3,)) in subjects(far)
+    texts = [misfit.text for misfit in judge(near)]
+    assert not any("names" in text for text in texts)
+
+
+def test_visible_devices_choose_the_device() -> None:
+    views = [
+        view_of(replace(ANSWER, variables={"LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": text}))
+        for text in ("3,2", "2", "9", "GPU-x")
+    ]
+    assert [view.device and view.device[0] for view in views] == [2, 2, None, None]
+
+
+def test_a_folder_that_differs() -> None:
+    views = job()
+    odd = changed(2, views, properties={**views[2].properties, "the working folder": "/home/x"})
+    assert subjects(odd) == [("warning", "the working folder", (2,))]
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
+def test_a_login_file_of_one_host_changes_what_its_ranks_get(fleet_cpu: Fleet) -> None:
+    """Ranks that mpirun starts over SSH on three real hosts, whose folders are one."""
+    hosts = fleet_cpu.hosts[:3]
+    folder = Path(tempfile.mkdtemp(prefix="rehearsal-", dir="/var/tmp"))
+    try:
+        (folder / "train.py").write_text("open('STARTED', 'w').close()\n")
+        names = "".join(f"Host {name}\n HostName {place}\n" for name, place in fleet_cpu.addresses.items())
+        (folder / "ssh_config").write_text(names + fleet_cpu.ssh_config.read_text())
+        argv = [sys.executable, "-m", "doctor", "rehearse", "--json", "--", "mpirun", "--allow-run-as-root"]
+        argv += ["--host", ",".join(hosts), "-np", "3", "--mca", "plm_rsh_agent", f"ssh -F {folder}/ssh_config"]
+        argv += ["--wdir", str(folder), "-x", "MASTER_ADDR=" + fleet_cpu.addresses[hosts[0]], "python3", "train.py"]
+        with fleet_cpu.broken(hosts[1], "echo export NCCL_ALGO=Tree >>/root/.bashrc"):
+            done = fleet_cpu.run(argv, env={**CLEAN, "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off"}, cwd=folder)
+            document = json.loads(done.stdout)
+        assert [(row["rank"], row["host"]) for row in document["ranks"]] == list(enumerate(hosts)), document["output"]
+        (misfit,) = (misfit for misfit in document["misfits"] if misfit["severity"] == "error")
+        assert (done.returncode, misfit["subject"], misfit["ranks"]) == (10, "NCCL_ALGO", [1])
+        assert sorted(path.name for path in folder.iterdir()) == ["ssh_config", "train.py"]
+    finally:
+        shutil.rmtree(folder)

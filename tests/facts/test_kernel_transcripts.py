@@ -12,7 +12,8 @@ import pytest
 from doctor.engine.catalog import load_checks
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Output
-from doctor.facts.gpu import GpuInventory
+from doctor.facts.accelerators import OtherAccelerators
+from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.kernel_log import KernelLog, read_kernel_log
 from tests.checks.run_check import Facts
 from tests.facts.answers import read_outputs
@@ -22,7 +23,7 @@ from tests.facts.kernel_transcripts import LINK, MESSAGES, Message
 READERS = {
     check.name: check
     for check in load_checks()
-    if KernelLog in check.facts and check.facts <= {KernelLog, GpuInventory}
+    if KernelLog in check.facts and check.facts <= {KernelLog, GpuCards, GpuInventory, OtherAccelerators}
 }
 
 

@@ -1,11 +1,14 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
+from doctor.facts.accelerators import OtherAccelerators
 from doctor.facts.kernel_log import KernelLog
 
+ACCELERATORS = ("accelerators",)
 
-@check(severity=ERROR, area="devices")
-def amd_gpu_fault_logged(log: KernelLog) -> Iterator[Finding]:
+
+@check(severity=ERROR, area="devices", about=ACCELERATORS)
+def amd_gpu_fault_logged(log: KernelLog, accelerators: OtherAccelerators | None) -> Iterator[Finding]:
     """The kernel's log holds no fault of an AMD GPU.
 
     ## Why it matters

@@ -2,17 +2,18 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
 from doctor.engine.fact import Unreadable
-from doctor.facts.gpu import GpuInventory
+from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.kernel_log import KernelLog, format_age
 from doctor.facts.xid import unlisted_xids, xid_events
 
 CAUSES = {"gpu-lost": ("device=devices",)}
 EVIDENCE = ("inventory",)
 """Whether the action that an error asks for was carried out since."""
+GPUS = ("cards",)
 
 
-@check(severity=ERROR, area="devices", follows_from=CAUSES, advisory=EVIDENCE)
-def gpu_xid_logged(log: KernelLog, inventory: GpuInventory | None) -> Iterator[Finding]:
+@check(severity=ERROR, area="devices", follows_from=CAUSES, advisory=EVIDENCE, about=GPUS)
+def gpu_xid_logged(log: KernelLog, inventory: GpuInventory | None, cards: GpuCards | None) -> Iterator[Finding]:
     """The kernel log reports no fault of a GPU or NVSwitch.
 
     ## Why it matters

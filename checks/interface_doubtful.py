@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces, only_usable, usable_names
+from doctor.facts.limits import RdmaAdapters
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
-from doctor.facts.socket_choice import SocketChoice
+from doctor.facts.socket_choice import SocketChoice, interface_state, nccl_choices
 from doctor.facts.socket_peers import FleetSockets, is_of_daemons, unreachable, unused_names
 from doctor.job import LaunchConfig
 from doctor.job.variables import HCCL_ADDRESS, MINDSPORE_ADDRESS, OPENMPI_INTERFACES
@@ -20,6 +21,7 @@ def interface_doubtful(
     names: PerHost[HostNames],
     npus: PerHost[NpuInventory] | None,
     gpus: PerHost[GpuCards] | None,
+    adapters: PerHost[RdmaAdapters] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """No communication library takes an interface that leads only to the host's own containers.
@@ -29,7 +31,8 @@ def interface_doubtful(
     cannot determine whether other hosts have a route to its network: without one the job hangs until a timeout, with
     one it runs through a software bridge. A library that chooses for itself may take another interface after the
     next installation of a container engine. Open MPI sends over all interfaces at once: where docker0 has one address
-    on all hosts, each connects to itself, and MPI's first message hangs.
+    on all hosts, each connects to itself, and MPI's first message hangs. NCCL without RDMA sends over all interfaces
+    that its variable takes, up to 16: one of them that is down on a host, or docker0, is slow or leads nowhere.
 
     ## What to do
     Name the network interface on all hosts: `export {setting}={nic}`, here {expected}. `ip -br address` on {host} lists
@@ -53,6 +56,9 @@ def interface_doubtful(
     for host, choice in _container_bridges(fleet):
         what = filled("{0} takes {1} by {2}", choice.library, choice.interface, choice.source)
         found[what, choice.setting, "it leads to the host's own containers", choice.interface].append(host)
+    for host, choice, reason in _further_interfaces(fleet, set(adapters or {})):
+        what = filled("{0} takes {1} by {2}", choice.library, choice.interface, choice.source)
+        found[what, choice.setting, reason, choice.interface].append(host)
     traffic = fleet.openmpi_traffic()
     for fault in traffic.faults if traffic else ():
         reason = filled("{0}; a program that sends by MPI hangs or ends", fault.reason)
@@ -95,3 +101,25 @@ def _container_bridges(fleet: FleetSockets) -> Iterator[tuple[str, SocketChoice]
             link = fleet.interfaces[host].link(choice.interface)
             if host not in errors and link and link.is_container_bridge:
                 yield host, choice
+
+
+def _further_interfaces(fleet: FleetSockets, with_rdma: set[str]) -> Iterator[tuple[str, SocketChoice, str]]:
+    """Where NCCL's sockets send over several interfaces: a bridge among them, and one that is down on a host."""
+    hosts = {host: interfaces for host, interfaces in fleet.interfaces.items() if host in fleet.gpus}
+    taken = {
+        host: choices
+        for host, interfaces in hosts.items()
+        if host not in with_rdma or fleet.environ(host).get("NCCL_IB_DISABLE") == "1"
+        if (choices := nccl_choices(fleet.environ(host), interfaces))
+    }
+    for host, choices in taken.items():
+        for choice in choices[1:]:
+            link = hosts[host].link(choice.interface)
+            if link and link.is_container_bridge:
+                yield host, choice, "it leads to the host's own containers"
+        names = {choice.interface for choice in choices}
+        others = {other.interface: other for name, peers in taken.items() if name != host for other in peers}
+        for name, choice in others.items():
+            state = interface_state(name, hosts[host]) if name not in names else ""
+            if state:
+                yield host, choice, filled("interface {0} {1} here, and other hosts send over it", name, state)

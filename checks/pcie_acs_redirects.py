@@ -2,10 +2,9 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
 from doctor.engine.fact import Unreadable
-from doctor.facts.gpu import GpuCards
+from doctor.facts.gpu import GpuCards, is_virtual_machine
 from doctor.facts.limits import RdmaAdapters
 
-VIRTUAL = ("qemu", "kvm", "vmware", "virtual machine", "virtualbox", "xen", "google compute engine", "openstack")
 SHOWN = 6
 
 
@@ -28,8 +27,7 @@ def pcie_acs_redirects(cards: GpuCards, adapters: RdmaAdapters | None) -> Iterat
     """
     if cards.pci < 2 and not adapters:
         raise Skip("one GPU, and no RDMA adapter")
-    machine = cards.machine.lower()
-    if any(word in machine for word in VIRTUAL) or ("amazon ec2" in machine and "metal" not in machine):
+    if is_virtual_machine(cards.machine):
         raise Skip("a virtual machine: ACS belongs to its host")
     if cards.redirecting is None:
         raise Unreadable("only root may read the settings of PCIe bridges: use --sudo")

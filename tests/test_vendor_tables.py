@@ -42,7 +42,33 @@ def test_the_difference_is_shown_and_written(
     assert written["switch"] == {"Reset": [], "Separate": ["[0x08520003,na,npu,na]"]}
 
 
-@pytest.mark.parametrize("path", [vendor_tables.NPU_CODES, vendor_tables.XIDS])
+MATRIX = """## CANN与Ascend HDK版本兼容
+<table><tr><td rowspan="2">CANN</td><td colspan="3">驱动版本(Ascend HDK)</td></tr>
+<tr><td>25.0.X</td><td>25.5.X</td><td>26.0.RC1/25.7.RC1</td></tr>
+<tr><td>9.0.X</td><td>Y</td><td>Y</td><td>Y</td></tr>
+<tr><td>9.1.X</td><td>N</td><td>Y</td><td>Y</td></tr></table>
+"""
+MARKDOWN = "| 25.0.X | 25.5.X | 26.0.RC1/25.7.RC1 |\n|:--|:--|:--|\n| 9.0.X | Y | Y | Y |\n| 9.1.X | N | Y | Y |\n"
+
+
+@pytest.mark.parametrize("text", [MATRIX, MARKDOWN])
+def test_the_matrix_of_cann_and_drivers(tmp_path: Path, text: str) -> None:
+    vendor = commit(tmp_path / "vendor", {"9.0.0/release-notes.md": "old", "9.1.0/release-notes.md": text})
+    first, second = loads(vendor_tables.cann_driver_matrix(vendor))["matrix"]
+    assert first == {"cann": "9.0", "works": ["25.0", "25.5", "25.7", "26.0"], "fails": []}
+    assert second == {"cann": "9.1", "works": ["25.5", "25.7", "26.0"], "fails": ["25.0"]}
+
+
+def test_releases_of_torch_npu(tmp_path: Path) -> None:
+    rows = (
+        "| 2.10.0.post4 | v2.10.0-26.1.0 | 2.10.0 |  CANN 9.1.0  |\n| 1.11.0.rc2 (beta) | v | 1.11.0 | CANN 6.0.1 |\n"
+    )
+    vendor = commit(tmp_path / "vendor", {"COMPATIBILITY.en.md": rows})
+    written = loads(vendor_tables.torch_npu_releases(vendor))
+    assert written["torch_npu"] == {"9.1.0": ["2.10.0.post4"], "6.0.1": ["1.11.0.rc2"]}
+
+
+@pytest.mark.parametrize("path", [vendor_tables.NPU_CODES, vendor_tables.XIDS, vendor_tables.TORCH_NPU_TABLE])
 def test_a_table_names_its_source_and_commit(path: Path) -> None:
     head = " ".join(line.lstrip("# ") for line in path.read_text().splitlines()[:8] if line.startswith("#"))
     assert "github.com/" in head and " commit " in head

@@ -2,11 +2,13 @@
 
 python -m tests.vendor_tables mind-cluster PATH          shows the difference
 python -m tests.vendor_tables mind-cluster PATH --write  and writes the table
-python -m tests.vendor_tables gpud PATH [--write]
+python -m tests.vendor_tables gpud|torch-npu|cann PATH [--write]
 
 PATH is a clone, bare or not: github.com/Ascend/mind-cluster (NPU fault codes and their levels, and those of the L1
-switch) or github.com/leptonai/gpud (NVIDIA's Xid catalog, which NVIDIA publishes as a spreadsheet only, and the SXids
-of the fabric manager's guide). Nothing is fetched.
+switch), github.com/leptonai/gpud (NVIDIA's Xid catalog, which NVIDIA publishes as a spreadsheet only, and the SXids
+of the fabric manager's guide), github.com/Ascend/pytorch (torch_npu and the CANN that each release was made for),
+gitcode.com/cann/release-management (the matrix of CANN and drivers) or github.com/ROCm/ROCm (ROCm, its driver and
+PyTorch). Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from doctor.engine.version_matrix import DRIVER_MATRIX, TORCH_NPU_TABLE
 
 FACTS = Path(__file__).resolve().parents[1] / "doctor" / "facts"
 NPU_CODES = FACTS / "npu_fault_codes.toml"
@@ -102,7 +106,53 @@ def xid_catalog(repository: str) -> str:
     return "".join(parts)
 
 
-TABLES: Mapping[str, tuple[Path, object]] = {"mind-cluster": (NPU_CODES, npu_fault_codes), "gpud": (XIDS, xid_catalog)}
+_TORCH_NPU_ROW = re.compile(r"^\|\s*(\d[\w.]*)[^|]*\|[^|]*\|[^|]*\|\s*CANN (\d[\w.]*)\s*\|", re.M)
+
+
+def torch_npu_releases(repository: str) -> str:
+    """The releases of torch_npu, by the CANN that they were made for."""
+    name = "COMPATIBILITY.en.md"
+    rows: dict[str, list[str]] = {}
+    for torch_npu, cann in _TORCH_NPU_ROW.findall(text_of(repository, name)):
+        rows.setdefault(cann, []).append(torch_npu)
+    note = "Releases of torch_npu, by the CANN that they were made for."
+    parts = [header(repository, "Ascend/pytorch", name, note), "[torch_npu]\n"]
+    return "".join([*parts, *(listed(json.dumps(cann), releases) for cann, releases in rows.items())])
+
+
+def two_numbers(releases: Iterable[str]) -> list[str]:
+    """``25.0.X`` and ``26.0.RC1/25.7.RC1`` as 25.0, 26.0 and 25.7."""
+    return sorted({".".join(release.split(".")[:2]) for text in releases for release in text.split("/")})
+
+
+def cann_driver_matrix(repository: str) -> str:
+    """The matrix of CANN and drivers in the newest release notes: rows of Y and N below a row of driver releases."""
+    names = git(repository, "ls-tree", "-r", "--name-only", "HEAD").split()
+    notes = [name for name in names if re.fullmatch(r"\d+(?:\.\d+)*/release-notes\.md", name)]
+    newest = max(notes, key=lambda name: [int(part) for part in name.partition("/")[0].split(".")])
+    note = "With which Ascend HDK (driver) releases CANN works, and with which not, by the matrix in its release notes."
+    commit = header(repository, "cann/release-management", newest, note).replace("github.com", "gitcode.com")
+    parts, drivers = [commit], list[str]()
+    for line in re.sub(r"</?t[dh][^>]*>", "|", text_of(repository, newest).replace("</tr>", "\n")).splitlines():
+        cells = [cell for cell in re.sub(r"<[^>]*>", "", line).replace("|", " ").split() if cell.strip(":-")]
+        if len(cells) > 2 and all(re.fullmatch(r"[\d.]+(?:X|RC\d+)?(?:/[\d.]+(?:X|RC\d+)?)*", cell) for cell in cells):
+            drivers = cells
+        elif drivers and len(cells) == len(drivers) + 1 and set(cells[1:]) <= {"Y", "N"}:
+            (cann,) = two_numbers(cells[:1])
+            parts.append(f"[[matrix]]\ncann = {json.dumps(cann)}\n")
+            for field, letter in (("works", "Y"), ("fails", "N")):
+                chosen = two_numbers(driver for driver, cell in zip(drivers, cells[1:], strict=True) if cell == letter)
+                parts.append(f"{field} = {json.dumps(chosen)}\n")
+            parts.append("\n")
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+TABLES: Mapping[str, tuple[Path, object]] = {
+    "mind-cluster": (NPU_CODES, npu_fault_codes),
+    "gpud": (XIDS, xid_catalog),
+    "torch-npu": (TORCH_NPU_TABLE, torch_npu_releases),
+    "cann": (DRIVER_MATRIX, cann_driver_matrix),
+}
 
 
 def main(argv: list[str]) -> int:

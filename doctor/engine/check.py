@@ -45,6 +45,7 @@ def check(
     follows_from: Relations | None = None,
     explained_by: Relations | None = None,
     advisory: Sequence[str] = (),
+    about: Sequence[str] = (),
 ) -> Callable[[Function], Function]:
     """Makes a function a check. Its first docstring line is the healthy claim.
 
@@ -54,11 +55,13 @@ def check(
     shown under its cause: ``{"device-link-down": ("npu",)}`` (`doctor.analysis.causes`).
     ``explained_by``: checks whose errors, on the same hosts, make its findings unknown, for one that tries something.
     ``advisory``: parameters that serve the fix alone; one that cannot be read is None, and nothing is unknown for it.
+    ``about``: advisory parameters without which there is nothing to find: on a host that has none of them, a check that
+    cannot read the rest does not apply.
     """
 
     def mark(function: Function) -> Function:
         relations = dict(follows_from or {}), dict(explained_by or {})
-        function.__dict__["doctor"] = (severity, area, single_host, *relations, tuple(advisory))
+        function.__dict__["doctor"] = (severity, area, single_host, *relations, tuple(advisory), tuple(about))
         return function
 
     return mark
@@ -75,6 +78,8 @@ class Need(msgspec.Struct, frozen=True):
     """``| None``: the parameter is None where the fact is absent."""
     advisory: bool = False
     """It serves the fix alone: the parameter is also None where the fact cannot be read."""
+    about: bool = False
+    """It is what the check is about: where it is absent, and the rest cannot be read, the check does not apply."""
 
     @property
     def is_fact(self) -> bool:
@@ -92,8 +97,9 @@ class Check:
         self.path = path
         self.name = function.__name__.replace("_", "-")
         declared = function.__dict__["doctor"]
-        self.severity, self.area, self.single_host, self.follows_from, self.explained_by, advisory = declared
-        self.advisory = frozenset(advisory)
+        self.severity, self.area, self.single_host, self.follows_from, self.explained_by, advisory, about = declared
+        self.about = frozenset(about)
+        self.advisory = self.about.union(advisory)
 
     def __repr__(self) -> str:
         return f"<check {self.name}>"
@@ -146,7 +152,7 @@ class Check:
                     "{0}: {1}({2}): expected a fact, PerHost[fact] or intent", self.path, self.function.__name__, name
                 )
             )
-        return Need(name, hint, fleet, optional, name in self.advisory)
+        return Need(name, hint, fleet, optional, name in self.advisory, name in self.about)
 
 
 def once_per_fleet(function: Callable[P, R]) -> Callable[P, R]:

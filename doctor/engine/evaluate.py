@@ -251,11 +251,18 @@ def _host_arguments(check: Check, host: str, fact_cache: FactCache, outcome: _Ou
                 outcome.note_unread(host, fact)
     if unavailable:
         # Unknown wins over not applicable: one part that is not there must not hide another that did not answer.
-        outcome.mark_unavailable(
-            host, next((why for why in unavailable if isinstance(why, Unreadable)), unavailable[0])
-        )
+        unreadable = (why for why in unavailable if isinstance(why, Unreadable))
+        why = _nothing_to_judge(check, host, fact_cache) or next(unreadable, unavailable[0])
+        outcome.mark_unavailable(host, why)
         return None
     return arguments
+
+
+def _nothing_to_judge(check: Check, host: str, fact_cache: FactCache) -> Absent | None:
+    """Why the host has nothing of what the check is about; None where it has, or that is not known."""
+    facts = [fact_cache.get(host, need.type) for need in check.host_needs if need.about]
+    absent = [fact for fact in facts if isinstance(fact, Absent) and not isinstance(fact, Unreadable)]
+    return absent[0] if absent and len(absent) == len(facts) else None
 
 
 def _may_be_absent(need: Need, why: Absent) -> bool:

@@ -1,32 +1,122 @@
-"""Compatible versions: a vendor's table as data, and the comparison of version strings."""
+"""Compatible and known bad versions: vendors' tables as data, and the comparison of version strings."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Literal
 
+import msgspec
+
+from doctor.engine.toml_compat import read_table
+
+TORCH_NPU_TABLE = Path(__file__).with_name("torch_npu_cann.toml")
+DRIVER_MATRIX = Path(__file__).with_name("cann_driver_matrix.toml")
+DRIVER_LISTS = Path(__file__).with_name("cann_drivers.toml")
+KNOWN_BAD = Path(__file__).with_name("known_bad_versions.toml")
 TABLE_DATE = "2026-08-21"
-"""The day of the table's source: COMPATIBILITY.en.md in the public repository of torch_npu (Ascend/pytorch)."""
+"""The day of torch_npu_cann.toml's source: COMPATIBILITY.en.md of torch_npu (Ascend/pytorch)."""
 
-_TORCH_NPU_BY_CANN = {
-    "9.1.0": "2.12.0 2.11.0 2.10.0.post4 2.9.0.post6 2.7.1.post8",
-    "9.0.0": "2.10.0.post2 2.9.0.post2 2.8.0.post4 2.7.1.post4",
-    "8.5.0": "2.9.0 2.8.0.post2 2.7.1.post2 2.6.0.post5",
-    "8.3.RC1": "2.8.0 2.7.1 2.6.0.post3 2.1.0.post17",
-    "8.2.RC1": "2.6.0 2.5.1.post1 2.1.0.post13",
-    "8.1.RC1": "2.5.1 2.4.0.post4 2.3.1.post6 2.1.0.post12",
-    "8.0.0": "2.4.0.post2 2.3.1.post4 2.1.0.post10",
-    "8.0.RC3": "2.4.0 2.3.1.post2 2.1.0.post8",
-    "8.0.RC2": "2.3.1 2.2.0.post2 2.1.0.post6 1.11.0.post14",
-    "8.0.RC1": "2.2.0 2.1.0.post4 1.11.0.post11",
-    "7.0.0": "2.1.0 2.0.1.post1 1.11.0.post8",
-    "7.0.RC1": "2.1.0.rc1 2.0.1 1.11.0.post4",
-    "6.3.RC3.1": "1.11.0.post3",
-    "6.3.RC3": "1.11.0.post2",
-    "6.3.RC2": "2.0.1.rc1 1.11.0.post1 1.8.1.post2",
-    "6.3.RC1": "1.11.0 1.8.1.post1",
-}
 
-_CANN_BY_TORCH_NPU = {torch_npu: cann for cann, line in _TORCH_NPU_BY_CANN.items() for torch_npu in line.split()}
+class _TorchNpuTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    torch_npu: dict[str, list[str]]
+    """Releases of torch_npu, by the CANN that they were made for."""
+
+
+class DriverRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The drivers that the vendor names beside one CANN release; each is two numbers, as 25.5."""
+
+    cann: str
+    works: tuple[str, ...]
+    fails: tuple[str, ...] = ()
+    source: str = ""
+    """The vendor's pages; of a row of the matrix its file names them."""
+
+
+class _DriverTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    matrix: tuple[DriverRow, ...] = ()
+    listed: tuple[DriverRow, ...] = ()
+
+
+class KnownBad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Versions with a published fault; what the columns mean stands at the head of known_bad_versions.toml."""
+
+    component: str
+    first: str
+    last: str
+    fixed: str
+    fault: str
+    source: str
+    gpus: tuple[str, ...] = ()
+    instead: str = ""
+
+
+class _KnownBadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: tuple[KnownBad, ...]
+
+
+@cache
+def _cann_by_torch_npu() -> dict[str, str]:
+    rows = read_table(TORCH_NPU_TABLE, _TorchNpuTable).torch_npu
+    return {torch_npu: cann for cann, releases in rows.items() for torch_npu in releases}
+
+
+@cache
+def _driver_rows() -> dict[str, DriverRow]:
+    listed = read_table(DRIVER_LISTS, _DriverTable).listed
+    return {row.cann: row for row in (*listed, *read_table(DRIVER_MATRIX, _DriverTable).matrix)}
+
+
+def driver_row(cann: str) -> DriverRow | None:
+    """What the vendor's tables say of the drivers for one CANN; None where they do not hold it.
+
+    >>> driver_row("9.1.0").fails, driver_row("8.1.RC1").works[0], driver_row("6.3.RC2")
+    (('25.0',), '24.1', None)
+    """
+    return _driver_rows().get(".".join(cann.split(".")[:2]))
+
+
+def judge_driver(row: DriverRow, driver: str) -> Literal["works", "fails", "older", "unlisted"]:
+    """Whether the vendor lists the driver beside that CANN; older: than every one that it lists.
+
+    >>> [judge_driver(driver_row("9.1.0"), driver) for driver in ("26.0.RC1", "25.0.1", "24.1.rc3.b999", "27.0.0")]
+    ['works', 'fails', 'older', 'unlisted']
+
+    Raises: ValueError when the driver's version does not begin with two numbers.
+    """
+    match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", driver)
+    if match is None:
+        raise ValueError(driver)
+    release = f"{match[1]}.{match[2]}"
+    if release in row.works:
+        return "works"
+    if release in row.fails:
+        return "fails"
+    return "older" if version_numbers(release) < min(map(version_numbers, row.works)) else "unlisted"
+
+
+@cache
+def _known_bad_rows() -> tuple[KnownBad, ...]:
+    return read_table(KNOWN_BAD, _KnownBadTable).version
+
+
+def known_bad(component: str, version: str, gpus: Iterable[str] = ()) -> list[KnownBad]:
+    """The published faults of a version, with GPUs of such names.
+
+    >>> [row.fixed for row in known_bad("nccl", "2.25.1")], known_bad("nccl", "2.26.2")
+    (['2.26.2'], [])
+    """
+    match = re.match(r"[0-9]{1,6}(?:\.[0-9]{1,6}){1,4}", version)
+    return [
+        row
+        for row in _known_bad_rows()
+        if match
+        and row.component == component
+        and version_numbers(row.first) <= version_numbers(match[0]) <= version_numbers(row.last)
+        and (not row.gpus or any(word in name for word in row.gpus for name in gpus))
+    ]
 
 
 def cann_for_torch_npu(torch_npu: str) -> str:
@@ -36,7 +126,7 @@ def cann_for_torch_npu(torch_npu: str) -> str:
     ('9.0.0', '7.0.RC1', '')
     """
     release = re.sub(r"(?<=\d)rc", ".rc", torch_npu.partition("+")[0])
-    return _CANN_BY_TORCH_NPU.get(release, "")
+    return _cann_by_torch_npu().get(release, "")
 
 
 def base_version(version: str) -> str:

@@ -15,13 +15,15 @@ from doctor.engine.texts import filled
 from doctor.facts.gpu_report import short_bus
 from doctor.facts.reported_value import reported_count, value_state
 
-_SCRIPT = """for query in "list" "metric --ecc" "static --asic --bus --driver" "static --partition"; do
+_SCRIPT = """for query in "list" "metric --ecc" "static --asic --bus --driver" "static --partition" \\
+  "topology --access --link-type"; do
   echo "-- $query --"
   timeout 15 amd-smi $query --json </dev/null 2>/dev/null
   echo "-- exit $? --"
 done"""
 REQUIRED = ("list", "metric --ecc", "static --asic --bus --driver")
 """Queries that all releases have; the modes of partitions are elsewhere in the newest ones."""
+TOPOLOGY = "topology --access --link-type"
 MAX_GPUS = 256
 
 
@@ -42,6 +44,8 @@ class AmdGpu(msgspec.Struct, frozen=True):
     """SPX, DPX, CPX, ...; empty where it is not reported."""
     memory_partition: str = ""
     """NPS1, NPS4, ..."""
+    links: tuple[tuple[int, str, str], ...] = ()
+    """To each other GPU: its number, XGMI or PCIE, and ENABLED or DISABLED; empty where amd-smi shows no topology."""
 
 
 class AmdGpus(Fact, frozen=True):
@@ -60,7 +64,7 @@ class AmdGpus(Fact, frozen=True):
         -- exit 0 --
     """
 
-    probe = run(_SCRIPT, requires="amd-smi", root=True, timeout=70, limit=1 << 20)
+    probe = run(_SCRIPT, requires="amd-smi", root=True, timeout=85, limit=1 << 20)
 
     gpus: tuple[AmdGpu, ...]
 
@@ -91,7 +95,8 @@ class AmdGpus(Fact, frozen=True):
 
 def _parts(text: str) -> Iterator[tuple[str, tuple[str, int]]]:
     """Each query with what was printed for it and its exit status; one that was cut off is left out."""
-    pieces = re.split(r"^-- (list|metric --ecc|static --[a-z -]{1,40}) --[ \t\r]*\n", text, flags=re.M)
+    names = r"list|metric --ecc|static --[a-z -]{1,40}|topology --[a-z -]{1,40}"
+    pieces = re.split(rf"^-- ({names}) --[ \t\r]*\n", text, flags=re.M)
     for query, piece in zip(pieces[1::2], pieces[2::2], strict=True):
         printed, _, end = piece.rpartition("-- exit ")
         if match := re.match(r"(\d{1,3}) --", end):
@@ -133,7 +138,17 @@ def _gpu(index: int, row: Mapping[str, Any]) -> AmdGpu:
         _count(ecc, "total_deferred_count"),
         _word(modes, "accelerator_partition") or _word(modes, "compute_partition"),
         _word(modes, "memory_partition"),
+        tuple(_links(index, row.get("links"))),
     )
+
+
+def _links(index: int, links: object) -> Iterator[tuple[int, str, str]]:
+    """The GPU's rows of ``amd-smi topology``, but that to itself; ROCm before 6.3 has another form, without rows."""
+    for link in links if isinstance(links, list) else ():
+        if isinstance(link, dict) and isinstance(link.get("gpu"), int) and link["gpu"] != index:
+            kind, status = _word(link, "link_type"), _word(link, "link_status")
+            if kind:
+                yield link["gpu"], kind, status
 
 
 def _section(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -25,6 +25,19 @@ __all__ = [
 ]
 
 
+VIRTUAL = ("qemu", "kvm", "vmware", "virtual machine", "virtualbox", "xen", "google compute engine", "openstack")
+
+
+def is_virtual_machine(machine: str) -> bool:
+    """Whether the firmware's vendor and product are those of a virtual machine.
+
+    >>> is_virtual_machine("Amazon EC2 p5.48xlarge"), is_virtual_machine("Amazon EC2 g4dn.metal")
+    (True, False)
+    """
+    name = machine.lower()
+    return any(word in name for word in VIRTUAL) or ("amazon ec2" in name and "metal" not in name)
+
+
 def _redirects(path: str) -> bool:
     """The access control services of a bridge send requests between its devices upwards (PCIe, capability 0x0d)."""
     with open(path, "rb") as file:

@@ -50,7 +50,12 @@ STOPS: frozenset[FaultLevel] = frozenset({"reset", "aside", "replace"})
 HealthVerdict = Literal["healthy", "warning", "unknown", "error"]
 
 
-class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+NPU_CODES = str(Path(__file__).with_name("npu_fault_codes.toml"))
+
+
+class FaultCodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Fault codes of NPUs and of their switch, by the level that MindCluster gives them."""
+
     npu: dict[str, list[str]]
     switch: dict[str, list[str]]
 
@@ -58,7 +63,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def fault_levels() -> dict[str, FaultLevel]:
     """What each fault code of NPUs demands. Source: npu_fault_codes.toml beside this module."""
-    table = read_table(Path(__file__).with_name("npu_fault_codes.toml"), _Table)
+    table = read_table(Path(NPU_CODES), FaultCodeTable)
     order = list(REMEDIES)
     ranked = sorted(table.npu.items(), key=lambda item: order.index(_LEVELS[item[0]]))
     return {code.upper(): _LEVELS[level] for level, codes in ranked for code in codes}

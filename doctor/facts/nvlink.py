@@ -7,6 +7,7 @@ from itertools import takewhile
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.facts.gpu import tool_text
+from doctor.facts.reported_value import reported_count
 
 
 class NvLinks(Fact, frozen=True):
@@ -49,6 +50,45 @@ class NvLinks(Fact, frozen=True):
         if not active or not has_links:
             raise Absent("the GPUs have no NVLink")
         return cls(active, {gpu: tuple(links) for gpu, links in inactive.items()}, products)
+
+
+class NvLinkErrors(Fact, frozen=True):
+    """The error counters of each NVLink since the driver was loaded, or since they were set to zero.
+
+    Raw output, from nvidia-smi nvlink -e::
+
+        GPU 2: Tesla V100-SXM2-32GB (UUID: GPU-d9eeee97-c180-66de-23e0-d995387934dc)
+             Link 0: Replay Errors: 148
+             Link 0: Recovery Errors: 0
+             Link 0: CRC Errors: 65535
+    """
+
+    probe = run("nvidia-smi nvlink -e", requires="nvidia-smi", timeout=30)
+
+    by_gpu: dict[int, dict[int, dict[str, int]]]
+    """By GPU and link: Replay, Recovery and CRC errors, those that the driver reports."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NvLinkErrors:
+        by_gpu: dict[int, dict[int, dict[str, int]]] = {}
+        unread: dict[str, str] = {}
+        gpu = -1
+        for line in tool_text(answer).splitlines():
+            if match := re.match(r"GPU ([0-9]{1,3}): ", line):
+                gpu = int(match[1])
+            elif match := re.match(r"\s+Link ([0-9]{1,3}): (Replay|Recovery|CRC) Errors: {0,20}(.{0,40})$", line):
+                if gpu < 0:
+                    raise Unreadable("nvidia-smi reports NVLinks before the first GPU")
+                try:
+                    count = reported_count(match[2], match[3].strip())
+                except Unreadable as why:
+                    unread[f"GPU {gpu}"] = str(why)
+                    continue
+                if count is not None:
+                    by_gpu.setdefault(gpu, {}).setdefault(int(match[1]), {})[match[2]] = count
+        if not by_gpu and not unread:
+            raise Absent("nvidia-smi reports no error counters of NVLinks")
+        return cls(by_gpu=by_gpu, unread=unread)
 
 
 class GpuTopology(Fact, frozen=True):

@@ -24,6 +24,7 @@ from doctor.job.variables import (
     TENSORPIPE_INTERFACE,
 )
 
+MAX_NCCL_INTERFACES = 16
 _SETTINGS = {
     "Gloo": GLOO_INTERFACE,
     "NCCL": NCCL_INTERFACE,
@@ -131,6 +132,34 @@ def nccl_choice(environ: Mapping[str, str], interfaces: Interfaces) -> SocketCho
             return SocketChoice("NCCL", address=entry.address, interface=entry.interface)
     problem = filled("no interface is running{0}", _family_words(family))
     return SocketChoice("NCCL", problem=problem, expected="an interface with a carrier and an address")
+
+
+def nccl_choices(environ: Mapping[str, str], interfaces: Interfaces) -> list[SocketChoice]:
+    """All interfaces over which NCCL's sockets send: those that its variable takes, up to 16, each once; else none.
+
+    The first is that of `nccl_choice`. Source: ``ncclFindInterfaces`` and ``findInterfaces`` in NCCL's misc/socket.cc.
+    """
+    value = environ.get(NCCL_INTERFACE, "")
+    family = {"AF_INET": False, "AF_INET6": True}.get(environ.get("NCCL_SOCKET_FAMILY", ""))
+    by_interface: dict[str, LinkAddress] = {}
+    for entry in _running(interfaces) if len(value) > 1 else ():
+        is_usable = family in (None, entry.is_ipv6) and not (entry.is_ipv6 and is_loopback(entry.address))
+        if is_usable and _first_match(value, [entry], exact_prefix=False):
+            by_interface.setdefault(entry.interface, entry)
+    entries = list(by_interface.values())[:MAX_NCCL_INTERFACES]
+    return [SocketChoice("NCCL", NCCL_INTERFACE, value, entry.address, entry.interface) for entry in entries]
+
+
+def interface_state(name: str, interfaces: Interfaces) -> str:
+    """Why an interface takes no connections, in words; empty where it may take some, or there is none of that name."""
+    link = interfaces.link(name)
+    if link is None:
+        return ""
+    if not link.is_up:
+        return "is down"
+    if not link.is_running:
+        return "has no carrier"
+    return "" if any(entry.interface == name for entry in interfaces.addresses) else "has no address"
 
 
 def hccl_choice(environ: Mapping[str, str], interfaces: Interfaces) -> SocketChoice:

@@ -16,7 +16,9 @@ import msgspec
 
 from doctor.engine.toml_compat import read_table
 
-FAMILIES = frozenset(("NCCL", "HCCL", "GLOO", "TP", "TORCH", "ASCEND", "MS", "MASTER", "PYTORCH", "OMP", "UCX"))
+FAMILIES = frozenset(
+    ("NCCL", "HCCL", "GLOO", "TP", "TORCH", "ASCEND", "MS", "MASTER", "PYTORCH", "OMP", "UCX", "RCCL", "HIP", "ROCR")
+)
 _SHORTEST = 8
 """Letters of a name; shorter ones are too like others."""
 _END = 3

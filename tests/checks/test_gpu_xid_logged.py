@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from doctor.engine.evaluate import evaluate_check
+from doctor.engine.fact import Absent, Fact, Unreadable
+from doctor.engine.result import Outcome, Status
+from doctor.facts.accelerators import Accelerator, OtherAccelerators
+from doctor.facts.gpu import GpuCards
 from doctor.facts.kernel_log import KernelLog, LogLine
 from doctor.facts.xid import CATALOG, DEMANDING, catalog
 from tests.checks.gpu_hosts import gpu, gpus, log
-from tests.checks.run_check import messages, run_check
+from tests.checks.run_check import Facts, check, messages, run_check
 
 FALLEN = "NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 PAGE_FAULT = (
@@ -129,3 +134,39 @@ def test_every_code_with_a_demanded_action_has_a_meaning() -> None:
     assert demanding <= CATALOG.keys()
     quiet = {code for action in ("IGNORE", "RESTART_APP") for code in catalog().xid[action]} - {92, 94, 157, 161}
     assert not quiet & CATALOG.keys()
+
+
+class TestAUserWhoMayNotReadTheLog:
+    """A host without such a card has no such fault, whoever looks; one with a card may have one."""
+
+    LOG = Unreadable("only root may read the kernel log (kernel.dmesg_restrict): use --sudo")
+    CARDS: ClassVar[dict[str, tuple[Fact, type[Fact]]]] = {
+        "gpu-xid-logged": (GpuCards(pci=8, driver="", tool=True), GpuCards),
+        "amd-gpu-fault-logged": (
+            OtherAccelerators((Accelerator("0000:05:00.0", "AMD", "1002:74a1", "amdgpu"),)),
+            OtherAccelerators,
+        ),
+    }
+
+    @pytest.mark.parametrize("name", CARDS)
+    def test_without_a_card_it_does_not_apply(self, name: str) -> None:
+        absent = Absent("the host has none")
+        outcome = outcome_of(name, self.LOG, self.CARDS[name][1], absent)
+        assert (outcome.status, outcome.skipped) == (Status.SKIPPED, {"w1": "the host has none"})
+
+    @pytest.mark.parametrize("name", CARDS)
+    def test_with_a_card_it_is_unknown(self, name: str) -> None:
+        card, kind = self.CARDS[name]
+        for cards in (card, Unreadable("/sys was not read")):
+            outcome = outcome_of(name, self.LOG, kind, cards)
+            assert (outcome.status, set(outcome.unknown)) == (Status.UNKNOWN, {"w1"})
+
+
+def outcome_of(name: str, log: Absent, kind: type[Fact], cards: Fact | Absent) -> Outcome:
+    values = {KernelLog: log, kind: cards}
+
+    class SomeUnread(Facts):
+        def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
+            return values[fact] if fact in values else super().get(host, fact)
+
+    return evaluate_check(check(name), ("w1",), SomeUnread({"w1": ()}), {})

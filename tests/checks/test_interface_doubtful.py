@@ -1,6 +1,7 @@
 import pytest
 
 from doctor.engine.fact import Fact
+from doctor.facts.limits import RdmaAdapters
 from tests.checks.launch_lines import config
 from tests.checks.network import GPUS, NPUS, alike_hosts, interfaces, link, named
 from tests.checks.run_check import job, messages, run_check, skipped
@@ -150,3 +151,55 @@ def test_open_mpi_uses_an_interface_without_a_carrier() -> None:
     fact = messages(run_check(NAME, hosts, config("mpirun -np 2 -H w1,w2 ./program")))
     reason = "it has no carrier; a program that sends by MPI hangs or ends"
     assert fact == [("w1 w2", f"Open MPI sends over ib0: {reason}")]
+
+
+def several(*down: str, docker: bool = False, rdma: bool = False, addressless: str = "") -> dict[str, list[Fact]]:
+    """Hosts with GPUs and three cards; of w2 some are ``down``."""
+    hosts: dict[str, list[Fact]] = {}
+    for n in (1, 2, 3):
+        addresses = {f"eth{card}": f"10.{card}.0.{n}/24" for card in range(3)}
+        links = []
+        for name in (*down, addressless) if n == 2 else ():
+            if name:
+                addresses.pop(name)
+                links.append(link(name, up=name == addressless))
+        if docker:
+            addresses["docker0"] = f"172.2{n}.0.1/16"
+            links.append(link("docker0", kind="bridge"))
+        own = interfaces(*links, routes=("0.0.0.0/0",), **addresses)
+        hosts[f"w{n}"] = [
+            own,
+            named(f"w{n}", f"10.0.0.{n}"),
+            GPUS,
+            *([RdmaAdapters(names=("mlx5_0",))] if rdma else []),
+        ]
+    return hosts
+
+
+def test_all_interfaces_of_a_prefix() -> None:
+    assert messages(run_check(NAME, several(), job(NCCL_SOCKET_IFNAME="eth"))) == []
+    assert messages(run_check(NAME, several("eth2"), job(NCCL_SOCKET_IFNAME="=eth0,eth1"))) == []
+    assert messages(run_check(NAME, several("eth2"), job())) == []
+
+
+@pytest.mark.parametrize(
+    ("hosts", "value", "text"),
+    [
+        (several("eth2"), "eth", "NCCL takes eth2 by NCCL_SOCKET_IFNAME=eth: interface eth2 is down here"),
+        (several(addressless="eth1"), "eth", "interface eth1 has no address here, and other hosts send over it"),
+    ],
+)
+def test_an_interface_of_a_prefix_that_is_down_on_one_host(hosts: dict[str, list[Fact]], value: str, text: str) -> None:
+    ((host, message),) = messages(run_check(NAME, hosts, job(NCCL_SOCKET_IFNAME=value)))
+    assert host == "w2" and text in message
+
+
+def test_docker0_among_the_interfaces_that_are_not_excluded() -> None:
+    ((host, message),) = messages(run_check(NAME, several(docker=True), job(NCCL_SOCKET_IFNAME="^lo")))
+    assert host == "w1 w2 w3" and message.startswith("NCCL takes docker0 by NCCL_SOCKET_IFNAME=^lo")
+
+
+def test_with_rdma_the_further_interfaces_carry_nothing() -> None:
+    assert messages(run_check(NAME, several("eth2", rdma=True), job(NCCL_SOCKET_IFNAME="eth"))) == []
+    without = job(NCCL_SOCKET_IFNAME="eth", NCCL_IB_DISABLE="1")
+    assert len(messages(run_check(NAME, several("eth2", rdma=True), without))) == 1

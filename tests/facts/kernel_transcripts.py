@@ -144,7 +144,7 @@ MESSAGES = (
     Message("btrfs/disk-io.c", "BTRFS info (device sdb1): disk space caching is enabled"),
     Message(
         "mlx5/health.c",
-        "mlx5_core 0000:3b:00.0: mlx5_health_check_fatal_sensors:241:(pid 0): Fatal error 1 detected",
+        "mlx5_core 0000:3b:00.0: poll_health:815:(pid 0): Fatal error 1 detected",
         NETWORK_CARD,
     ),
     Message("mlx5/health.c (2)", "mlx5_core 0000:3b:00.0: mlx5_error_sw_reset:243:(pid 1200): start", NETWORK_CARD),

@@ -12,16 +12,18 @@ import pytest
 from doctor.engine.catalog import load_checks
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Output
-from doctor.facts.gpu import GpuInventory
+from doctor.facts.accelerators import OtherAccelerators
+from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.kernel_log import KernelLog, read_kernel_log
 from tests.checks.run_check import Facts
 from tests.facts.answers import read_outputs
+from tests.facts.kernel_reports import HEALTHY, SICK, Report
 from tests.facts.kernel_transcripts import LINK, MESSAGES, Message
 
 READERS = {
     check.name: check
     for check in load_checks()
-    if KernelLog in check.facts and check.facts <= {KernelLog, GpuInventory}
+    if KernelLog in check.facts and check.facts <= {KernelLog, GpuCards, GpuInventory, OtherAccelerators}
 }
 
 
@@ -33,18 +35,29 @@ def escaped(text: str) -> str:
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLog]:
     """By source: what the collector makes of a log with this message alone, printed three times in an hour."""
+    return _collected(tmp_path_factory, {message.source: message.text for message in MESSAGES})
+
+
+@pytest.fixture(scope="module")
+def of_reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLog]:
+    """The same by text, of the reports."""
+    texts = [*(report.text for report in SICK), *(text for _, text in HEALTHY)]
+    return _collected(tmp_path_factory, dict(zip(texts, texts, strict=True)))
+
+
+def _collected(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]) -> dict[str, KernelLog]:
     logs: dict[str, KernelLog] = {}
     opened = os.open
     file = tmp_path_factory.mktemp("log") / "kmsg"
     patch = pytest.MonkeyPatch()
     patch.setattr(os, "open", lambda path, *mode: opened(file if path == "/dev/kmsg" else path, *mode))
     uptime = float(Path("/proc/uptime").read_text().split()[0])
-    for message in MESSAGES:
-        records = [f"4,{n},{int((uptime - 10 * n) * 1e6)},-;{escaped(message.text)}\n" for n in (3, 2, 1)]
+    for name, text in texts.items():
+        records = [f"4,{n},{int((uptime - 10 * n) * 1e6)},-;{escaped(text)}\n" for n in (3, 2, 1)]
         file.write_text("6,1,0,-;Linux version 6.8.0\n" + "".join(records))
         log = read_outputs(KernelLog, one=Output(out=json.dumps(read_kernel_log({}))))
         assert isinstance(log, KernelLog)
-        logs[message.source] = log
+        logs[name] = log
     patch.undo()
     return logs
 
@@ -84,3 +97,17 @@ def _answer(lines: list[list[Any]]) -> Any:
     from doctor.engine.fact import ProbeAnswer
 
     return ProbeAnswer({"": Output(out=json.dumps({"uptime": 9.0, "lines": lines}))})
+
+
+@pytest.mark.parametrize("report", SICK, ids=lambda report: f"{report.check}-{report.source}")
+def test_a_reported_fault_is_found_on_its_device(report: Report, of_reports: dict[str, KernelLog]) -> None:
+    log = of_reports[report.text]
+    assert reporting(log) == {report.check}
+    outcome = evaluate_check(READERS[report.check], ("w1",), Facts({"w1": [log]}), {})
+    (finding,) = outcome.findings
+    assert report.device in str(finding) or report.device in str(finding.values)
+
+
+@pytest.mark.parametrize(("source", "text"), HEALTHY)
+def test_a_message_of_a_sound_host_is_no_fault(source: str, text: str, of_reports: dict[str, KernelLog]) -> None:
+    assert reporting(of_reports[text]) == set(), source

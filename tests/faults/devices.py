@@ -48,7 +48,24 @@ def npu_row(check: str, fault: str, fleet: str = "a2", also: Sequence[str] = (),
     )
 
 
+SWITCH = """
+mkdir -p /var/log/mindx-dl/devicePlugin
+cat >/var/log/mindx-dl/devicePlugin/devicePlugin.log <<'END'
+[WARN]     2026/01/10 03:31:38.643290 17      deviceswitch/ascend_switch.go:174    switch subscribe got fault:\
+AlarmId: 0x08520003, FaultID: na, AssembledFaultCode: [0x08520003,na,npu,na], PeerPortDevice: 1, PeerPortId: 3, \
+SwitchChipId: 2, SwitchPortId: 5, Assertion: 1, AlarmRaisedTime: 0, faultCode:[0x08520003,na,npu,na]
+END
+"""
+
+
 ROWS: list[Row] = [
+    Row(
+        "npu-switch-fault",
+        SWITCH.replace("\\\n", ""),
+        fleet="a3",
+        values={"code": "[0x08520003,na,npu,na]", "chip": "2", "port": "5", "observed": "replace"},
+        healthy_first=False,
+    ),
     npu_row("ascend-dmi-failed", DIAGNOSIS, group="Hardware", expected="PASS"),
     npu_row("npu-tools-missing", "rm /usr/local/Ascend/driver/tools/hccn_tool", missing=["hccn_tool"], npus=8),
     npu_row("npu-tools-missing", "rm /usr/local/bin/npu-smi", fleet="a1", missing=["npu-smi"]),

@@ -214,14 +214,29 @@ d={PCI}/0000:65:00.0; mkdir $d; echo 0x1002 >$d/vendor; echo 0x74a1 >$d/device; 
 
 AMD_SMI = (EMULATED / "amd-smi").read_text()
 AMD_HOST = f"""
-d={PCI}/0000:65:00.0; mkdir -p $d /run/amd /run/amdgpu/drivers/amdgpu; ln -sfn /run/amdgpu/drivers/amdgpu $d/driver
-echo 0x1002 >$d/vendor; echo 0x74a1 >$d/device; echo 0x120000 >$d/class; cd /run/amd
+mkdir -p /run/amd /run/amdgpu/drivers/amdgpu; cd /run/amd
 asic='{{"market_name": "AMD Instinct MI300X"}}'; modes='{{"accelerator_partition": "SPX", "memory_partition": "NPS1"}}'
-echo '[{{"gpu": 0, "bdf": "0000:65:00.0", "uuid": "GPU-1", "partition_id": 0}}]' >list
-echo '{{"gpu_data": [{{"gpu": 0, "ecc": {{"total_correctable_count": 4, "total_uncorrectable_count": 0}}}}]}}' >ecc
-echo '{{"gpu_data": [{{"gpu": 0, "asic": '"$asic"', "driver": {{"version": "6.10.5"}}}}]}}' >static
-echo '{{"gpu_data": [{{"gpu": 0, "partition": '"$modes"'}}]}}' >partition
+ecc='{{"total_correctable_count": 4, "total_uncorrectable_count": 0}}'; driver='{{"version": "6.10.5"}}'
+list= errors= static= partition= topology= comma=
+for n in 0 1 2 3; do
+    slot=0000:6$((n + 5)):00.0; d={PCI}/$slot; mkdir -p $d; ln -sfn /run/amdgpu/drivers/amdgpu $d/driver
+    echo 0x1002 >$d/vendor; echo 0x74a1 >$d/device; echo 0x120000 >$d/class
+    list="$list$comma{{\\"gpu\\": $n, \\"bdf\\": \\"$slot\\", \\"uuid\\": \\"GPU-$n\\", \\"partition_id\\": 0}}"
+    errors="$errors$comma{{\\"gpu\\": $n, \\"ecc\\": $ecc}}"
+    static="$static$comma{{\\"gpu\\": $n, \\"asic\\": $asic, \\"driver\\": $driver}}"
+    partition="$partition$comma{{\\"gpu\\": $n, \\"partition\\": $modes}}"
+    links= mark=
+    for m in 0 1 2 3; do
+        links="$links$mark{{\\"gpu\\": $m, \\"link_status\\": \\"ENABLED\\", \\"link_type\\": \\"XGMI\\"}}"; mark=,
+    done
+    topology="$topology$comma{{\\"gpu\\": $n, \\"bdf\\": \\"$slot\\", \\"links\\": [$links]}}"; comma=,
+done
+echo "[$list]" >list; echo "[$topology]" >topology; echo "{{\\"gpu_data\\": [$errors]}}" >ecc
+echo "{{\\"gpu_data\\": [$static]}}" >static; echo "{{\\"gpu_data\\": [$partition]}}" >partition
 """
+
+
+TO_GPU_3 = '"gpu": 3, "link_status": "ENABLED", "link_type": "'
 
 
 def amd(fleet: Any, folder: Any, healthy: bool) -> Prepared:
@@ -244,15 +259,21 @@ ROWS: list[Row] = [
         observed=3,
     ),
     amd_row(
+        "amd-gpu-link-lost",
+        f"sed -i 's/{TO_GPU_3}XGMI/{TO_GPU_3}PCIE/g' /run/amd/topology",
+        gpu=3,
+        peers=[0, 1, 2],
+    ),
+    amd_row(
         "amd-gpu-missing",
         f"cp -r {PCI}/0000:65:00.0 {PCI}/0000:85:00.0",
         slots=["the GPU at 0000:85:00.0"],
-        observed=1,
-        expected=2,
+        observed=4,
+        expected=5,
     ),
     amd_row(
         "amd-gpu-settings-differ",
-        "sed -i s/SPX/CPX/ /run/amd/partition",
+        "sed -i s/SPX/CPX/g /run/amd/partition",
         setting="compute partition",
         observed="CPX",
         expected="SPX",
@@ -429,6 +450,19 @@ ROWS: list[Row] = [
         observed=17,
         expected=18,
     ),
+    gpu_row(
+        "nvlink-errors",
+        f"printf '\\t Link 1: CRC Errors: 65535\\n\\t Link 1: Replay Errors: 148\\n' >{GPU}/errors1",
+        host=2,
+        gpu=1,
+        links=[1],
+    ),
+    gpu_row(
+        "iommu-translates",
+        f"for d in {PCI}/*/iommu_group; do echo DMA-FQ >$d/type; done",
+        host=3,
+        expected="identity",
+    ),
     gpu_row("gpu-topology-differs", f"sed -i 's/PIX/SYS/g' {GPU}/topology", differences=2),
     gpu_row(
         "rdma-port-down",
@@ -573,6 +607,14 @@ ROWS: list[Row] = [
         packages("torch-2.9.0", "nvidia_cuda_runtime-13.0.48", remove="torch*"),
         fleet="gpu",
         values={"observed": "13.0", "expected": "12.4"},
+        prepare=job,
+    ),
+    Row(
+        "known-bad-version",
+        packages("nvidia_nccl_cu12-2.25.1", remove="nvidia_nccl*"),
+        fleet="gpu",
+        values={"observed": "2.25.1", "expected": "2.26.2"},
+        also=("nccl-version-differs",),
         prepare=job,
     ),
     Row(

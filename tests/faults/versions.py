@@ -65,7 +65,21 @@ ROWS: list[Row] = [
         blamed=(0, 1, 2, 3),
         values={"variable": "TORCH_NCCL_BLOCKING_WAIT", "replacement": "NCCL_BLOCKING_WAIT"},
     ),
-    edited("driver-version-differs", DRIVER, "s/^Version=.*/Version=23.0.5/", observed="23.0.5", count=3, total=4),
+    edited(
+        "driver-version-differs",
+        DRIVER,
+        "s/^Version=.*/Version=23.0.5/",
+        also=("cann-driver-mismatch",),
+        observed="23.0.5",
+        count=3,
+        total=4,
+    ),
+    Row(
+        "cann-driver-mismatch",
+        f"sed -i 's/^Version=.*/Version=23.0.5/' {DRIVER}",
+        values={"driver": "23.0.5", "cann": CANN, "expected": "24.1"},
+        also=("driver-version-differs",),
+    ),
     edited("firmware-version-differs", FIRMWARE, "s/^Version=.*/Version=7.8.0.7.220/", observed="7.8.0.7.220"),
     edited(
         "firmware-mismatch",

@@ -23,6 +23,7 @@ from doctor.environment.job_context import JobContext
 from doctor.history import run_store
 from doctor.preflight.keep_run import RunKeeper
 from doctor.report.formats.json import SCHEMA_FILE
+from doctor.session import run_history
 from doctor.session.run_history import HistoryOptions, join_unless_blocked, remember
 from tests import preloaded
 from tests.history.runs import CHECKS, LINK, at, report
@@ -176,7 +177,7 @@ class TestRemember:
         self, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         release = threading.Event()
-        monkeypatch.setattr(run_store, "open_history", lambda *_, **__: release.wait(60))
+        monkeypatch.setattr(run_history, "open_history", lambda *_, **__: release.wait(60))
         now = report(1, n1="E")
         assert remember(now, CHECKS, HistoryOptions("check", seconds=0.05), environ=self.environ(state)) is now
         release.set()

@@ -147,7 +147,12 @@ def gpu_host(index: int) -> Overrides:
     files["/dev/kmsg"] = "6,1,0,-;Linux version 5.15.0-1053-nvidia\n"
     for number in range(GPUS):
         pci = f"/sys/bus/pci/devices/0000:0{number}:00.0"
-        files |= {f"{pci}/vendor": "0x10de\n", f"{pci}/class": "0x030200\n", f"{pci}/device": "0x2330\n"}
+        files |= {
+            f"{pci}/vendor": "0x10de\n",
+            f"{pci}/class": "0x030200\n",
+            f"{pci}/device": "0x2330\n",
+            f"{pci}/iommu_group/type": "identity\n",
+        }
         files[f"/run/gpu/{number}.xml"] = GPU.format(number=number)
         files[f"/run/gpu/links{number}"] = "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(18))
     for number in range(2):
@@ -178,6 +183,9 @@ def gpu_host(index: int) -> Overrides:
     files["/sys/devices/system/node/possible"] = "0-1\n"
     return {
         "files": files,
+        "links": {
+            f"/sys/bus/pci/devices/0000:0{number}:00.0/driver": "/sys/bus/pci/drivers/nvidia" for number in range(GPUS)
+        },
         "path": {
             "nvidia-smi": (EMULATED / "nvidia-smi").read_text(),
             "ib_write_bw": (EMULATED / "ib_write_bw").read_text(),

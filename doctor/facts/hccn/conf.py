@@ -46,8 +46,8 @@ def stand_in_value(output: Output, parse: Callable[[dict[str, str]], T | None]) 
 
     The file is what the last start has set: where it holds nothing, the NPU may have a setting all the same.
     """
-    found = [_SETTING.fullmatch(line.partition("#")[0].strip()) for line in output.out.splitlines()]
-    value = configured_value({match[1]: match[3] for match in found if match}, parse)
+    matches = [_SETTING.fullmatch(line.partition("#")[0].strip()) for line in output.out.splitlines()]
+    value = configured_value({match[1]: match[3] for match in matches if match}, parse)
     if value is None:
         raise Unreadable("hccn_tool is not here, and /etc/hccn.conf sets nothing for it")
     return value

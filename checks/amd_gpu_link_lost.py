@@ -1,0 +1,50 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.amd_smi import AmdGpus
+
+FEWEST = 4
+"""GPUs of which one is told from a host that has bridges of two."""
+
+
+@check(severity=WARNING, area="links")
+def amd_gpu_link_lost(amd: AmdGpus) -> Iterator[Finding]:
+    """Every AMD GPU reaches its peers over XGMI where the others do.
+
+    ## Why it matters
+    Without its XGMI link RCCL sends to a GPU over PCIe: collectives are several times slower on that host, and the job
+    is as slow as that host. Where two GPUs cannot access each other at all, RCCL copies through the host's memory.
+
+    ## What to do
+    On {host}: `amd-smi topology`, `amd-smi xgmi`, `dmesg | grep -i xgmi`. Restart the host with a power cycle; if the
+    link stays away, have the GPU or its baseboard replaced.
+
+    ## Source
+    `link_type` and `link_status` of `amd-smi topology --json` (amd-smi's change log, ROCm 6.3; its program prints
+    DISABLED where amdsmi_is_P2P_accessible fails). Judged is a host of four GPUs or more on which no more links are
+    missing than one GPU has: all reach all on MI300X and MI250X. Hosts with bridges, or without XGMI, have no finding.
+    """
+    kinds = {(gpu.index, peer): (kind, state) for gpu in amd.gpus for peer, kind, state in gpu.links}
+    gpus = sorted({gpu for gpu, _ in kinds})
+    if len(gpus) < FEWEST:
+        raise Skip("amd-smi shows no links among four GPUs")
+    pairs = [(one, other) for one in gpus for other in gpus if one < other and (one, other) in kinds]
+    xgmi = [pair for pair in pairs if kinds[pair][0] == "XGMI"]
+    is_meshed = len(xgmi) >= (len(gpus) - 1) * (len(gpus) - 2) // 2  # those of all GPUs but one are there
+    lost = [pair for pair in pairs if pair not in xgmi] if is_meshed else []
+    barred = [pair for pair in xgmi if "DISABLED" in (kinds[pair][1], kinds.get(pair[::-1], ("", ""))[1])]
+    for template, faulty, observed, expected in (
+        ("AMD GPU {gpu} has no XGMI link to GPU {peers}; the others reach each other over XGMI", lost, "PCIE", "XGMI"),
+        ("AMD GPU {gpu} cannot access GPU {peers} over their XGMI link", barred, "DISABLED", "ENABLED"),
+    ):
+        for gpu, peers in _by_common_gpu(faulty):
+            yield Finding(template, gpu=gpu, peers=peers, observed=observed, expected=expected)
+
+
+def _by_common_gpu(pairs: list[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
+    """Pairs as one GPU and its peers: the GPU that all pairs have in common, else each pair's first."""
+    common = [gpu for gpu in sorted({gpu for pair in pairs for gpu in pair}) if all(gpu in pair for pair in pairs)]
+    if common:
+        yield common[0], sorted(sum(pair) - common[0] for pair in pairs)
+    else:
+        yield from ((one, [other]) for one, other in pairs)

@@ -1,0 +1,74 @@
+"""What nvlink-errors makes of `nvidia-smi nvlink -e`.
+
+Sources of the texts: a public thread on V100-SXM2 whose links fail, stas00/ml-engineering (an H100),
+NVIDIA/srt-slurm pull request 307 (a GB300), and a public test of two RTX A6000 with a bridge.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.engine.fact import Absent, Output, Unreadable
+from doctor.facts.nvlink import NvLinkErrors
+from tests.checks.run_check import messages, run_check
+from tests.facts.answers import read_outputs
+
+H100 = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-abcdefab-cdef-abdc-abcd-abababababab)\n"
+V100 = "GPU 2: Tesla V100-SXM2-32GB-LS (UUID: GPU-d9eeee97-c180-66de-23e0-d995387934dc)\n"
+
+
+def link(number: int, replay: object = 0, recovery: object = 0, crc: object = 0) -> str:
+    values = {"Replay": replay, "Recovery": recovery, "CRC": crc}
+    return "".join(f"         Link {number}: {kind} Errors: {value}\n" for kind, value in values.items()) + "\n"
+
+
+def found(text: str) -> list[str]:
+    return [
+        text
+        for _, text in messages(run_check("nvlink-errors", {"w1": [read_outputs(NvLinkErrors, one=Output(out=text))]}))
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        H100 + link(0) + link(1) + link(17),
+        H100.replace("H100 80GB HBM3", "GB300") + link(0).replace("         ", "\t "),
+        "GPU 0: NVIDIA RTX A6000 (UUID: GPU-f3aa01f8)\n" + link(0) + link(3),
+        V100 + link(0, replay=3) + link(1, crc=12),
+        H100 + link(0, crc="N/A") + link(1),
+    ],
+)
+def test_sound_links(text: str) -> None:
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (V100 + link(0, replay=148, crc=65535) + link(1), "GPU 2 has NVLink errors on links 0"),
+        (V100.replace("GPU 2", "GPU 0") + link(2) + link(3, replay=2353), "GPU 0 has NVLink errors on links 3"),
+        (H100 + link(4, recovery=1), "links 4"),
+        (H100 + link(0) + V100 + link(5, crc=100), "GPU 2 has NVLink errors on links 5"),
+    ],
+)
+def test_links_with_errors(text: str, says: str) -> None:
+    (message,) = found(text)
+    assert says in message
+
+
+def test_a_count_that_failed_is_unknown_for_its_gpu() -> None:
+    fact = read_outputs(NvLinkErrors, one=Output(out=H100 + link(0, crc="Unknown Error") + V100 + link(0)))
+    assert list(fact.unread) == ["GPU 0"]
+    assert run_check("nvlink-errors", {"w1": [fact]}).unknown
+
+
+@pytest.mark.parametrize(
+    "text", ["", H100, "GPU 0: NVIDIA A10 (UUID: GPU-1)\nNVML: Unable to retrieve NVLink information\n"]
+)
+def test_no_counters(text: str) -> None:
+    assert isinstance(read_outputs(NvLinkErrors, one=Output(out=text)), Absent)
+
+
+def test_a_link_without_its_gpu() -> None:
+    assert isinstance(read_outputs(NvLinkErrors, one=Output(out=link(0, crc=9))), Unreadable)

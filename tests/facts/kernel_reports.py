@@ -1,0 +1,338 @@
+# ruff: noqa: E501 - messages are kept as they were printed
+"""More messages of real kernels, from mailing lists, issues and logs that users published: what must be found, and where.
+
+A number is the id of a public file in the index of GitHub texts that the tests' author read. Time, host name and the line
+breaks of mails are taken off.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+GPU, AMD, HARDWARE = "gpu-xid-logged", "amd-gpu-fault-logged", "hardware-error-logged"
+CARD, DISK, SERVER = "network-card-failed", "file-system-failed", "file-server-silent-logged"
+
+
+class Report(NamedTuple):
+    """One message of a fault."""
+
+    source: str
+    check: str
+    device: str
+    """What the finding must name."""
+    text: str
+
+
+SICK = (
+    Report("14858089323", HARDWARE, "0000:89:02.0", "pcieport 0000:89:02.0: pciehp: Slot(400): Link Down"),
+    Report("14858089323", HARDWARE, "0000:89:02.0", "pcieport 0000:89:02.0: pciehp: Slot(400): Card not present"),
+    Report("66526813383", HARDWARE, "0000:00:01.1", "pcieport 0000:00:01.1: pciehp: Slot(0): Link Down"),
+    Report("28276183609", HARDWARE, "0000:00:1c.0", "pcieport 0000:00:1c.0: pciehp: Slot(8): Link Down"),
+    Report("38287850208", HARDWARE, "0000:06:01.0", "pcieport 0000:06:01.0: pciehp: Slot(1): Card not present"),
+    Report("15390690155", HARDWARE, "0000:00:02.3", "pcieport 0000:00:02.3: pciehp: Slot(0): Link Down"),
+    Report(
+        "15599262995",
+        HARDWARE,
+        "0000:00:01.0",
+        "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: id=0008",
+    ),
+    Report(
+        "55372339382",
+        HARDWARE,
+        "0000:00:01.1",
+        "pcieport 0000:00:01.1: AER: Uncorrected (Non-Fatal) error received: 0000:00:01.1",
+    ),
+    Report(
+        "dpc.c before Linux 4.18",
+        HARDWARE,
+        "0000:10:01.0",
+        "dpc 0000:10:01.0:pcie010: DPC containment event, status:0x1f01 source:0x0000",
+    ),
+    Report(
+        "dpc.c (dpc_process_error)",
+        HARDWARE,
+        "0000:15:01.0",
+        "pcieport 0000:15:01.0: DPC: containment event, status:0x1f01: unmasked uncorrectable error detected",
+    ),
+    Report(
+        "45684942360",
+        AMD,
+        "0000:b1:00.0",
+        "amdgpu 0000:b1:00.0: amdgpu: ASIC reset failed with error, -38 for drm dev, 0000:b1:00.0",
+    ),
+    Report("15987898229", AMD, "0000:01:00.0", "amdgpu 0000:01:00.0: amdgpu: GPU reset begin!"),
+    Report("2983773479", AMD, "0000:63:00.0", "amdgpu 0000:63:00.0: amdgpu: GPU reset begin!"),
+    Report("29067353295", AMD, "0000:05:00.0", "amdgpu 0000:05:00.0: amdgpu: GPU reset begin!"),
+    Report("35111555686", AMD, "0000:0c:00.0", "amdgpu 0000:0c:00.0: amdgpu: GPU reset begin!"),
+    Report(
+        "ras_aca.c (aca_report_ecc_info)",
+        AMD,
+        "0000:05:00.0",
+        "amdgpu 0000:05:00.0: {7} socket: 0, die: 0, 1 new poison consumption detected in gfx block",
+    ),
+    Report(
+        "ras_aca.c (aca_report_ecc_info)",
+        AMD,
+        "0000:05:00.0",
+        "amdgpu 0000:05:00.0: {7} socket: 0, die: 0, 2 new uncorrectable hardware errors detected in umc block",
+    ),
+    Report(
+        "amdgpu_device.c (amdgpu_device_gpu_recover)",
+        AMD,
+        "0000:03:00.0",
+        "amdgpu 0000:03:00.0: amdgpu: GPU reset end with ret = -19",
+    ),
+    Report(
+        "6680309299",
+        CARD,
+        "0000:41:00.1",
+        "mlx5_core 0000:41:00.1: temp_warn:170:(pid 0): High temperature on sensors with bit set 0 1",
+    ),
+    Report(
+        "71034923377",
+        CARD,
+        "0000:61:00.0",
+        "mlx5_core 0000:61:00.0: temp_warn:171:(pid 0): High temperature on sensors with bit set 0 8000000000000001",
+    ),
+    Report(
+        "71034923377",
+        CARD,
+        "0000:61:00.0",
+        "mlx5_core 0000:61:00.0: print_health_info:520:(pid 0): synd 0x10: High temperature",
+    ),
+    Report(
+        "56547990496",
+        CARD,
+        "0000:03:00.0",
+        "mlx5_core 0000:03:00.0: wait_func:964:(pid 112): ENABLE_HCA(0x104) timeout. Will cause a leak of a command resource",
+    ),
+    Report(
+        "56547990496",
+        CARD,
+        "0000:41:00.0",
+        "mlx5_core 0000:41:00.0: poll_health:852:(pid 0): device's health compromised - reached miss count",
+    ),
+    Report(
+        "56547990496",
+        CARD,
+        "0000:41:00.0",
+        "mlx5_core 0000:41:00.0: print_health_info:458:(pid 0): synd 0x8: unrecoverable hardware error",
+    ),
+    Report(
+        "56547990496",
+        CARD,
+        "0000:01:00.0",
+        "mlx5_core 0000:01:00.0: mlx5_pcie_event:326:(pid 165): Detected insufficient power on the PCIe slot (27W).",
+    ),
+    Report(
+        "health.c (poll_health)",
+        CARD,
+        "0000:3b:00.0",
+        "mlx5_core 0000:3b:00.0: poll_health:815:(pid 0): Fatal error 1 detected",
+    ),
+    Report("56547990496", CARD, "eth0", "NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue timed out"),
+    Report("21577686", CARD, "eth1", "NETDEV WATCHDOG: eth1: transmit timed out"),
+    Report(
+        "17877023742",
+        DISK,
+        "loop5",
+        "EXT4-fs error (device loop5): ext4_get_first_dir_block:3538: inode #5174: comm fsstress: directory missing '.'",
+    ),
+    Report(
+        "15717274576",
+        DISK,
+        "dm-2",
+        "EXT4-fs error (device dm-2): ext4_lookup:1441: inode #1196093: comm rsync: deleted inode referenced: 1188710",
+    ),
+    Report(
+        "66664860179",
+        DISK,
+        "nvme1n1",
+        "EXT4-fs error (device nvme1n1): ext4_journal_check_start:83: Detected aborted journal",
+    ),
+    Report("66664860179", DISK, "nvme1n1", "EXT4-fs (nvme1n1): Remounting filesystem read-only"),
+    Report(
+        "24491151572",
+        DISK,
+        "bcache4",
+        'XFS (bcache4): metadata I/O error in "xfs_trans_read_buf_map" at daddr 0x8804a66e8 len 8 error 74',
+    ),
+    Report(
+        "xfs_fsops.c (xfs_do_force_shutdown)",
+        DISK,
+        "dm-0",
+        "XFS (dm-0): Corruption of in-memory data (0x8) detected at xfs_defer_finish_noroll+0x5f1/0x630 [xfs] (fs/xfs/libxfs/xfs_defer.c:573).  Shutting down filesystem",
+    ),
+    Report("60516592073", DISK, "nvme0", "nvme nvme0: Device not ready; aborting reset, CSTS=0x1"),
+    Report(
+        "pci.c (nvme_timeout)",
+        DISK,
+        "nvme0",
+        "nvme nvme0: I/O tag 12 (300c) opcode 0x2 (Read) QID 3 timeout, reset controller",
+    ),
+    Report("60416709061", DISK, "nvme0", "nvme nvme0: I/O 1 QID 0 timeout, reset controller"),
+    Report(
+        "25179931167",
+        DISK,
+        "sdc1",
+        "BTRFS error (device sdc1): unable to fixup (regular) error at logical 7302091505664 on dev /dev/sdc1 physical 7166808424448",
+    ),
+    Report(
+        "46758946858",
+        DISK,
+        "sdb1",
+        "BTRFS error (device sdb1): parent transid verify failed on 12554992156672 wanted 130582 found 127355",
+    ),
+    Report(
+        "42666803277",
+        DISK,
+        "sda3",
+        "BTRFS critical (device sda3): corrupt leaf: block=4664769363968 slot=17 extent bytenr=4706905751552 len=8192 invalid extent refs, have 1 expect >= inline 12",
+    ),
+    Report("22963422598", DISK, "sdc", "BTRFS error (device sdc): failed to read devices"),
+    Report(
+        "32791484788",
+        DISK,
+        "sda2",
+        "BTRFS critical (device sda2): corrupt leaf: root=294 block=1027628027904 slot=1 ino=915987, invalid inode generation",
+    ),
+    Report(
+        "58479869362",
+        GPU,
+        "0000:23:00",
+        "NVRM: Xid (PCI:0000:23:00): 120, GSP task exception: load access page fault (cause:0xd) @ pc:0x13636b2, partition:2#0, task:3, gfid: 0",
+    ),
+    Report(
+        "4559669392",
+        GPU,
+        "0000:b9:00",
+        "NVRM: Xid (PCI:0000:b9:00): 74, pid=<unknown>, name=<unknown>, NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)",
+    ),
+    Report(
+        "71508369305",
+        GPU,
+        "0000:01:00",
+        "NVRM: Xid (PCI:0000:01:00): 109, name=IL2Series.exe, channel 0x00000028, errorString CTX SWITCH TIMEOUT, Info 0x1c022",
+    ),
+    Report(
+        "26130688411",
+        GPU,
+        "0000:01:00",
+        "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
+    ),
+    Report(
+        "68292213421",
+        GPU,
+        "0000:d4:00",
+        "NVRM: Xid (PCI:0000:d4:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+    ),
+    Report(
+        "NVIDIA/open-gpu-kernel-modules issue 942",
+        GPU,
+        "0000:01:00",
+        "NVRM: Xid (PCI:0000:01:00): 62, 322bff9a 0000b3b8 00000000 206a4b08 206a3cc8 206a3e36 206a2284 206a2ad6",
+    ),
+    Report("26870871926", SERVER, "spot", "nfs: server spot not responding, still trying"),
+    Report("21577686", SERVER, "486Linux", "nfs: server 486Linux not responding, still trying"),
+    Report("70275282262", SERVER, "192.168.0.252", "nfs: server 192.168.0.252 not responding, timed out"),
+    Report(
+        "20305589314", SERVER, "hermine.idb.hist.no", "nfs: server hermine.idb.hist.no not responding, still trying"
+    ),
+    Report(
+        "28801236788",
+        SERVER,
+        "nfsserver.in.my.domain",
+        "nfs: server nfsserver.in.my.domain not responding, still trying",
+    ),
+)
+
+HEALTHY = (
+    ("11543621433", "pcieport 0000:a9:10.0: pciehp: Slot(272): Link Down/Up ignored (recovered by DPC)"),
+    ("11543621433", "pcieport 0000:a9:10.0: AER: broadcast slot_reset message"),
+    ("11543621433", "nvme nvme0: restart after slot reset"),
+    ("11543621433", "pcieport 0000:a9:10.0: pciehp: pciehp_check_link_active: lnk_status = 2044"),
+    ("8861996463", "pcieport 0000:00:03.1: pciehp: Slot(0-1): Card present"),
+    ("8861996463", "pcieport 0000:00:03.1: pciehp: Slot(0-1): Link Up"),
+    ("43651752559", "pcieport 0020:02:02.0: pciehp: Slot(0-3): Card present"),
+    ("908188188", "pcieport 0000:00:04.1: pciehp: Slot(0): Link Up"),
+    ("25907945028", "pcieport 0003:00:00.0: pciehp: Slot(31): Attention button pressed"),
+    ("25907945028", "pcieport 0003:00:00.0: pciehp: pending interrupts 0x0001 from Slot Status"),
+    ("69435536344", "pcieport 0000:00:1c.0: AER: Multiple Correctable error message received"),
+    ("31136895212", "pcieport 0000:00:1d.4: AER: Corrected error received: 0000:00:1d.4"),
+    ("34889487424", "pcieport 0000:00:1c.5: AER: enabled with IRQ 172"),
+    ("34889487424", "pcieport 0000:00:1c.5: DPC: enabled with IRQ 172"),
+    ("38714199650", "pcieport 0000:00:00.0: PME: Signaling with IRQ 92"),
+    ("38714199650", "pcieport 0000:00:00.0: enabling device (0000 -> 0002)"),
+    ("45684942360", "amdgpu 0000:b1:00.0: amdgpu: GPU reset succeeded, trying to resume"),
+    ("23361965114", "amdgpu 0000:0c:00.0: amdgpu: GPU reset succeeded, trying to resume"),
+    ("29067353295", "amdgpu 0000:05:00.0: amdgpu: recover vram bo from shadow start"),
+    ("48138921451", "amdgpu 0000:03:00.0: amdgpu: Using BOCO for runtime pm"),
+    ("2035790462", "amdgpu 0000:01:00.0: enabling device (0540 -> 0542)"),
+    ("10621883656", "amdgpu 0000:03:00.0: No more image in the PCI ROM"),
+    ("10621883656", "amdgpu 0000:03:00.0: amdgpu: Fetched VBIOS from ROM BAR"),
+    (
+        "7797260071",
+        "amdgpu 0000:c1:00.0: amdgpu: socket: 4, die: 0 1 correctable hardware errors detected in total in gfx block, no user action is needed.",
+    ),
+    ("66682126576", "amdgpu 0000:01:00.0: iommu: 64-bit OK but direct DMA is limited by 0"),
+    (
+        "43585376770",
+        "mlx5_core 0000:08:00.0: mlx5_cmd_check:777:(pid 102063): SET_FLOW_TABLE_ENTRY(0x936) op_mod(0x0) failed, status bad parameter(0x3), syndrome (0x8708c3)",
+    ),
+    (
+        "26867790990",
+        "mlx5_core 0000:08:00.0: mlx5_cmd_out_err:803:(pid 8833): SET_FLOW_TABLE_ENTRY(0x936) op_mod(0x0) failed, status bad resource state(0x9), syndrome (0xf2ff71), err(-22)",
+    ),
+    ("28708611397", "mlx5_core 0000:01:00.0: firmware version: 12.28.1002"),
+    ("28708611397", "mlx5_core 0000:01:00.0: 126.016 Gb/s available PCIe bandwidth (8 GT/s x16 link)"),
+    ("5432585813", "mlx5_core 0000:81:00.0: firmware version: 16.35.2000"),
+    ("31072200325", "XFS (vda4): Starting recovery (logdev: internal)"),
+    ("31072200325", "XFS (vda4): Ending recovery (logdev: internal)"),
+    ("26068850981", "XFS (sdh): Mounting V5 Filesystem f93350d1-9b73-448c-bca2-b5b69343922f"),
+    ("26068850981", "XFS (sdh): Ending clean mount"),
+    ("6881081342", "XFS (dm-5): Mounting V4 Filesystem"),
+    ("53838530669", "XFS (sda1): Unmounting Filesystem"),
+    ("942144286", 'XFS (dm-2): mounting with "discard" option, but the device does not support discard'),
+    ("7473936812", "SGI XFS with ACLs, security attributes, no debug enabled"),
+    ("40640150037", "nvme nvme0: NVME-FC{0}: controller connect complete"),
+    ("60516592073", "nvme nvme0: pci function 0000:02:00.0"),
+    ("45793142646", "nvme nvme0: Shutdown timeout set to 8 seconds"),
+    ("2053295469", "nvme 0000:04:00.0: platform quirk: setting simple suspend"),
+    (
+        "11161302568",
+        "BTRFS error: device /dev/sdd belongs to fsid c6f83d24-1ac3-4417-bdd9-6249c899604d, and the fs is already mounted",
+    ),
+    ("14807340673", "BTRFS info (device bcache8): enabling auto defrag"),
+    ("14807340673", "BTRFS info (device bcache8): force zstd compression, level 3"),
+    ("41676530488", "Btrfs loaded, zoned=yes, fsverity=yes"),
+    ("9069591868", "BTRFS info (device dm-2): trying to use backup root at mount time"),
+    ("22797382137", "BTRFS info (device dm-9): disk space caching is enabled"),
+    ("22797382137", "BTRFS: has skinny extents"),
+    ("22797382137", "BTRFS: checking UUID tree"),
+    (
+        "NVIDIA/open-gpu-kernel-modules issue 942",
+        "NVRM: Xid (PCI:0000:01:00): 45, pid=2171, name=xdg-desktop-por, channel 0x0000000a",
+    ),
+    (
+        "NVIDIA/open-gpu-kernel-modules issue 942",
+        "NVRM: GPU at PCI:0000:01:00: GPU-1139a0a3-3982-ae1d-ccd6-8538802f3bdc",
+    ),
+    (
+        "NVIDIA/open-gpu-kernel-modules issue 1118",
+        "nvidia-nvswitch1: SXid (PCI:0000:aa:00.0): 24007, Severity 1 Engine instance 12 Sub-engine instance 00",
+    ),
+    ("NVIDIA/open-gpu-kernel-modules issue 1118", "NVRM: GPU Board Serial Number: 1563521020414"),
+    ("58479869362", "NVRM: kgspPrintGspBinBuildId_IMPL: GSP bin buildId: 4f09703c5c7d57baa527d6a189bb6d118bc60e49"),
+    (
+        "15027711529",
+        "bnxt_en 0000:12:00.0 (unnamed net_device) (uninitialized): Device requests max timeout of 100 seconds, may trigger hung task watchdog",
+    ),
+    ("52715418754", "bnxt_en 0000:b4:00.0 ens192: NIC Link is Up, 10000 Mbps full duplex"),
+    (
+        "53905254115",
+        "bnxt_en 0000:18:00.0 (unnamed net_device) (uninitialized): Firmware does not support TC flower offload.",
+    ),
+    ("32263412632", "Lustre: Skipped 1 previous similar message"),
+    ("20305589314", "nfs: server hermine.idb.hist.no OK"),
+    ("21577686", "eth1: link up, 10Mbps, half-duplex, lpa 0x0000"),
+)

@@ -14,7 +14,7 @@ from doctor.remote.runtime.reading import find_tool
 
 LIST_EVERYTHING = r"""
 import hashlib, os, sys, time
-end, seen, packages, libraries, cut = time.time() + 12, set(), {}, {}, False
+end, seen, packages, libraries, cut = time.monotonic() + 12, set(), {}, {}, False
 HEAD, MOST_FILES = 65536, 4000
 NAMES = ("nccl", "nccl-net", "rccl", "hccl", "hccl_alg", "hccl_plf", "ascendcl", "ascend_hal", "runtime", "ge_runner",
     "cuda", "cudart", "cublas", "cudnn", "nvidia-ml", "nvidia-ptxjitcompiler", "mpi", "pmix", "ucp", "uct", "ucs",
@@ -42,7 +42,7 @@ def add(name, path):
     real = os.path.realpath(path)
     if real in seen:
         return
-    if len(seen) >= MOST_FILES or time.time() > end:
+    if len(seen) >= MOST_FILES or time.monotonic() > end:
         cut = True
         return
     seen.add(real)

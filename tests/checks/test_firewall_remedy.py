@@ -99,7 +99,9 @@ def test_without_root_it_is_not_known(fleet_cpu: Fleet) -> None:
     source = (
         "from doctor.collect.collector_request import function_source\n"
         "from doctor.facts.firewall.host_rules import list_rules\n"
-        "print(function_source(list_rules))"
+        "from doctor.remote.runtime import netlink\n"
+        "import inspect\n"
+        "print(inspect.getsource(netlink), function_source(list_rules), sep='\\n')"
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     script = f"{done.stdout}\nimport json\nprint(json.dumps(list_rules({{}})))\n"

@@ -9,6 +9,7 @@ import msgspec
 from doctor.engine.check import Check, check
 from doctor.engine.result import ERROR, WARNING, Finding, Outcome, Reason, Report, Severity, Waived
 from doctor.engine.smoke_summary import CollectiveSpeed, LayoutResult, RankEnvironment, SmokeSummary, StageTime
+from doctor.engine.texts import filled
 from doctor.smoke.model import Failure
 
 HOSTS = tuple(f"node{number:03d}" for number in range(1, 65))
@@ -144,7 +145,7 @@ def report(*outcomes: Outcome, hosts: tuple[str, ...] = HOSTS, **more: object) -
     settled = {
         "started": "2026-11-20T10:15:02Z",
         "seconds": 4.12,
-        "source": f"{len(hosts)} hosts from SLURM_JOB_NODELIST",
+        "source": filled("{0} hosts from {1}", len(hosts), "SLURM_JOB_NODELIST"),
     }
     return Report(hosts=hosts, outcomes=outcomes, **{**settled, **more})  # type: ignore[arg-type]
 

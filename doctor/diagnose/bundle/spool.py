@@ -122,7 +122,8 @@ class HostSpool:
         """Takes over the state of the devices of an earlier bundle, by the names of its files."""
         for name, text in texts.items():
             path = self._folder / str(len(self.files))
-            path.write_bytes(text)
+            with path.open("xb") as file:
+                file.write(text)
             self.files.append(Spooled(Header(STATE, name, "an earlier bundle"), path, True, ""))
 
     def _message(self, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.secrets import hide_secrets
-from doctor.engine.texts import filled
+from doctor.engine.texts import TextTable, filled, read_table, table_of
 
 SCHEMA = "doctor.logs/1"
 MAX_SAVED_BYTES = 1 << 30
@@ -81,6 +82,8 @@ class LogRecord(msgspec.Struct, frozen=True):
     job_hosts: tuple[str, ...] = ()
     """The hosts of the job: those that were asked, or that its scheduler lists."""
     notes: list[str] = []
+    sentences: TextTable = {}
+    """Templates and values of what doctor says in it (`doctor.engine.texts.table_of`)."""
 
 
 def save_logs(path: Path, record: LogRecord) -> None:
@@ -90,7 +93,19 @@ def save_logs(path: Path, record: LogRecord) -> None:
         for host, logs in record.hosts.items()
     }
     texts = {name: hide_secrets(text) for name, text in record.texts.items()}
-    write_atomic(path, msgspec.json.encode(msgspec.structs.replace(record, hosts=hosts, texts=texts)) + b"\n")
+    saved = msgspec.structs.replace(
+        record, hosts=hosts, texts=texts, sentences=table_of(map(hide_secrets, _sentences(record)))
+    )
+    write_atomic(path, msgspec.json.encode(saved) + b"\n")
+
+
+def _sentences(record: LogRecord) -> Iterator[str]:
+    """What doctor says in a record, and no line of a log."""
+    yield from (record.source, *record.notes)
+    for logs in record.hosts.values():
+        yield from (logs.error, logs.kernel, *(omission.reason for omission in logs.omitted))
+        for log in logs.files:
+            yield from log.notes
 
 
 def _redacted(log: LogExcerpt) -> LogExcerpt:
@@ -111,4 +126,5 @@ def load_logs(path: Path) -> LogRecord:
         raise InputError(
             filled("--from {0}: schema {1}; expected {2}", name, f"{printable(record.schema, 60)!r}", f"{SCHEMA!r}")
         )
+    read_table(record.sentences)
     return record

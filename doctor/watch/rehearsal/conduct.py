@@ -64,7 +64,8 @@ def rehearse(argv: Sequence[str], environ: Mapping[str, str], seconds: float) ->
     path = folder / stub
     try:
         results.mkdir(mode=0o700)
-        path.write_text(_stub_text(results, seconds), "utf-8")
+        with path.open("x", encoding="utf-8") as file:  # never through a link that somebody laid there meanwhile
+            file.write(_stub_text(results, seconds))
         return _run(line, results, seconds)
     except OSError as error:
         raise InputError(

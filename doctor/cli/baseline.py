@@ -42,6 +42,8 @@ def command(
     if action == "import" and file is not None:
         both = _merged(baseline_or_empty("import", site), named_baseline("import", file), file)
         return store_baseline("import", site, both)
+    if file is None and not baseline_or_empty(action, site).series:
+        raise InputError(localized("no run is kept yet"))
     baseline = named_baseline(action, site if file is None or action == "export" else file)
     if action == "export" and file is not None:
         return store_baseline("export", Path(os.path.abspath(file)), baseline)

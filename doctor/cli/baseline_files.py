@@ -40,6 +40,16 @@ def baseline_or_empty(option: str, path: Path) -> Baseline:
     return named_baseline(option, path) if os.path.lexists(baseline_path(option, path)) else Baseline()
 
 
+def compared_baseline(path: Path | None, saved: Path | None) -> Baseline | None:
+    """What ``--baseline`` names; the first run of those that ``--save-baseline`` adds to it has none to compare with.
+
+    Raises: InputError.
+    """
+    if path is None:
+        return None
+    return (baseline_or_empty if path == saved else named_baseline)("--baseline", path)
+
+
 def store_baseline(option: str, path: Path, baseline: Baseline) -> None:
     """Writes the file, and makes the state folder. Raises: InputError."""
     place = baseline_path(option, path)

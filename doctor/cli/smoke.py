@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.cli.baseline_files import add_to_baseline, named_baseline
+from doctor.cli.baseline_files import add_to_baseline, compared_baseline
 from doctor.cli.host_options import (
     SCOPES,
     ConnectionOptions,
@@ -249,7 +249,7 @@ def parse_smoke_options(
         budget=training.budget,
         python=job.python,
         interface=training.interface,
-        baseline=named_baseline("--baseline", training.baseline) if training.baseline else None,
+        baseline=compared_baseline(training.baseline, training.save_baseline),
         soak=_seconds(training.soak),
         cell_size=_cell_size(training.cells),
         environment=training.env,  # type: ignore[arg-type]

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from doctor.analysis.outliers.earlier import usual_range
+from doctor.cli.baseline_files import compared_baseline
+from doctor.engine.errors import InputError
 from doctor.engine.smoke_summary import CollectiveSpeed, PairSpeed, RankEnvironment, SmokeSummary
 from doctor.smoke.model import Baseline, SpeedHistory
 from doctor.smoke.speed.baseline import (
@@ -132,9 +134,18 @@ def doctor(*arguments: str, state: Path) -> subprocess.CompletedProcess[str]:
     return run(argv, env={**os.environ, "XDG_STATE_HOME": str(state)}, text=True, capture_output=True)
 
 
+def test_the_first_run_of_a_baseline_has_none_to_compare_with(tmp_path: Path) -> None:
+    missing = tmp_path / "none.json"
+    assert compared_baseline(missing, missing) == Baseline()
+    assert compared_baseline(None, missing) is None
+    with pytest.raises(InputError, match="expected a file of --save-baseline"):
+        compared_baseline(missing, None)
+
+
 def test_the_sites_baseline_is_shown_exported_and_imported(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    assert doctor("show", state=here).returncode == 78
+    empty = doctor("show", state=here)
+    assert (empty.returncode, empty.stderr) == (78, "doctor: no run is kept yet\n")
     write_baseline(tmp_path / "runs", site(random.Random(8), 6, 0.02))
     assert doctor("import", str(tmp_path / "runs"), state=here).returncode == 0
     shown = doctor("show", state=here).stdout.splitlines()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -22,6 +24,7 @@ MOST_VAGUE = 3.0
 MOST_LINES = 450
 MOST_HOMONYMS = 5
 MOST_AT_TOP = 12
+AT_THE_ROOT = {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml"}
 
 FILES = sorted((ROOT / "doctor").rglob("*.py"))
 
@@ -79,3 +82,11 @@ def test_a_module_can_be_read_in_one_sitting(folder: str) -> None:
 
 def test_the_top_of_the_package_is_its_layers() -> None:
     assert len(list((ROOT / "doctor").glob("*.py"))) <= MOST_AT_TOP
+
+
+def test_no_output_lies_beside_the_project_s_own_files() -> None:
+    """What a run left in the folder of the project may hold the environment of whoever ran it."""
+    git = shutil.which("git")
+    argv = [git or "", "ls-files", "--", ":(glob)*"]
+    listed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split() if git else []
+    assert {name for name in listed if not name.startswith(".")} <= AT_THE_ROOT

@@ -25,9 +25,11 @@ from doctor.diagnose.bundle.contents import SCHEMA, Contents
 from doctor.diagnose.bundle.pack import BLOCK, Packing, safe_part, safe_path
 from doctor.diagnose.bundle.read import bundle_contents
 from doctor.diagnose.bundle.spool import Header, HostSpool, Room, Spooled
+from doctor.diagnose.bundle.summary import bundle_summary
 from doctor.diagnose.bundle.support import BundleRequest, diagnosed_sections, support
 from doctor.diagnose.bundler.file_text import FileText, NotText
 from doctor.diagnose.bundler.tool_run import ToolRun
+from doctor.engine import language
 from tests import preloaded
 from tests.test_one_way_out import SECRETS, assert_hidden
 
@@ -362,3 +364,30 @@ def test_the_table_of_commands() -> None:
         subprocess.run(["sh", "-n", "-c", row.script], check=True)
     request = BundleRequest(places=(), since=0.0, limit=1, seconds=1.0, devices_only=True)
     assert {row["section"] for row in request.fields(frozenset())["commands"]} == {"environment_check"}
+
+
+def test_the_summary_is_in_the_language_of_the_reader(tmp_path: Path) -> None:
+    archive = tmp_path / "b.tar.gz"
+    archive.write_bytes(b"x")
+    rows = [{"host": "n1", "section": "asys", "reason": "is not installed", "count": 1, "examples": ["asys"]}]
+    contents = msgspec.convert(
+        {
+            "schema": SCHEMA,
+            "doctor": "1",
+            "collected": "2026-11-24T10:15:00Z",
+            "source": "",
+            "since": 0.0,
+            "places": [],
+            "hosts": ["n1"],
+            "files": [],
+            "left_out": rows,
+            "errors": {},
+        },
+        Contents,
+    )
+    language.select("zh", {})
+    try:
+        lines = bundle_summary(contents, archive).splitlines()
+    finally:
+        language.select("en", {})
+    assert lines[0].startswith("n1：") and lines[1] == "  asys：asys：未安装"

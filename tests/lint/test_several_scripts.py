@@ -41,6 +41,15 @@ def test_two_scripts_have_findings_of_their_own(tmp_path: Path) -> None:
     assert (code, evidence) == (10, {"launch-variable-misspelt": [["a.sh:2"]], "master-address-local": [["b.sh:3"]]})
 
 
+def test_the_same_mistake_in_two_scripts_is_told_of_both(tmp_path: Path) -> None:
+    write(tmp_path, a=LOCAL, b=LOCAL)
+    command = [sys.executable, "-m", "doctor", "lint", "a.sh", "b.sh"]
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=tmp_path, timeout=100)
+    evidence = [line.split()[-1] for line in done.stdout.splitlines() if "evidence:" in line]
+    assert evidence == ["a.sh:3", "b.sh:3"], done.stdout
+
+
 def test_a_saved_run_of_several_scripts_is_evaluated_alike(tmp_path: Path) -> None:
     write(tmp_path, a=MISSPELT, b=LOCAL)
     code, report, _ = lint(tmp_path, "a.sh", "b.sh", "--save", "run.json")

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
+from doctor.engine import language
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
 from doctor.report.diff.compare import ReportDifference, compare
@@ -48,6 +49,20 @@ def test_appeared_stayed_and_gone() -> None:
         ("stayed", ("node002",), ""),
         ("gone", ("node001",), ""),
     ]
+
+
+def test_a_message_with_a_plural_is_in_the_reader_s_language_and_english_for_programs() -> None:
+    template = "the OOM killer killed {count} processes in the last 24 hours, last {name} ({pid}) {age}"
+    killed = Finding(template, hosts=HOSTS[:1], count=1, name="python", pid=7, age="3 min ago")
+    language.select("zh", {})
+    try:
+        difference = compare(run(links(killed)), run(links(killed)))
+        text, document = render(difference, 10), json.loads(render_json(difference, 10))
+    finally:
+        language.select("en", {})
+    assert "OOM killer" not in text and "python" in text
+    assert [change["message"].split(" killed")[0] for change in document["changes"]] == ["the OOM killer"]
+    VALID.validate(document)
 
 
 def test_what_the_check_could_not_look_at_again_is_not_gone() -> None:

@@ -99,6 +99,20 @@ def test_a_plain_program_and_the_script_that_starts_it(program: Path) -> None:
     assert left_behind(program.parent, "run.sh") == []
 
 
+def test_a_program_that_is_not_there_is_never_healthy(program: Path) -> None:
+    argv = [sys.executable, "-m", "doctor", "rehearse", "--", sys.executable, "trian.py"]
+    env = {**CLEAN, "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off"}
+    done = subprocess.run(argv, env=env, cwd=program.parent, capture_output=True, text=True, timeout=110)
+    assert (done.returncode, done.stdout) == (78, "") and "trian.py: there is no such file" in done.stderr
+
+
+def test_a_warning_is_in_the_verdict(program: Path) -> None:
+    argv = [sys.executable, "-m", "doctor", "rehearse", "--", sys.executable, program.name]
+    env = {**CLEAN, "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off", "NCCL_ALGO": "Foo"}
+    done = subprocess.run(argv, env=env, cwd=program.parent, capture_output=True, text=True, timeout=110)
+    assert (done.returncode, done.stdout.splitlines()[-1].split(":")[0]) == (0, "WARNINGS"), done.stdout + done.stderr
+
+
 def test_a_launcher_that_hangs_is_ended(program: Path) -> None:
     launcher = program.parent / "env"
     launcher.write_text("#!/bin/sh\nsleep 1000 &\nsleep 1000\n")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from doctor.diagnose.bundle.contents import Contents
+from doctor.engine.language import localized_filled
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
 from doctor.transport import format_size
@@ -25,7 +26,7 @@ def bundle_summary(contents: Contents, path: Path) -> str:
             filled("secrets were hidden in {0}; read CONTENTS.txt before you give it away", count_noun(hidden, "file"))
         )
     lines.append(filled("doctor diagnose {0}", name))
-    return "\n".join(lines)
+    return "\n".join(map(localized_filled, lines))
 
 
 def _of_host(contents: Contents, host: str) -> Iterator[str]:

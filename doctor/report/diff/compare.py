@@ -39,6 +39,8 @@ class FindingChange(msgspec.Struct, frozen=True):
     count_now: int
     reason: str = ""
     """Why it appeared, where the check did not run before; why it is unseen; the waiver's reason."""
+    localized_message: str = ""
+    """The message in the language of this process."""
 
 
 class UnknownChange(msgspec.Struct, frozen=True):
@@ -128,12 +130,14 @@ def _by_key(pairs: Iterable[tuple[Outcome, Finding]]) -> dict[Key, list[Finding]
 def _changes(before: _ReportIndex, now: _ReportIndex) -> Iterator[FindingChange]:
     """Every change, those that say the same of several hosts together."""
     groups: dict[tuple[Kind, str, str, str, Severity], list[tuple[str, int, int]]] = {}
+    localized_messages: dict[str, str] = {}
     for key in dict.fromkeys((*now.findings_by_key, *before.findings_by_key)):
         check, _, host = key
         kind, why = _classify(key, before, now)
         finding = (now.findings_by_key.get(key) or before.findings_by_key[key])[0]
         fleet = now.fleet if key in now.findings_by_key else before.fleet
         message = clean(fill_template(finding.template, fleet.format_values(finding.values)), 2000)
+        localized_messages[message] = fleet.message(finding, 2000)
         sizes = (host, len(before.findings_by_key.get(key, ())), len(now.findings_by_key.get(key, ())))
         severity = (now.outcomes.get(check) or before.outcomes[check]).severity_of(finding)
         groups.setdefault((kind, check, message, clean(why), severity), []).append(sizes)
@@ -145,7 +149,18 @@ def _changes(before: _ReportIndex, now: _ReportIndex) -> Iterator[FindingChange]
         fleet = before.fleet if kind in ("gone", "unseen") else now.fleet
         hosts = fleet.ordered(host for host, _, _ in members)
         count_before, count_now = sum(member[1] for member in members), sum(member[2] for member in members)
-        yield FindingChange(kind, check, outcome.area, severity, hosts, message, count_before, count_now, why)
+        yield FindingChange(
+            kind,
+            check,
+            outcome.area,
+            severity,
+            hosts,
+            message,
+            count_before,
+            count_now,
+            why,
+            localized_messages[message],
+        )
 
 
 def _classify(key: Key, before: _ReportIndex, now: _ReportIndex) -> tuple[Kind, str]:

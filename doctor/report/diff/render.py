@@ -67,7 +67,7 @@ def _document(difference: ReportDifference, code: int) -> dict[str, Any]:
         "old": {"started": old.started, "source": old.source, "verdict": verdict(old).value},
         "new": {"started": new.started, "source": new.source, "verdict": verdict(new, code).value},
         "counts": dict(counts(difference)),
-        "changes": [msgspec.structs.asdict(change) for change in difference.changes],
+        "changes": [_change_for_programs(change) for change in difference.changes],
         "hosts": {"added": difference.hosts_added, "removed": difference.hosts_removed},
         "checks": {"added": difference.checks_added, "removed": difference.checks_removed},
         "values": [msgspec.structs.asdict(change) for change in difference.values],
@@ -105,6 +105,11 @@ def _blocks(difference: ReportDifference) -> Iterator[tuple[str, list[str]]]:
         yield "hosts and checks", moved
 
 
+def _change_for_programs(change: FindingChange) -> dict[str, Any]:
+    """The document is for programs: its message is English, whatever language is read here."""
+    return {name: value for name, value in msgspec.structs.asdict(change).items() if name != "localized_message"}
+
+
 def _changes(changes: Sequence[FindingChange], fleet: Fleet) -> Iterator[str]:
     counts_by_check: dict[str, int] = {}
     for change in changes:
@@ -125,7 +130,7 @@ def _change(change: FindingChange, fleet: Fleet) -> str:
         more.append(phrase("{findings} before, {count} now", findings=before, count=change.count_now))
     suffix = bracketed(localized("; ").join(more))
     name = _on(change.check, fleet.where(change.hosts) if change.hosts else "")
-    return f"{change.kind:<8} {word} {name}{localized(': ')}{localized_filled(change.message)}{suffix}"
+    return f"{change.kind:<8} {word} {name}{localized(': ')}{change.localized_message}{suffix}"
 
 
 def _on(name: str, where: str) -> str:

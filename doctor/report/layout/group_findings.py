@@ -56,7 +56,8 @@ def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[FindingGroup, ..
 def alike(groups: Sequence[FindingGroup], fleet: Fleet, labels: Sequence[str]) -> tuple[FindingGroup, ...]:
     """Groups with the same text and the same values of ``labels`` joined, whatever else differs.
 
-    The name of a finding's one host is not what differs. Groups of an error and of a warning stay two.
+    The name of a finding's one host is not what differs. Groups of an error and of a warning stay two, and so do
+    those of no host that have another place in a file as evidence.
     """
     same: dict[tuple[str, ...], list[FindingGroup]] = {}
     for group in groups:
@@ -64,7 +65,8 @@ def alike(groups: Sequence[FindingGroup], fleet: Fleet, labels: Sequence[str]) -
         bare = Finding(finding.template, hosts=finding.hosts)
         bare.values.update(without_host_name(finding))
         label_texts = fleet.format_values({label: bare.values[label] for label in labels if label in bare.values})
-        key = (fleet.message(bare, MAX_KEY_CHARS), str(finding.is_warning), *label_texts.values())
+        place = "" if finding.hosts else str(finding.values.get("evidence") or "")
+        key = (fleet.message(bare, MAX_KEY_CHARS), str(finding.is_warning), place, *label_texts.values())
         same.setdefault(key, []).append(group)
     return tuple(members[0] if len(members) == 1 else _merged(members, fleet) for members in same.values())
 

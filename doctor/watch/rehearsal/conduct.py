@@ -58,6 +58,7 @@ def rehearse(argv: Sequence[str], environ: Mapping[str, str], seconds: float) ->
         folder = _folder(rehearsed_line(argv, environ, stub, name).program)
         results = folder / f"{name}.d"
         line = rehearsed_line(argv, environ, stub, str(results))
+        _require_program(line)
     except CannotRehearse as error:
         raise InputError(filled("this line cannot be rehearsed: {0}", error)) from None
     path = folder / stub
@@ -84,6 +85,13 @@ def _folder(program: str) -> Path:
     if not folder.is_dir():
         raise CannotRehearse(filled("{0}: there is no such folder on this host", printable(str(folder), 200)))
     return folder
+
+
+def _require_program(rehearsed: Rehearsed) -> None:
+    """Of Python's programs: that of another kind may be one of the job's PATH. Raises: CannotRehearse."""
+    line = rehearsed.line
+    if line.program.endswith(".py") and not line.is_module and not os.path.exists(line.program):
+        raise CannotRehearse(filled("{0}: there is no such file on this host", printable(line.program, 200)))
 
 
 def _stub_text(results: Path, seconds: float) -> str:

@@ -116,7 +116,8 @@ def _verdict(page: RehearsalPage, code: int) -> str:
     counts = phrase(
         "{count} of {total} ranks, on {hosts}, in {seconds} s", count=count, total=total, hosts=hosts, seconds=seconds
     )
-    verdicts = {0: "HEALTHY", 10: "FAILED", 12: "UNKNOWN"}
+    good = "WARNINGS" if page.misfits or page.checks else "HEALTHY"
+    verdicts = {0: good, 10: "FAILED", 12: "UNKNOWN"}
     return f"{localized(verdicts.get(code, 'UNKNOWN'))}{localized(': ')}{counts}"
 
 

@@ -134,7 +134,8 @@ def test_what_is_no_secret_stays() -> None:
 
 OTHERS = (
     "AccountName=x;AccountKey={};Suffix", "DB_PASS={}", '{{\\"password\\": \\"{}\\"}}', '"password": "ab\\"{}"',
-    "machine x login y password {}", "sshpass -p {} ssh h", "curl -s -u me:{} http://h/", "https://me:a@{}@host/x",
+    "machine x login y password {}", "sshpass -p {} ssh h", "口令: {}", "数据库密码：{} x",
+    "curl -s -u me:{} http://h/", "https://me:a@{}@host/x",
     "https://0123456789{}0123456789@github.com/x", "Authorization: token {}",
     "{{'Authorization': 'Bearer {}'}}", "Cookie: {}",
     "nvapi-{}{}", "https://hooks.slack.com/services/T0/B0/{}",

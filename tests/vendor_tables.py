@@ -6,9 +6,8 @@ python -m tests.vendor_tables gpud|torch-npu|cann PATH [--write]
 
 PATH is a clone, bare or not: github.com/Ascend/mind-cluster (NPU fault codes and their levels, and those of the L1
 switch), github.com/leptonai/gpud (NVIDIA's Xid catalog, which NVIDIA publishes as a spreadsheet only, and the SXids
-of the fabric manager's guide), github.com/Ascend/pytorch (torch_npu and the CANN that each release was made for),
-gitcode.com/cann/release-management (the matrix of CANN and drivers) or github.com/ROCm/ROCm (ROCm, its driver and
-PyTorch). Nothing is fetched.
+of the fabric manager's guide), github.com/Ascend/pytorch (torch_npu and the CANN that each release was made for), or
+gitcode.com/cann/release-management (the matrix of CANN and drivers). Nothing is fetched.
 """
 
 from __future__ import annotations

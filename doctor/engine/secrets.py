@@ -12,7 +12,7 @@ _ANYWHERE = r"pass(?:word|wd|phrase)|secret|credential|api[_-]?key|access[_-]?ke
 _AT_THE_END = (
     r"(?:token|auth|[\w.-]pwd|[a-z0-9][_.-]key|(?:private|encryption|signing|ssh|master|shared|account|access)key"
     r"|(?:db|smtp|user|root|admin|login|ldap|http|proxy|default|ftp|mail|redis|mysql|postgres|registry|ssh)[_.-]pass"
-    r"|cookie|[_.-]sk|[_.-]sas)"
+    r"|cookie|[_.-]sk|[_.-]sas|密码|口令)"
 )
 """Of a name. ``tokenizer`` and ``max_tokens`` are none, nor are ``PWD``, ``OLDPWD`` and a bare ``key``."""
 _NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!oldpwd(?![\w.-]))[\w.-]+"
@@ -21,7 +21,7 @@ _VALUE = r"""(?:\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?: {_NAME}\\?["']?[ \t]*[=:][ \t]*b? | (?=[\w.]*-) {_NAME}[ \t]+ ) )
+    (?P<key> (?<![\w.-]) (?: {_NAME}\\?["']?[ \t]*[=:：][ \t]*b? | (?=[\w.]*-) {_NAME}[ \t]+ ) )
     {_VALUE}
     """
 _URL_SECRET = r"(://[^/\s:@\"']{0,200}:)[^/\s\"'<>]{1,400}@(?=[\w.\[-])"

@@ -89,6 +89,9 @@ def test_a_plain_program_and_the_script_that_starts_it(program: Path) -> None:
     assert (code, ranks(document)) == (0, [(0, 0)])
     code, document = rehearse(program.parent, sys.executable, "train.py")
     assert (code, ranks(document), document["missing"]) == (0, [(None, None)], [])
+    code, document = rehearse(program.parent, sys.executable, "train.py", RANK="x", WORLD_SIZE="", LOCAL_RANK="0")
+    (misfit,) = document["misfits"]
+    assert (code, misfit["text"].partition(",")[0]) == (10, "RANK is 'x': expected a number")
     script = program.parent / "run.sh"
     script.write_text(
         f"touch RAN\nexport RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 NCCL_DEBUG=INFO\n{sys.executable} train.py\n"
@@ -99,8 +102,9 @@ def test_a_plain_program_and_the_script_that_starts_it(program: Path) -> None:
     assert left_behind(program.parent, "run.sh") == []
 
 
-def test_a_program_that_is_not_there_is_never_healthy(program: Path) -> None:
-    argv = [sys.executable, "-m", "doctor", "rehearse", "--", sys.executable, "trian.py"]
+@pytest.mark.parametrize("line", [(sys.executable, "trian.py"), ("no-such-trian.py",), ("./trian.py",)])
+def test_a_program_that_is_not_there_is_never_healthy(program: Path, line: tuple[str, ...]) -> None:
+    argv = [sys.executable, "-m", "doctor", "rehearse", "--", *line]
     env = {**CLEAN, "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off"}
     done = subprocess.run(argv, env=env, cwd=program.parent, capture_output=True, text=True, timeout=110)
     assert (done.returncode, done.stdout) == (78, "") and "trian.py: there is no such file" in done.stderr

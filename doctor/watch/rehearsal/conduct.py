@@ -88,9 +88,10 @@ def _folder(program: str) -> Path:
 
 
 def _require_program(rehearsed: Rehearsed) -> None:
-    """Of Python's programs: that of another kind may be one of the job's PATH. Raises: CannotRehearse."""
+    """A file, or one that the job's PATH has. Raises: CannotRehearse."""
     line = rehearsed.line
-    if line.program.endswith(".py") and not line.is_module and not os.path.exists(line.program):
+    path = rehearsed.environ.get("PATH", os.defpath)
+    if not line.is_module and not os.path.exists(line.program) and shutil.which(line.program, path=path) is None:
         raise CannotRehearse(filled("{0}: there is no such file on this host", printable(line.program, 200)))
 
 

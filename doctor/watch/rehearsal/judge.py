@@ -18,7 +18,7 @@ from doctor.facts.names import is_address
 from doctor.facts.smoke import CpuBinding
 from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE
 from doctor.smoke.speed.shared_cpus import shared_cpus
-from doctor.watch.rehearsal.rank_view import RankView
+from doctor.watch.rehearsal.rank_view import LOCAL_NAMES, RANK_NAMES, SIZE_NAMES, RankView
 
 Severity = Literal["error", "warning"]
 
@@ -87,10 +87,22 @@ def _numbers(views: Sequence[RankView]) -> Iterator[Misfit]:
             yield _misfit(
                 "error", "RANK", filled("rank {0} of {1} ranks, on {2}", view.rank, view.size, view.host), [view]
             )
+    for view in views:
+        for name in _not_numbers(view):
+            text = filled("{0} is {1}: expected a number, on {2}", name, repr(view.variables[name]), view.host)
+            yield _misfit("error", name, text, [view])
     unnumbered = [view for view in views if view.rank is None]
     if unnumbered and len(views) > 1:
         text = filled("{0} of {1} processes got no rank, on {2}", len(unnumbered), len(views), unnumbered[0].host)
         yield _misfit("error", "RANK", text, unnumbered)
+
+
+def _not_numbers(view: RankView) -> Iterator[str]:
+    """The variables by which a rank would know its number and that of all ranks, where they hold something else."""
+    for value, names in ((view.rank, RANK_NAMES), (view.local_rank, LOCAL_NAMES), (view.size, SIZE_NAMES)):
+        name = next((name for name in names if view.variables.get(name)), "")
+        if value is None and name:
+            yield name
 
 
 def judge_shared_variables(views: Sequence[RankView]) -> list[Misfit]:

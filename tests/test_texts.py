@@ -7,8 +7,9 @@ import json
 
 from doctor.engine import texts
 from doctor.engine.sanitize import count_noun
-from doctor.engine.texts import enumerated, filled, joined, rewritten
+from doctor.engine.texts import enumerated, filled, joined, origin, rewritten
 from doctor.engine.translation import Catalogue
+from doctor.remedy.template import fill_text
 from tests import translations, value_texts
 
 CATALOGUE = Catalogue(
@@ -101,3 +102,18 @@ def test_a_text_is_changed_alike_in_every_language() -> None:
         "查看 device 3 的 dmesg"
     )
     assert rewritten("nothing", lambda text: text.replace("N", "3")) == "nothing"
+
+
+def test_a_text_behind_which_nothing_is_joined_keeps_its_template() -> None:
+    """The hosts of a run, with empty notes behind them."""
+    text = filled("{0} from {1}", filled("{0} host", 1), "the command line")
+    assert joined("", [text, "", ""]) == text
+    known = origin(text)
+    assert known is not None and known[0] == "{0} from {1}"
+
+
+def test_a_step_of_a_playbook_keeps_its_template() -> None:
+    template = "Read the log of {host} around the message: `echo ${HOME}`"
+    text = fill_text(template, {"host": "node1"})
+    assert text == "Read the log of node1 around the message: `echo ${HOME}`"
+    assert origin(text) == (template, {"host": "node1"})

@@ -126,8 +126,11 @@ def without_start(text: str, start: str) -> str:
 
 
 def remember(text: str, template: str, values: Values) -> None:
-    """Takes note that ``text`` is ``template``, filled with ``values``, or changed by them."""
-    if len(text) > MAX_CHARS:
+    """Takes note that ``text`` is ``template``, filled with ``values``, or changed by them.
+
+    A text that is one of its own values, as the others are empty, keeps the template that it has.
+    """
+    if len(text) > MAX_CHARS or (not callable(values) and text in values.values()):
         return
     if len(_templates) >= MAX_TEXTS:
         for old in list(_templates)[: MAX_TEXTS // 2]:

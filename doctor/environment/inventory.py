@@ -239,4 +239,4 @@ def without(inventory: Inventory, exclude: str | None) -> Inventory:
 
 def count_hosts(number: int) -> str:
     """``1 host``, ``64 hosts``."""
-    return "1 host" if number == 1 else filled("{0} hosts", number)
+    return filled("{0} host", number) if number == 1 else filled("{0} hosts", number)

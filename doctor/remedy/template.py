@@ -14,7 +14,7 @@ from typing import Any
 from doctor.engine.result import format_value
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.shell_quote import PLACEHOLDER
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, remember
 
 BEFORE = "before"
 """What the step's own ``before`` printed: a variable in ``run`` and ``undo``."""
@@ -75,7 +75,12 @@ def before_text(output: str) -> str:
 
 def fill_text(template: str, values: Mapping[str, Any]) -> str:
     """A sentence, the values in plain words. Raises: TemplateError."""
-    return PLACEHOLDER.sub(lambda match: strip_control_chars(format_value(_value(match[1], values)), 400), template)
+    names = dict.fromkeys(PLACEHOLDER.findall(template))
+    texts = {name: strip_control_chars(format_value(_value(name, values)), 400) for name in names}
+    text = PLACEHOLDER.sub(lambda match: texts[match[1]], template)
+    if texts:
+        remember(text, template, texts)
+    return text
 
 
 def fill_content(template: str, values: Mapping[str, Any]) -> str:

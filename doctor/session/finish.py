@@ -101,7 +101,7 @@ def load_saved_run(path: Path, option: str = "--from") -> Run:
     except OSError as error:
         raise InputError(filled("{0} {1}: {2}; expected a saved run", option, path, error.strerror)) from None
     except BadRun as error:
-        raise InputError(f"{option} {error}") from None
+        raise InputError(filled("{0} {1}", option, error)) from None
 
 
 def replay_and_report(

@@ -19,6 +19,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from doctor.remote.runtime.host_texts import HOST_TEXTS
 from tests import sampling, scheduling, workers
 from tests.examples import register_profiles
 from tests.file_times import FileTimes
@@ -160,3 +161,8 @@ def fleet_a5(make_fleet: Callable[..., Fleet]) -> Fleet:
 def fleet_gpu(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Four healthy hosts with 4 NVIDIA H100 GPUs and two RoCE adapters each."""
     return make_fleet(4, {name: merge(PREPARED, own_values) for name, own_values in gpu_fleet(4).items()}, shm="4g")
+
+
+def pytest_runtest_setup() -> None:
+    """What programs for hosts have filled in another test, in this process, goes with no message of the next one."""
+    HOST_TEXTS.clear()

@@ -1,7 +1,7 @@
 """What does not fit in what the ranks of a job got: among each other, and each with its own place. Pure.
 
 The same for a rehearsal and for ranks that run. A variable that each rank has with a value of its own, and one that no
-majority of the hosts agrees on, is no difference: launchers number ranks with many.
+majority of the ranks agrees on, is no difference: launchers number ranks with many.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from doctor.analysis.majority import split
 from doctor.engine.addresses import means_own_host
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.texts import filled
@@ -147,31 +148,29 @@ def _unlike(
     views: Sequence[RankView], subject: str, value: Callable[[RankView], str], severity: Severity, strict: bool = False
 ) -> Iterator[Misfit]:
     """Ranks with another value than most; ``strict``: also where no value has a majority."""
-    groups = _groups(views, value)
-    if len(groups) < 2:
+    parts = split(views, value)
+    if parts is None:
         return
-    norm, most = max(groups.items(), key=lambda item: len(item[1]))
-    if 2 * len(most) <= len(views):
+    if not parts.majority:
         if strict:
-            excerpt = ", ".join(sorted(_excerpt(text) for text in groups)[:4])
+            excerpt = ", ".join(sorted(_excerpt(text) for text in _groups(views, value))[:4])
             yield _misfit(severity, subject, filled("{0} has several values: {1}", subject, excerpt), views)
         return
-    for text, members in groups.items():
-        if text != norm:
-            yield _misfit(
-                severity,
+    for text, members in _groups(parts.differing, value).items():
+        yield _misfit(
+            severity,
+            subject,
+            filled(
+                "{0}: {1} is {2}; {3} of {4} ranks have {5}",
+                describe_ranks(members),
                 subject,
-                filled(
-                    "{0}: {1} is {2}; {3} of {4} ranks have {5}",
-                    describe_ranks(members),
-                    subject,
-                    _excerpt(text),
-                    len(most),
-                    len(views),
-                    _excerpt(norm),
-                ),
-                members,
-            )
+                _excerpt(text),
+                len(parts.agreeing),
+                len(views),
+                _excerpt(value(parts.norm)),
+            ),
+            members,
+        )
 
 
 def _groups(views: Sequence[RankView], key: Callable[[RankView], str]) -> dict[str, list[RankView]]:

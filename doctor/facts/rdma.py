@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -247,9 +248,10 @@ class RdmaPorts(Fact, frozen=True):
         return cls(devices=devices)
 
 
-def chosen_ports(setting: str, ports: dict[str, RdmaPort]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def chosen_ports(setting: str, ports: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Ports that a value of NCCL_IB_HCA chooses, and names in it that fit none.
 
+    ``ports``: such as ``mlx5_0:1``; one without a number stands for all ports of its adapter.
     ``mlx5`` is a prefix, ``=mlx5_0:1,mlx5_1`` are exact names, ``^mlx5_3`` and ``^=mlx5_3:1`` exclude.
     """
     text = setting.strip()
@@ -265,7 +267,7 @@ def chosen_ports(setting: str, ports: dict[str, RdmaPort]) -> tuple[tuple[str, .
             port
             for port in ports
             if (port.partition(":")[0] == device if exact else port.startswith(device))
-            and (not number or port.partition(":")[2] == number)
+            and (not number or port.partition(":")[2] in ("", number))
         }
         if not matches:
             unmatched.append(name)

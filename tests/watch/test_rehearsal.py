@@ -283,6 +283,8 @@ def test_an_adapter_at_the_other_node() -> None:
     assert ("warning", "NCCL_IB_HCA", (3,)) in subjects(far)
     texts = [misfit.text for misfit in judge(near)]
     assert not any("names" in text for text in texts)
+    assert subjects(with_variable(3, "NCCL_IB_HCA", "mlx5_0:1")) == subjects(far)
+    assert subjects(with_variable(3, "NCCL_IB_HCA", "^mlx5_1")) != subjects(far)
 
 
 def test_visible_devices_choose_the_device() -> None:

@@ -16,6 +16,7 @@ from doctor.engine.addresses import means_own_host
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.texts import filled
 from doctor.facts.names import is_address
+from doctor.facts.rdma import chosen_ports
 from doctor.facts.smoke import CpuBinding
 from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE
 from doctor.smoke.speed.shared_cpus import shared_cpus
@@ -255,17 +256,7 @@ def _places(views: Sequence[RankView]) -> Iterator[Misfit]:
 
 
 def _chosen_adapters(view: RankView) -> dict[str, int]:
-    """The RDMA adapters that NCCL_IB_HCA names; empty where it is not set or excludes some (``^``).
-
-    Source: NCCL documentation, NCCL_IB_HCA: a list of prefixes; ``=`` before it makes them whole names.
-    """
-    text = view.variables.get("NCCL_IB_HCA", "")
-    if not text or text.startswith("^"):
-        return {}
-    names = [part.partition(":")[0] for part in text.lstrip("=").split(",") if part]
-    exact = text.startswith("=")
-    return {
-        adapter: node
-        for adapter, node in view.adapters.items()
-        if any(adapter == name if exact else adapter.startswith(name) for name in names)
-    }
+    """The RDMA adapters that NCCL_IB_HCA names; empty where it is not set or excludes some (``^``)."""
+    text = view.variables.get("NCCL_IB_HCA", "").strip()
+    named = () if text.startswith("^") else chosen_ports(text, view.adapters)[0]
+    return {adapter: view.adapters[adapter] for adapter in named}

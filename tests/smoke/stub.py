@@ -130,8 +130,9 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         assert self.process.stdin and self.process.stdout
-        self.process.stdin.close()
         try:
+            with contextlib.suppress(BrokenPipeError):  # an agent that is gone leaves what was written last
+                self.process.stdin.close()
             self.process.wait(5)
         finally:
             if self.process.poll() is None:
@@ -169,7 +170,11 @@ class Client:
                     not expected or all(response.get(name) == value for name, value in expected.items())
                 ):
                     return response
-            line = self.lines.get(timeout=max(0.01, deadline - time.monotonic()))
+            try:
+                line = self.lines.get(timeout=max(0.01, deadline - time.monotonic()))
+            except queue.Empty:
+                status, last = self.process.poll(), (self.received[-2:], self.noise[-5:])
+                raise queue.Empty(f"no {key} {expected} in {seconds} s; exit status {status}; last: {last}") from None
             self.received.append(line)
             self.rest.extend(line.items())
             self.rest.extend(("snap", snap) for snap in line.get("snaps", ()))

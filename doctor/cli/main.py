@@ -132,7 +132,11 @@ def _parse_and_run(arguments: list[str]) -> None:
     argv = take_launch_line(arguments)
     # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
     prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(argv) else None
-    run_parser(application(argv), argv, prog_name)
+    try:
+        run_parser(application(argv), argv, prog_name)
+    finally:
+        if notifier := sys.modules.get("doctor.session.notify.notifier"):
+            notifier.await_notifications()
 
 
 def run_parser(app: typer.Typer, argv: Sequence[str], prog_name: str | None) -> None:

@@ -17,10 +17,11 @@ SAVED = ("--help", "-h", "list", "explain")
 
 def help_page(argv: list[str]) -> str:
     """The file that holds the help that these words ask for; empty where the parser makes it."""
-    from doctor.cli.saved_pages import HELP
     from doctor.engine.language import is_english
 
     if argv in (["--help"], ["-h"]):
+        from doctor.cli.saved_pages import HELP
+
         return HELP if is_english() else localized_help("doctor")
     before = argv[: argv.index("--")] if "--" in argv else argv
     if is_english() or not before or os.path.basename(argv[0]) != argv[0]:

@@ -182,9 +182,9 @@ class SharedOutputs:
     """Decodes the outputs of many hosts: what they answered alike is one object for all. Used by many threads."""
 
     def __init__(self) -> None:
-        self._seen: set[int] = set()
+        self._answers: set[int] = set()
         self._by_text: dict[bytes, dict[str, Output]] = {}
-        self._left = MAX_SHARED_BYTES
+        self._room = MAX_SHARED_BYTES
 
     def decode(self, raw: msgspec.Raw) -> dict[str, Output]:
         """The outputs of one probe, not to be changed, without how long a command took that ended: no fact is made of
@@ -197,11 +197,11 @@ class SharedOutputs:
         if outputs is None:
             outputs = msgspec.json.decode(text, type=dict[str, Output])
             # What a second host answers, others may; most that is said once is one host's own.
-            if (key := hash(text)) not in self._seen:
-                if len(self._seen) < MAX_SEEN:
-                    self._seen.add(key)
-            elif len(text) <= self._left:
-                self._left -= len(text)
+            if (key := hash(text)) not in self._answers:
+                if len(self._answers) < MAX_SEEN:
+                    self._answers.add(key)
+            elif len(text) <= self._room:
+                self._room -= len(text)
                 self._by_text[text] = outputs
         return outputs
 
@@ -216,7 +216,7 @@ class SharedOutputs:
 
 MAX_SEEN = 1 << 20
 MAX_SHARED_BYTES = 1 << 26
-_TIME = re.compile(rb'\s*,\s*"seconds"\s*:\s*[0-9.eE+-]+(?=\s*\})')
+_TIME = re.compile(rb',\s*"seconds"\s*:\s*[0-9.eE+-]+(?=\s*\})')
 
 
 class _Time(msgspec.Struct, frozen=True):
@@ -265,21 +265,21 @@ def load_run_file(file: BinaryIO, limit: int, name: str) -> Run:
     return load_run(data, name)
 
 
-def _load_lines(head: bytes, file: BinaryIO, left: int) -> Run:
+def _load_lines(head: bytes, file: BinaryIO, remaining: int) -> Run:
     """Raises: msgspec.DecodeError for lines of another form; like `load_run_file`."""
     shared, hosts, line = SharedOutputs(), dict[str, HostRecord](), b","
     while True:
-        followed, line = line.endswith(b","), file.readline(max(left, 0)).rstrip(b"\n")
-        left -= len(line) + 1
+        followed, line = line.endswith(b","), file.readline(max(remaining, 0)).rstrip(b"\n")
+        remaining -= len(line) + 1
         if not line.startswith(b'"'):
             break
         if not followed:
-            raise msgspec.DecodeError("no comma between two hosts")
+            raise msgspec.DecodeError  # no comma between two hosts
         records = msgspec.json.decode(b"{%b}" % line.removesuffix(b","), type=dict[str, _RawRecord])
         hosts |= _records(records, shared)
-    run = msgspec.json.decode(head + line + file.read(max(left, 0)), type=_RawRun)
+    run = msgspec.json.decode(head + line + file.read(max(remaining, 0)), type=_RawRun)
     if run.hosts or (followed and hosts):
-        raise msgspec.DecodeError("hosts in two places, or a comma behind the last")
+        raise msgspec.DecodeError  # hosts in two places, or a comma behind the last
     return _run_of(run, hosts)
 
 

@@ -29,10 +29,10 @@ from doctor.diagnose.slurm_job import SlurmJob, read_job
 from doctor.diagnose.suspects import check_suspects
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.record import LaunchOptions
-from doctor.engine.sanitize import printable
+from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled, joined
 from doctor.environment.host_selection import HostSelection
-from doctor.environment.inventory import Inventory, count_hosts
+from doctor.environment.inventory import Inventory
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory
@@ -137,7 +137,7 @@ class LogSource:
         local = record.job_hosts == (LOCAL,)
         if self.inventory is None and not selection.selection.names_hosts and record.job_hosts and not local:
             self.inventory = Inventory(
-                record.job_hosts, filled("{0} of {1}", count_hosts(len(record.job_hosts)), record.source)
+                record.job_hosts, filled("{0} of {1}", count_noun(len(record.job_hosts), "host"), record.source)
             )
         self.hosts = {*record.hosts, *record.job_hosts}
         return diagnose_record(record, self.signatures)

@@ -120,7 +120,7 @@ def command(
     if output.from_file:
         run = load_saved_run(output.from_file)
         require_two_hosts(list(run.hosts), run.hosts_unknown)
-        raise typer.Exit(replay_and_report(run, selected, catalog, output))
+        raise typer.Exit(replay_and_report(run, selected, catalog, output, command="net"))
     job_environment = source.read()
     environ = job_environment.environ
     fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
@@ -145,7 +145,7 @@ def command(
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
     history = history_options("net", output, no_history)
-    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history))
+    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history, "net"))
 
 
 def require_two_hosts(hosts: Sequence[str], hosts_unknown: str) -> None:

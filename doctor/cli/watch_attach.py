@@ -14,6 +14,7 @@ from doctor.diagnose.fetch.excerpt_reading import LOCAL
 from doctor.diagnose.signature import load_signatures
 from doctor.diagnose.slurm_job import read_job
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
@@ -64,7 +65,10 @@ def run_attach(
         raise InputError(
             joined(
                 "",
-                (filled("{0}: {1}", host, reason), f" ({len(failed)} hosts)" if len(failed) > 1 else ""),
+                (
+                    filled("{0}: {1}", host, reason),
+                    filled(" ({0})", count_noun(len(failed), "host")) if len(failed) > 1 else "",
+                ),
             )
         )
     recorded = _recorded(options, reports, inventory, connection, visit)

@@ -29,6 +29,8 @@ LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """In the order in which POSIX asks them: the first that is not empty decides."""
 _LOOSE_SPACE = "(?<=[\u3001-\u3011\u4e00-\u9fff\uff01-\uff5e]) (?=[\u4e00-\u9fff\uff08\u201c])"
 """Between two letters or signs of Chinese. Not compiled here, as that takes English commands two milliseconds."""
+OWN_SPACE = "\0"
+"""Stands for a space within a value while the loose ones are taken out."""
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
 
 
@@ -154,7 +156,8 @@ def localized_template(template: str) -> str:
 def localized_filled(text: str) -> str:
     """The same for a text whose values are filled in: a reason, a note, an error line."""
     catalogue = _selection.catalogue()
-    return text if catalogue is None else without_loose_spaces(catalogue.filled(text))
+    translation = text if catalogue is None else catalogue.filled(text)
+    return text if translation == text else without_loose_spaces(translation)
 
 
 def phrase(template: str, **values: object) -> str:
@@ -163,7 +166,22 @@ def phrase(template: str, **values: object) -> str:
     >>> phrase("{count} of {total}", count=3, total=5)
     '3 of 5'
     """
-    return without_loose_spaces(localized(template).format(**values))
+    if is_english():
+        return template.format(**values)
+    kept = {name: with_own_spaces(value) if isinstance(value, str) else value for name, value in values.items()}
+    return without_loose_spaces(localized(template).format(**kept))
+
+
+def with_own_spaces(value: str) -> str:
+    """A value for a text that `without_loose_spaces` goes over: the spaces within it are its own, as of a file's name.
+
+    >>> select("zh", {})
+    >>> without_loose_spaces(f"来自 {with_own_spaces('主机 列表')} 的 主机")
+    '来自主机 列表的主机'
+    >>> select("en", {})
+    """
+    inner = value.strip(" ")
+    return value if value.isascii() else value.replace(inner, inner.replace(" ", OWN_SPACE))
 
 
 def without_loose_spaces(text: str) -> str:
@@ -177,7 +195,8 @@ def without_loose_spaces(text: str) -> str:
     if is_english() or text.isascii():
         return text
     parts = enumerate(text.split("`"))
-    return "`".join(part if number % 2 else re.sub(_LOOSE_SPACE, "", part) for number, part in parts)
+    closed = "`".join(part if number % 2 else re.sub(_LOOSE_SPACE, "", part) for number, part in parts)
+    return closed.replace(OWN_SPACE, " ")
 
 
 class english:  # noqa: N801 - reads as what it does: ``with english():``

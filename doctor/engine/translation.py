@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from doctor.engine.language import with_own_spaces
 from doctor.engine.texts import fill, origin, template_pieces
 
 TYPE_CHECKING = False
@@ -41,12 +42,14 @@ class Catalogue:
         if callable(values):
             return values(self.filled(template, depth + 1))
         texts = {name: self.filled(value, depth + 1) for name, value in values.items()}
+        is_foreign = texts == values
+        texts = {name: with_own_spaces(text) if text == values[name] else text for name, text in texts.items()}
         shape = self.texts.get(template)
         if shape is not None:
             return fill(shape, texts)
         pieces = template_pieces(template)
         letters = {piece for is_text, piece in pieces if is_text and re.search("[A-Za-z]", piece)}
-        if texts == values and not letters & self.texts.keys():
+        if is_foreign and not letters & self.texts.keys():
             return english
         as_they_stand = {COMMA} if letters else set[str]()
         return "".join(

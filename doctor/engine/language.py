@@ -25,8 +25,6 @@ LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """In the order in which POSIX asks them: the first that is not empty decides."""
 _LOOSE_SPACE = "(?<=[\u3001-\u3011\u4e00-\u9fff\uff01-\uff5e]) (?=[\u4e00-\u9fff\uff08\u201c])"
 """Between two letters or signs of Chinese. Not compiled here, as that takes English commands two milliseconds."""
-OWN_SPACE = "\0"
-"""Stands for a space within a value while the loose ones are taken out."""
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
 
 
@@ -117,7 +115,7 @@ def take_option(argv: list[str], environ: Mapping[str, str]) -> list[str]:
     if requested not in (*LANGUAGES, "auto"):
         from doctor.engine.errors import UsageError
         from doctor.engine.sanitize import printable
-        from doctor.engine.texts import filled
+        from doctor.engine.texts import OWN_SPACE, filled, with_own_spaces
 
         choices = ", ".join(LANGUAGES)
         raise UsageError(filled("{0} '{1}': expected {2} or auto", source, printable(requested, 40), choices))
@@ -174,18 +172,6 @@ def phrase(template: str, **values: object) -> str:
         return template.format(**values)
     kept = {name: with_own_spaces(value) if isinstance(value, str) else value for name, value in values.items()}
     return without_loose_spaces(localized(template).format(**kept))
-
-
-def with_own_spaces(value: str) -> str:
-    """A value for a text that `without_loose_spaces` goes over: the spaces within it are its own, as of a file's name.
-
-    >>> select("zh", {})
-    >>> without_loose_spaces(f"来自 {with_own_spaces('主机 列表')} 的 主机")
-    '来自主机 列表的主机'
-    >>> select("en", {})
-    """
-    inner = value.strip(" ")
-    return value if value.isascii() else value.replace(inner, inner.replace(" ", OWN_SPACE))
 
 
 def without_loose_spaces(text: str) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from doctor.engine.language import with_own_spaces, without_loose_spaces
-from doctor.engine.texts import enumerated
+from doctor.engine.language import without_loose_spaces
+from doctor.engine.texts import enumerated, with_own_spaces
 
 if TYPE_CHECKING:
     from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary

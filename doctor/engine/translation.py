@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from doctor.engine.language import with_own_spaces
-from doctor.engine.texts import fill, origin, template_pieces
+from doctor.engine.texts import fill, origin, template_pieces, with_own_spaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -35,6 +35,10 @@ def chinese() -> Iterator[None]:
     language.select("en", {})
 
 
+def test_an_english_finding_has_the_name_as_it_is() -> None:
+    assert fill_template("no {path}", {"path": "训练 一.sh"}) == "no 训练 一.sh"
+
+
 def test_the_spaces_of_a_name_stay_where_those_between_chinese_words_go(chinese: None) -> None:
     source = filled("{0} from {1}", count_noun(2, "host"), "hostfile 主机 列表")
     assert language.localized_filled(source) == "2 台主机，来自 hostfile 主机 列表"

@@ -156,7 +156,7 @@ def _report(
     diagnosis = _with_notes(diagnosis, judged, len(report.notes))
     code = report_exit_code(judged, output)
     if history is not None:
-        judged = remember(judged, checks, history)
+        judged = remember(judged, checks, msgspec.structs.replace(history, code=int(code)))
     names = hosts | _hosts(diagnosis)
     redact = text_redactor(names) if output.redact else str
     views = DiagnosisViews(diagnosis, catalogue, redact, waived_causes(judged)).by_format()

@@ -201,6 +201,7 @@ def save_and_report(
     if history is not None:
         from doctor.session.run_history import remember
 
+        history = msgspec.structs.replace(history, code=int(code))
         report = remember(report, catalog, history, values=read_settings(examination, report))
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
     if not saved and code == Exit.HEALTHY:

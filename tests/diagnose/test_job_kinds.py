@@ -208,7 +208,7 @@ class TestModelArts:
         for task in ("worker-0", "worker-1"):
             (tmp_path / self.NAME.format(task)).write_text("step 1\n")
         with (tmp_path / self.NAME.format("worker-1")).open("a") as file:
-            file.write("RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 3)\n")
+            file.write("RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 3; 60.97 GiB total)\n")
         argv = [sys.executable, "-m", "doctor", "diagnose", "--job", f"modelarts:{tmp_path}", "--json", "--no-history"]
         ended = preloaded.run(argv, capture_output=True, text=True)
         assert ended.returncode == 10, ended.stderr

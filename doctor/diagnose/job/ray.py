@@ -103,7 +103,7 @@ def read_ray(name: str, _run: RunCommand) -> JobPlace:
         raise InputError(
             filled("--job ray:{0}/{1}: {2}; expected Ray's dashboard and a job of it", address, number, error)
         ) from None
-    place = JobPlace(title=f"Ray job {number}", number=number, state=printable(job.status, 40), shared=False)
+    place = JobPlace(title=filled("Ray job {0}", number), number=number, state=printable(job.status, 40), shared=False)
     place.texts[" ".join(("ray job status", number))] = _told(job)
     _add_logs(place, base, job)
     _add_hosts(place, base, job)

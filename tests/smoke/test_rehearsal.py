@@ -200,7 +200,7 @@ def test_gpus_of_amd_train_by_rccl(rehearse: Rehearse) -> None:
     ("variables", "devices"),
     [
         ({"ROCR_VISIBLE_DEVICES": "1,2", "HIP_VISIBLE_DEVICES": "1"}, [2]),
-        ({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "1,2"}, [0]),
+        pytest.param({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "1,2"}, [0], marks=pytest.mark.full),
     ],
 )
 def test_gpus_of_amd_that_the_environment_hides(

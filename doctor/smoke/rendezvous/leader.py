@@ -140,12 +140,12 @@ class Leader:
     ) -> SmokeResult:
         """One run of these ranks, on the agents that have come. ``part``: see `on_hosts`."""
         plan = plan_of_part(self.context, part, options)
-        came = {member.hello.rank: member for member in self._agent_members if member.hello.rank in part}
-        if len(came) < len(part):
+        arrived = {member.hello.rank: member for member in self._agent_members if member.hello.rank in part}
+        if len(arrived) < len(part):
             living = {member.hello.rank for member in self._members}
-            return self._without_run(plan, (absent_failure(part, came, living, _RESTART_SECONDS),))
+            return self._without_run(plan, (absent_failure(part, arrived, living, _RESTART_SECONDS),))
         ready = []
-        for rank, member in came.items():
+        for rank, member in arrived.items():
             host, number = part[rank].host, part[rank].rank
             ready.append(ReadyAgent(host, (number,), LineSession(host, SocketChannel(member.link)), member.address))
         return run_on_launched(plan, ready, options, on_stage)
@@ -166,16 +166,16 @@ class Leader:
                     send_line(member.link, LeaderOrder(attempt=self._attempt, rank=part[member.hello.rank].rank))
         deadline = time.monotonic() + _RESTART_SECONDS
         while time.monotonic() < deadline:
-            came = {member.hello.rank for member in self._agent_members}
-            if not any(member.hello.rank in part and member.hello.rank not in came for member in self._members):
+            arrived = {member.hello.rank for member in self._agent_members}
+            if not any(member.hello.rank in part and member.hello.rank not in arrived for member in self._members):
                 return
             self._collect_arrivals()
 
     def _train_again(self, options: SmokeOptions) -> SmokeResult:
         """A further run of the same ranks, whose processes start new agents. Raises: CannotRepeat, ValueError."""
         self._recall(self._part)
-        came = {member.hello.rank for member in self._agent_members}
-        absent = [rank for rank in self._part if rank not in came]
+        arrived = {member.hello.rank for member in self._agent_members}
+        absent = [rank for rank in self._part if rank not in arrived]
         if absent:
             text = "no further run could be made: the process of {0} did not come again"
             raise CannotRepeat(filled(text, rank_names(absent)))

@@ -56,10 +56,12 @@ def numbering_notes(plan: SmokePlan) -> tuple[str, ...]:
     )
 
 
-def absent_failure(part: Mapping[int, Hello], came: Collection[int], living: Collection[int], limit: float) -> Failure:
+def absent_failure(
+    part: Mapping[int, Hello], arrived: Collection[int], living: Collection[int], limit: float
+) -> Failure:
     """Of ranks that did not come to a run within this many seconds. Those whose processes live are no fault."""
     ended = tuple(sorted(hello.rank for rank, hello in part.items() if rank not in living))
-    late = tuple(sorted(hello.rank for rank, hello in part.items() if rank not in came))
+    late = tuple(sorted(hello.rank for rank, hello in part.items() if rank not in arrived))
     if ended:
         waiting = tuple(number for number in range(len(part)) if number not in ended)
         return Failure("never-joined", ended, waiting, stage="rendezvous", text="its process has ended")

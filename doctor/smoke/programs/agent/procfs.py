@@ -131,12 +131,12 @@ def accelerators(environ=None):
     In the order of their ordinals: a library numbers what it sees from 0 on, in this order. GPUs are those of NVIDIA,
     or else of AMD.
     """
-    found = {"npu": numbered_files("davinci"), "nvidia": numbered_files("nvidia")}
+    detected = {"npu": numbered_files("davinci"), "nvidia": numbered_files("nvidia")}
     uuids = {}
-    if not found["nvidia"]:
-        found["amd"], uuids = amd_gpus()
+    if not detected["nvidia"]:
+        detected["amd"], uuids = amd_gpus()
     numbers = {}
-    for vendor, devices in found.items():
+    for vendor, devices in detected.items():
         for names in VISIBLE[vendor]:
             text = next((environ[name] for name in names if name in environ), None) if environ is not None else None
             devices = devices if text is None else visible_devices(text, devices, vendor, uuids)

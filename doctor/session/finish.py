@@ -111,7 +111,13 @@ def load_saved_run(path: Path, option: str = "--from") -> Run:
 
 
 def replay_and_report(
-    run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions, *, named: bool = True
+    run: Run,
+    selected: list[Check],
+    catalog: list[Check],
+    output: ReportOptions,
+    *,
+    named: bool = True,
+    command: str = "check",
 ) -> int:
     """Judges a saved run, and reports. Returns the exit code.
 
@@ -120,7 +126,7 @@ def replay_and_report(
     from doctor.session.replay import Examination, replay
 
     if named:
-        return save_and_report(Examination(run, replay(run, selected)), catalog, output)
+        return save_and_report(Examination(run, replay(run, selected)), catalog, output, command=command)
     from doctor.session.saved_checks import checks_of_run, with_note
 
     judged = checks_of_run(run, selected)
@@ -137,6 +143,7 @@ def examine_and_report(
     catalog: list[Check],
     output: ReportOptions,
     history: HistoryOptions | None = None,
+    command: str = "check",
 ) -> int:
     """Visits the hosts, with a progress line on stderr, and reports. Returns the exit code."""
     from doctor.report.layout.progress_line import ProgressLine
@@ -156,7 +163,7 @@ def examine_and_report(
         )
     finally:
         progress.close()
-    return save_and_report(examination, catalog, output, events, history)
+    return save_and_report(examination, catalog, output, events, history, command)
 
 
 def start_events(
@@ -176,6 +183,7 @@ def save_and_report(
     output: ReportOptions,
     events: EventStreams | None = None,
     history: HistoryOptions | None = None,
+    command: str = "check",
 ) -> int:
     """Saves and reports. Returns the exit code. ``events`` have told of the run so far, if any have.
 
@@ -196,7 +204,7 @@ def save_and_report(
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
     if not saved and code == Exit.HEALTHY:
         code = Exit.NOTHING
-    command = "watch" if examination.run.watch else "check"
+    command = "watch" if examination.run.watch else command
     code = write_report(report, catalog, int(code), output, events, aliases, command=command)
     if examination.closing is not None:
         examination.closing.join(CLOSING_SECONDS)

@@ -46,7 +46,9 @@ def corruptions(count: int, seed: int) -> list[Trial]:
         fault["place"] = rng.randrange(4096)
         name = f"{function} {how} {'once' if every > 3 else f'every {every}'}"
         case = Case(name, FOUND, fault, whole_host=rng.random() < 0.4)
-        call = rng.randrange(1, {"all_reduce": 20, "layer_norm": 20, "log_softmax": 20, "__matmul__": 60}.get(function, 4))
+        call = rng.randrange(
+            1, {"all_reduce": 20, "layer_norm": 20, "log_softmax": 20, "__matmul__": 60}.get(function, 4)
+        )
         trials.append(Trial(case, hosts, ranks, rng.randrange(hosts), rng.randrange(ranks), call))
     return trials
 

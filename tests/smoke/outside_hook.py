@@ -38,6 +38,8 @@ def wrap(dist: Any, fault: dict[str, Any]) -> None:
     def struck(first: Any, *rest: Any, **more: Any) -> Any:
         if dist.get_rank() not in fault["ranks"]:
             return as_before(first, *rest, **more)
+        if named == "reduce" and rest[:1] != (dist.get_rank(),):
+            return as_before(first, *rest, **more)  # what others hold afterwards has no meaning
         calls[0] += 1
         if calls[0] < fault["call"] or (calls[0] - fault["call"]) % fault["every"]:
             return as_before(first, *rest, **more)

@@ -120,7 +120,7 @@ class AddressProofs(Fact, frozen=True):
     """The host that answered, by address."""
 
     @classmethod
-    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
         interfaces: PerHost[Interfaces] = fleet_facts[Interfaces]
         visits: PerHost[Reachability] = fleet_facts[Reachability]
         peers: dict[str, dict[str, str]] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from doctor.engine.bounded_read import read_bounded
+from doctor.engine.bounded_read import open_bounded
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.interrupts import remove_old
 from doctor.engine.streams import write_stdout
@@ -100,10 +100,11 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
 def load_saved_run(path: Path, option: str = "--from") -> Run:
     """The run that ``option`` names. Raises: CommandError."""
     from doctor.engine.record import MAX_RUN_BYTES, BadRun
-    from doctor.session.replay import load
+    from doctor.session.replay import load_file
 
     try:
-        return load(read_bounded(path, MAX_RUN_BYTES), str(path))
+        with open_bounded(path, MAX_RUN_BYTES) as file:
+            return load_file(file, MAX_RUN_BYTES, str(path))
     except OSError as error:
         raise InputError(filled("{0} {1}: {2}; expected a saved run", option, path, error.strerror)) from None
     except BadRun as error:
@@ -229,13 +230,13 @@ def report_exit_code(report: Report, output: ReportOptions) -> int:
 
 def save_run(path: Path, examination: Examination) -> bool:
     """Writes the run atomically, readable only by its owner. False, with a line on stderr, when it was not written."""
-    from doctor.config.atomic_write import write_atomic
-    from doctor.engine.record import redact_run
+    from doctor.config.atomic_write import write_pieces
+    from doctor.engine.run_writing import run_lines
 
     made_for = tuple(outcome.check for outcome in examination.report.outcomes)
-    run = redact_run(msgspec.structs.replace(examination.run, checks=made_for))
+    run = msgspec.structs.replace(examination.run, checks=made_for)
     try:
-        write_atomic(path, msgspec.json.encode(run) + b"\n")
+        write_pieces(path, lambda: run_lines(run))
     except OSError as error:
         print_warning(filled("--save {0}: {1}; the run was not saved", path, error.strerror))
         return False

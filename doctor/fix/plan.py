@@ -53,7 +53,7 @@ class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     rank_table: str = ""
     sudo: bool = False
     timeout: float = 60.0
-    connection: dict[str, object] = {}
+    connection: dict[str, Any] = {}
     """`doctor.cli.host_options.ConnectionOptions`, but for ``ask_pass``."""
 
 

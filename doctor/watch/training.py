@@ -130,7 +130,7 @@ class Training:
         if fields is not None:
             self._take_snapshot(rank, fields, entries, now)
 
-    def _take_snapshot(self, rank: int, fields: dict[str, Any], entries: Sequence[Entry], now: float) -> None:
+    def _take_snapshot(self, rank: int, fields: dict[str, object], entries: Sequence[Entry], now: float) -> None:
         try:
             self.watch.take_snapshot(rank, fields, now)
         except MALFORMED:

@@ -20,7 +20,6 @@ from tests.smoke.outside import VALUES, Case, Result, Trial, carry_out, random_l
 
 COLLECTIVES = (
     "all_reduce",
-    "all_gather",
     "all_gather_single",
     "reduce_scatter_single",
     "all_to_all_single",
@@ -47,7 +46,7 @@ def corruptions(count: int, seed: int) -> list[Trial]:
         name = f"{function} {how} {'once' if every > 3 else f'every {every}'}"
         case = Case(name, FOUND, fault, whole_host=rng.random() < 0.4)
         call = rng.randrange(
-            1, {"all_reduce": 20, "layer_norm": 20, "log_softmax": 20, "__matmul__": 60}.get(function, 4)
+            1, {"all_reduce": 20, "layer_norm": 20, "log_softmax": 20, "__matmul__": 60, "reduce": 2}.get(function, 4)
         )
         trials.append(Trial(case, hosts, ranks, rng.randrange(hosts), rng.randrange(ranks), call))
     return trials

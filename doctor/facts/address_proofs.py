@@ -90,12 +90,12 @@ def _take(entry: Any, task: dict, key: bytes, nonce: bytes, peers: dict, proven:
         return
     if data[:1] == b"c" and len(data) == 1 + NONCE_SIZE:
         own_name = task["host"].encode()
-        proof = keyed_hash(key, b"address", data[1:], own_name)[:PROOF_SIZE]
+        proof = keyed_hash(key, b"address", data[1:], own_name)[:PROOF_SIZE]  # type: ignore[no-untyped-call]
         _send(entry, b"p" + proof + own_name, address, task["port"])
         answered.add(address)
     elif data[:1] == b"p" and len(data) > 1 + PROOF_SIZE:
         name = data[1 + PROOF_SIZE :]
-        if is_keyed_hash(data[1 : 1 + PROOF_SIZE], key, b"address", nonce, name):
+        if is_keyed_hash(data[1 : 1 + PROOF_SIZE], key, b"address", nonce, name):  # type: ignore[no-untyped-call]
             proven[address] = name.decode("utf-8", "replace")
 
 

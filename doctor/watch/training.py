@@ -285,7 +285,7 @@ class Training:
         limit = time.monotonic() + STACKS_SECONDS
         while self.post is not None and time.monotonic() < limit:
             self.exchange(time.monotonic())
-            if all(rank in host.stacks for host in self.post.hosts.values() for rank in host.asked):
+            if all(rank in host.stacks for host in self.post.hosts.values() for rank in host.requested):
                 break
             time.sleep(0.02)
         if self.post is not None:

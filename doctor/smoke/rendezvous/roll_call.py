@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from doctor.analysis.rank_numbers import RankNumbers, rank_numbers
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.smoke.model import UNKNOWN_HOST, Failure
-from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import Hello, RelayedError
 
 SETTLE_SECONDS = 1.0

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from doctor.analysis.outliers.peers import MIN_TIMES
+from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.model import UNKNOWN_HOST, Failure
-from doctor.smoke.rank_names import rank_names
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
@@ -130,7 +130,7 @@ class Training:
         if fields is not None:
             self._take_snapshot(rank, fields, entries, now)
 
-    def _take_snapshot(self, rank: int, fields: dict[str, Any], entries: Sequence[Entry], now: float) -> None:
+    def _take_snapshot(self, rank: int, fields: dict[str, object], entries: Sequence[Entry], now: float) -> None:
         try:
             self.watch.take_snapshot(rank, fields, now)
         except MALFORMED:

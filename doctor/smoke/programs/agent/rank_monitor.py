@@ -156,8 +156,8 @@ class RankMonitor:
             self.loader_delays, self.loader_delay = delays, 0.0
         moved = {}
         for pid in delays:
-            last = self.loaders_moved.get(pid)
-            waits = last and last[0] == times[pid] and (process_status(pid) or ("",))[0] == "R"
+            last = self.loaders_moved.get(pid, (None, clock))
+            waits = last[0] == times[pid] and (process_status(pid) or ("",))[0] == "R"
             moved[pid] = last if waits else (times[pid], clock)
         self.loaders_moved = moved
         # A wait that goes on is booked when it ends; it may last for seconds where the worker's priority is low.

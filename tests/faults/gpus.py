@@ -231,6 +231,7 @@ for n in 0 1 2 3; do
     done
     topology="$topology$comma{{\\"gpu\\": $n, \\"bdf\\": \\"$slot\\", \\"links\\": [$links]}}"; comma=,
 done
+mkdir -p /opt/rocm/.info; echo 6.3.1-48 >/opt/rocm/.info/version
 echo "[$list]" >list; echo "[$topology]" >topology; echo "{{\\"gpu_data\\": [$errors]}}" >ecc
 echo "{{\\"gpu_data\\": [$static]}}" >static; echo "{{\\"gpu_data\\": [$partition]}}" >partition
 """
@@ -261,8 +262,17 @@ ROWS: list[Row] = [
     amd_row(
         "amd-gpu-link-lost",
         f"sed -i 's/{TO_GPU_3}XGMI/{TO_GPU_3}PCIE/g' /run/amd/topology",
+        also=("amd-gpu-settings-differ",),
         gpu=3,
         peers=[0, 1, 2],
+    ),
+    amd_row(
+        "rocm-driver-mismatch",
+        "echo 5.6.0-67 >/opt/rocm/.info/version",
+        driver="6.3",
+        module="6.10.5",
+        rocm="5.6.0-67",
+        origin="/opt/rocm",
     ),
     amd_row(
         "amd-gpu-missing",

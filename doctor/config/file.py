@@ -28,7 +28,7 @@ from doctor.engine.texts import filled
 
 FILE_NAME = "doctor.toml"
 SYSTEM_FILE = Path("/etc/doctor") / FILE_NAME
-TABLES = ("waive", "history")
+TABLES = ("waive", "history", "notify")
 """The tables that a file may have."""
 MAX_BYTES = 1 << 20
 """Bytes. More than this is not a file of settings."""

@@ -10,11 +10,7 @@ it is read when the first text is asked for. Text without an entry stays English
 from __future__ import annotations
 
 import os
-import re
 import sys
-
-from doctor.engine.errors import UsageError
-from doctor.engine.texts import filled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,6 +82,12 @@ def select(requested: str, environ: Mapping[str, str], encoding: str = "utf-8") 
     _selection.name, _selection.encoding = name, encoding
 
 
+def is_plain_english(environ: Mapping[str, str]) -> bool:
+    """Whether a command line without ``--lang`` is answered in English, for certain."""
+    requested = environ.get(VARIABLE) or "auto"
+    return requested == "en" or (requested == "auto" and preferred(environ) == "en")
+
+
 def _can_write(encoding: str) -> bool:
     try:
         "网络".encode(encoding)
@@ -111,7 +113,9 @@ def take_option(argv: list[str], environ: Mapping[str, str]) -> list[str]:
         else:
             kept.append(word)
     if requested not in (*LANGUAGES, "auto"):
+        from doctor.engine.errors import UsageError
         from doctor.engine.sanitize import printable
+        from doctor.engine.texts import filled
 
         choices = ", ".join(LANGUAGES)
         raise UsageError(filled("{0} '{1}': expected {2} or auto", source, printable(requested, 40), choices))
@@ -176,6 +180,8 @@ def without_loose_spaces(text: str) -> str:
     """
     if is_english() or text.isascii():
         return text
+    import re
+
     parts = enumerate(text.split("`"))
     return "`".join(part if number % 2 else re.sub(_LOOSE_SPACE, "", part) for number, part in parts)
 

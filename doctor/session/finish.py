@@ -70,6 +70,8 @@ class ReportOptions(Protocol):
     def verbose(self) -> bool: ...
     @property
     def brief(self) -> bool: ...
+    @property
+    def notify(self) -> Sequence[str]: ...
 
 
 def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None:
@@ -89,6 +91,10 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
         for option, path in files:
             require_writable(option, path)
     validate_settings(output.config, folders)
+    if output.notify:
+        from doctor.session.notify.notifier import notify_targets
+
+        notify_targets(output.notify, output.config)
 
 
 def load_saved_run(path: Path, option: str = "--from") -> Run:
@@ -270,6 +276,10 @@ def write_report(
     text_format = ["human" if terminal.tty else "plain"] if prints_text else []
     for name in [*(target.name for target in targets if not target.path), *text_format]:
         write_stdout(render(name, report, context))
+    if output.notify:
+        from doctor.session.notify.notifier import notify, notify_targets
+
+        notify(notify_targets(output.notify, output.config), report, checks_by_name, code, command)
     return code
 
 

@@ -154,18 +154,25 @@ def _known_bad_rows() -> tuple[KnownBad, ...]:
 def known_bad(component: str, version: str, gpus: Iterable[str] = ()) -> list[KnownBad]:
     """The published faults of a version, with GPUs of such names.
 
-    >>> [row.fixed for row in known_bad("nccl", "2.25.1")], known_bad("nccl", "2.26.2")
+    >>> [row.fixed for row in known_bad("NCCL", "2.25.1")], known_bad("NCCL", "2.26.2")
     (['2.26.2'], [])
+    >>> [row.fixed for row in known_bad("torch_npu", "2.10.0.post4")], known_bad("torch_npu", "2.10.0")
+    (['2.10.0.post6'], [])
     """
-    match = re.match(r"[0-9]{1,6}(?:\.[0-9]{1,6}){1,4}", version)
+    match = re.match(r"[0-9]{1,6}(?:\.(?:post)?[0-9]{1,6}){1,4}", version)
     return [
         row
         for row in _known_bad_rows()
         if match
         and row.component == component
-        and version_numbers(row.first) <= version_numbers(match[0]) <= version_numbers(row.last)
+        and release_numbers(row.first) <= release_numbers(match[0]) <= release_numbers(row.last)
         and (not row.gpus or any(word in name for word in row.gpus for name in gpus))
     ]
+
+
+def release_numbers(version: str) -> tuple[int, ...]:
+    """``2.10.0.post4`` as numbers: those of its release, then that of the repair. Raises: ValueError."""
+    return version_numbers(version.replace(".post", "."))
 
 
 def cann_for_torch_npu(torch_npu: str) -> str:

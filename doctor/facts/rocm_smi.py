@@ -64,8 +64,8 @@ def rocm_rows(documents: Mapping[str, object], errors: str, code: int) -> dict[i
 def _product(card: Mapping[str, object]) -> str:
     """The product's name; of an accelerator that the tool's list of names does not hold (N/A), its PCI id."""
     names = [str(card.get(key, "")) for key in ("Card Series", "Card series", "Device Name")]
-    if known := [name for name in names if value_state(name) != "absent"]:
-        return known[0]
+    if printed := [name for name in names if value_state(name) != "absent"]:
+        return printed[0]
     devices = [str(card.get(key, "")).lower().removeprefix("0x") for key in ("Card Model", "Device ID", "GPU ID")]
     accelerators = accelerator_vendors()["1002"].devices
     return next((f"AMD Instinct (1002:{device})" for device in devices if device in accelerators), "")
@@ -73,18 +73,18 @@ def _product(card: Mapping[str, object]) -> str:
 
 def _links(documents: Mapping[str, object]) -> dict[int, list[dict[str, Any]]]:
     """Each GPU's links, of the upper half of a matrix: link types, and whether the two can access each other."""
-    found: dict[tuple[int, int], dict[str, str]] = {}
+    pairs: dict[tuple[int, int], dict[str, str]] = {}
     for query in (LINKS, ACCESS):
         document = documents.get(query)
         system = document.get("system") if isinstance(document, dict) else None
         for key, value in (system if isinstance(system, dict) else {}).items():
             if match := _PAIR.fullmatch(key):
-                found.setdefault((int(match[2]), int(match[3])), {})[match[1]] = str(value)
+                pairs.setdefault((int(match[2]), int(match[3])), {})[match[1]] = str(value)
     links: dict[int, list[dict[str, Any]]] = {}
-    for (one, other), values in found.items():
+    for (first, second), values in pairs.items():
         status = {"True": "ENABLED", "False": "DISABLED"}.get(values.get("accessibility", ""), "")
         kind = "" if values.get("type") == "XXXX" else values.get("type", "")
-        for gpu, peer in ((one, other), (other, one)):
+        for gpu, peer in ((first, second), (second, first)):
             links.setdefault(gpu, []).append({"gpu": peer, "link_type": kind, "link_status": status})
     return links
 

@@ -11,20 +11,19 @@ from doctor.cli.host_options import ssh_options
 from doctor.diagnose.fetch.ask_hosts import LogRequest
 from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
 from doctor.diagnose.fetch.excerpt_reading import LOCAL
+from doctor.diagnose.job.kinds import read_live_job
 from doctor.diagnose.signature import load_signatures
-from doctor.diagnose.slurm_job import read_job
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
-from doctor.session.connection import ssh_to
+from doctor.session.connection import connected
 from doctor.session.finish import save_and_report, validate_output
 from doctor.session.replay import Examination
 from doctor.session.run_history import HistoryOptions
 from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory
-from doctor.transport import TransportError
-from doctor.transport.open import open_transport
 from doctor.transport.options import workers
 from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
 from doctor.watch.attach.attached_run import attached_run
@@ -66,7 +65,10 @@ def run_attach(
         raise InputError(
             joined(
                 "",
-                (filled("{0}: {1}", host, reason), f" ({len(failed)} hosts)" if len(failed) > 1 else ""),
+                (
+                    filled("{0}: {1}", host, reason),
+                    filled(" ({0})", count_noun(len(failed), "host")) if len(failed) > 1 else "",
+                ),
             )
         )
     recorded = _recorded(options, reports, inventory, connection, visit)
@@ -105,7 +107,7 @@ def _recorded(
         )
         collection = CollectionOptions(
             transport=connection.transport,
-            ssh=ssh_to(inventory, ssh_options(connection), connection.transport),
+            ssh=ssh_options(connection),
             request=request,
             workers=visit.workers,
         )
@@ -129,10 +131,8 @@ def _inventory(options: AttachOptions, targets: Sequence[str]) -> Inventory:
     if len([True for option in (targets, options.pid, options.job) if option]) > 1:
         raise UsageError("HOSTS, --pid and --job: expected one of them")
     if options.job:
-        job = read_job(options.job)
-        if not job.hosts:
-            raise InputError(filled("--job {0}: Slurm names no host of it; expected a job that runs", options.job))
-        return Inventory(tuple(job.hosts), f"Slurm job {job.number}")
+        job = read_live_job(options.job)
+        return Inventory(tuple(job.hosts), job.title)
     if targets:
         return select_inventory(HostSelection(None, None, None, None, targets[0]))
     return Inventory((LOCAL,), "this host", local=True)
@@ -151,16 +151,9 @@ def _answers(
         within=tuple(shlex.split(connection.within)),
         sudo=visit.sudo,
     )
-    ssh = ssh_to(inventory, ssh_options(connection), connection.transport)
-    try:
-        transport = open_transport(inventory.local, connection.transport, ssh, inventory.hosts)
-    except TransportError as error:
-        raise InputError(error.text) from None
-    try:
+    with connected(inventory, connection.transport, ssh_options(connection)) as transport:
         count = visit.workers or workers(len(inventory.hosts))
         return ask_ranks(inventory.hosts, transport, request, visit.timeout, count)
-    finally:
-        transport.close()
 
 
 def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: OutputOptions) -> int:

@@ -23,8 +23,6 @@ OPTION = "--lang"
 VARIABLE = "DOCTOR_LANG"
 LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """In the order in which POSIX asks them: the first that is not empty decides."""
-_LOOSE_SPACE = "(?<=[\u3001-\u3011\u4e00-\u9fff\uff01-\uff5e]) (?=[\u4e00-\u9fff\uff08\u201c])"
-"""Between two letters or signs of Chinese. Not compiled here, as that takes English commands two milliseconds."""
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
 
 
@@ -158,7 +156,8 @@ def localized_template(template: str) -> str:
 def localized_filled(text: str) -> str:
     """The same for a text whose values are filled in: a reason, a note, an error line."""
     catalogue = _selection.catalogue()
-    return text if catalogue is None else without_loose_spaces(catalogue.filled(text))
+    translation = text if catalogue is None else catalogue.filled(text)
+    return text if catalogue is None or translation == text else catalogue.without_loose_spaces(translation)
 
 
 def phrase(template: str, **values: object) -> str:
@@ -167,7 +166,8 @@ def phrase(template: str, **values: object) -> str:
     >>> phrase("{count} of {total}", count=3, total=5)
     '3 of 5'
     """
-    return without_loose_spaces(localized(template).format(**values))
+    catalogue = _selection.catalogue()
+    return template.format(**values) if catalogue is None else catalogue.phrase(template, values)
 
 
 def without_loose_spaces(text: str) -> str:
@@ -178,12 +178,8 @@ def without_loose_spaces(text: str) -> str:
     '来自其他主机的连接。见 doctor fix（`echo 一 二`）'
     >>> select("en", {})
     """
-    if is_english() or text.isascii():
-        return text
-    import re
-
-    parts = enumerate(text.split("`"))
-    return "`".join(part if number % 2 else re.sub(_LOOSE_SPACE, "", part) for number, part in parts)
+    catalogue = _selection.catalogue()
+    return text if catalogue is None else catalogue.without_loose_spaces(text)
 
 
 class english:  # noqa: N801 - reads as what it does: ``with english():``

@@ -1,6 +1,6 @@
 """Saved output of Slurm: of sacct a table, ``--parsable`` text with any columns, or JSON; of scontrol show job.
 
-There is one event for each row. A row becomes the text ``JOB|STATE|EXIT|NODES|``, as `doctor.diagnose.slurm_job` asks
+There is one event for each row. A row becomes the text ``JOB|STATE|EXIT|NODES|``, as `doctor.diagnose.job.slurm` asks
 sacct for it, and so matches the signatures of these. Sources: sacct(1), "--format", "--parsable2", "--json"; output of
 Slurm 22.05 (v0.0.38), and the lists of states of later versions (slurm.schedmd.com/rest_api.html, "v0.0.40_job").
 """
@@ -168,7 +168,7 @@ def _job_rows(job: dict[str, Any]) -> Iterator[_Row]:
                     yield _json_row(f"{name}.{suffix}", step["state"], step, places)
 
 
-def _json_row(name: str, state: object, item: dict[str, Any], nodes: object) -> _Row:
+def _json_row(name: str, state: object, item: dict[str, object], nodes: object) -> _Row:
     if isinstance(state, dict):
         state = state.get("current")
     if isinstance(state, list):
@@ -177,7 +177,7 @@ def _json_row(name: str, state: object, item: dict[str, Any], nodes: object) -> 
     return _row(1, fields) or _Row(1, "0", "PENDING", "0:0", "")
 
 
-def _exit_code(item: dict[str, Any]) -> str:
+def _exit_code(item: dict[str, object]) -> str:
     code = item.get("exit_code")
     if not isinstance(code, dict):
         return "0:0"

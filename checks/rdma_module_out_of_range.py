@@ -1,5 +1,5 @@
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.rdma_modules import RdmaModule, RdmaModules
@@ -8,6 +8,7 @@ MOST_BER = 1e-12
 FEWEST = 4
 """Ports of one speed and kind of cable, of which one that has another FEC is told from the others."""
 SHARE = 0.75
+"""Of the hosts, each of which counts once."""
 
 
 @check(severity=WARNING, area="links")
@@ -27,7 +28,7 @@ def rdma_module_out_of_range(modules: PerHost[RdmaModules]) -> Iterator[Finding]
     ## Source
     `mlxlink -m -c` of NVIDIA's MFT, or mstlink: the module's own limits behind each value, and the tool's
     recommendation. Bit errors: the effective rate, behind FEC, of ports that are active; more than 1e-12 is above what
-    InfiniBand and Ethernet allow a link. FEC against three quarters of the fleet's ports of the same speed and kind of
+    InfiniBand and Ethernet allow a link. FEC against that of three quarters of the hosts, at the same speed and kind of
     cable. Loss of light and lock flags are not judged: working copper cables raise them. The verdict can be wrong
     shortly after a cable was plugged in: the rate counts since then.
     """
@@ -45,9 +46,10 @@ def rdma_module_out_of_range(modules: PerHost[RdmaModules]) -> Iterator[Finding]
         if module.fec:
             alike[module.speed, module.technology][port] = module.fec
     for (speed, _), by_port in alike.items():
-        (usual, count), *_ = Counter(by_port.values()).most_common()
+        usual = _usual(by_port) if len(by_port) >= FEWEST else ""
+        count = Counter(by_port.values())[usual]
         for (host, device), fec in by_port.items():
-            if fec != usual and len(by_port) >= FEWEST and count >= SHARE * len(by_port):
+            if usual and fec != usual:
                 yield Finding(
                     "{device} uses FEC {observed} at {speed}; {count} of {total} ports like it use {expected}",
                     hosts=[host],
@@ -58,6 +60,20 @@ def rdma_module_out_of_range(modules: PerHost[RdmaModules]) -> Iterator[Finding]
                     total=len(by_port),
                     expected=usual,
                 )
+
+
+def _usual(by_port: Mapping[tuple[str, str], str]) -> str:
+    """The FEC of three quarters of the hosts, each with that of most of its ports; empty where there is none."""
+    of_host: dict[str, Counter[str]] = defaultdict(Counter)
+    for (host, _), fec in by_port.items():
+        of_host[host][fec] += 1
+    votes = Counter(
+        fec if count >= SHARE * ports.total() else ""
+        for ports in of_host.values()
+        for fec, count in ports.most_common(1)
+    )
+    (fec, count), *_ = votes.most_common(1)
+    return fec if count >= SHARE * len(of_host) else ""
 
 
 def _of_port(device: str, module: RdmaModule) -> Iterator[Finding]:

@@ -45,3 +45,11 @@ def test_a_sick_port_among_sound_ones(old: str, new: str, text: str) -> None:
 def test_a_fleet_with_two_kinds_of_cables_has_two_kinds_of_fec() -> None:
     assert texts_of(OSFP, OSFP, OSFP, OSFP, OSFP, OSFP, COPPER) == []
     assert texts_of(OSFP, OSFP, OSFP.replace("(544,514)", "(272,257)"), OSFP.replace("(544,514)", "(272,257)")) == []
+
+
+def test_one_host_with_many_ports_decides_nothing_about_others() -> None:
+    """Each host counts once, however many adapters it says that it has."""
+    liar = modules(*[OSFP.replace("(544,514)", "(272,257)")] * 40)
+    fleet = {"w1": [modules(OSFP, OSFP)], "w2": [modules(OSFP, OSFP)], "w3": [modules(OSFP, OSFP)], "w4": [liar]}
+    assert {host for host, _ in messages(run_check("rdma-module-out-of-range", fleet))} == {"w4"}
+    assert messages(run_check("rdma-module-out-of-range", {"w1": fleet["w1"], "w4": [liar]})) == []

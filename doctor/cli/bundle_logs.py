@@ -100,7 +100,7 @@ def command(
         )
     path = out or Path(time.strftime("doctor-logs-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
     _require_writable(path)
-    inventory = select_inventory(hosts.selection)
+    inventory = select_inventory(hosts.selection_by(connection))
     try:
         transport = open_transport(
             inventory.local,

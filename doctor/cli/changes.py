@@ -137,7 +137,7 @@ def _visit(
     """Reads the hosts, with a progress line. Raises: CommandError."""
     job_environment = source.read()
     environ = job_environment.environ
-    fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
+    fleet = select_inventory(with_hosts_of_line(hosts.selection_by(connection), job_environment), scope, environ)
     options = ExamineOptions(
         transport=connection.transport,
         ssh=ssh_options(connection),

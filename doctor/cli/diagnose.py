@@ -62,7 +62,10 @@ def command(
     since: Annotated[
         str, typer.Option("--since", metavar="TIME", help="On HOSTS: only files written since 30m, 2h, 1d; or all.")
     ] = "",
-    job: Annotated[str, typer.Option("--job", metavar="slurm:ID", help="The output files and hosts of this job.")] = "",
+    job: Annotated[
+        str,
+        typer.Option("--job", metavar="slurm:ID|NAME", help="The output and hosts of this job; of pods [KIND/]NAME."),
+    ] = "",
     check: Annotated[
         bool, typer.Option("--check", help="Then run the checks of each cause on the hosts that it names.")
     ] = False,
@@ -122,9 +125,11 @@ def command(
     except SignatureError as error:
         raise InputError(str(error)) from None
 
-    selection = LogSelection(paths, logs, since, job, from_file, hosts, hostfile, rank_table, exclude)
+    selection = LogSelection(
+        paths, logs, since, job, from_file, hosts, hostfile, rank_table, exclude, connection.transport == "kubernetes"
+    )
     selection.validate(check, save)
-    source = LogSource(selection, catalog, connection, visit, log_limit << 20)
+    source = LogSource(selection, catalog, connection, visit, log_limit << 20, check)
     diagnosis = source.diagnosis(save)
     if check:
         diagnosis = source.checked(diagnosis)

@@ -79,7 +79,7 @@ def command(
     chosen = device_numbers(devices)
     if out:
         require_writable("--out", out)
-    fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
+    fleet, ssh = select_inventory(hosts.selection_by(connection)), ssh_options(connection)
 
     limits = TimeLimits(visit.timeout, visit.budget, visit.workers or usual(len(fleet.hosts)))
     records = _collect_records(fleet, connection, ssh_to(fleet, ssh, connection.transport), visit.sudo, limits)

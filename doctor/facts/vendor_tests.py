@@ -100,7 +100,7 @@ class DcgmHealth(Fact, frozen=True):
         if output is not None and output.ended == "exited" and "{" not in output.out:
             if "not enabled" in printed or "unable to establish a connection" in printed.lower():
                 raise Absent("DCGM runs no health watches here")
-            raise Unreadable(f"dcgmi: {printed.strip().partition(chr(10))[0][:MAX_CHARS] or 'no answer'}")
+            raise Unreadable(filled("dcgmi: {0}", printed.strip().partition("\n")[0][:MAX_CHARS] or "no answer"))
         text = answer.text(codes=tuple(range(256)))
         try:
             body = json.loads(text[text.find("{") : text.rfind("}") + 1])["body"]

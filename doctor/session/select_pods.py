@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.errors import InputError, UsageError
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
-from doctor.environment.inventory import Inventory, count_hosts, without
+from doctor.environment.inventory import Inventory, without
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.hosts.pods import PodAccess, PodSelection
 from doctor.transport import TransportError
@@ -59,7 +60,7 @@ def pods_inventory(selection: HostSelection) -> Inventory:
         names={pod.name: pod.service_name for pod in listing.pods if pod.service_name},
         unready=unready,
     )
-    source = filled("{0} from {1}", count_hosts(len(hosts)), listing.source)
+    source = filled("{0} from {1}", count_noun(len(hosts), "host"), listing.source)
     return _without_excluded(Inventory(hosts, source, notes=listing.notes), access, selection)
 
 
@@ -146,5 +147,5 @@ def _nodes(choice: PodSelection, selection: HostSelection) -> Inventory:
     except InventoryError as error:
         raise InputError(str(error)) from None
     access = PodAccess(kubectl=program, namespace=namespace, node_image=choice.node_image)
-    source = filled("{0} from the command line, each by a pod on it", count_hosts(len(hosts)))
+    source = filled("{0} from the command line, each by a pod on it", count_noun(len(hosts), "host"))
     return _without_excluded(Inventory(hosts, source), access, selection)

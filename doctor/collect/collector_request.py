@@ -80,9 +80,9 @@ def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any
     return {"prefix": prefix, "probes": probes, **({"digests": digests} if digests else {})}
 
 
-def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:
+def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, object]]]:
     """The probes by command prefix, those without a prefix first."""
-    parts: dict[tuple[str, ...], dict[str, Any]] = {(): {}}
+    parts: dict[tuple[str, ...], dict[str, object]] = {(): {}}
     for fact in sorted({fact.shares or fact for fact in options.facts}, key=lambda fact: fact.__name__):
         probe = fact.probe
         if probe.kind in ("visit", *OWN_ROUND):
@@ -99,7 +99,7 @@ def probe_digest(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(repr(sorted(fields.items())).encode()).hexdigest()[:16]
 
 
-def probe_fields(probe: Probe) -> dict[str, Any]:
+def probe_fields(probe: Probe) -> dict[str, object]:
     """A probe as JSON, without what is left at its default."""
     fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name != "function"}
     kept = {name: value for name, value in fields.items() if value not in ("", (), False)}

@@ -186,7 +186,7 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
         if reason:
             outcome.skipped[hosts[0] if check.per_host else ""] = reason
             return outcome.build()
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     for need in check.needs:
         if need.is_fact:
             continue
@@ -215,7 +215,7 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
 
 
 def _fleet_arguments(
-    check: Check, hosts: Sequence[str], fact_cache: FactCache, outcome: _OutcomeBuilder, arguments: dict[str, Any]
+    check: Check, hosts: Sequence[str], fact_cache: FactCache, outcome: _OutcomeBuilder, arguments: dict[str, object]
 ) -> bool:
     """Fills in the `PerHost` parameters; False when one of them has no host at all."""
     for need in (need for need in check.needs if need.fleet):
@@ -241,8 +241,10 @@ def _fleet_arguments(
     return True
 
 
-def _host_arguments(check: Check, host: str, fact_cache: FactCache, outcome: _OutcomeBuilder) -> dict[str, Any] | None:
-    arguments: dict[str, Any] = {}
+def _host_arguments(
+    check: Check, host: str, fact_cache: FactCache, outcome: _OutcomeBuilder
+) -> dict[str, object] | None:
+    arguments: dict[str, object] = {}
     unavailable: list[Absent] = []
     for need in check.host_needs:
         fact = fact_cache.get(host, need.type)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -58,7 +57,7 @@ def render_json(difference: ReportDifference, code: int) -> str:
     return msgspec.json.format(text, indent=2) + "\n"
 
 
-def _document(difference: ReportDifference, code: int) -> dict[str, Any]:
+def _document(difference: ReportDifference, code: int) -> dict[str, object]:
     old, new = difference.old, difference.new
     document = {
         "schema": SCHEMA,
@@ -74,7 +73,7 @@ def _document(difference: ReportDifference, code: int) -> dict[str, Any]:
         "became_unknown": [msgspec.structs.asdict(gap) for gap in difference.became_unknown],
         "became_known": [msgspec.structs.asdict(gap) for gap in difference.became_known],
     }
-    encodable: dict[str, Any] = to_json_value(document)
+    encodable: dict[str, object] = to_json_value(document)
     return encodable
 
 
@@ -110,7 +109,7 @@ def _blocks(difference: ReportDifference) -> Iterator[tuple[str, list[str]]]:
         yield "hosts and checks", moved
 
 
-def _change_for_programs(change: FindingChange) -> dict[str, Any]:
+def _change_for_programs(change: FindingChange) -> dict[str, object]:
     """The document is for programs: its message is English, whatever language is read here."""
     return {name: value for name, value in msgspec.structs.asdict(change).items() if name != "localized_message"}
 

@@ -22,7 +22,7 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     source: str
     """Where the vendor documents it."""
-    body: dict[str, Any]
+    body: dict[str, object]
     """The JSON of a request, with ``{text}`` in the place of the message."""
     escape: dict[str, str] = {}
     """What stands for a character that the service would read as markup."""
@@ -43,7 +43,7 @@ def shapes() -> dict[str, Shape]:
         return msgspec.convert(loads(file.read()), dict[str, Shape])
 
 
-def request_of(shape: Shape, url: str, secret: str, text: str, now: float) -> tuple[str, dict[str, Any]]:
+def request_of(shape: Shape, url: str, secret: str, text: str, now: float) -> tuple[str, dict[str, object]]:
     """The URL and the body, signed where there is a secret. ``now``: Unix time."""
     text = text if len(text) <= shape.most else text[: shape.most - 1] + "…"
     for character, instead in shape.escape.items():
@@ -64,7 +64,7 @@ def refusal(shape: Shape, answer: bytes) -> str:
     if not shape.code:
         return ""
     try:
-        document = msgspec.json.decode(answer, type=dict[str, Any])
+        document = msgspec.json.decode(answer, type=dict[str, object])
     except (msgspec.DecodeError, RecursionError):
         return "the answer is not the service's JSON"
     code = document.get(shape.code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,13 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from doctor.engine.texts import filled
+from doctor.engine.toml_compat import read_table
 from doctor.hosts.nodeset import InventoryError
 from doctor.transport.kubernetes.pods import Pod, natural_order
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 class JobKind(msgspec.Struct, frozen=True):
@@ -49,8 +44,8 @@ class JobPods(NamedTuple):
 @cache
 def job_kinds() -> tuple[JobKind, ...]:
     """The rows."""
-    text = Path(__file__).with_name("jobs.toml").read_text("utf-8")
-    return tuple(msgspec.convert(tomllib.loads(text)["job"], list[JobKind]))
+    table = read_table(Path(__file__).with_name("jobs.toml"), dict[str, list[JobKind]])
+    return tuple(table["job"])
 
 
 def pods_of_job(job: str, pods: Sequence[Pod]) -> JobPods:

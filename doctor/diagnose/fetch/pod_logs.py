@@ -144,7 +144,7 @@ def _descriptions(source: PodLogSource, names: Sequence[str]) -> tuple[dict[str,
         for first in range(0, len(names), _DESCRIBED_AT_ONCE):
             part = names[first : first + _DESCRIBED_AT_ONCE]
             output = kubectl.ask(source.kubectl, where, "describe", "pods", *part, limit=_MAX_DESCRIPTION)
-            command = "kubectl describe pods" + (f" ({first + 1} to {first + len(part)})" if first else "")
+            command = "kubectl describe pods" + (filled(" ({0} to {1})", first + 1, first + len(part)) if first else "")
             texts[command] = output.decode("utf-8", "replace")
     except TransportError as error:
         return texts, [filled("kubectl describe pods: {0}", strip_control_chars(error.text))]

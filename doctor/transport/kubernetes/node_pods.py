@@ -31,7 +31,7 @@ _WATCHDOG = 'cat >/dev/null; n=0; until "$@" >/dev/null 2>&1 || [ $n -ge 20 ]; d
 class NodePods:
     """The pods of one run; made with the first command for a node."""
 
-    within = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net", "--pid", "--")
+    within = ("nsenter", "-t", "1", "-m", "-u", "-i", "-n", "-p", "--")
     """The words that enter the node from its pod."""
 
     def __init__(self, access: PodAccess, nodes: tuple[str, ...]) -> None:

@@ -48,7 +48,7 @@ def _busybox(layer: tarfile.TarFile) -> None:
     libraries = re.findall(r"(/lib\S+)", subprocess.run(["ldd", "/bin/busybox"], capture_output=True, text=True).stdout)
     for path in ("/bin/busybox", *libraries):
         _add_file(layer, path.lstrip("/"), Path(path).read_bytes(), 0o755)
-    for name in ("sh", "sleep", "cat", "id", "echo"):
+    for name in ("sh", "sleep", "cat", "id", "echo", "nsenter"):
         _add_link(layer, f"bin/{name}", "busybox")
 
 

@@ -65,7 +65,9 @@ def command(
     ] = "",
     job: Annotated[
         str,
-        typer.Option("--job", metavar="slurm:ID|NAME", help="The output and hosts of this job; of pods [KIND/]NAME."),
+        typer.Option(
+            "--job", metavar="KIND:ID", help="The logs and hosts of slurm:ID, ray:ADDRESS/ID, modelarts:FOLDER."
+        ),
     ] = "",
     check: Annotated[
         bool, typer.Option("--check", help="Then run the checks of each cause on the hosts that it names.")
@@ -161,7 +163,7 @@ def _report(
     diagnosis = _with_notes(diagnosis, judged, len(report.notes))
     code = report_exit_code(judged, output)
     if history is not None:
-        judged = remember(judged, checks, history)
+        judged = remember(judged, checks, msgspec.structs.replace(history, code=int(code)))
     names = hosts | _hosts(diagnosis)
     redact = text_redactor(names) if output.redact else str
     views = DiagnosisViews(diagnosis, catalogue, redact, waived_causes(judged)).by_format()

@@ -25,10 +25,7 @@ class AttachOptions(NamedTuple):
         list[int], typer.Option("--pid", metavar="N", min=1, help="With --attach: only this process; repeatable.")
     ] = []
     job: Annotated[
-        str,
-        typer.Option(
-            "--job", metavar="slurm:ID|NAME", help="With --attach: the hosts of this job; of pods [KIND/]NAME."
-        ),
+        str, typer.Option("--job", metavar="KIND:ID", help="With --attach: the hosts of slurm:ID or ray:ADDRESS/ID.")
     ] = ""
     interval: Annotated[
         float, typer.Option("--interval", metavar="S", min=1, max=120, help="With --attach: seconds of looking.")

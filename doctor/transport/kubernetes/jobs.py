@@ -15,7 +15,7 @@ from doctor.hosts.nodeset import InventoryError
 from doctor.transport.kubernetes.pods import Pod, natural_order
 
 
-class JobKind(msgspec.Struct, frozen=True):
+class OwnerRow(msgspec.Struct, frozen=True):
     """A row: how the pods of a kind of jobs are told."""
 
     kinds: tuple[str, ...]
@@ -42,9 +42,9 @@ class JobPods(NamedTuple):
 
 
 @cache
-def job_kinds() -> tuple[JobKind, ...]:
+def job_kinds() -> tuple[OwnerRow, ...]:
     """The rows."""
-    table = read_table(Path(__file__).with_name("jobs.toml"), dict[str, list[JobKind]])
+    table = read_table(Path(__file__).with_name("jobs.toml"), dict[str, list[OwnerRow]])
     return tuple(table["job"])
 
 

@@ -99,7 +99,7 @@ def command(
         )
     path = out or Path(time.strftime("doctor-logs-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
     _require_writable(path)
-    inventory = select_inventory(hosts.selection)
+    inventory = select_inventory(hosts.selection_by(connection))
 
     def pack(contents: Contents, packing: Packing) -> None:
         try:

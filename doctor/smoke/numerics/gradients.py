@@ -92,7 +92,8 @@ def _wrong_gradient(trace: LayoutTrace, step: int, events: dict[int, TrainingSte
             "reference run's by {share} of its norm, and that of the other ranks does not: what one of them added "
             "to it, or was sent before, is wrong"
         )
-    return Defect(NOT_SYNCHRONISED, "wrong", step, wrong, template, {"share": worst}, trace=trace, vague=shared)
+    values = {"share": worst}
+    return Defect(NOT_SYNCHRONISED, "wrong", step, wrong, template, values, trace=trace, vague=shared, of_group=shared)
 
 
 def _share_one_gradient(trace: LayoutTrace, events: dict[int, TrainingStep], wrong: tuple[int, ...]) -> bool:

@@ -8,7 +8,13 @@ from doctor.diagnose.attempts import TORCHRUN_ROW
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, culprit_of, culprit_of_rank, first_evidence, names_of
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import failure_blocks, task_failed
+from doctor.diagnose.launcher_reports import (
+    ended_by_agent_late,
+    failure_blocks,
+    lone_local_failure,
+    name_of_block,
+    task_failed,
+)
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.failed_workers import FATAL_SIGNALS, cause_of_block, signature_of_signal
 from doctor.diagnose.rules.lost_hosts import lost_hosts
@@ -23,8 +29,9 @@ _MANY_RANKS = 1000
 def named_by_launcher(case: Case) -> list[Cause]:
     """A launcher or scheduler reports a rank that a signal ended. SIGTERM is how launchers end the innocent."""
     causes = [cause for event in case.reports for cause in _reported(case, event)]
-    for block in failure_blocks(case.reports):
-        if block.exit_code in FATAL_SIGNALS:
+    blocks = failure_blocks(case.reports)
+    for block in blocks:
+        if block.exit_code in FATAL_SIGNALS and not ended_by_agent_late(block, blocks):
             causes.append(cause_of_block(case, block))
     return _unique([*causes, *_killed_under_msrun(case)])
 
@@ -57,8 +64,8 @@ def exited_silently(case: Case) -> list[Cause]:
         if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
             for rank in rank_list(event.values.get("ended_ranks", "")):
                 codes.setdefault(rank, (event.values["exit_code"], event, event.values.get("task_host", "")))
-        elif event.signature == "mpi-first-exit":
-            first = small_number(event.values.get("first_rank", ""))
+        elif "first_rank" in event.values:
+            first = small_number(event.values["first_rank"])
             codes |= {first: ("other than 0", event, "")} if first is not None else {}
     if _of_unknown_rank(case) or _without_label(case):
         return []
@@ -67,6 +74,8 @@ def exited_silently(case: Case) -> list[Cause]:
         process = case.process_of_rank(rank)
         if process is None or not any(case.role(event) not in ("evidence", "benign") for event in process.events):
             silent[rank] = grouped
+    if not codes:
+        return _exited_by_local_rank(case)
     if not silent or (len(silent) == len(codes) and len(codes) > 1):
         return []
     causes = []
@@ -75,6 +84,16 @@ def exited_silently(case: Case) -> list[Cause]:
         summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, code)
         causes.append(Cause("worker-exited", "named by the launcher", "likely", (culprit,), summary, (event,)))
     return causes
+
+
+def _exited_by_local_rank(case: Case) -> list[Cause]:
+    """The only worker that torchrun saw end, of which no list shows the rank, where no log shows an error."""
+    block = lone_local_failure(case.reports)
+    if block is None or any(case.role(event) not in ("evidence", "benign", "wrapper") for event in case.events):
+        return []
+    culprit = Culprit(host=block.host, label=name_of_block(block))
+    summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, str(block.exit_code))
+    return [Cause("worker-exited", "named by the launcher", "likely", (culprit,), summary, (block.event,))]
 
 
 def _of_unknown_rank(case: Case) -> bool:

@@ -52,9 +52,11 @@ _ENDED = frozenset({"SystemExit", "KeyboardInterrupt", "SignalException", "Gener
 """Of the wrappers, those with which a process is ended."""
 _EXCEPTIONS = frozenset({TRACEBACK, "python-exception"})
 _OF_OTHERS = re.compile(
-    r"reported as above|\b[Ss]ee (?:the )?(?:stack trace|inner exception|root cause|error|logs?|traceback)\b.{0,40}(?:above|root cause|details)"
-    r"|\bother (?:ranks|workers|processes)\b.{0,80}(?:fail|finish|died|exit)|\b(?:child|background|worker|sub)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
-    r"|reader raises an exception"
+    r"reported as above|reader raises an exception"
+    r"|\b[Ss]ee (?:the )?(?:stack trace|inner exception|root cause|error|logs?|traceback)\b"
+    r".{0,40}(?:above|root cause|details)"
+    r"|\bother (?:ranks|workers|processes)\b.{0,80}(?:fail|finish|died|exit)"
+    r"|\b(?:child|background|worker|sub)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
 )
 """What the message of an exception says that only reports what failed elsewhere."""
 _RAY_ORIGIN = re.compile(r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]")

@@ -16,10 +16,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from doctor.cli.app import application
-from doctor.cli.main import HELP
+from doctor.cli.saved_pages import HELP
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.fix.documents import DOCUMENTS, json_schema
-from tests import help_pages, manual, readme, translations
+from tests import help_pages, manual, readme, saved_pages, translations
 from tests.report import golden
 
 HELP_WIDTH = 100
@@ -53,6 +53,7 @@ def generated() -> Iterator[tuple[Path, str | None]]:
         yield schema_file(name), json.dumps(json_schema(name), indent=2) + "\n"
     yield schema_file("doctor.report/1"), report_schema()
     yield translations.COMPILED, translations.compiled()
+    yield saved_pages.FILE, saved_pages.content()
     yield from help_pages.pages()
     for page in (*readme.PAGES, *readme.CHINESE):
         yield page, readme.refreshed(page)

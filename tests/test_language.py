@@ -16,6 +16,9 @@ import pytest
 from doctor.engine import language
 from doctor.engine.errors import UsageError
 from doctor.engine.output_encoding import display_width
+from doctor.engine.result import fill_template
+from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled
 from doctor.report.formats.registry import FORMATS, REPORT_FORMATS, RenderContext, render
 from doctor.report.layout.formatting import sentences, wrapped
 from tests.report import recorded_fleets
@@ -30,6 +33,18 @@ def chinese() -> Iterator[None]:
     language.select("zh", {})
     yield
     language.select("en", {})
+
+
+def test_an_english_finding_has_the_name_as_it_is() -> None:
+    assert fill_template("no {path}", {"path": "训练 一.sh"}) == "no 训练 一.sh"
+
+
+def test_the_spaces_of_a_name_stay_where_those_between_chinese_words_go(chinese: None) -> None:
+    source = filled("{0} from {1}", count_noun(2, "host"), "hostfile 主机 列表")
+    assert language.localized_filled(source) == "2 台主机，来自 hostfile 主机 列表"
+    assert language.localized_filled("训练 一.sh") == "训练 一.sh"
+    assert language.phrase("examine {who} as below before the job runs again", who="节点 三").count("节点 三") == 1
+    assert fill_template("主机 {host} 上 的", {"host": "节点 三"}) == "主机节点 三上的"
 
 
 def doctor(*arguments: str, **environ: str) -> subprocess.CompletedProcess[bytes]:

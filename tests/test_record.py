@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import time
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -10,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Output, ProbeArguments, Visit
-from doctor.engine.record import SCHEMA, BadRun, HostRecord, ProbeInputs, Run, load_run, redact_run
+from doctor.engine.record import SCHEMA, BadRun, HostRecord, ProbeInputs, Run, SharedOutputs, load_run, load_run_file
+from doctor.engine.run_writing import redact_run, run_lines
 from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled
 
 
 @pytest.mark.parametrize(
@@ -108,3 +113,86 @@ def test_json_stays_json_without_its_secrets() -> None:
 
 def test_a_question_gets_the_given_values_by_their_names() -> None:
     assert set(ProbeArguments.__annotations__) == {"asked", *ProbeInputs.__struct_fields__}
+
+
+def lines_of(run: Run) -> bytes:
+    return b"".join(run_lines(run))
+
+
+def of_file(data: bytes, limit: int = 1 << 20) -> Run:
+    return load_run_file(io.BytesIO(data), limit, "f")
+
+
+def two_hosts() -> Run:
+    run = run_of(One=Output(out="a\n", seconds=0.25), Two=Output("timeout", seconds=10.0))
+    (record,) = run.hosts.values()
+    return msgspec.structs.replace(run, hosts={"a": record, "b": record})
+
+
+def test_each_host_has_a_line_of_its_own_in_a_file_that_is_json() -> None:
+    data = lines_of(two_hosts())
+    assert len(data.splitlines()) == 4
+    assert load_run(data, "f") == load_run(msgspec.json.encode(redact_run(two_hosts())), "f")
+    for count in range(3):
+        some = msgspec.structs.replace(two_hosts(), hosts=dict(list(two_hosts().hosts.items())[:count]))
+        assert of_file(lines_of(some)) == load_run(lines_of(some), "f")
+
+
+def test_texts_of_a_host_that_doctor_filled_are_in_the_table() -> None:
+    text = filled("no {0} on {1}", "link", "host b")
+    run = msgspec.structs.replace(run_of(One=Output("error", err=text)), notes=(filled("{0} hosts", 3),))
+    saved = msgspec.json.decode(lines_of(run))
+    assert saved["texts"] == {"no {0} on {1}": [["link", "host b"]], "{0} hosts": [["3"]]}
+    assert saved["texts"] == msgspec.to_builtins(redact_run(run).texts)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.replace(b"},\n", b"}\n", 1),  # no comma between two hosts
+        lambda data: data.replace(b"}\n}", b"},\n}", 1),  # one behind the last
+        lambda data: data[: len(data) // 2],
+        lambda data: data.replace(b'"visit"', b'"visits"', 1),
+        lambda data: data.replace(b'"out":"a', b'"out":"\n', 1),
+        lambda data: data + b"{}",
+    ],
+)
+def test_lines_that_are_no_json_are_no_run(change: Callable[[bytes], bytes]) -> None:
+    data = change(lines_of(two_hosts()))
+    with pytest.raises(BadRun) as line_wise:
+        of_file(data)
+    with pytest.raises(BadRun) as whole:
+        load_run(data, "f")
+    assert str(line_wise.value) == str(whole.value)
+
+
+def test_lines_of_another_tool_are_read_as_json() -> None:
+    data = lines_of(two_hosts())
+    document = json.loads(data)
+    assert of_file(json.dumps(document, indent=1).encode()) == load_run(data, "f")
+    twice = data.replace(b'"notes":', b'"hosts":{"c":{"visit":{}}},"notes":', 1)
+    assert of_file(twice) == load_run(twice, "f")
+
+
+def test_a_file_that_grows_over_its_limit_while_it_is_read_is_refused() -> None:
+    data = lines_of(two_hosts())
+    for limit in (1, 40, len(data) - 2):
+        with pytest.raises((OSError, BadRun)):
+            of_file(data, limit)
+    assert of_file(data, len(data)) == load_run(data, "f")
+
+
+def test_what_hosts_answered_alike_is_one_object_whatever_the_time_that_it_took() -> None:
+    shared = SharedOutputs()
+    raw = [msgspec.Raw(b'{"":{"out":"long","seconds":0.%d}}' % number) for number in range(1, 5)]
+    read = [shared.decode(one) for one in raw]
+    assert read[1] is read[2] is read[3]
+    assert {output[""].seconds for output in read} == {0.0}
+    timed = [shared.decode_timed(one)[""] for one in raw]
+    assert [output.seconds for output in timed] == [0.1, 0.2, 0.3, 0.4]
+    assert all(output.out is read[1][""].out for output in timed)
+
+
+def test_the_time_of_a_command_that_did_not_end_is_kept() -> None:
+    (record,) = load_run(lines_of(run_of(One=Output("timeout", seconds=10.0))), "f").hosts.values()
+    assert record.outputs["One"][""].seconds == 10.0

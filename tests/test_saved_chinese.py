@@ -17,8 +17,9 @@ from doctor.diagnose.render.diagnosis_report import diagnosis_report, read_diagn
 from doctor.engine import language, texts
 from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output, Visit
-from doctor.engine.record import HostRecord, Run, load_run, redact_run
+from doctor.engine.record import HostRecord, Run, load_run
 from doctor.engine.result import Report
+from doctor.engine.run_writing import redact_run
 from doctor.engine.texts import filled, joined, read_table, table_of
 from doctor.report.diff.load import decode
 from doctor.report.formats.json import encode

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from doctor.cli import saved_pages
+
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("paramiko", "torch", "torch_npu", "rich", "ClusterShell", "cryptography")
 
@@ -41,6 +43,43 @@ def imported_modules(*arguments: str) -> set[str]:
 )
 def test_quick_commands_import_nothing_heavy(arguments: tuple[str, ...]) -> None:
     assert imported(*arguments) & set(HEAVY) == set()
+
+
+SAVED = """
+import sys
+from doctor.cli.main import main
+sys.argv[0] = "doctor"
+main()
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "not_loaded"),
+    [
+        (("--help",), {"re", "typing", "enum", "functools", "signal"}),
+        (("list",), {"re", "typing", "enum", "signal", "doctor.engine.catalog"}),
+        (("explain", "firewall-blocks-job"), {"typing", "msgspec", "pathlib", "signal", "doctor.engine.catalog"}),
+    ],
+)
+def test_an_answer_that_is_saved_loads_little_to_be_shown(arguments: tuple[str, ...], not_loaded: set[str]) -> None:
+    environ = {"PATH": "/usr/bin", "LANG": "C.UTF-8"}
+    words = [sys.executable, "-c", SAVED, *arguments]
+    shown = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env=environ)
+    assert shown.returncode == 0, shown.stderr
+    bare = subprocess.run([*words[:2], "import sys; print(*sys.modules)"], capture_output=True, text=True, env=environ)
+    assert not set(shown.stderr.split()) & not_loaded - set(bare.stdout.split())
+    made = subprocess.run([*words, "--lang=en"], cwd=ROOT, capture_output=True, text=True, env=environ)
+    assert shown.stdout == made.stdout  # not saved: the option has to be read
+
+
+def test_the_page_of_a_check_that_was_changed_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = saved_pages.saved_rows()
+    monkeypatch.setattr(saved_pages, "saved_rows", lambda: rows | {"disk-full": [*rows["disk-full"][:-1], "1"]})
+    assert saved_pages.saved_answer(["explain", "disk-full"], {}) is None
+    assert saved_pages.saved_answer(["explain", "swap-on"], {"LANG": "zh_CN.UTF-8"}) is None
+    monkeypatch.setattr(saved_pages, "saved_rows", dict)
+    assert saved_pages.saved_answer(["list"], {}) is None
 
 
 def test_a_local_check_needs_neither_ssh_nor_torch() -> None:

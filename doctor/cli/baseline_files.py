@@ -20,7 +20,7 @@ def baseline_path(option: str, path: Path) -> Path:
     try:
         return site_file(os.environ) if str(path) == SITE else path
     except ValueError as error:
-        raise InputError(f"{option} {path}: {error}") from None
+        raise InputError(filled("{0} {1}: {2}", option, path, error)) from None
 
 
 def named_baseline(option: str, path: Path) -> Baseline:

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,10 +33,8 @@ from doctor.engine.sanitize import printable
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.report.layout.progress_line import ProgressLine
-from doctor.session.connection import ssh_to
+from doctor.session.connection import connected
 from doctor.session.select_hosts import select_inventory
-from doctor.transport import TransportError
-from doctor.transport.open import open_transport
 from doctor.transport.options import workers as usual_workers
 
 if TYPE_CHECKING:
@@ -115,15 +114,6 @@ def command(
     path = out or Path(time.strftime("doctor-logs-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
     _require_writable(path)
     inventory = select_inventory(hosts.selection)
-    try:
-        transport = open_transport(
-            inventory.local,
-            connection.transport,
-            ssh_to(inventory, ssh_options(connection), connection.transport),
-            inventory.hosts,
-        )
-    except TransportError as error:
-        raise InputError(error.text) from None
 
     def pack(contents: Contents, packing: Packing) -> None:
         try:
@@ -133,8 +123,10 @@ def command(
                 filled("--out {0}: {1}; nothing was written", printable(str(path)), error.strerror)
             ) from None
 
-    progress = ProgressLine(len(inventory.hosts), sys.stderr)
-    try:
+    with (
+        connected(inventory, connection.transport, ssh_options(connection)) as transport,
+        closing(ProgressLine(len(inventory.hosts), sys.stderr)) as progress,
+    ):
         contents = collect_bundle(
             inventory,
             transport,
@@ -145,9 +137,6 @@ def command(
             lambda host, answered: progress.count(answered),
             before,
         )
-    finally:
-        progress.close()
-        transport.close()
     text = msgspec.json.encode(contents).decode() if as_json else bundle_summary(contents, path)
     write_stdout(text)
     raise typer.Exit(0 if contents.is_whole else NOT_WHOLE_EXIT_CODE)

@@ -21,7 +21,7 @@ from doctor.cli.host_options import (
     JobOptions,
     ScopeOption,
     VisitOptions,
-    ssh_options,
+    examine_options,
     validate_connection,
 )
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
@@ -40,7 +40,7 @@ from doctor.report.diff.values import RunValues, compare_values, uncompared, val
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.code_revision import code_of_line
 from doctor.session.earlier_runs import earlier_runs
-from doctor.session.examine import ExamineOptions, examine
+from doctor.session.examine import examine
 from doctor.session.finish import load_saved_run, save_run
 from doctor.session.policy import apply_policy
 from doctor.session.replay import Examination, replay
@@ -138,15 +138,9 @@ def _visit(
     job_environment = source.read()
     environ = job_environment.environ
     fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
-    options = ExamineOptions(
-        transport=connection.transport,
-        ssh=ssh_options(connection),
-        sudo=visit.sudo,
-        within=job_environment.within(connection.within, fleet.local),
-        timeout=visit.timeout,
-        budget=visit.budget,
-        workers=visit.workers,
-        launch=job_environment.complete(job.launch()),
+    launch, within = job_environment.complete(job.launch()), job_environment.within(connection.within, fleet.local)
+    options = replace(
+        examine_options(connection, visit, launch, within),
         reads_settings=True,
         code=code_of_line(job_environment.line),
     )

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from doctor.cli.host_options import (
     SCOPES,
@@ -15,7 +16,7 @@ from doctor.cli.host_options import (
     ProductOption,
     ScopeOption,
     VisitOptions,
-    ssh_options,
+    examine_options,
     validate_connection,
     validate_product,
 )
@@ -108,7 +109,6 @@ def command(
     from doctor.job.variables import communication
     from doctor.net.plan import NetOptions, tries_devices
     from doctor.session.code_revision import code_of_line
-    from doctor.session.examine import ExamineOptions
     from doctor.session.run_history import keeps_settings
     from doctor.session.select_hosts import select_inventory
     from doctor.session.training_files import training_of_line
@@ -126,15 +126,8 @@ def command(
     history = history_options("check", output, no_history)
     reads_settings = bool(compare) or keeps_settings(history)
     network = NetOptions(mode="full" if net == "full" else "quick", devices=tries_devices(selected))
-    options = ExamineOptions(
-        transport=connection.transport,
-        ssh=ssh_options(connection),
-        sudo=visit.sudo,
-        within=job_environment.within(connection.within, fleet.local),
-        timeout=visit.timeout,
-        budget=visit.budget,
-        workers=visit.workers,
-        launch=launch,
+    options = replace(
+        examine_options(connection, visit, launch, job_environment.within(connection.within, fleet.local)),
         paths=paths,
         net=network if net != "off" else None,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,

@@ -23,6 +23,7 @@ from doctor.cli.host_options import (
 from doctor.cli.shared_options import (
     FORMATS_HELP,
     NoHistoryOption,
+    NotifyOption,
     OutputOptions,
     expand_option_groups,
     history_options,
@@ -94,6 +95,7 @@ def command(
     no_history: NoHistoryOption = False,
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all causes, files and waiting ranks.")] = False,
+    notify: NotifyOption = [],  # noqa: B006
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False,
 ) -> None:
     """Name the rank and the cause from the logs of a job that failed.
@@ -108,7 +110,7 @@ def command(
     interrupted.
     """
     output = OutputOptions(
-        as_json, formats, quiet, redact, save, config=config, color=color, verbose=verbose, debug=debug
+        as_json, formats, quiet, redact, save, config=config, color=color, verbose=verbose, debug=debug, notify=notify
     )
 
     began = time.monotonic()

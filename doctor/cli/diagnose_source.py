@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from doctor.cli.host_options import ConnectionOptions, VisitOptions, ssh_options
+from doctor.cli.host_options import ConnectionOptions, VisitOptions, examine_options, ssh_options
 from doctor.diagnose.bundle.read import read_bundles
 from doctor.diagnose.fetch.ask_hosts import LogRequest
 from doctor.diagnose.fetch.collect import (
@@ -29,13 +29,11 @@ from doctor.diagnose.slurm_job import SlurmJob, read_job
 from doctor.diagnose.suspects import check_suspects
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.record import LaunchOptions
-from doctor.engine.sanitize import printable
+from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled, joined
 from doctor.environment.host_selection import HostSelection
-from doctor.environment.inventory import Inventory, count_hosts
+from doctor.environment.inventory import Inventory
 from doctor.report.layout.progress_line import ProgressLine
-from doctor.session.connection import ssh_to
-from doctor.session.examine import ExamineOptions
 from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory
 
@@ -139,7 +137,7 @@ class LogSource:
         local = record.job_hosts == (LOCAL,)
         if self.inventory is None and not selection.selection.names_hosts and record.job_hosts and not local:
             self.inventory = Inventory(
-                record.job_hosts, filled("{0} of {1}", count_hosts(len(record.job_hosts)), record.source)
+                record.job_hosts, filled("{0} of {1}", count_noun(len(record.job_hosts), "host"), record.source)
             )
         self.hosts = {*record.hosts, *record.job_hosts}
         return diagnose_record(record, self.signatures)
@@ -172,7 +170,7 @@ class LogSource:
         )
         options = CollectionOptions(
             transport=self.connection.transport,
-            ssh=ssh_to(inventory, ssh_options(self.connection), self.connection.transport),
+            ssh=ssh_options(self.connection),
             request=request,
             workers=visit.workers,
         )
@@ -216,16 +214,7 @@ class LogSource:
                 raise UsageError("--check needs the job's hosts, which these lines do not name: expected --hosts")
             self.inventory = select_inventory(self.selection.selection)
         inventory = self.inventory
-        options = ExamineOptions(
-            transport=self.connection.transport,
-            ssh=ssh_to(inventory, ssh_options(self.connection), self.connection.transport),
-            sudo=self.visit.sudo,
-            within=self.connection.within,
-            timeout=self.visit.timeout,
-            budget=self.visit.budget,
-            workers=self.visit.workers,
-            launch=LaunchOptions(),
-        )
+        options = examine_options(self.connection, self.visit, LaunchOptions(), self.connection.within)
         progress = ProgressLine(len(inventory.hosts), sys.stderr, hosts=False)
         try:
             return check_suspects(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from doctor.report.layout.terminal import terminal_columns
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from doctor.remedy.playbook import Playbook
 
 

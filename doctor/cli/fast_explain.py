@@ -7,7 +7,7 @@ from pathlib import Path
 from doctor.cli.explain_sources import built_in_playbook as built_in_playbook
 from doctor.cli.explain_sources import page_width as page_width
 from doctor.cli.explain_sources import topic_width as topic_width
-from doctor.engine.catalog import bundled_folder, load_check
+from doctor.engine.check_files import bundled_path
 
 
 def explanation(name: str) -> str | None:
@@ -15,7 +15,7 @@ def explanation(name: str) -> str | None:
 
     None for any other name: the complete command line answers it.
     """
-    path = bundled_folder("checks") / f"{name.replace('-', '_')}.py"
+    path = Path(bundled_path("checks"), f"{name.replace('-', '_')}.py")
     if name.replace("-", "").isalnum() and path.is_file():
         return check_page(name, path)
     from doctor.report.explain.topics import localized_page, render, topics
@@ -23,7 +23,7 @@ def explanation(name: str) -> str | None:
     topic = topics().get(name)
     if topic:
         return render(localized_page(topic).read_text("utf-8"), topic_width())
-    playbook = bundled_folder("playbooks") / f"{name}.toml"
+    playbook = Path(bundled_path("playbooks"), f"{name}.toml")
     if name.replace("-", "").isalnum() and playbook.is_file():
         from doctor.report.explain.playbooks import playbook_page
 
@@ -44,10 +44,11 @@ def _signature_pages(name: str) -> str | None:
 
 def check_page(name: str, path: Path) -> str:
     """A check's page with its playbooks; of the playbook files only those that mention the check are parsed."""
+    from doctor.engine.catalog import load_check
     from doctor.report.explain.checks import check_page
     from doctor.report.explain.examples import read_examples
 
-    files = [file for file in sorted(bundled_folder("playbooks").glob("*.toml")) if name in file.read_text("utf-8")]
+    files = [file for file in sorted(Path(bundled_path("playbooks")).glob("*.toml")) if name in file.read_text("utf-8")]
     playbooks = [built_in_playbook(file) for file in files]
     remedies = [playbook for playbook in playbooks if name in playbook.treats]
     return check_page(load_check(path), remedies, read_examples().get(name), page_width())

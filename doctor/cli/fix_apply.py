@@ -13,17 +13,16 @@ from doctor.cli.fix_plans import (
     confirm,
     connection_of_plan,
     hold_plan_lock,
-    plan_transport,
+    inventory_of_plan,
     require_answer,
     with_store_errors,
     write_json,
 )
-from doctor.cli.host_options import ConnectionOptions, ssh_options
+from doctor.cli.host_options import ConnectionOptions, VisitOptions, examine_options
 from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.engine.language import phrase
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled, joined
-from doctor.environment.inventory import Inventory
 from doctor.fix import render_plan, render_progress, store
 from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
 from doctor.fix.documents import FixedDocument
@@ -36,7 +35,7 @@ from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.report.layout.terminal import detect_terminal
-from doctor.session.examine import ExamineOptions
+from doctor.session.connection import connected
 from doctor.session.policy import apply_policy, validate_settings
 from doctor.session.select_checks import load_catalog, load_playbook_catalog
 
@@ -127,17 +126,10 @@ def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> Fi
         checks = checks_to_run(context.names, catalog, available_playbooks)
     except UnknownName as error:
         raise UsageError(str(error)) from None
-    options = ExamineOptions(
-        transport=connection.transport,
-        ssh=ssh_options(connection),
-        sudo=context.sudo,
-        within=connection.within,
-        timeout=context.timeout,
-        launch=context.launch,
-    )
-    inventory = Inventory(context.hosts, context.source, context.slots, context.local, logins=context.logins)
+    visit = VisitOptions(context.sudo, context.timeout)
+    options = examine_options(connection, visit, context.launch, connection.within)
     return FixContext(
-        inventory,
+        inventory_of_plan(context),
         tuple(checks),
         tuple(available_playbooks),
         options,
@@ -158,7 +150,7 @@ def _make_plan(fix_context: FixContext, run: Run | None) -> PlannedFix:
         if examination.stopped is not None:
             raise examination.stopped
         run = examination.run
-    with plan_transport(fix_context.plan_context, fix_context.options.transport, fix_context.options.ssh) as transport:
+    with connected(fix_context.inventory, fix_context.options.transport, fix_context.options.ssh) as transport:
         return make_plan(fix_context, run, transport)
 
 
@@ -212,7 +204,7 @@ def _apply_plan(
         if not display.as_json:
             write_stdout(render_progress.progress_text(update))
 
-    with plan_transport(fix_context.plan_context, fix_context.options.transport, fix_context.options.ssh) as transport:
+    with connected(fix_context.inventory, fix_context.options.transport, fix_context.options.ssh) as transport:
         result = apply(fix_context, planned, transport, journal, action.force, action.batch, print_progress)
     result = msgspec.structs.replace(result, excluded_hosts=excluded)
     # What the plan leaves alone is not mended by what it does.

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -14,13 +14,9 @@ from doctor.cli.host_options import ConnectionOptions
 from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
+from doctor.environment.inventory import Inventory
 from doctor.fix import store
 from doctor.fix.plan import PlanContext
-from doctor.transport import Transport
-from doctor.transport.open import open_transport
-
-if TYPE_CHECKING:
-    from doctor.transport.options import SshOptions as SshOptions
 
 Result = TypeVar("Result")
 
@@ -32,15 +28,9 @@ def connection_of_plan(context: PlanContext, overrides: ConnectionOptions) -> Co
     return ConnectionOptions(**{**defaults, **context.connection, **explicit_options})
 
 
-@contextmanager
-def plan_transport(context: PlanContext, name: str, ssh: SshOptions) -> Iterator[Transport]:
-    """The transport to the plan's hosts; closed at the end of the ``with``."""
-    with_logins = msgspec.structs.replace(ssh, logins=context.logins)
-    transport = open_transport(context.local, name, with_logins, context.hosts)
-    try:
-        yield transport
-    finally:
-        transport.close()
+def inventory_of_plan(context: PlanContext) -> Inventory:
+    """The plan's hosts."""
+    return Inventory(context.hosts, context.source, context.slots, context.local, logins=context.logins)
 
 
 @contextmanager

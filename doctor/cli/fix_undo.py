@@ -10,7 +10,7 @@ from doctor.cli.fix_plans import (
     confirm,
     connection_of_plan,
     hold_plan_lock,
-    plan_transport,
+    inventory_of_plan,
     require_answer,
     with_store_errors,
     write_json,
@@ -26,6 +26,7 @@ from doctor.fix.plan import MAX_PARALLEL_HOSTS, FixPlan
 from doctor.fix.signal_guard import SignalGuard
 from doctor.fix.undo import Choice, JournalUndoer, UndoResult, group_by_host
 from doctor.report.layout.formatting import clean, count_noun
+from doctor.session.connection import connected
 from doctor.transport.program import parallel_map
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _undo_plan(
         journal.record_start("undo")
     connection = connection_of_plan(plan.context, connection)
     with (
-        plan_transport(plan.context, connection.transport, ssh_options(connection)) as transport,
+        connected(inventory_of_plan(plan.context), connection.transport, ssh_options(connection)) as transport,
         SignalGuard() as signal_guard,
     ):
         undoing = JournalUndoer(transport, journal, cast("Choice", action.changed), signal_guard.event)

@@ -96,7 +96,7 @@ def _read(limit: int, start: str) -> tuple[list[RunRecord], int]:
             return records[::-1], folder.damaged
     except NoHistory as error:
         if str(error):
-            raise InputError(f"{error}") from None
+            raise InputError(str(error)) from None
         return [], 0
     except OSError as error:
         raise InputError(filled("the history cannot be read: {0}", error.strerror)) from None

@@ -15,6 +15,7 @@ from doctor.engine.texts import filled
 if TYPE_CHECKING:
     from doctor.engine.record import LaunchOptions
     from doctor.environment.host_selection import HostSelection
+    from doctor.session.examine import ExamineOptions
     from doctor.transport.options import SshOptions as SshOptions
 
 
@@ -172,6 +173,24 @@ def ssh_options(connection: ConnectionOptions, verify: bool = True) -> SshOption
     if verify:
         require_connection_files(options)
     return options
+
+
+def examine_options(
+    connection: ConnectionOptions, visit: VisitOptions, launch: LaunchOptions, within: str
+) -> ExamineOptions:
+    """How hosts are reached and visited; a command adds what else is examined. Raises: CommandError."""
+    from doctor.session.examine import ExamineOptions
+
+    return ExamineOptions(
+        transport=connection.transport,
+        ssh=ssh_options(connection),
+        sudo=visit.sudo,
+        within=within,
+        timeout=visit.timeout,
+        budget=visit.budget,
+        workers=visit.workers,
+        launch=launch,
+    )
 
 
 def _password() -> str:

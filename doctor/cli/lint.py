@@ -62,7 +62,7 @@ def command(
     rules = of_launch_alone(catalog, (TrainingLaunch, LaunchConfig))
     if output.from_file:
         selected = choose_checks(catalog, choice.select or rules, choice.ignore)
-        raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
+        raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output, command="lint"))
     paths, launch_line = _split(files or [])
     paths = job_scripts(paths, _leave_out)
     if not paths and not launch_line:
@@ -81,7 +81,8 @@ def command(
     inventory = Inventory((), NO_HOST)
     events = start_events(output, (), selected, inventory.source)
     options = ExamineOptions(launch=launch, training=training)
-    raise typer.Exit(save_and_report(examine(inventory, selected, options, {}), catalog, output, events))
+    examination = examine(inventory, selected, options, {})
+    raise typer.Exit(save_and_report(examination, catalog, output, events, command="lint"))
 
 
 def _leave_out(why: str) -> None:

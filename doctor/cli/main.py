@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 import sys
 
-from doctor.engine import interrupts  # first of all: see `main`
-from doctor.engine.language import FOLDER, is_english, language, localized_filled, take_option
-from doctor.engine.texts import filled
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import typer
 
-HELP = os.path.join(os.path.dirname(__file__), "help.txt")
-"""Saved output of ``doctor --help``; a test fails when it is stale."""
+SAVED = ("--help", "-h", "list", "explain")
+"""First words of what may be answered from files: see `doctor.cli.saved_pages`."""
 
 
 def help_page(argv: list[str]) -> str:
     """The file that holds the help that these words ask for; empty where the parser makes it."""
+    from doctor.engine.language import is_english
+
     if argv in (["--help"], ["-h"]):
+        from doctor.cli.saved_pages import HELP
+
         return HELP if is_english() else localized_help("doctor")
     before = argv[: argv.index("--")] if "--" in argv else argv
     if is_english() or not before or os.path.basename(argv[0]) != argv[0]:
@@ -33,6 +33,8 @@ def help_page(argv: list[str]) -> str:
 
 def localized_help(command: str) -> str:
     """The saved help of a command in the language of this process; empty where there is none."""
+    from doctor.engine.language import FOLDER, language
+
     path = os.path.join(FOLDER, language(), "help", f"{command}.txt")
     return path if os.path.isfile(path) else ""
 
@@ -62,7 +64,16 @@ def run_fast_path(argv: list[str]) -> bool:
 
 
 def main() -> None:
-    """The `doctor` command. Signals are handled before anything else is loaded."""
+    """The `doctor` command. Signals are handled before anything else is loaded, but for an answer of milliseconds."""
+    if sys.argv[1:2] and sys.argv[1] in SAVED and "_DOCTOR_COMPLETE" not in os.environ:
+        try:
+            answered = _write_saved(sys.argv[1:])
+        except KeyboardInterrupt:
+            sys.exit(130)
+        if answered:
+            return
+    from doctor.engine import interrupts
+
     if sys.argv[1:2] == ["preflight"]:
         from doctor.preflight import early_end
 
@@ -79,7 +90,24 @@ def main() -> None:
         gc.freeze()
 
 
+def _write_saved(argv: list[str]) -> bool:
+    """Whether a saved page has answered."""
+    from doctor.cli.saved_pages import saved_answer
+
+    page = saved_answer(argv, os.environ)
+    if page is None:
+        return False
+    from doctor.engine.streams import exit_code_of_output, write_stdout
+
+    write_stdout(page, own=True)
+    if code := exit_code_of_output(0):
+        sys.exit(code)
+    return True
+
+
 def _command() -> None:
+    from doctor.engine.language import take_option
+
     arguments = take_option(sys.argv[1:], os.environ)
     if "_DOCTOR_COMPLETE" in os.environ:
         from doctor.cli import complete
@@ -105,7 +133,11 @@ def _parse_and_run(arguments: list[str]) -> None:
     argv = take_launch_line(arguments)
     # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
     prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(argv) else None
-    run_parser(application(argv), argv, prog_name)
+    try:
+        run_parser(application(argv), argv, prog_name)
+    finally:
+        if notifier := sys.modules.get("doctor.session.notify.notifier"):
+            notifier.await_notifications()
 
 
 def run_parser(app: typer.Typer, argv: Sequence[str], prog_name: str | None) -> None:
@@ -130,6 +162,9 @@ def run_guarded(run: Callable[[], None]) -> None:
     try:
         run()
     except CommandError as error:
+        from doctor.engine.language import localized_filled
+        from doctor.engine.texts import filled
+
         print_stderr(filled("doctor: {0}", localized_filled(str(error))))
         code = error.exit_code
     except SystemExit as stop:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from doctor.cli.host_options import (
     SCOPES,
@@ -17,9 +18,10 @@ from doctor.cli.host_options import (
     ScopeOption,
     SudoOption,
     TimeoutOption,
+    VisitOptions,
     WorkersOption,
+    examine_options,
     require_finite,
-    ssh_options,
     validate_connection,
     validate_product,
 )
@@ -36,7 +38,6 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.net.plan import NetOptions, tries_devices
 from doctor.net.run.topology import topology_of
-from doctor.session.examine import ExamineOptions
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
@@ -119,20 +120,19 @@ def command(
     if output.from_file:
         run = load_saved_run(output.from_file)
         require_two_hosts(list(run.hosts), run.hosts_unknown)
-        raise typer.Exit(replay_and_report(run, selected, catalog, output))
+        raise typer.Exit(replay_and_report(run, selected, catalog, output, command="net"))
     job_environment = source.read()
     environ = job_environment.environ
     fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
     require_two_hosts(fleet.hosts, fleet.hosts_unknown)
 
-    options = ExamineOptions(
-        transport=connection.transport,
-        ssh=ssh_options(connection),
-        sudo=sudo,
-        within=job_environment.within(connection.within, fleet.local),
-        timeout=timeout,
-        workers=workers,
-        launch=job_environment.complete(job.launch(product)),
+    launch, within = (
+        job_environment.complete(job.launch(product)),
+        job_environment.within(connection.within, fleet.local),
+    )
+    visit = VisitOptions(sudo, timeout, workers=workers)
+    options = replace(
+        examine_options(connection, visit, launch, within),
         net=NetOptions(
             mode="full" if net == "full" else "quick",
             seed=seed,
@@ -145,7 +145,7 @@ def command(
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
     history = history_options("net", output, no_history)
-    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history))
+    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history, "net"))
 
 
 def require_two_hosts(hosts: Sequence[str], hosts_unknown: str) -> None:

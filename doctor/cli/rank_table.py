@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -33,11 +34,10 @@ from doctor.rank_table.build_parts import RankTableBuildError
 from doctor.rank_table.from_hosts import build_verified
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.progress_line import ProgressLine
-from doctor.session.connection import ssh_to
+from doctor.session.connection import connected
 from doctor.session.named_files import require_writable
 from doctor.session.output_files import print_warning
 from doctor.session.select_hosts import select_inventory
-from doctor.transport.open import open_transport
 from doctor.transport.options import workers as usual
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
     from doctor.rank_table.build import BuiltRankTable
     from doctor.rank_table.build_parts import RankTableBuildError
-    from doctor.transport.options import SshOptions
 
 PLACEHOLDER_NAME = "rank_table.json"
 """Placeholder for stdout when its file name is unknown."""
@@ -79,10 +78,10 @@ def command(
     chosen = device_numbers(devices)
     if out:
         require_writable("--out", out)
-    fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
+    fleet = select_inventory(hosts.selection)
 
     limits = TimeLimits(visit.timeout, visit.budget, visit.workers or usual(len(fleet.hosts)))
-    records = _collect_records(fleet, connection, ssh_to(fleet, ssh, connection.transport), visit.sudo, limits)
+    records = _collect_records(fleet, connection, visit.sudo, limits)
 
     launch = LaunchConfig.from_environment(os.environ, product=product)
     names = {host: record.visit.name for host, record in records.items()}
@@ -94,19 +93,18 @@ def command(
 
 
 def _collect_records(
-    fleet: Inventory, connection: ConnectionOptions, ssh: SshOptions, sudo: bool, limits: TimeLimits
+    fleet: Inventory, connection: ConnectionOptions, sudo: bool, limits: TimeLimits
 ) -> dict[str, HostRecord]:
     """Reads the hosts; notes about the connections go to stderr."""
-    progress = ProgressLine(len(fleet.hosts), sys.stderr)
-    transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts)
     ask = CollectOptions(REQUIRED_FACTS, {"hosts": list(fleet.hosts)}, sudo, tuple(shlex.split(connection.within)))
-    try:
-        records = run_rounds(fleet.hosts, transport, ask, limits, fleet.local, progress.step)
-    except RunInterrupted as partial:
-        raise partial.interrupt from None
-    finally:
-        transport.close()
-        progress.close()
+    with (
+        connected(fleet, connection.transport, ssh_options(connection)) as transport,
+        closing(ProgressLine(len(fleet.hosts), sys.stderr)) as progress,
+    ):
+        try:
+            records = run_rounds(fleet.hosts, transport, ask, limits, fleet.local, progress.step)
+        except RunInterrupted as partial:
+            raise partial.interrupt from None
     for note in (*fleet.notes, *transport.warnings):
         print_warning(clean(note))
     return records

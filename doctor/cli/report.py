@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 import typer
@@ -14,7 +14,7 @@ from doctor.cli.shared_options import ChecksOption, OutputOptions, expand_option
 from doctor.config.atomic_write import write_atomic
 from doctor.diagnose.render.diagnosis_report import diagnosis_report, read_diagnosis
 from doctor.diagnose.render.document import SCHEMA as DIAGNOSIS_SCHEMA
-from doctor.engine.bounded_read import read_bounded
+from doctor.engine.bounded_read import open_bounded
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.exit_code import Exit
 from doctor.engine.record import EARLIER_SCHEMAS, MAX_RUN_BYTES, SCHEMA, BadRun
@@ -30,7 +30,7 @@ from doctor.session.finish import report_exit_code, validate_output, write_repor
 from doctor.session.output_files import print_warning, requested_targets
 from doctor.session.policy import apply_policy
 from doctor.session.redact import text_redactor, with_pseudonyms
-from doctor.session.replay import load, replay
+from doctor.session.replay import load, load_file, replay
 from doctor.session.saved_checks import checks_of_run, with_note
 from doctor.session.select_checks import load_catalog
 from doctor.watch.evaluate_watch import evaluate_watch
@@ -103,14 +103,13 @@ def _validate_formats(output: OutputOptions, diff: bool) -> None:
 def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedReport:
     """Reads a saved run or a report. Current waivers apply only to a saved run. Raises: CommandError."""
     name = printable_excerpt(str(path), 200)
-    data = _bytes(path, name)
     try:
-        document = parse_document(data, name)
-        if document.get("schema") == DIAGNOSIS_SCHEMA:
+        document = _document(path, name)
+        if isinstance(document, dict) and document.get("schema") == DIAGNOSIS_SCHEMA:
             return _LoadedReport(diagnosis_report(read_diagnosis(document, name)), command="diagnose")
-        if document.get("schema") not in (SCHEMA, *EARLIER_SCHEMAS):
+        if isinstance(document, dict):
             return _LoadedReport(report_from_document(document, name))
-        run = load(data, name)
+        run = document
     except (BadReport, BadRun) as error:
         raise InputError(str(error)) from None
     aliases = tuple(record.visit.name for record in run.hosts.values())
@@ -118,19 +117,30 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
     return _LoadedReport(report, aliases, "watch" if run.watch else "check", values_of_run(run, report))
 
 
-def _bytes(path: Path, name: str) -> bytes:
-
+def _document(path: Path, name: str) -> Run | dict[str, Any]:
+    """A saved run, or the document of something else. Raises: InputError, BadReport, BadRun."""
     try:
-        if str(path) != "-":
-            return read_bounded(path, MAX_RUN_BYTES)
-        data: bytes = sys.stdin.buffer.read(MAX_RUN_BYTES + 1)
+        if str(path) == "-":
+            data: bytes = sys.stdin.buffer.read(MAX_RUN_BYTES + 1)
+        else:
+            with open_bounded(path, MAX_RUN_BYTES) as file:
+                is_run = file.read(len(RUN_BEGIN)) == RUN_BEGIN
+                file.seek(0)
+                if is_run:
+                    return load_file(file, MAX_RUN_BYTES, name)
+                data = file.read(MAX_RUN_BYTES + 1)
     except OSError as error:
         raise InputError(filled("{0}: {1}; expected a saved run or a report", name, error.strerror)) from None
     if len(data) > MAX_RUN_BYTES:
         raise InputError(
             filled("{0}: is larger than {1} MiB; expected a saved run or a report", name, MAX_RUN_BYTES >> 20)
         )
-    return data
+    document = parse_document(data, name)
+    return load(data, name) if document.get("schema") in (SCHEMA, *EARLIER_SCHEMAS) else document
+
+
+RUN_BEGIN = b'{"schema":"doctor.run/'
+"""So begins a saved run as doctor writes it."""
 
 
 def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:

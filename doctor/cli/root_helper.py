@@ -8,6 +8,7 @@ import typer
 
 from doctor.engine.errors import UsageError
 from doctor.engine.streams import write_stdout
+from doctor.engine.texts import filled
 
 
 def command(
@@ -32,7 +33,7 @@ def command(
         try:
             write_stdout(sudoers_line(sudoers))
         except ValueError as error:
-            raise UsageError(f"--sudoers {error}") from None
+            raise UsageError(filled("--sudoers {0}", error)) from None
         return
     from doctor.collect.root_helper import helper_text
     from doctor.facts.boot import boot_facts

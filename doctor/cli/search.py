@@ -87,9 +87,8 @@ def _no_match(terms: Sequence[str], needles: Sequence[str], candidates: Sequence
         else filled("`{0}` names them all", _LIST[kind])
     )
     return filled(
-        "no {0} has the word{1} {2}; {3}",
+        "no {0} has the words {1}; {2}" if len(absent) > 1 else "no {0} has the word {1}; {2}",
         kind,
-        "s" if len(absent) > 1 else "",
         ", ".join(quoted[i] for i in absent),
         hint,
     )

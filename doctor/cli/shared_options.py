@@ -120,6 +120,12 @@ def history_options(command: str, output: OutputOptions, no_history: bool) -> Hi
     return HistoryOptions(command, output.config)
 
 
+NotifyOption = Annotated[
+    list[str],
+    typer.Option("--notify", metavar="WHERE", help="Tell a verdict there: doctor explain notify; repeatable."),
+]
+
+
 class OutputOptions(NamedTuple):
     """What is put out, and what makes a run fail."""
 
@@ -138,4 +144,5 @@ class OutputOptions(NamedTuple):
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto"
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every check, host and reason.")] = False
     brief: Annotated[bool, typer.Option("--brief", help="Show the findings in one line each.")] = False
+    notify: NotifyOption = []
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False

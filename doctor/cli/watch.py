@@ -73,6 +73,7 @@ def command(
     Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted. Of --log and
     --attach: 0 nothing is wrong; 10 a fault; 12 undecided; 78 no loss, or no rank.
     """
+    from doctor.session.notify.live_notifier import live_notifier
     from doctor.watch.data_folder import require_schedule
     from doctor.watch.launch import WatchOptions
 
@@ -112,6 +113,7 @@ def command(
         data="" if data == "off" else require_schedule(printable(data, 60)),
         reads_output=not untouched,
         losses=loss_options(log, choice),
+        tell=live_notifier(output.notify, output.config, printable(" ".join(command_line), 200)),
     )
     raise typer.Exit(_run(command_line, options, choice, output))
 

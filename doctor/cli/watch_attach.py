@@ -14,17 +14,16 @@ from doctor.diagnose.fetch.excerpt_reading import LOCAL
 from doctor.diagnose.signature import load_signatures
 from doctor.diagnose.slurm_job import read_job
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
-from doctor.session.connection import ssh_to
+from doctor.session.connection import connected
 from doctor.session.finish import save_and_report, validate_output
 from doctor.session.replay import Examination
 from doctor.session.run_history import HistoryOptions
 from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory
-from doctor.transport import TransportError
-from doctor.transport.open import open_transport
 from doctor.transport.options import workers
 from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
 from doctor.watch.attach.attached_run import attached_run
@@ -66,7 +65,10 @@ def run_attach(
         raise InputError(
             joined(
                 "",
-                (filled("{0}: {1}", host, reason), f" ({len(failed)} hosts)" if len(failed) > 1 else ""),
+                (
+                    filled("{0}: {1}", host, reason),
+                    filled(" ({0})", count_noun(len(failed), "host")) if len(failed) > 1 else "",
+                ),
             )
         )
     recorded = _recorded(options, reports, inventory, connection, visit)
@@ -105,7 +107,7 @@ def _recorded(
         )
         collection = CollectionOptions(
             transport=connection.transport,
-            ssh=ssh_to(inventory, ssh_options(connection), connection.transport),
+            ssh=ssh_options(connection),
             request=request,
             workers=visit.workers,
         )
@@ -151,16 +153,9 @@ def _answers(
         within=tuple(shlex.split(connection.within)),
         sudo=visit.sudo,
     )
-    ssh = ssh_to(inventory, ssh_options(connection), connection.transport)
-    try:
-        transport = open_transport(inventory.local, connection.transport, ssh, inventory.hosts)
-    except TransportError as error:
-        raise InputError(error.text) from None
-    try:
+    with connected(inventory, connection.transport, ssh_options(connection)) as transport:
         count = visit.workers or workers(len(inventory.hosts))
         return ask_ranks(inventory.hosts, transport, request, visit.timeout, count)
-    finally:
-        transport.close()
 
 
 def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: OutputOptions) -> int:

@@ -11,12 +11,13 @@ import msgspec
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.exit_code import Exit
 from doctor.engine.language import localized_filled
-from doctor.engine.loss_rules import LOSS_CHECKS
+from doctor.engine.loss_rules import LOSS_CHECKS, is_warning
 from doctor.engine.sanitize import printable
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled, joined
 from doctor.engine.watch_summary import WatchResult
 from doctor.session.finish import report_exit_code, save_and_report, validate_output
+from doctor.session.notify.live_notifier import live_notifier
 from doctor.session.policy import apply_policy
 from doctor.session.replay import Examination
 from doctor.session.select_checks import load_catalog
@@ -71,7 +72,12 @@ def run_log(
                 path, reason = next(iter(failed.items()))
                 raise InputError(filled("{0}: {1}; expected a log file", _display_name(path), reason))
         else:
-            follow(files, watch, _follower(watch, output.quiet), stop_on_error=stop_on_error)
+            follow(
+                files,
+                watch,
+                _follower(watch, output, ", ".join(map(_display_name, paths[:3]))),
+                stop_on_error=stop_on_error,
+            )
     except SystemExit as stop:  # a signal: what was seen until then is reported
         stopped = stop
     finally:
@@ -85,9 +91,16 @@ def run_log(
     return _report(watch, verdicts, files, choice, output, now - began, stopped)
 
 
-def _follower(watch: LogWatch, quiet: bool) -> Follower:
+def _follower(watch: LogWatch, output: OutputOptions, source: str) -> Follower:
+    quiet, tell = output.quiet, live_notifier(output.notify, output.config, source)
+
+    def on_verdict(verdict: LossVerdict) -> None:
+        if not quiet:
+            _print_verdict(verdict)
+        tell(verdict_line(verdict), not is_warning(verdict))
+
     return Follower(
-        on_verdict=lambda verdict: None if quiet else _print_verdict(verdict),
+        on_verdict=on_verdict,
         on_status=lambda now: _status(watch),
         on_heartbeat=lambda: None if quiet else _print_line("HCCL's heartbeat names a device"),
         on_waiting=lambda path, reason: _print_line(filled("{0}: {1}; waiting for it", _display_name(path), reason)),

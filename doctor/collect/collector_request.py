@@ -20,7 +20,7 @@ import msgspec
 from doctor.collect.collector import MODULES
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.fact import OWN_ROUND, Fact, Output, Probe, Visit
-from doctor.engine.record import HostRecord
+from doctor.engine.record import HostRecord, SharedOutputs
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.remote.bootstrap import python_problem, stdin_script
@@ -34,9 +34,6 @@ COLLECTOR = HostProgram("collector", MODULES, packed=True)
 SENT_TYPES = (str, int, float, tuple, dict)
 """Of constants that a function may name."""
 MARSHAL_VERSION = 2
-MAX_SHARED = 1 << 12
-MAX_SHARED_BYTES = 1 << 16
-"""Answers that are kept to be compared with, and the bytes of the largest of them."""
 
 
 class CollectOptions(msgspec.Struct, frozen=True):
@@ -83,9 +80,9 @@ def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any
     return {"prefix": prefix, "probes": probes, **({"digests": digests} if digests else {})}
 
 
-def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:
+def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, object]]]:
     """The probes by command prefix, those without a prefix first."""
-    parts: dict[tuple[str, ...], dict[str, Any]] = {(): {}}
+    parts: dict[tuple[str, ...], dict[str, object]] = {(): {}}
     for fact in sorted({fact.shares or fact for fact in options.facts}, key=lambda fact: fact.__name__):
         probe = fact.probe
         if probe.kind in ("visit", *OWN_ROUND):
@@ -102,7 +99,7 @@ def probe_digest(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(repr(sorted(fields.items())).encode()).hexdigest()[:16]
 
 
-def probe_fields(probe: Probe) -> dict[str, Any]:
+def probe_fields(probe: Probe) -> dict[str, object]:
     """A probe as JSON, without what is left at its default."""
     fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name != "function"}
     kept = {name: value for name, value in fields.items() if value not in ("", (), False)}
@@ -215,27 +212,6 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
             yield from _statements(inner)
 
 
-class SharedOutputs:
-    """Decodes the outputs of many hosts: what they answered alike is one object for all. Used by many threads."""
-
-    def __init__(self) -> None:
-        self._by_text: dict[bytes, dict[str, Output]] = {}
-
-    def decode(self, raw: msgspec.Raw) -> dict[str, Output]:
-        """The outputs of one probe, not to be changed; what cannot be read is an error of this probe alone."""
-        text = bytes(raw)
-        outputs = self._by_text.get(text)
-        if outputs is None:
-            try:
-                outputs = msgspec.json.decode(text, type=dict[str, Output])
-            except (msgspec.DecodeError, msgspec.ValidationError) as error:
-                return {"": Output("error", err=filled("the answer cannot be read: {0}", error))}
-            # Of a command, which took its time, hardly two answers are alike.
-            if b'"seconds"' not in text and len(text) < MAX_SHARED_BYTES and len(self._by_text) < MAX_SHARED:
-                self._by_text[text] = outputs
-        return outputs
-
-
 def parse_response(
     result: CommandResult, marker: str, local: bool = False, address: str = "", shared: SharedOutputs | None = None
 ) -> HostRecord:
@@ -249,7 +225,7 @@ def parse_response(
         raise no_answer_error(result, begun)
     try:
         record = msgspec.json.decode(body, type=_CollectResponse)
-        outputs = {name: shared.decode(raw) for name, raw in record.outputs.items()}
+        outputs = {name: _outputs(raw, shared) for name, raw in record.outputs.items()}
         take_texts(b'{"texts":%b}' % bytes(record.texts))
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise TransportError(
@@ -267,6 +243,14 @@ def parse_response(
         address=address,
     )
     return HostRecord(visit, outputs)
+
+
+def _outputs(raw: msgspec.Raw, shared: SharedOutputs) -> dict[str, Output]:
+    """The outputs of one probe; what cannot be read is an error of this probe alone."""
+    try:
+        return shared.decode_timed(raw)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        return {"": Output("error", err=filled("the answer cannot be read: {0}", error))}
 
 
 class _CollectResponse(msgspec.Struct, frozen=True):

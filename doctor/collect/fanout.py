@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from doctor.collect.collector_request import CollectOptions, RequestTemplate, SharedOutputs, parse_response
+from doctor.collect.collector_request import CollectOptions, RequestTemplate, parse_response
 from doctor.engine.fact import Visit
-from doctor.engine.record import HostRecord
+from doctor.engine.record import HostRecord, SharedOutputs
 from doctor.engine.texts import filled
 from doctor.remote.request import Request
 from doctor.transport import CommandResult, KeepsCommands, Transport, TransportError

@@ -13,7 +13,8 @@ import psutil
 from doctor.collect.merge.hosts import HostIdentity, match_hosts
 from doctor.collect.merge.stale import slurm_job_run
 from doctor.engine.errors import CommandError
-from doctor.engine.record import Run, redact_run
+from doctor.engine.record import Run
+from doctor.engine.run_writing import redact_run
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.environment.schedulers import scheduler_host_name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from doctor import __version__
 from doctor.collect.collector import MODULES
@@ -22,7 +21,7 @@ _HEAD = f"""\
 """
 
 
-def root_probes(facts: Iterable[type[Fact]]) -> dict[str, tuple[str, dict[str, Any]]]:
+def root_probes(facts: Iterable[type[Fact]]) -> dict[str, tuple[str, dict[str, object]]]:
     """Digest and fields of each probe that needs root and no answer of another host, by the fact's name."""
     return {
         fact.__name__: (probe_digest(probe_fields(fact.probe)), probe_fields(fact.probe))

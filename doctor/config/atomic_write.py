@@ -8,7 +8,7 @@ import select
 import stat
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -36,6 +36,22 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -
         if error.errno != errno.EBUSY:
             raise
         _write_stream(target, data)  # A file of this file system that is mounted on another of it.
+    return None
+
+
+def write_pieces(path: str | os.PathLike[str], pieces: Callable[[], Iterable[bytes]], mode: int = 0o600) -> None:
+    """`write_atomic` of what is made while it is written; into a pipe or device it goes whole.
+
+    Raises: OSError; what ``pieces`` raises.
+    """
+    if _is_stream(_follow_own_links(Path(path))):
+        return write_atomic(path, b"".join(pieces()), mode)
+    try:
+        write_atomic_by(path, lambda file: file.writelines(pieces()), mode)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        write_atomic(path, b"".join(pieces()), mode)
     return None
 
 

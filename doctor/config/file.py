@@ -28,7 +28,7 @@ from doctor.engine.texts import filled
 
 FILE_NAME = "doctor.toml"
 SYSTEM_FILE = Path("/etc/doctor") / FILE_NAME
-TABLES = ("waive", "history")
+TABLES = ("waive", "history", "notify")
 """The tables that a file may have."""
 MAX_BYTES = 1 << 20
 """Bytes. More than this is not a file of settings."""
@@ -110,7 +110,7 @@ def require_trusted_folder(option: str, folder: Path, suffix: str) -> None:
 
     Raises: InputError.
     """
-    name = f"{option} {printable_excerpt(str(folder), 200)}"
+    name = filled("{0} {1}", option, printable_excerpt(str(folder), 200))
     if not folder.is_dir():
         raise InputError(filled("{0}: not a folder", name))
     try:
@@ -121,7 +121,7 @@ def require_trusted_folder(option: str, folder: Path, suffix: str) -> None:
     for path, reason in reasons.items():
         if reason:
             part = "" if path is folder else f"/{printable_excerpt(path.name, 100)}"
-            raise InputError(f"{name}{part}: {reason}")
+            raise InputError(filled("{0}{1}: {2}", name, part, reason))
 
 
 def _check_trusted(status: os.stat_result, name: str) -> None:

@@ -15,7 +15,7 @@ from doctor.config.file import ConfigError, ConfigFile, parse_history
 from doctor.config.skips import Skips, apply_skips, read_skips
 from doctor.config.waiver_file import Waiver, Waivers, canonical_hosts, parse_waivers
 from doctor.engine.result import Finding, Outcome, Report, Waived
-from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.sanitize import count_noun, printable_excerpt
 from doctor.engine.texts import filled, joined
 
 __all__ = [
@@ -99,7 +99,7 @@ class _WaiverMatcher:
 
     def notes(self, report: Report, path: str) -> list[str]:
         total = len(self.active) + len(self.expired)
-        notes = [filled("settings: {0}: {1} waiver{2}", path, total, "" if total == 1 else "s")]
+        notes = [filled("settings: {0}: {1}", path, count_noun(total, "waiver"))]
         missed = [waiver for waiver in self.expired if waiver in self.expired_matches]
         notes += [
             filled("waiver of {0} expired on {1}: {2}", waiver, waiver.until.isoformat(), waiver.reason)

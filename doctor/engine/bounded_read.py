@@ -23,7 +23,7 @@ def read_bounded(
     Raises: OSError, with what is wrong as its ``strerror``, for what cannot be opened, is no
     regular file (a pipe may never end), or holds more than ``limit`` bytes; whatever ``check`` raises.
     """
-    with _open_bounded(path, limit, check) as file:
+    with open_bounded(path, limit, check) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise _too_large(path, limit)
@@ -32,14 +32,15 @@ def read_bounded(
 
 def require_bounded(path: str | os.PathLike[str], limit: int = MAX_BYTES) -> None:
     """Opens the file as `read_bounded` does, and reads nothing of it. Raises: OSError, as there."""
-    with _open_bounded(path, limit):
+    with open_bounded(path, limit):
         pass
 
 
 @contextmanager
-def _open_bounded(
+def open_bounded(
     path: str | os.PathLike[str], limit: int, check: Callable[[os.stat_result], None] | None = None
 ) -> Iterator[BinaryIO]:
+    """The file, opened as `read_bounded` does; who reads it keeps to ``limit``, for it may grow. Raises: OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)

@@ -6,10 +6,10 @@ Light: quick commands load it, so it imports no library, and runs no check's fil
 from __future__ import annotations
 
 import os
-import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Iterator
     from typing import Protocol, TypeVar
 
@@ -71,12 +71,11 @@ def bundled_check_paths() -> list[str]:
     return [os.path.join(folder, name) for name in names]
 
 
-DECLARATION = re.compile(
-    r'^@check\(severity=(?P<severity>ERROR|WARNING), area="(?P<area>[a-z]+)"'
+DECLARATION = (
+    r'(?m)^@check\(severity=(?P<severity>ERROR|WARNING), area="(?P<area>[a-z]+)"'
     r"(?:, (?:single_host|follows_from|explained_by|advisory|about)=[A-Z_]+)*\)\n"
     r"def (?P<name>[a-z_0-9]+)\((?:[^()]|\([^()]*\))*\) -> Iterator\[Finding\]:\n"
-    r'    r?"""(?P<claim>[^\n"]+?)\.?(?:"""|\n)',
-    re.M,
+    r'    r?"""(?P<claim>[^\n"]+?)\.?(?:"""|\n)'
 )
 
 
@@ -87,6 +86,8 @@ def read_declaration(path: str | os.PathLike[str], stem: str) -> re.Match[str] |
     >>> read_declaration(bundled_folder("checks") / "disk_full.py", "disk_full")["area"]
     'memory'
     """
+    import re
+
     with open(path, encoding="utf-8") as file:
-        match = DECLARATION.search(file.read())
+        match = re.search(DECLARATION, file.read())
     return match if match and match["name"] == stem else None

@@ -24,6 +24,7 @@ class FactCache:
         self.records = records
         self._values: dict[type[Fact], dict[str, Fact | Absent]] = {}
         self._by_answer: dict[tuple[type[Fact], object], Fact | Absent] = {}
+        self._by_outputs: dict[tuple[type[Fact], int], Fact | Absent] = {}
         self._fleets: dict[type[Fact], PerHost[Any]] = {}
 
     def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
@@ -41,10 +42,14 @@ class FactCache:
             return _not_planned_reason(fact, (self.get(host, need) for need in fact.needs))
         if not outputs or record.visit.failure or not fact.is_shared or fact.probe.kind in ("visit", *OWN_ROUND):
             return read_fact(record, fact)
-        key = (fact, tuple(part for name, output in outputs.items() for part in _answer(name, output)))
-        if key not in self._by_answer:
-            self._by_answer[key] = read_fact(record, fact)
-        return self._by_answer[key]
+        same = (fact, id(outputs))  # of the records, which stay: a shared object is not looked through for each host
+        value = self._by_outputs.get(same)
+        if value is None:
+            key = (fact, tuple(part for name, output in outputs.items() for part in _answer(name, output)))
+            if key not in self._by_answer:
+                self._by_answer[key] = read_fact(record, fact)
+            value = self._by_outputs[same] = self._by_answer[key]
+        return value
 
     def fleet(self, fact: type[Fact]) -> PerHost[Any]:
         """The fact of every host that it could be read on: always the same object."""
@@ -181,7 +186,7 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
         if reason:
             outcome.skipped[hosts[0] if check.per_host else ""] = reason
             return outcome.build()
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     for need in check.needs:
         if need.is_fact:
             continue
@@ -210,7 +215,7 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
 
 
 def _fleet_arguments(
-    check: Check, hosts: Sequence[str], fact_cache: FactCache, outcome: _OutcomeBuilder, arguments: dict[str, Any]
+    check: Check, hosts: Sequence[str], fact_cache: FactCache, outcome: _OutcomeBuilder, arguments: dict[str, object]
 ) -> bool:
     """Fills in the `PerHost` parameters; False when one of them has no host at all."""
     for need in (need for need in check.needs if need.fleet):
@@ -236,8 +241,10 @@ def _fleet_arguments(
     return True
 
 
-def _host_arguments(check: Check, host: str, fact_cache: FactCache, outcome: _OutcomeBuilder) -> dict[str, Any] | None:
-    arguments: dict[str, Any] = {}
+def _host_arguments(
+    check: Check, host: str, fact_cache: FactCache, outcome: _OutcomeBuilder
+) -> dict[str, object] | None:
+    arguments: dict[str, object] = {}
     unavailable: list[Absent] = []
     for need in check.host_needs:
         fact = fact_cache.get(host, need.type)

@@ -301,7 +301,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     @classmethod
-    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> Mapping[str, Any]:
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> Mapping[str, object]:
         """The arguments of each host in the second round, under the fact's name. A host not named is left out.
 
         ``fleet_facts`` holds each fact of `needs`, of the hosts that it could be read on.

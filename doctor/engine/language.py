@@ -10,11 +10,7 @@ it is read when the first text is asked for. Text without an entry stays English
 from __future__ import annotations
 
 import os
-import re
 import sys
-
-from doctor.engine.errors import UsageError
-from doctor.engine.texts import filled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +23,6 @@ OPTION = "--lang"
 VARIABLE = "DOCTOR_LANG"
 LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """In the order in which POSIX asks them: the first that is not empty decides."""
-_LOOSE_SPACE = "(?<=[\u3001-\u3011\u4e00-\u9fff\uff01-\uff5e]) (?=[\u4e00-\u9fff\uff08\u201c])"
-"""Between two letters or signs of Chinese. Not compiled here, as that takes English commands two milliseconds."""
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
 
 
@@ -86,6 +80,12 @@ def select(requested: str, environ: Mapping[str, str], encoding: str = "utf-8") 
     _selection.name, _selection.encoding = name, encoding
 
 
+def is_plain_english(environ: Mapping[str, str]) -> bool:
+    """Whether a command line without ``--lang`` is answered in English, for certain."""
+    requested = environ.get(VARIABLE) or "auto"
+    return requested == "en" or (requested == "auto" and preferred(environ) == "en")
+
+
 def _can_write(encoding: str) -> bool:
     try:
         "网络".encode(encoding)
@@ -111,7 +111,9 @@ def take_option(argv: list[str], environ: Mapping[str, str]) -> list[str]:
         else:
             kept.append(word)
     if requested not in (*LANGUAGES, "auto"):
+        from doctor.engine.errors import UsageError
         from doctor.engine.sanitize import printable
+        from doctor.engine.texts import filled
 
         choices = ", ".join(LANGUAGES)
         raise UsageError(filled("{0} '{1}': expected {2} or auto", source, printable(requested, 40), choices))
@@ -154,7 +156,8 @@ def localized_template(template: str) -> str:
 def localized_filled(text: str) -> str:
     """The same for a text whose values are filled in: a reason, a note, an error line."""
     catalogue = _selection.catalogue()
-    return text if catalogue is None else without_loose_spaces(catalogue.filled(text))
+    translation = text if catalogue is None else catalogue.filled(text)
+    return text if catalogue is None or translation == text else catalogue.without_loose_spaces(translation)
 
 
 def phrase(template: str, **values: object) -> str:
@@ -163,7 +166,8 @@ def phrase(template: str, **values: object) -> str:
     >>> phrase("{count} of {total}", count=3, total=5)
     '3 of 5'
     """
-    return without_loose_spaces(localized(template).format(**values))
+    catalogue = _selection.catalogue()
+    return template.format(**values) if catalogue is None else catalogue.phrase(template, values)
 
 
 def without_loose_spaces(text: str) -> str:
@@ -174,10 +178,8 @@ def without_loose_spaces(text: str) -> str:
     '来自其他主机的连接。见 doctor fix（`echo 一 二`）'
     >>> select("en", {})
     """
-    if is_english() or text.isascii():
-        return text
-    parts = enumerate(text.split("`"))
-    return "`".join(part if number % 2 else re.sub(_LOOSE_SPACE, "", part) for number, part in parts)
+    catalogue = _selection.catalogue()
+    return text if catalogue is None else catalogue.without_loose_spaces(text)
 
 
 class english:  # noqa: N801 - reads as what it does: ``with english():``

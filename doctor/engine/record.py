@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+import re
+import sys
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 
 from doctor.engine.fact import Output, Visit
 from doctor.engine.language import is_english
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
-from doctor.engine.texts import TextTable, filled, read_table, restated, table_of, texts_within
+from doctor.engine.texts import TextTable, filled, read_table
 
 SCHEMA = "doctor.run/4"
 """A change of `Run`, or of what is in it, gets a new number: `tests.test_saved_run` holds the form of this one."""
@@ -21,7 +22,7 @@ EARLIER_SCHEMAS = ("doctor.run/3", "doctor.run/2", "doctor.run/1")
 before they were saved is shown in English."""
 ENGLISH_NOTE = "it was saved in an earlier form, {0}: sentences with values in it stay English"
 """Of a document without a table of texts, where another language is asked for."""
-MAX_RUN_BYTES = 1 << 30
+MAX_RUN_BYTES = 1 << 31
 """Bytes of a saved run. 10,000 hosts with eight NPUs each need about half of it."""
 
 
@@ -165,7 +166,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after_reboot: bool = False
     """It is evaluated as after a reboot of its hosts: by what they load when they start."""
     texts: TextTable = {}
-    """How the texts in it were filled, for another language; `redact_run` writes it, `load_run` reads it."""
+    """How the texts in it were filled, for another language; `run_lines` writes it, `load_run` reads it."""
 
     @property
     def tried_network(self) -> bool:
@@ -173,45 +174,132 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return any("NetworkAnswer" in record.outputs for record in self.hosts.values())
 
 
-def redact_run(run: Run) -> Run:
-    """The run with every output, message and table redacted, and its table of texts, for writing to disk."""
-    clean = _redact_value(msgspec.to_builtins(run))
-    return msgspec.convert({**clean, "texts": table_of(_texts_of(clean))}, Run)
-
-
-def _texts_of(clean: Any) -> Iterator[str]:
-    """Every text of a run; an output may be JSON that holds some, as those of the smoke run and the network test do."""
-    for text in texts_within(clean):
-        yield text
-        if text[:1] in ("{", "[") and text[-1:] in ("}", "]"):
-            with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
-                yield from texts_within(msgspec.json.decode(text))
-
-
-def _redact_value(value: Any) -> Any:
-    if isinstance(value, str):
-        return restated(value, hide_in_output)
-    if isinstance(value, dict):
-        return {
-            key: HIDDEN if isinstance(item, str) and item and is_secret_name(key) else _redact_value(item)
-            for key, item in value.items()
-        }
-    return [_redact_value(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
 class BadRun(Exception):
     """A saved run that cannot be read: what, where, what was expected."""
 
 
-def load_run(data: bytes, name: str) -> Run:
+class SharedOutputs:
+    """Decodes the outputs of many hosts: what they answered alike is one object for all. Used by many threads."""
+
+    def __init__(self) -> None:
+        self._answers: set[int] = set()
+        self._by_text: dict[bytes, dict[str, Output]] = {}
+        self._room = MAX_SHARED_BYTES
+
+    def decode(self, raw: msgspec.Raw) -> dict[str, Output]:
+        """The outputs of one probe, not to be changed, without how long a command took that ended: no fact is made of
+        it, and it differs among hosts. Raises: msgspec.DecodeError, msgspec.ValidationError.
+        """
+        text = bytes(raw)
+        if b'"ended"' not in text:
+            text = _TIME.sub(b"", text)
+        outputs = self._by_text.get(text)
+        if outputs is None:
+            outputs = msgspec.json.decode(text, type=dict[str, Output])
+            # What a second host answers, others may; most that is said once is one host's own.
+            if (key := hash(text)) not in self._answers:
+                if len(self._answers) < MAX_SEEN:
+                    self._answers.add(key)
+            elif len(text) <= self._room:
+                self._room -= len(text)
+                self._by_text[text] = outputs
+        return outputs
+
+    def decode_timed(self, raw: msgspec.Raw) -> dict[str, Output]:
+        """The same with the times, and what was printed alike in common."""
+        if b'"seconds"' not in bytes(raw):
+            return self.decode(raw)
+        shared = self.decode(raw)
+        timed = msgspec.json.decode(raw, type=dict[str, _Time])
+        return {name: msgspec.structs.replace(shared[name], seconds=time.seconds) for name, time in timed.items()}
+
+
+MAX_SEEN = 1 << 20
+MAX_SHARED_BYTES = 1 << 26
+_TIME = re.compile(rb',\s*"seconds"\s*:\s*[0-9.eE+-]+(?=\s*\})')
+
+
+class _Time(msgspec.Struct, frozen=True):
+    seconds: float = 0.0
+
+
+class _RawRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    visit: Visit
+    outputs: dict[str, msgspec.Raw] = {}
+
+
+class _RawRun(Run, frozen=True, forbid_unknown_fields=True):
+    """A run whose outputs are not read yet."""
+
+    hosts: dict[str, _RawRecord]  # type: ignore[assignment]
+
+
+def load_run(data: bytes, name: str, shared: SharedOutputs | None = None) -> Run:
     """A saved run of this form or an earlier one. Raises: BadRun."""
+    shared = shared or SharedOutputs()
     try:
         try:
-            run = msgspec.json.decode(data, type=Run)
+            raw = msgspec.json.decode(data, type=_RawRun)
+            run = _run_of(raw, _records(raw.hosts, shared))
         except msgspec.ValidationError:
             run = _load_earlier(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise BadRun(filled("{0}: not a saved run: {1}", name, strip_control_chars(str(error), 300))) from None
+    return _of_today(run, name)
+
+
+def load_run_file(file: BinaryIO, limit: int, name: str) -> Run:
+    """The same of a file, host by host where each has a line of its own, as `run_lines` writes them.
+
+    Raises: BadRun; OSError, also where there are more than ``limit`` bytes.
+    """
+    head = file.readline(limit)
+    if head.endswith(HOSTS_BEGIN):
+        with suppress(msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError):
+            return _of_today(_load_lines(head, file, limit - len(head)), name)
+        file.seek(0)
+        head = b""
+    data = head + file.read(limit + 1 - len(head))
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, filled("is larger than {0}", f"{limit >> 20} MiB"))
+    return load_run(data, name)
+
+
+def _load_lines(head: bytes, file: BinaryIO, remaining: int) -> Run:
+    """Raises: msgspec.DecodeError for lines of another form; like `load_run_file`."""
+    shared, hosts, line = SharedOutputs(), dict[str, HostRecord](), b","
+    while True:
+        followed, line = line.endswith(b","), file.readline(max(remaining, 0)).rstrip(b"\n")
+        remaining -= len(line) + 1
+        if not line.startswith(b'"'):
+            break
+        if not followed:
+            raise msgspec.DecodeError  # no comma between two hosts
+        records = msgspec.json.decode(b"{%b}" % line.removesuffix(b","), type=dict[str, _RawRecord])
+        hosts |= _records(records, shared)
+    run = msgspec.json.decode(head + line + file.read(max(remaining, 0)), type=_RawRun)
+    if run.hosts or (followed and hosts):
+        raise msgspec.DecodeError  # hosts in two places, or a comma behind the last
+    return _run_of(run, hosts)
+
+
+HOSTS_BEGIN = b'"hosts":{\n'
+"""Ends the first line of a run that has each host on a line of its own."""
+
+
+def _records(raw: dict[str, _RawRecord], shared: SharedOutputs) -> dict[str, HostRecord]:
+    return {
+        host: HostRecord(record.visit, {sys.intern(fact): shared.decode(text) for fact, text in record.outputs.items()})
+        for host, record in raw.items()
+    }
+
+
+def _run_of(raw: _RawRun, hosts: dict[str, HostRecord]) -> Run:
+    return Run(**{**msgspec.structs.asdict(raw), "hosts": hosts})
+
+
+def _of_today(run: Run, name: str) -> Run:
+    """Raises: BadRun for another form."""
     if run.schema not in (SCHEMA, *EARLIER_SCHEMAS):
         raise BadRun(
             filled("{0}: schema {1}, expected {2}", name, f"{strip_control_chars(run.schema, 60)!r}", f"{SCHEMA!r}")

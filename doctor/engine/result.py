@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from doctor.engine.language import without_loose_spaces
-from doctor.engine.texts import enumerated
+from doctor.engine.language import is_english, without_loose_spaces
+from doctor.engine.texts import enumerated, with_own_spaces
 
 if TYPE_CHECKING:
     from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary
@@ -142,6 +142,8 @@ def fill_template(template: str, values: Mapping[str, Any]) -> str:
     '1 process on 2 hosts'
     """
     texts = {name: format_value(value) for name, value in values.items()}
+    if not is_english():
+        texts = {name: with_own_spaces(text) for name, text in texts.items()}
     singular = _ONE_OF_MANY.sub(lambda match: _singular(match, texts), template)
     return without_loose_spaces(_PLACEHOLDER.sub(lambda match: _filled(match, texts), singular))
 

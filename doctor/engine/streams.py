@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
-
-from doctor.engine.secrets import hide_secrets, hide_tokens
-from doctor.engine.texts import filled
 
 NOT_WRITTEN_EXIT_CODE = 78
 _unwritten: list[str] = []
@@ -27,6 +23,10 @@ def harmless(text: str) -> str:
     >>> harmless("\x1b[31mred\x1b[0m \x1b]0;title\x07\n  ::error file=x::pwned\n##[error]x ::1 c10d::x")
     '\x1b[31mred\x1b[0m \n  : :error file=x::pwned\n## [error]x ::1 c10d::x'
     """
+    import re
+
+    from doctor.engine.secrets import hide_tokens
+
     text = hide_tokens(text)
     if not text.replace("\n", "").isprintable():
         text = re.sub(f"(?!{_COLOUR})(?:{_ESCAPE}|{_CONTROL})", "", text)
@@ -35,21 +35,21 @@ def harmless(text: str) -> str:
     return text
 
 
-def write_stdout(text: str) -> None:
-    """stdout, in whatever encoding it has.
+def write_stdout(text: str, own: bool = False) -> None:
+    """stdout, in the encoding that it has. ``own``: a text that is `harmless`, since it was saved with the program.
 
     A reader that has gone changes no exit code. Text that could not be written makes `exit_code_of_output` no success.
     """
-    from doctor.engine.output_encoding import encoded
-
     if sys.stdout is None:  # it was closed before the start: its number may belong to a file of ours by now
         _note_unwritten(OSError(errno.EBADF, os.strerror(errno.EBADF)))
         return
-    data = harmless(text if text.endswith("\n") else text + "\n")
+    data = text if text.endswith("\n") else text + "\n"
+    if not own:
+        data = harmless(data)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         sys.stdout.flush()
-        sys.stdout.buffer.write(encoded(data, encoding))
+        sys.stdout.buffer.write(_encoded(data, encoding))
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -60,9 +60,19 @@ def write_stdout(text: str) -> None:
             sys.stdout.write(data)
 
 
+def _encoded(text: str, encoding: str) -> bytes:
+    if text.isascii():
+        return text.encode(encoding)
+    from doctor.engine.output_encoding import encoded
+
+    return encoded(text, encoding)
+
+
 def _note_unwritten(error: OSError) -> None:
     """Tells on stderr, in one line, that stdout cannot be written; what follows is dropped."""
     if not _unwritten:
+        from doctor.engine.texts import filled
+
         print_stderr(filled("doctor: stdout: {0}", error.strerror))
     _unwritten.append(str(error.strerror))
     if sys.stdout is not None:
@@ -89,6 +99,8 @@ def forgive_unwritten() -> None:
 
 def print_stderr(text: str, end: str = "\n") -> None:
     """Text on stderr, whether or not anybody reads it, without secrets."""
+    from doctor.engine.secrets import hide_secrets
+
     try:  # noqa: SIM105 - contextlib takes a while to load
         print(harmless(hide_secrets(text)), end=end, file=sys.stderr, flush=True)
     except (OSError, ValueError):

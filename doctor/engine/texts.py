@@ -29,6 +29,9 @@ MAX_ROWS = MAX_TEXTS // 2
 MAX_ANSWER_ROWS = 1000
 """Of the table in a host's answer."""
 
+OWN_SPACE = "\0"
+"""Stands for a space within a value while loose ones are taken out."""
+
 Values = Mapping[str, str] | Callable[[str], str]
 """By name; or how the template was changed."""
 
@@ -123,6 +126,12 @@ def without_start(text: str, start: str) -> str:
     if template.startswith(f"{{{first}}}"):
         return filled(template, **{**values, first: without_start(values[first], start)})
     return text.removeprefix(start)
+
+
+def with_own_spaces(value: str) -> str:
+    """A value for a text out of which loose spaces are taken: those within it are its own, as of a file's name."""
+    inner = value.strip(" ")
+    return value if value.isascii() else value.replace(inner, inner.replace(" ", OWN_SPACE))
 
 
 def remember(text: str, template: str, values: Values) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from doctor.engine.texts import fill, origin, template_pieces
+from doctor.engine.texts import OWN_SPACE, fill, origin, template_pieces, with_own_spaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,12 +41,14 @@ class Catalogue:
         if callable(values):
             return values(self.filled(template, depth + 1))
         texts = {name: self.filled(value, depth + 1) for name, value in values.items()}
+        is_foreign = texts == values
+        texts = {name: with_own_spaces(text) if text == values[name] else text for name, text in texts.items()}
         shape = self.texts.get(template)
         if shape is not None:
             return fill(shape, texts)
         pieces = template_pieces(template)
         letters = {piece for is_text, piece in pieces if is_text and re.search("[A-Za-z]", piece)}
-        if texts == values and not letters & self.texts.keys():
+        if is_foreign and not letters & self.texts.keys():
             return english
         as_they_stand = {COMMA} if letters else set[str]()
         return "".join(
@@ -57,6 +59,20 @@ class Catalogue:
             else self.texts.get(piece, piece)
             for is_text, piece in pieces
         )
+
+    def phrase(self, template: str, values: Mapping[str, object]) -> str:
+        """The translation of a template, filled with values that are in the language already."""
+        kept = {name: with_own_spaces(value) if isinstance(value, str) else value for name, value in values.items()}
+        return self.without_loose_spaces(self.texts.get(template, template).format(**kept))
+
+    @staticmethod
+    def without_loose_spaces(text: str) -> str:
+        """See `doctor.engine.language.without_loose_spaces`."""
+        if text.isascii():
+            return text.replace(OWN_SPACE, " ")
+        parts = enumerate(text.split("`"))
+        closed = "`".join(part if number % 2 else _LOOSE_SPACE.sub("", part) for number, part in parts)
+        return closed.replace(OWN_SPACE, " ")
 
     def template(self, english: str) -> str:
         """The translation of a template, also of one that was joined from several: every part has to be known.
@@ -85,5 +101,7 @@ class Catalogue:
         return "".join(best.get(len(english), [english]))
 
 
+_LOOSE_SPACE = re.compile("(?<=[\u3001-\u3011\u4e00-\u9fff\uff01-\uff5e]) (?=[\u4e00-\u9fff\uff08\u201c])")
+"""Between two letters or signs of Chinese."""
 _PART_ENDS = re.compile(r"(?<=[ }])(?=\S)|(?<=\S)(?=[ {;,:])")
 _WITHOUT_WORDS = re.compile(r"(?:\{\w+\}|[\s,;:.()=/-])+")

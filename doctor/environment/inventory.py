@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.sanitize import count_noun, printable_excerpt
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import read_host_lists
@@ -213,7 +213,7 @@ def _excluding(source: _SourceHosts, exclude: str | None, local: bool = False) -
         else set()
     )
     hosts = tuple(host for host in source.hosts if canonical_host(host) not in excluded)
-    text = source.source if local else filled("{0} from {1}", count_hosts(len(source.hosts)), source.source)
+    text = source.source if local else filled("{0} from {1}", count_noun(len(source.hosts), "host"), source.source)
     if not hosts:
         raise InventoryError(filled("--exclude: removes all of {0}; expected at least one host", text))
     unknown = sorted(excluded - {canonical_host(host) for host in source.hosts})
@@ -235,8 +235,3 @@ def without(inventory: Inventory, exclude: str | None) -> Inventory:
     return _excluding(
         _SourceHosts(inventory.hosts, (), source, inventory.slots, inventory.notes, inventory.logins), exclude
     )
-
-
-def count_hosts(number: int) -> str:
-    """``1 host``, ``64 hosts``."""
-    return filled("{0} host", number) if number == 1 else filled("{0} hosts", number)

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.describe import Origin, Started, describe, kind, tag
-from doctor.environment.inventory import Inventory, InventoryError, count_hosts
+from doctor.environment.inventory import Inventory, InventoryError
 from doctor.environment.job_hosts import JobHosts, find_job_hosts
 from doctor.environment.launch import find_launch, find_rank_to_be, table_conflicts
 from doctor.environment.launcher import LaunchedRank
@@ -136,7 +137,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
         if self.hosts is None:
             return None
         return Inventory(
-            self.hosts, filled("{0} from {1}", count_hosts(len(self.hosts)), self.hosts_source), self.slots
+            self.hosts, filled("{0} from {1}", count_noun(len(self.hosts), "host"), self.hosts_source), self.slots
         )
 
 

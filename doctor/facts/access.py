@@ -20,7 +20,7 @@ def _name(table: Any, number: int) -> str:
         return str(number)
 
 
-def list_device_files(arguments: ProbeArguments) -> dict[str, Any]:
+def list_device_files(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the NPU driver's device files, and the user and the groups that it runs as."""
     files = {}
     others = ["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"]

@@ -18,6 +18,7 @@ from doctor.facts.hardware_addresses import MAX_NEIGHBOURS
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.peer_connections import connection_partners, target_addresses
 from doctor.facts.visit import Reachability
+from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash
 
 SECONDS = 3.0
 """How long a host calls the others: all begin at about the same time, and end as soon as each has answered."""
@@ -80,8 +81,6 @@ def _send(entry: Any, data: bytes, address: str, port: int) -> None:
 
 def _take(entry: Any, task: dict, key: bytes, nonce: bytes, peers: dict, proven: dict, answered: set) -> None:  # type: ignore[type-arg]
     """One datagram: a call, which is answered with a proof for its sender alone, or the proof for a call of ours."""
-    from _blake2 import blake2b
-
     try:
         data, sender = entry.recvfrom(512)
     except OSError:
@@ -91,12 +90,12 @@ def _take(entry: Any, task: dict, key: bytes, nonce: bytes, peers: dict, proven:
         return
     if data[:1] == b"c" and len(data) == 1 + NONCE_SIZE:
         own_name = task["host"].encode()
-        proof = blake2b(data[1:] + own_name, key=key, digest_size=PROOF_SIZE).digest()
+        proof = keyed_hash(key, b"address", data[1:], own_name)[:PROOF_SIZE]  # type: ignore[no-untyped-call]
         _send(entry, b"p" + proof + own_name, address, task["port"])
         answered.add(address)
     elif data[:1] == b"p" and len(data) > 1 + PROOF_SIZE:
         name = data[1 + PROOF_SIZE :]
-        if blake2b(nonce + name, key=key, digest_size=PROOF_SIZE).digest() == data[1 : 1 + PROOF_SIZE]:
+        if is_keyed_hash(data[1 : 1 + PROOF_SIZE], key, b"address", nonce, name):  # type: ignore[no-untyped-call]
             proven[address] = name.decode("utf-8", "replace")
 
 
@@ -120,7 +119,7 @@ class AddressProofs(Fact, frozen=True):
     """The host that answered, by address."""
 
     @classmethod
-    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
         interfaces: PerHost[Interfaces] = fleet_facts[Interfaces]
         visits: PerHost[Reachability] = fleet_facts[Reachability]
         peers: dict[str, dict[str, str]] = {}

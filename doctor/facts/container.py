@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -36,7 +36,7 @@ DEVICE_FILES = (
 """Under /dev."""
 
 
-def _mounts() -> dict[str, Any]:
+def _mounts() -> dict[str, object]:
     """The type of the root file system, where it and single files come from, and which mounts are read-only."""
     root_type = ""
     sources: list = []  # type: ignore[type-arg]
@@ -69,7 +69,7 @@ def _libraries(search_path: str) -> list[str]:
     ]
 
 
-def describe_container(arguments: ProbeArguments) -> dict[str, Any]:
+def describe_container(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: marks of a container engine, and the devices, mounts, namespaces and rights here."""
     first = dict(pair.split("=", 1) for pair in read_text("/proc/1/environ", 1 << 20).split("\0") if "=" in pair)
     variables = dict(first, **os.environ)

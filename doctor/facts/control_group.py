@@ -54,7 +54,7 @@ def _limits(folder: str, name: str) -> dict[str, str]:
     return values
 
 
-def read_control_groups(arguments: ProbeArguments) -> dict[str, Any]:
+def read_control_groups(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the limits of this process's control groups and of those above them, as far as they show."""
     mounts = _mounts()
     levels: list = []  # type: ignore[type-arg]

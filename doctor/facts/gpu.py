@@ -6,7 +6,7 @@ import csv
 import os
 import re
 import struct
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -55,7 +55,7 @@ def _redirects(path: str) -> bool:
     return False
 
 
-def detect_gpus(arguments: ProbeArguments) -> dict[str, Any]:
+def detect_gpus(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: NVIDIA GPUs and switches on the PCI bus, the driver, and what direct transfers need."""
     pci = switches = 0
     for path in matching_paths("/sys/bus/pci/devices/*/vendor"):
@@ -66,7 +66,7 @@ def detect_gpus(arguments: ProbeArguments) -> dict[str, Any]:
             switches += kind.startswith("0x0680")
     path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
     driver = read_text("/proc/driver/nvidia/version").strip().split("\n")[0]
-    answer: dict[str, Any] = {"pci": pci, "driver": driver, "switches": switches}
+    answer: dict[str, object] = {"pci": pci, "driver": driver, "switches": switches}
     answer["tool"] = bool(find_tool("nvidia-smi", path))
     if not pci:
         return answer

@@ -87,7 +87,7 @@ class HardwareAddresses(Fact, frozen=True):
     """By address of another host."""
 
     @classmethod
-    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
         interfaces: PerHost[Interfaces] = fleet_facts[Interfaces]
         return {
             host: {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import msgspec
 
@@ -11,7 +10,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.remote.runtime.reading import matching_paths, read_text
 
 
-def detect_iommu(arguments: ProbeArguments) -> dict[str, Any]:
+def detect_iommu(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: slot, vendor, class, driver and IOMMU domain of display, processing and network devices."""
     rows = []
     for path in matching_paths("/sys/bus/pci/devices/*/iommu_group/type"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import time
-from typing import Any
 
 import msgspec
 
@@ -37,7 +36,7 @@ def _checksum(path: str, size: int, end: float) -> str:
         os.close(fd)
 
 
-def _look(path: str, end: float) -> dict[str, Any]:
+def _look(path: str, end: float) -> dict[str, object]:
     real = os.path.realpath(path)
     info = os.stat(real)
     if stat.S_ISREG(info.st_mode):
@@ -65,7 +64,7 @@ def _look(path: str, end: float) -> dict[str, Any]:
     return {"kind": "folder", "size": size, "files": count, "checksum": content.hexdigest()}
 
 
-def read_paths(arguments: ProbeArguments) -> dict[str, dict[str, Any]]:
+def read_paths(arguments: ProbeArguments) -> dict[str, dict[str, object]]:
     """Runs on the host: kind, size, number of files and a checksum of each path; at most 45 s in all."""
     end = time.monotonic() + 45
 

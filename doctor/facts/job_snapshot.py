@@ -104,7 +104,7 @@ Of a library's file it digests the size, and 64 KiB at its beginning, middle and
 """
 
 
-def list_job(arguments: ProbeArguments) -> dict[str, Any]:
+def list_job(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: all packages of the job's interpreter, and digests of compiled libraries."""
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"

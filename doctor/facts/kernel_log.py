@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import time
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import msgspec
 
@@ -46,7 +46,7 @@ def _read_log() -> bytes:
     return b"".join(pieces)
 
 
-def read_kernel_log(arguments: ProbeArguments) -> dict[str, Any]:
+def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the newest records of /dev/kmsg that may report a fault, each with its age in seconds."""
     try:
         data = _read_log()

@@ -139,7 +139,7 @@ class MountAnswers(Fact, frozen=True):
     """By path: ok, no answer (in 5 s), or the error of statfs, such as Stale file handle."""
 
     @classmethod
-    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
         """Only where something is mounted."""
         return {
             host: [mount.target for mount in table.mounts]

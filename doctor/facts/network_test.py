@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, network_test
@@ -34,7 +32,7 @@ class NetworkAnswer(Fact, frozen=True):
     """quick or full."""
     seed: int
     """Of the schedule."""
-    answer: dict[str, Any]
+    answer: dict[str, object]
     """Untrusted: `doctor.net.merging.read_answer` reads it."""
     groups: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     """Kind, name and hosts of what share a part of the network, as the controller knows it."""

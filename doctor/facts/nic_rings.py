@@ -26,7 +26,7 @@ def _counters(name: str) -> list[int]:
     return [values[0], max(values[1:])]
 
 
-def read_rings(arguments: ProbeArguments) -> dict[str, Any]:
+def read_rings(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the receive ring of each physical network card; its counters a second later if it may be full.
 
     The ring is asked for with ETHTOOL_GRINGPARAM (0x10) of SIOCETHTOOL (0x8946), as ``ethtool -g`` does.

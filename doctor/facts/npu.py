@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -41,7 +41,7 @@ FIRST_SLOT = 100
 """No server numbers so many cards one after the other: such a number is a PCIe card's slot."""
 
 
-def detect_npus(arguments: ProbeArguments) -> dict[str, Any]:
+def detect_npus(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: NPUs on the PCI bus, their files, the driver's tools, and version files newer than the boot."""
     base, library = "/usr/local/Ascend/", "/usr/local/Ascend/driver/lib64"
     places = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/local/dcmi:" + base + "driver/tools"

@@ -7,7 +7,6 @@ import re
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -35,7 +34,7 @@ _QUERY = re.compile(r"switch of 910A3 get fault codes: \[\]string\{(.{0,8000}?)\
 _COUNT = re.compile(r"successfully updated switch fault codes \(count: 0\)")
 
 
-def read_plugin_log(arguments: ProbeArguments) -> dict[str, Any]:
+def read_plugin_log(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: what the end of the plugin's log says of switches, and whether it is newer than the boot."""
     path = "/var/log/mindx-dl/devicePlugin/devicePlugin.log"
     boot = [line.split()[1] for line in read_text("/proc/stat", 1 << 22).splitlines() if line.startswith("btime ")]

@@ -133,9 +133,9 @@ class PeerConnections(Fact, frozen=True):
         return self.longest >= LONGEST_TURN
 
     @classmethod
-    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
         interfaces, ports, names, visits = (fleet_facts[need] for need in cls.needs)
-        planned = {}
+        planned: dict[str, object] = {}
         for host, peers in connection_partners(list(interfaces)).items():
             targets = [
                 [address, port]

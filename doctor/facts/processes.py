@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import Any
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 
 
-def list_device_users(arguments: ProbeArguments) -> dict[str, Any]:
+def list_device_users(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the processes that have an NPU open."""
     holders = []
     ticks = os.sysconf("SC_CLK_TCK")

@@ -56,7 +56,7 @@ else:
 """
 
 
-def find_python(arguments: ProbeArguments) -> dict[str, Any]:
+def find_python(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the path of the job's interpreter; empty when there is none."""
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
@@ -83,7 +83,7 @@ class JobPython(Fact, frozen=True):
         return msgspec.convert(answer.json(), cls)
 
 
-def list_packages(arguments: ProbeArguments) -> dict[str, Any]:
+def list_packages(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the versions of the packages that the job's interpreter finds."""
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
@@ -194,7 +194,7 @@ class PythonEnv(Fact, frozen=True):
         )
 
 
-def _require_interpreter(data: dict[str, Any]) -> None:
+def _require_interpreter(data: dict[str, object]) -> None:
     if not data["path"] and data["asked"]:
         raise Unreadable(filled("there is no interpreter {0}", data["asked"]), "job-python-missing")
     if not data["path"]:
@@ -203,7 +203,7 @@ def _require_interpreter(data: dict[str, Any]) -> None:
         raise Unreadable(filled("{0} does not run: {1}", data["path"], data["error"]))
 
 
-def try_import(arguments: ProbeArguments) -> dict[str, Any]:
+def try_import(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: imports torch in the job's interpreter; exit code, stdout and stderr of each try."""
     import shutil
     import subprocess
@@ -262,7 +262,7 @@ class TorchImport(Fact, frozen=True):
     """What was raised with that script sourced, or without one; empty when it went well."""
 
     @classmethod
-    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
         """Only where there is a torch: an interpreter is not started for nothing on every host."""
         return {host: True for host, env in fleet_facts[PythonEnv].items() if env.finds_torch}
 

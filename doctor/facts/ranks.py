@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 
 
-def hash_rank_table(arguments: ProbeArguments) -> dict[str, Any]:
+def hash_rank_table(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: whether the rank table file is there, and its SHA-256."""
     path = arguments.get("rank_table", "")
     if not path:

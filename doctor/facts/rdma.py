@@ -99,7 +99,7 @@ def _port(name: str, number: str) -> dict[str, Any]:
     }
 
 
-def read_rdma(arguments: ProbeArguments) -> list[dict[str, Any]]:
+def read_rdma(arguments: ProbeArguments) -> list[dict[str, object]]:
     """Runs on the host: every adapter and port of /sys/class/infiniband; counters are read twice, a second apart."""
     names = sorted(os.listdir(TOP))[:128] if os.path.isdir(TOP) else []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import msgspec
 
@@ -14,7 +13,7 @@ from doctor.engine.texts import filled
 ROOT_INFO = "/etc/hccl_rootinfo.json"
 
 
-def read_root_info(arguments: ProbeArguments) -> dict[str, Any]:
+def read_root_info(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the file's counts and devices, and whether its topology file exists."""
     path = ROOT_INFO
     if not os.path.isfile(path):

@@ -18,7 +18,7 @@ MAX_ITEMS = 64
 MAX_CHARS = 200
 
 
-def read_diagnosis(arguments: ProbeArguments) -> dict[str, Any]:
+def read_diagnosis(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the saved result of the last diagnosis, and its age in seconds."""
     fd = os.open("/var/log/ascend_check/environment_check_before.txt", os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -100,7 +100,7 @@ class DcgmHealth(Fact, frozen=True):
         if output is not None and output.ended == "exited" and "{" not in output.out:
             if "not enabled" in printed or "unable to establish a connection" in printed.lower():
                 raise Absent("DCGM runs no health watches here")
-            raise Unreadable(f"dcgmi: {printed.strip().partition(chr(10))[0][:MAX_CHARS] or 'no answer'}")
+            raise Unreadable(filled("dcgmi: {0}", printed.strip().partition("\n")[0][:MAX_CHARS] or "no answer"))
         text = answer.text(codes=tuple(range(256)))
         try:
             body = json.loads(text[text.find("{") : text.rfind("}") + 1])["body"]
@@ -130,7 +130,7 @@ GPUD_FOLDER = "/var/lib/gpud"
 _NO_ACTION = "IGNORE_NO_ACTION_REQUIRED"
 
 
-def read_gpud(arguments: ProbeArguments) -> dict[str, Any]:
+def read_gpud(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: what gpud answers on its port, where the listener is root's."""
     import http.client
 
@@ -206,7 +206,7 @@ class GpudStates(Fact, frozen=True):
         return cls(problems=tuple(problems[:MAX_ITEMS]))
 
 
-def _is_well(state: dict[str, Any]) -> bool:
+def _is_well(state: dict[str, object]) -> bool:
     """Releases before 0.5 have ``healthy`` in place of ``health``; a state of neither is none of ours to judge."""
     if _actions(state) == (_NO_ACTION,):
         return True
@@ -220,6 +220,6 @@ def _actions(state: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(action)[:40] for action in actions[:8])
 
 
-def _gpud_state(component: str, state: dict[str, Any]) -> GpudState:
+def _gpud_state(component: str, state: dict[str, object]) -> GpudState:
     health = str(state.get("health") or "Unhealthy")[:40]
     return GpudState(component[:80], health, str(state.get("reason") or "no reason")[:MAX_CHARS], _actions(state))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -90,7 +90,7 @@ DOCUMENTS: dict[str, tuple[type[msgspec.Struct], str]] = {
 """The type and the purpose of each document."""
 
 
-def json_schema(name: str) -> dict[str, Any]:
+def json_schema(name: str) -> dict[str, object]:
     """The JSON Schema of a document of `DOCUMENTS`. Raises: KeyError.
 
     >>> json_schema("doctor.plans/1")["properties"]["schema"]

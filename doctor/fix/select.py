@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -67,7 +66,7 @@ class PlaybookChoice(msgspec.Struct, frozen=True):
     untreated: tuple[Untreated, ...]
 
 
-def placeholder_values(finding: Finding, host: str) -> dict[str, Any]:
+def placeholder_values(finding: Finding, host: str) -> dict[str, object]:
     """The values of a playbook's placeholders."""
     return {**finding.values, "host": host, "hosts": list(finding.hosts)}
 

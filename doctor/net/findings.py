@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -60,7 +60,7 @@ class LocatedFailure(msgspec.Struct, frozen=True):
     """Of the ports that have the same number on each host."""
 
     @property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """For `Finding`: what every text has."""
         outcome_text = joined(
             ", ",
@@ -182,7 +182,7 @@ def slow_path_finding(path: SlowPath, answers: PerHost[NetworkAnswer], template:
     return finding.as_warning(not path.is_severe(len(hosts)))
 
 
-def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, Any]:
+def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, object]:
     """Where a slow path lies, in words, and its figures."""
     names = [hosts[host] for host in path.hosts]
     ways = {"both": "to and from {0}", "inbound": "to {0}", "outbound": "from {0}"}

@@ -163,7 +163,7 @@ class _Reader:
                 _number(item.get("waited"), 1.0) or 0.0,
             )
 
-    def _objects(self, items: Any, limit: int) -> Iterator[dict[str, Any]]:
+    def _objects(self, items: Any, limit: int) -> Iterator[dict[str, object]]:
         sent = items if isinstance(items, list | tuple) else ()
         self.rejected += max(0, len(sent) - limit)
         for item in sent[:limit]:

@@ -183,8 +183,8 @@ def _files(verdict: PreflightVerdict, options: PreflightOptions) -> Iterator[tup
     if options.save and verdict.examination is not None:
         import msgspec
 
-        from doctor.engine.record import redact_run
+        from doctor.engine.run_writing import run_lines
 
         made_for = tuple(outcome.check for outcome in verdict.report.outcomes)
-        run = redact_run(msgspec.structs.replace(verdict.examination.run, checks=made_for))
-        yield "--save", options.save, msgspec.json.encode(run) + b"\n"
+        run = msgspec.structs.replace(verdict.examination.run, checks=made_for)
+        yield "--save", options.save, b"".join(run_lines(run))

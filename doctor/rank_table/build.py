@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -85,7 +84,7 @@ def build_rank_table(
 def _to_json(hosts: Sequence[_HostEntry], version: str) -> str:
     """As JSON, in which every scalar is text."""
     ranks = iter(range(sum(len(host.npus) for host in hosts)))
-    table: dict[str, Any] = {
+    table: dict[str, object] = {
         "status": "completed",
         "version": version,
         "server_count": str(len(hosts)),
@@ -100,9 +99,9 @@ def _to_json(hosts: Sequence[_HostEntry], version: str) -> str:
     return msgspec.json.format(msgspec.json.encode(table), indent=2).decode() + "\n"
 
 
-def _server(host: _HostEntry, ranks: Iterator[int]) -> dict[str, Any]:
+def _server(host: _HostEntry, ranks: Iterator[int]) -> dict[str, object]:
     """``host_ip`` is a field of A3's alone."""
-    entry: dict[str, Any] = {"server_id": host.server_id}
+    entry: dict[str, object] = {"server_id": host.server_id}
     if host.pod and host.ip:
         entry["host_ip"] = host.ip
     entry["device"] = [_device(host, npu, next(ranks)) for npu in host.npus]

@@ -1,16 +1,31 @@
-"""How the hosts of an inventory are reached over SSH: the options, and what the list of hosts adds to them."""
+"""How the hosts of an inventory are reached: the transport, and what the list of hosts adds to the options of SSH."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.transport.open import open_transport
+
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
+    from doctor.transport import Transport
     from doctor.transport.options import SshOptions
 
 _SLURM_SOURCES = ("SLURM_", "Slurm job")
+
+
+@contextmanager
+def connected(inventory: Inventory, transport: str, ssh: SshOptions) -> Iterator[Transport]:
+    """The transport to all hosts of the inventory, until the end of the ``with``."""
+    opened = open_transport(inventory.local, transport, ssh_to(inventory, ssh, transport), inventory.hosts)
+    try:
+        yield opened
+    finally:
+        opened.close()
 
 
 def ssh_to(inventory: Inventory, ssh: SshOptions, transport: str) -> SshOptions:

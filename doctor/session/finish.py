@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from doctor.engine.bounded_read import read_bounded
+from doctor.engine.bounded_read import open_bounded
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.interrupts import remove_old
 from doctor.engine.streams import write_stdout
@@ -70,6 +70,8 @@ class ReportOptions(Protocol):
     def verbose(self) -> bool: ...
     @property
     def brief(self) -> bool: ...
+    @property
+    def notify(self) -> Sequence[str]: ...
 
 
 def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None:
@@ -89,15 +91,20 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
         for option, path in files:
             require_writable(option, path)
     validate_settings(output.config, folders)
+    if output.notify:
+        from doctor.session.notify.notifier import notify_targets
+
+        notify_targets(output.notify, output.config)
 
 
 def load_saved_run(path: Path, option: str = "--from") -> Run:
     """The run that ``option`` names. Raises: CommandError."""
     from doctor.engine.record import MAX_RUN_BYTES, BadRun
-    from doctor.session.replay import load
+    from doctor.session.replay import load_file
 
     try:
-        return load(read_bounded(path, MAX_RUN_BYTES), str(path))
+        with open_bounded(path, MAX_RUN_BYTES) as file:
+            return load_file(file, MAX_RUN_BYTES, str(path))
     except OSError as error:
         raise InputError(filled("{0} {1}: {2}; expected a saved run", option, path, error.strerror)) from None
     except BadRun as error:
@@ -105,7 +112,13 @@ def load_saved_run(path: Path, option: str = "--from") -> Run:
 
 
 def replay_and_report(
-    run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions, *, named: bool = True
+    run: Run,
+    selected: list[Check],
+    catalog: list[Check],
+    output: ReportOptions,
+    *,
+    named: bool = True,
+    command: str = "check",
 ) -> int:
     """Judges a saved run, and reports. Returns the exit code.
 
@@ -114,7 +127,7 @@ def replay_and_report(
     from doctor.session.replay import Examination, replay
 
     if named:
-        return save_and_report(Examination(run, replay(run, selected)), catalog, output)
+        return save_and_report(Examination(run, replay(run, selected)), catalog, output, command=command)
     from doctor.session.saved_checks import checks_of_run, with_note
 
     judged = checks_of_run(run, selected)
@@ -131,6 +144,7 @@ def examine_and_report(
     catalog: list[Check],
     output: ReportOptions,
     history: HistoryOptions | None = None,
+    command: str = "check",
 ) -> int:
     """Visits the hosts, with a progress line on stderr, and reports. Returns the exit code."""
     from doctor.report.layout.progress_line import ProgressLine
@@ -150,7 +164,7 @@ def examine_and_report(
         )
     finally:
         progress.close()
-    return save_and_report(examination, catalog, output, events, history)
+    return save_and_report(examination, catalog, output, events, history, command)
 
 
 def start_events(
@@ -170,6 +184,7 @@ def save_and_report(
     output: ReportOptions,
     events: EventStreams | None = None,
     history: HistoryOptions | None = None,
+    command: str = "check",
 ) -> int:
     """Saves and reports. Returns the exit code. ``events`` have told of the run so far, if any have.
 
@@ -190,7 +205,7 @@ def save_and_report(
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
     if not saved and code == Exit.HEALTHY:
         code = Exit.NOTHING
-    command = "watch" if examination.run.watch else "check"
+    command = "watch" if examination.run.watch else command
     code = write_report(report, catalog, int(code), output, events, aliases, command=command)
     if examination.closing is not None:
         examination.closing.join(CLOSING_SECONDS)
@@ -215,13 +230,13 @@ def report_exit_code(report: Report, output: ReportOptions) -> int:
 
 def save_run(path: Path, examination: Examination) -> bool:
     """Writes the run atomically, readable only by its owner. False, with a line on stderr, when it was not written."""
-    from doctor.config.atomic_write import write_atomic
-    from doctor.engine.record import redact_run
+    from doctor.config.atomic_write import write_pieces
+    from doctor.engine.run_writing import run_lines
 
     made_for = tuple(outcome.check for outcome in examination.report.outcomes)
-    run = redact_run(msgspec.structs.replace(examination.run, checks=made_for))
+    run = msgspec.structs.replace(examination.run, checks=made_for)
     try:
-        write_atomic(path, msgspec.json.encode(run) + b"\n")
+        write_pieces(path, lambda: run_lines(run))
     except OSError as error:
         print_warning(filled("--save {0}: {1}; the run was not saved", path, error.strerror))
         return False
@@ -270,6 +285,10 @@ def write_report(
     text_format = ["human" if terminal.tty else "plain"] if prints_text else []
     for name in [*(target.name for target in targets if not target.path), *text_format]:
         write_stdout(render(name, report, context))
+    if output.notify:
+        from doctor.session.notify.notifier import notify, notify_targets
+
+        notify(notify_targets(output.notify, output.config), report, checks_by_name, code, command)
     return code
 
 

@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -17,7 +17,7 @@ from doctor import job
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate_check
 from doctor.engine.fact import Absent, Unreadable
-from doctor.engine.record import Run, load_run
+from doctor.engine.record import Run, load_run, load_run_file
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report
 from doctor.engine.texts import filled
 
@@ -55,7 +55,15 @@ class Examination(msgspec.Struct, frozen=True):
 
 def load(data: bytes, name: str) -> Run:
     """A saved run, every field of it checked: nothing behind it meets a wrong type. Raises: BadRun, with the field."""
-    run = load_run(data, name)
+    return _with_parts(load_run(data, name), name)
+
+
+def load_file(file: BinaryIO, limit: int, name: str) -> Run:
+    """The same from a file of at most ``limit`` bytes. Raises: BadRun; OSError."""
+    return _with_parts(load_run_file(file, limit, name), name)
+
+
+def _with_parts(run: Run, name: str) -> Run:
     if run.training or run.smoke or run.watch:
         from doctor.session.saved_parts import require_parts
 

@@ -101,6 +101,8 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     keep: tuple[str, ...] | None = None
     """The only variables in force, for a trial; `OWN_CHOICE` is the library's own choice of the interface.
     ``NAME=value`` is in force where the variable has this value."""
+    job_ranks: tuple[int, ...] = ()
+    """Of some hosts of a launched job: the job's number of each rank; empty: the same."""
 
     @property
     def world(self) -> int:

@@ -89,6 +89,8 @@ class WatchOptions(msgspec.Struct, frozen=True):
     reads_output: bool = True
     """Whether the job's streams are carried, and its losses read from them."""
     losses: LossOptions = LossOptions()
+    tell: Callable[[str, bool], None] = lambda _line, _is_error: None
+    """Called with a verdict that falls while the job goes on, and whether it is an error: for `--notify`."""
 
 
 def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchOptions, report: Report) -> int:
@@ -204,6 +206,7 @@ class _Watch:
         verdicts = self.losses.look(now) if now is not None else self.losses.new_verdicts(None)
         for verdict in verdicts:
             warn(verdict_line(verdict))
+            self.options.tell(verdict_line(verdict), not is_warning(verdict))
         return self.options.exit_on_fault and not all(map(is_warning, verdicts))
 
     def _unexplained(self) -> bool:

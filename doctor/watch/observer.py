@@ -83,7 +83,7 @@ class Observer:
         training.add_process(rank, process)
         self._rank_of[process.name] = (rank, training)
 
-    def _take_news(self, process: RankProcess, events: list[dict[str, Any]], now: float) -> None:
+    def _take_news(self, process: RankProcess, events: list[dict[str, object]], now: float) -> None:
         placement = self._rank_of.get(process.name)
         if placement is None or placement[1].processes.get(placement[0]) is not process:
             return

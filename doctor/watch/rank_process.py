@@ -112,7 +112,7 @@ class RankProcess(RankMonitor):
             self.pid = self._find_pid(self._pid_of_name, self._page)
             self.born = _start_time(self.pid) if self.pid else ""
 
-    def new_events(self) -> list[dict[str, Any]]:
+    def new_events(self) -> list[dict[str, object]]:
         """The events since the last time; what is no event of ours is left out."""
         try:
             with self._events_path.open("rb") as file:
@@ -125,7 +125,7 @@ class RankProcess(RankMonitor):
         events = []
         for line in lines:
             try:
-                event = msgspec.json.decode(line, type=dict[str, Any])
+                event = msgspec.json.decode(line, type=dict[str, object])
                 take_texts(line)
             except (msgspec.MsgspecError, UnicodeError, RecursionError):
                 continue

@@ -130,7 +130,7 @@ class Training:
         if fields is not None:
             self._take_snapshot(rank, fields, entries, now)
 
-    def _take_snapshot(self, rank: int, fields: dict[str, Any], entries: Sequence[Entry], now: float) -> None:
+    def _take_snapshot(self, rank: int, fields: dict[str, object], entries: Sequence[Entry], now: float) -> None:
         try:
             self.watch.take_snapshot(rank, fields, now)
         except MALFORMED:
@@ -285,7 +285,7 @@ class Training:
         limit = time.monotonic() + STACKS_SECONDS
         while self.post is not None and time.monotonic() < limit:
             self.exchange(time.monotonic())
-            if all(rank in host.stacks for host in self.post.hosts.values() for rank in host.asked):
+            if all(rank in host.stacks for host in self.post.hosts.values() for rank in host.requested):
                 break
             time.sleep(0.02)
         if self.post is not None:

@@ -6,19 +6,16 @@ After each attack the host must be exactly as before, or the undo must have refu
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.attack.doctor_process import kill_doctor, start_doctor
 from tests.hosts.fleet import Fleet
 
-ROOT = Path(__file__).resolve().parents[2]
 BOOK = """
 title = "Every kind of step"
 treats = ["listen-queue-short"]
@@ -94,22 +91,15 @@ class FixTrial:
     def see(self) -> str:
         return str(self.fleet.enter(self.host, SEE).stdout)
 
-    def argv(self, *arguments: str) -> list[str]:
-        more = ["-F", str(self.fleet.ssh_config), "--playbooks", str(self.folder / "books")]
-        return self.fleet.argv([sys.executable, "-m", "doctor", "fix", *arguments, "--yes", *more])
-
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("DOCTOR_", "SLURM_"))}
-        environ = {**clean, "XDG_STATE_HOME": str(self.folder)}
-        out = subprocess.PIPE
-        return subprocess.Popen(
-            self.argv(*arguments), env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, text=True
+        return start_doctor(
+            self.fleet, ["fix", *arguments, "--yes", "--playbooks", str(self.folder / "books")], self.folder
         )
 
     def fix(self, *arguments: str) -> tuple[int, str]:
         process = self.start(*arguments)
-        out, err = process.communicate(timeout=200)
-        return process.returncode, out + err
+        output, _ = process.communicate(timeout=200)
+        return process.returncode, output
 
     def plan(self) -> str:
         """The newest plan's id; empty where there is none."""
@@ -133,20 +123,10 @@ class FixTrial:
                 break
             time.sleep(0.002)
         if victim == "doctor":
-            self.kill_client(process)
+            kill_doctor(process)
         else:
             self.fleet.enter(self.host, VICTIMS[victim], check=False)
         process.communicate(timeout=200)
-
-    def kill_client(self, process: subprocess.Popen[str]) -> None:
-        """The program itself, below those that put it into the host's network."""
-        pids = [process.pid]
-        for pid in pids:
-            with contextlib.suppress(FileNotFoundError):
-                pids += [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        for pid in reversed(pids):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
     def settled(self) -> str:
         """Undoes the plan; why the host is not as before although nothing was refused."""

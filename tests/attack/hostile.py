@@ -28,7 +28,8 @@ from doctor.config.waiver_file import parse_waivers
 from doctor.engine.catalog import check_files, load_checks
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, Visit
-from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run, redact_run
+from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run
+from doctor.engine.run_writing import redact_run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
 from doctor.facts.visit import ClockOffset

@@ -8,20 +8,16 @@ the group ``fix``.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import psutil
-
+from tests.attack.doctor_process import kill_doctor, start_doctor
 from tests.hosts.fleet import Fleet
 
-ROOT = Path(__file__).resolve().parents[2]
 HOSTS = 3
 ENDS = (0, 10, 12)
 """Exit codes of a run that has judged the hosts."""
@@ -49,29 +45,8 @@ def state(fleet: Fleet, host: str) -> str:
 
 
 def start(fleet: Fleet, name: str, folder: Path) -> subprocess.Popen[str]:
-    command, *more = COMMANDS[name]
-    where = [",".join(fleet.hosts), "-F", str(fleet.ssh_config)]
-    argv = fleet.argv([sys.executable, "-m", "doctor", command, *where, *more])
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DOCTOR_", "SLURM_"))}
-    environ = {**clean, "XDG_STATE_HOME": str(folder)}
-    return subprocess.Popen(
-        argv,
-        env=environ,
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """The program, and what has put it into the hub; its own children are left to end by themselves."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for each in [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if each.pid == process.pid or "doctor" in " ".join(each.cmdline()[:6]):
-                    os.kill(each.pid, signal.SIGKILL)
+    command, *options = COMMANDS[name]
+    return start_doctor(fleet, [command, ",".join(fleet.hosts), *options], folder)
 
 
 def attack(fleet: Fleet, name: str, moment: float, before: dict[str, str], folder: Path) -> str:
@@ -79,7 +54,7 @@ def attack(fleet: Fleet, name: str, moment: float, before: dict[str, str], folde
     process = start(fleet, name, folder)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.communicate(timeout=moment)
-    kill(process)
+    kill_doctor(process)
     process.communicate(timeout=PATIENCE)
     end = time.monotonic() + PATIENCE
     left = dict(before)

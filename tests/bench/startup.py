@@ -16,12 +16,15 @@ from pathlib import Path
 
 ROUNDS = 21
 DOCTOR = str(Path(sys.executable).with_name("doctor"))
+MAIN = "import sys; from doctor.cli.main import main; main()"
+"""As the command starts it; the file that pip writes imports `re` besides, a half of `python -c pass`."""
 CONTENDERS = {
     "python -c pass": [sys.executable, "-c", "pass"],
     "python -c 'import typer'": [sys.executable, "-c", "import typer"],
     "doctor --help": [DOCTOR, "--help"],
     "doctor list": [DOCTOR, "list"],
-    "doctor explain": [DOCTOR, "explain", "host-unreachable"],
+    "doctor explain": [DOCTOR, "explain", "firewall-blocks-job"],
+    "python -c main --help": [sys.executable, "-c", MAIN, "--help"],
     "doctor explain TOPIC": [DOCTOR, "explain", "job-scripts"],
 }
 

@@ -60,3 +60,17 @@ def test_where_the_reference_is_not_known_hosts_vote() -> None:
     finding = Trained(DP4).steps(lambda event: {"grad_digest": 1} if event.rank in (0, 1) else None).only_finding(NAME)
     assert finding.values["ranks"] == [0, 1, 2, 3]
     assert finding.values["tie"]
+
+
+def test_of_a_wrong_sum_that_a_group_shares_one_of_its_ranks_is_the_cause() -> None:
+    """Such as of a stage that is sent wrong numbers by one of its pipelines."""
+    layout = Layout(dp=2, pp=2)
+    trained = Trained(layout).steps(lambda event: {"grad_error": 13.0 if event.rank in (0, 1) else 2e-7})
+    message = str(trained.only_finding(NAME))
+    assert "the same on each of them, differs from the reference run's by 13.0" in message
+    assert message.split(": ", 1)[1].startswith("what one of them added to it, or was sent before, is wrong")
+    alone = Trained(layout).steps(
+        lambda event: {"grad_error": 0.5, "grad_digest": 7} if event.rank == 1 else {"grad_error": 2e-7}
+    )
+    assert alone.only_finding(NAME).values["ranks"] == [1]
+    assert "one of them added" not in str(alone.only_finding(NAME))

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from doctor.diagnose.diagnosis import Cause, Culprit
+from doctor.diagnose.render.action import _text as action_text
 from doctor.diagnose.render.page import signature_page
 from doctor.diagnose.signature import load_signatures
 from doctor.engine import language
@@ -86,3 +88,9 @@ def test_the_first_line_has_the_chinese_title(name: str, chinese: None) -> None:
 
 def test_a_first_line_that_is_a_sentence_is_chinese_as_a_whole(chinese: None) -> None:
     assert "HCCL 心跳指出" in run(*logs("hccl_heartbeat_lost")).stdout.splitlines()[0]
+
+
+def test_the_action_names_the_culprit_in_chinese(chinese: None) -> None:
+    cause = Cause("xid-79", "a device's fault", "certain", (Culprit(device=0), Culprit(rank=3, host="n1")), "", ())
+    text = action_text("drain-host", cause, ())
+    assert "设备 0" in text and "device" not in text and "n1" in text

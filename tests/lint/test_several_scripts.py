@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from doctor.cli.app import application
 from doctor.engine.errors import InputError
 from doctor.session.lint_files import job_scripts
 from doctor.session.several_launches import places
@@ -30,6 +31,14 @@ def lint(folder: Path, *paths: str) -> tuple[int, dict[str, Any], str]:
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=folder, timeout=100)
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+def test_the_one_line_says_which_command_it_is_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, a=LOCAL)
+    words = ["lint", str(tmp_path / "a.sh"), "-q", "-f", "oneline"]
+    with pytest.raises(SystemExit) as end:
+        application(words)(words)
+    assert (end.value.code, capsys.readouterr().out[:26]) == (10, "doctor lint: FAIL nodes=0/")
 
 
 def test_two_scripts_have_findings_of_their_own(tmp_path: Path) -> None:

@@ -149,6 +149,15 @@ def test_in_words() -> None:
     )
 
 
+def test_in_chinese_each_line_begins_with_a_chinese_word() -> None:
+    language.select("zh", {})
+    try:
+        text = render(compare(run(links(down("node001"), down("node002"))), run(links(down("node002")))), 10)
+    finally:
+        language.select("en", {})
+    assert [line.partition(" ")[0] for line in text.splitlines()[:2]] == ["仍存在", "已消失"]
+
+
 PAIRS = [(name, other) for name in ("folded", "unknown", "hostile", "crashed") for other in ("dead_host", "hostile")]
 
 

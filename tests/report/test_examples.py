@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from doctor.cli.saved_pages import saved_page
 from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
 from doctor.engine.output_encoding import display_width
@@ -14,6 +15,7 @@ from doctor.remedy.catalog import load_playbooks, playbooks_for
 from doctor.report.explain.checks import check_page
 from doctor.report.explain.examples import EXAMPLES, fill_placeholders, read_examples
 from doctor.report.layout.advice import mark_personal_words
+from doctor.report.layout.formatting import laid_out
 from tests.example_values import example, needed_names
 from tests.report import reports
 
@@ -53,6 +55,9 @@ class TestEveryCheck:
             assert what_mends == -1 or what_runs < what_mends
             prose = page[:what_runs].splitlines()
             assert [line for line in prose if display_width(line) > width and not unbreakable(line)] == []
+            assert (
+                laid_out(saved_page(check.name), width) == page.rpartition("\nCheck file: ")[0]
+            )  # what `doctor explain` shows at once
 
 
 def test_what_only_a_person_knows_is_marked_in_commands_alone() -> None:

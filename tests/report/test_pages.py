@@ -71,11 +71,11 @@ error, area links
 
 Healthy condition: No link is odd | or even.
 
-Why it matters
-  Because it does.
-
 What to do
   Run `hccn_tool -i 0`.
+
+Why it matters
+  Because it does.
 
 What runs on the hosts
   Command: What a tool says of each NPU

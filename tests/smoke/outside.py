@@ -51,7 +51,13 @@ class Case(NamedTuple):
     early: bool = False
     """The fault strikes at one of the first calls, so that most of the run has it."""
     everywhere: bool = False
-    """``before`` is run on all hosts."""
+    """``before`` is run on all hosts, and ``wrapper`` is that of all."""
+    wrapper: str = ""
+    """Shell lines before the interpreter of the ranks."""
+    imports: str = ""
+    """Python that the interpreter runs as its sitecustomize module."""
+    arguments: tuple[str, ...] = ()
+    """Of doctor smoke."""
 
 
 def command(text: str) -> dict[str, Any]:
@@ -101,6 +107,37 @@ find . -maxdepth 1 -name 'doctor-*' -mmin +10 -exec rmdir {} + || true
 group=$(mktemp -d doctor-XXXXXX) && echo "$quota" >$group/$file && echo PID >$group/cgroup.procs"""
 """A twentieth of a CPU for one rank."""
 SLOWED = ("smoke-rank-slow", "smoke-budget-spent")
+FREEZE = """exec >/dev/null 2>&1
+mkdir -p /run/freezing
+if grep -q ':freezer:' /proc/self/cgroup; then
+    mount -t cgroup -o freezer none /run/freezing && file=freezer.state word=FROZEN
+else
+    mount -t cgroup2 none /run/freezing && file=cgroup.freeze word=1
+fi
+cd /run/freezing && group=$(mktemp -d doctor-XXXXXX) && echo PID >$group/cgroup.procs && echo $word >$group/$file
+(sleep 60; echo THAWED >$group/freezer.state || echo 0 >$group/cgroup.freeze) &
+cd / && umount -l /run/freezing"""
+"""Of one rank; what shows it is not mounted when it is looked for."""
+CABLE = "(ip link set eth0 down; sleep 3; ip link set eth0 up) >/dev/null 2>&1 & sleep 0.01"
+NEW_DATA = nft("tcp dport 22 accept", "tcp sport 22 accept", "ct state new tcp dport 1024-65535 drop")
+SLOW_IMPORT = """
+import builtins, time
+plain = builtins.__import__
+def importing(name, *rest, **more):
+    if name == MODULE and importing.waits:
+        importing.waits = False
+        open("MARK", "w").close()
+        time.sleep(SECONDS)
+    return plain(name, *rest, **more)
+importing.waits = True
+builtins.__import__ = importing
+"""
+
+
+def slow_import(module: str, seconds: float) -> str:
+    return SLOW_IMPORT.replace("MODULE", repr(module)).replace("SECONDS", str(seconds))
+
+
 DEBUGGED = "gdb -q -p PID -ex 'shell sleep 60' </dev/null >/dev/null 2>&1 & sleep 0.01"
 
 CASES: tuple[Case, ...] = (
@@ -137,6 +174,24 @@ CASES: tuple[Case, ...] = (
     Case("aten-default", (), before="touch MARK", environ={"ATEN_CPU_CAPABILITY": "default"}),
     Case("send-delay", ("smoke-host-slow", "smoke-rank-slow"), environ={"OUTSIDE_DELAY_MS": "5"}),
     Case("send-flip", VALUES, environ={"OUTSIDE_FLIP": "40"}, must=False),
+    Case(
+        "stopped at start", (*STOPPED, "smoke-rank-not-started"), wrapper="touch MARK; kill -STOP $$", whole_host=True
+    ),
+    Case("ends at start", ("smoke-rank-not-started",), imports="import os; open('MARK', 'w').close(); os._exit(0)"),
+    Case("ends well", ("smoke-rank-left", "smoke-rank-died"), {"kind": "exit"}),
+    Case("frozen unseen", STOPPED, command(FREEZE)),
+    Case("cable out 3 s", NETWORK, command(CABLE), must=False),
+    Case("no new data", (*NETWORK, "smoke-rank-never-joined"), before=NEW_DATA + " && touch MARK"),
+    Case("import of 27 s", (), imports=slow_import("torch", 27)),
+    Case("native import of 26 s", (), imports=slow_import("torch.distributed.fsdp", 26), arguments=("--native",)),
+    Case("idle priority", (), wrapper="touch MARK; chrt -i -p 0 $$", everywhere=True),
+    Case("within tolerance", (), {"kind": "layernorm", "every": 1, "factor": 1 + 8e-7}, whole_host=True),
+    Case(
+        "loss 1 % off",
+        (*VALUES, "smoke-reference-differs"),
+        {"kind": "corrupt", "function": "log_softmax", "how": "scaled", "place": 0, "every": 1},
+        early=True,
+    ),
 )
 
 
@@ -196,13 +251,17 @@ def prepare(fleet: Fleet, trial: Trial) -> str:
     hosts, case = fleet.hosts[: trial.hosts], trial.case
     guilty = hosts[trial.guilty]
     for host in hosts:
-        environ = {"PYTHONPATH": FOLDER} if case.fault and host == guilty else {}
+        environ = {"PYTHONPATH": FOLDER} if (case.fault or case.imports) and host == guilty else {}
         if host == guilty and case.environ:
             environ |= case.environ
             if any(name.startswith("OUTSIDE_") for name in case.environ):
                 environ |= {"LD_PRELOAD": str(compiled()), "OUTSIDE_MARK": f"{FOLDER}/struck"}
         message = " ".join(f"{name}={value}" for name, value in environ.items())
-        fleet.write(host, WRAPPER, f'#!/bin/sh\nexec env {message} {sys.executable} "$@"\n', mode="755")
+        lines = case.wrapper.replace("MARK", f"{FOLDER}/struck") if host == guilty or case.everywhere else ""
+        fleet.write(host, WRAPPER, f'#!/bin/sh\n{lines}\nexec env {message} {sys.executable} "$@"\n', mode="755")
+    if case.imports:
+        imports = case.imports.replace("MARK", f"{FOLDER}/struck")
+        fleet.write(guilty, f"{FOLDER}/sitecustomize.py", imports)
     if case.fault:
         first = trial.guilty * trial.ranks
         ranks = list(range(first, first + trial.ranks)) if case.whole_host else [first + trial.local]
@@ -229,11 +288,12 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
     """The run, and what its report is worth. The guilty host is made anew afterwards."""
     guilty, began = prepare(fleet, trial), time.monotonic()
     argv = [sys.executable, "-m", "doctor", "smoke", ",".join(fleet.hosts[: trial.hosts]), "-F", str(fleet.ssh_config)]
-    argv += ["--python", WRAPPER, "--ranks-per-host", str(trial.ranks), "--json", *arguments]
+    argv += ["--python", WRAPPER, "--ranks-per-host", str(trial.ranks), "--json", *trial.case.arguments, *arguments]
     done = fleet.run(argv, cwd=ROOT, timeout=240)
     try:
         report = json.loads(done.stdout)
-        struck = not (trial.case.fault or trial.case.before or trial.case.environ)
+        case = trial.case
+        struck = not (case.fault or case.before or case.environ or case.wrapper or case.imports)
         struck = struck or fleet.enter(guilty, f"test -e {FOLDER}/struck && echo yes || true").stdout.strip() == "yes"
         failed = {
             outcome["check"]: sorted({host for finding in outcome["findings"] for host in finding["hosts"]})

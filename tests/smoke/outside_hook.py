@@ -30,12 +30,16 @@ def wrap(dist: Any, fault: dict[str, Any]) -> None:
     """Replaces the function that the fault spoils."""
     torch = sys.modules["torch"]
     places: dict[str, tuple[Any, str]] = {"garbage": (dist, "batch_isend_irecv"), "layernorm": (torch, "layer_norm")}
-    place, name = places.get(fault["kind"], (dist, "all_reduce"))
+    owners = {"layer_norm": torch, "__matmul__": torch.Tensor, "log_softmax": torch.Tensor}
+    named = fault.get("function", "all_reduce")
+    place, name = places.get(fault["kind"], (owners.get(named, dist), named))
     as_before, calls = getattr(place, name), [0]
 
     def struck(first: Any, *rest: Any, **more: Any) -> Any:
         if dist.get_rank() not in fault["ranks"]:
             return as_before(first, *rest, **more)
+        if named == "reduce" and rest[:1] != (dist.get_rank(),):
+            return as_before(first, *rest, **more)  # what others hold afterwards has no meaning
         calls[0] += 1
         if calls[0] < fault["call"] or (calls[0] - fault["call"]) % fault["every"]:
             return as_before(first, *rest, **more)
@@ -50,17 +54,8 @@ def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...]
     kind = fault["kind"]
     if kind == "skip":
         return None
-    if kind == "signal":
-        os.kill(os.getpid(), getattr(signal, fault["signal"]))
-    if kind == "command":
-        subprocess.call(["sh", "-c", fault["command"].replace("PID", str(os.getpid()))])
-    if kind == "late":
-        time.sleep(fault["seconds"])
-    if kind == "prints":
-        for _ in range(fault["megabytes"]):
-            sys.stdout.write("x" * ((1 << 20) - 1) + "\n")
-    while kind == "spin":
-        pass
+    if kind in DEEDS:
+        DEEDS[kind](fault)
     result = baseline(tensor, *rest, **more)
     if kind == "twice":
         baseline(tensor.clone(), *rest, **more)
@@ -76,6 +71,27 @@ def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...]
     return result
 
 
+def spin(_: Any) -> None:
+    while True:
+        pass
+
+
+def print_much(fault: dict[str, Any]) -> None:
+    for _ in range(fault["megabytes"]):
+        sys.stdout.write("x" * ((1 << 20) - 1) + "\n")
+
+
+DEEDS: "dict[str, Callable[[dict[str, Any]], object]]" = {
+    "signal": lambda fault: os.kill(os.getpid(), getattr(signal, fault["signal"])),
+    "command": lambda fault: subprocess.call(["sh", "-c", fault["command"].replace("PID", str(os.getpid()))]),
+    "late": lambda fault: time.sleep(fault["seconds"]),
+    "prints": print_much,
+    "exit": lambda _: os._exit(0),
+    "spin": spin,
+}
+"""What is done before the call."""
+
+
 def spoil_received(baseline: Any, fault: dict[str, Any], operations: Any, rest: Any, more: Any) -> Any:
     """All but the single elements by which two ranks agree on the number of messages."""
     for work in baseline(operations, *rest, **more):
@@ -87,10 +103,42 @@ def spoil_received(baseline: Any, fault: dict[str, Any], operations: Any, rest: 
 
 
 def scale(baseline: Any, fault: dict[str, Any], tensor: Any, rest: Any, more: Any) -> Any:
-    return baseline(tensor, *rest, **more) * 1.05
+    return baseline(tensor, *rest, **more) * fault.get("factor", 1.05)
 
 
-KINDS: "dict[str, Callable[..., Any]]" = {"garbage": spoil_received, "layernorm": scale}
+def corrupt(baseline: Any, fault: dict[str, Any], first: Any, rest: Any, more: Any) -> Any:
+    """What a collective brings, or what a product and its like compute, is changed in one element, byte, row or all."""
+    result = baseline(first, *rest, **more)
+    if fault["function"] in ("layer_norm", "__matmul__", "log_softmax"):
+        return result + (changed(result.detach().clone(), fault) - result.detach())
+    if hasattr(result, "wait"):
+        result.wait()
+    target = first[fault["place"] % len(first)] if isinstance(first, list) else first
+    target.copy_(changed(target.clone(), fault))
+    return result
+
+
+def changed(tensor: Any, fault: dict[str, Any]) -> Any:
+    torch, flat = sys.modules["torch"], tensor.reshape(-1)
+    how, place = fault["how"], fault["place"] % max(1, flat.numel())
+    if how == "bit":
+        raw = flat.view(torch.uint8)
+        raw[fault["place"] % len(raw)] ^= 1 << fault["bit"]
+    elif how == "byte":
+        raw = flat.view(torch.uint8)
+        raw[fault["place"] % len(raw)] ^= 0x55
+    elif how == "element":
+        flat[place] = flat[place] * 2 + 3 if flat.dtype != torch.bool else ~flat[place]
+    elif how == "row":
+        flat[place : place + 16] = 0 if flat[place : place + 16].any() else 1
+    elif how == "shifted":
+        flat.copy_(torch.roll(flat.clone(), 1))
+    elif how == "scaled":
+        flat.copy_((flat * 1.01).to(flat.dtype) if flat.is_floating_point() else flat + 1)
+    return tensor
+
+
+KINDS: "dict[str, Callable[..., Any]]" = {"garbage": spoil_received, "layernorm": scale, "corrupt": corrupt}
 """What is done at the call of another function than all_reduce."""
 
 

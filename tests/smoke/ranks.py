@@ -41,7 +41,7 @@ class Ranks:
         *,
         layouts: Sequence[Layout] = (),
         hosts: Sequence[str] = (),
-        seconds: float = 40.0,
+        seconds: float = 100.0,
         watch: Callable[[Ranks], bool] = lambda ranks: False,
         **plan: Any,
     ) -> None:

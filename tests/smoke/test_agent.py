@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from doctor.remote.bootstrap import assemble
 from doctor.smoke import model
-from doctor.smoke.programs.agent import MODULES, network, rank_monitor, rank_watcher
+from doctor.smoke.programs.agent import MODULES, network, procfs, rank_monitor, rank_watcher
 from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
 from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of
 from doctor.smoke.programs.agent.interpreters import rank_environment
@@ -816,7 +816,7 @@ def test_hccls_settings_of_the_job_are_in_force(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shown", "expected"),
+    ("vendor", "text", "shown", "expected"),
     [
         ("npu", "0,2", [0, 1, 2, 3], [0, 2]),
         ("npu", "1", [4, 5], [5]),  # they count what a container shows
@@ -824,17 +824,60 @@ def test_hccls_settings_of_the_job_are_in_force(monkeypatch: pytest.MonkeyPatch)
         ("npu", "1,3,8", [0, 1, 2, 3], [1, 3]),
         ("npu", "3,1", [0, 1, 2, 3], []),
         ("npu", "", [0, 1], []),
-        ("gpu", "1,0", [0, 1], [1, 0]),
-        ("gpu", " 1, 0", [0, 1], [1, 0]),
-        ("gpu", "0,-1,1", [0, 1], [0]),
-        ("gpu", "0,0", [0, 1], [0]),
-        ("gpu", "GPU-8932f937,GPU-42f", [0, 1, 2], [0, 1]),
-        ("gpu", "NoDevFiles", [0, 1], []),
-        ("gpu", "9" * 5000, [0, 1], []),
+        ("nvidia", "1,0", [0, 1], [1, 0]),
+        ("nvidia", " 1, 0", [0, 1], [1, 0]),
+        ("nvidia", "0,-1,1", [0, 1], [0]),
+        ("nvidia", "0,0", [0, 1], [0]),
+        ("nvidia", "GPU-8932f937,GPU-42f", [0, 1, 2], [0, 1]),
+        ("nvidia", "GPU-8932f937,GPU-8932f937", [0, 1, 2], [0]),
+        ("nvidia", "GPU-1,GPU-2,GPU-3", [0, 1], [0, 1]),
+        ("nvidia", "NoDevFiles", [0, 1], []),
+        ("nvidia", "9" * 5000, [0, 1], []),
+        ("amd", "2,0", [0, 1, 2], [2, 0]),
+        ("amd", "0,GPU-DEADBEEFDEADBEEF", [4, 5, 6], [4, 5]),  # a UUID that is not known
+        ("amd", "0,GPU-1902000000000c2a", [4, 5, 6], [4, 6]),
+        ("amd", "GPU-1902000000000c2a,2", [4, 5, 6], [6]),  # twice the same
+        ("amd", "GPU-,1", [4, 5], []),
+        ("amd", "GPU----,1", [4, 5], [4, 5]),
     ],
 )
-def test_devices_that_a_variable_shows(kind: str, text: str, shown: list[int], expected: list[int]) -> None:
-    assert visible_devices(text, shown, kind) == expected
+def test_devices_that_a_variable_shows(vendor: str, text: str, shown: list[int], expected: list[int]) -> None:
+    assert visible_devices(text, shown, vendor, {0x1902000000000C2A: 6}) == expected
+
+
+AMD_NODES = {
+    "0": "cpu_cores_count 64\nsimd_count 0\nunique_id 0\n",
+    "1": "",  # of a GPU of another container: its file may not be read
+    "2": "cpu_cores_count 0\nsimd_count 416\ndrm_render_minor 129\nunique_id 1801979520617338022\n",
+    "10": "cpu_cores_count 0\nsimd_count 416\ndrm_render_minor 130\nunique_id 1801979520617338023\n",
+    "9": "cpu_cores_count 0\nsimd_count 416\ndrm_render_minor 131\nunique_id 18446744073709551615\n",
+}
+"""As ROCm's driver shows MI210s: github.com/ROCm/k8s-device-plugin, testdata/topo-mi210-xgmi-pcie, shortened."""
+
+
+@pytest.mark.parametrize(
+    ("files", "variables", "expected"),
+    [
+        ((129, 130, 131), None, [1, 2, 3]),
+        ((129, 130), None, [1, 3]),  # a container without the one of node 9
+        ((129, 130, 131), {"ROCR_VISIBLE_DEVICES": "1,2", "HIP_VISIBLE_DEVICES": "1"}, [3]),
+        ((129, 130, 131), {"HIP_VISIBLE_DEVICES": "2,0", "CUDA_VISIBLE_DEVICES": "1"}, [3, 1]),
+        ((129, 130, 131), {"CUDA_VISIBLE_DEVICES": "1"}, [2]),
+        ((129, 130, 131), {"ROCR_VISIBLE_DEVICES": "GPU-1901ead3a2ecd4a6,GPU-FFFFFFFFFFFFFFFF"}, [1, 2]),
+        ((), None, []),
+    ],
+)
+def test_gpus_of_amd(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: tuple[int, ...], variables: Any, expected: list[int]
+) -> None:
+    for node, text in AMD_NODES.items():
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "properties").write_text(text)
+    exists, renderers = os.path.exists, {f"/dev/dri/renderD{number}" for number in files}
+    monkeypatch.setattr(procfs, "AMD_NODES", str(tmp_path))
+    monkeypatch.setattr(procfs, "numbered_files", lambda prefix: [])
+    monkeypatch.setattr(os.path, "exists", lambda path: path in renderers or ("/dri/" not in path and exists(path)))
+    assert procfs.accelerators(variables)["gpu"] == expected
 
 
 def test_the_interface_of_one_host_is_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

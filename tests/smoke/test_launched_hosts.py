@@ -137,3 +137,27 @@ def test_why_no_run_is_made_without_master_addr(fleet: Fleet) -> None:
     outcomes = {outcome["check"]: outcome for outcome in json.loads(done[0].stdout)["outcomes"]}
     (unknown,) = outcomes["smoke-environment-fails"]["unknown"]
     assert "did not find each other by MASTER_ADDR and MASTER_PORT" in unknown["reason"]
+
+
+@pytest.mark.full  # four rounds of interpreters; the rounds themselves: `test_triage`, the parts: `test_parts`
+@pytest.mark.proves("smoke-host-left-out")
+def test_a_sick_host_of_a_launched_job_is_left_out_and_the_rest_trains(make_fleet: Callable[..., Fleet]) -> None:
+    """A rank of it is killed at its fifth all_reduce, in each run that it takes part in."""
+    many = make_fleet(5, {"*": {"shows": visible_folders()}}, name="lnt", subnet="10.67.0.0/16")
+    sick = many.hosts[3]
+    many.write(sick, "/root/hook/sitecustomize.py", (ROOT / "tests/smoke/outside_hook.py").read_text("utf-8"))
+    fault = {"kind": "signal", "signal": "SIGKILL", "call": 5, "every": 1 << 30, "ranks": list(range(10))}
+    many.write(sick, "/root/hook/fault.json", json.dumps(fault))
+    ranks = [(host, {"PYTHONPATH": f"{ROOT}:/root/hook"} if host == sick else {}) for host in many.hosts for _ in "12"]
+    done = job(many, ranks, "--cells", "2", "--budget", "60")
+    report = json.loads(done[0].stdout)
+    assert {completed.returncode for completed in done} == {10}, done
+    found = {outcome["check"]: outcome["findings"] for outcome in report["outcomes"] if outcome["status"] == "failed"}
+    assert list(found) == ["smoke-host-left-out"]
+    (finding,) = found["smoke-host-left-out"]
+    assert finding["hosts"] == [sick]
+    assert f" ({sick}) dead in " in finding["message"]
+    assert report["smoke"]["ended"] == "complete"
+    assert [entry["host"] for entry in report["smoke"]["hosts"]] == [host for host in many.hosts if host != sick]
+    (note,) = [note for note in report["smoke"]["notes"] if "numbered anew" in note]
+    assert note.endswith("they are ranks 0-5, 8-9 of the job")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.hosts.fleet import Fleet
 from tests.hosts.npu import PCI_IDS
@@ -24,7 +25,7 @@ from tests.smoke.test_hosts import CLEAN, failed, messages
 pytestmark = [pytest.mark.torch, pytest.mark.hosts, pytest.mark.timeout(330)]
 ROOT = Path(__file__).resolve().parents[2]
 REHEARSAL = ROOT / "tests/smoke/rehearsal"
-FILES = {"hccl": "davinci", "nccl": "nvidia"}
+FILES = {"hccl": "davinci", "nccl": "nvidia", "rccl": "dri/renderD"}
 FOUR = tuple(range(4))
 
 
@@ -32,8 +33,14 @@ def host_with(backend: str, numbers: tuple[int, ...], family: str = "A2") -> dic
     """Overrides of a host that shows these devices."""
     pci = "/sys/bus/pci/devices/0000:c1:00.0"
     npu = {f"{pci}/vendor": "0x19e5\n", f"{pci}/class": "0x120000\n", f"{pci}/device": f"{PCI_IDS[family]}\n"}
+    files = npu if backend == "hccl" else {}
+    if backend == "rccl":
+        files = {"/sys/class/kfd/kfd/topology/nodes/0/properties": "cpu_cores_count 64\nsimd_count 0\n"}
+        for node, number in enumerate(numbers, 1):
+            text = f"cpu_cores_count 0\nsimd_count 416\nvendor_id 4098\ndevice_id 29711\ndrm_render_minor {number}\n"
+            files[f"/sys/class/kfd/kfd/topology/nodes/{node}/properties"] = text
     devices = {f"{FILES[backend]}{number}": "666 root:root" for number in numbers}
-    return {"shows": visible_folders(), "devices": devices, "files": npu if backend == "hccl" else {}}
+    return {"shows": visible_folders(), "devices": devices, "files": files}
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +51,8 @@ def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
         "reh0003": host_with("hccl", (5, 6)),
         "reh0004": host_with("hccl", tuple(range(8)), "A1"),
         "reh0005": host_with("nccl", (2, 3)),
+        "reh0006": host_with("rccl", (128, 129, 130)),
+        "reh0007": host_with("rccl", (128, 129, 130)),
     }
     return make_fleet(len(kinds), kinds, name="reh")
 
@@ -58,14 +67,15 @@ def rehearse(fleet: Fleet) -> Iterator[Rehearse]:
     def run(hosts: str, *arguments: str, backend: str = "hccl", **settings: str) -> tuple[int, dict[str, Any]]:
         rehearsed = {f"REHEARSED_{name.upper()}": value for name, value in settings.items() if name.islower()}
         job = {name: value for name, value in settings.items() if not name.islower()}
-        variables = {"PYTHONPATH": str(REHEARSAL), **rehearsed, **({"REHEARSED": "cuda"} if backend == "nccl" else {})}
+        variables = {"PYTHONPATH": str(REHEARSAL), **rehearsed}
+        variables |= {"REHEARSED": {"nccl": "cuda", "rccl": "rocm"}[backend]} if backend != "hccl" else {}
         visible = {name: value for name, value in job.items() if "VISIBLE" in name}
         python = " ".join(["env", *(f"{name}='{value}'" for name, value in variables.items()), sys.executable])
         for host in hosts.split(",") * bool(visible):
             lines = "".join(f"export {name}={value}\\n" for name, value in visible.items())
             fleet.enter(host, f"printf '{lines}' > /root/.bashrc")
         argv = [sys.executable, "-m", "doctor", "smoke", hosts, "-F", str(fleet.ssh_config), "--python", python]
-        argv += ["--backend", backend, "--json", "--no-history", *arguments]
+        argv += ["--json", "--no-history", *arguments]
         done = fleet.run(
             argv, env={**CLEAN, **{k: v for k, v in job.items() if k not in visible}}, cwd=ROOT, timeout=300
         )
@@ -178,3 +188,32 @@ def test_little_memory_beside_another_job(rehearse: Rehearse) -> None:
 def test_messages_of_a_rank_whose_device_has_another_number(rehearse: Rehearse) -> None:
     """Row 10: batch_isend_irecv takes NPU rank % count."""
     assert_healthy(rehearse("reh0001,reh0002", "--devices", "2-3"))
+
+
+def test_gpus_of_amd_train_by_rccl(rehearse: Rehearse) -> None:
+    """ROCm's torch has its GPUs as cuda, and RCCL as nccl; nothing is asked for but the hosts."""
+    report = assert_healthy(rehearse("reh0006,reh0007", "--devices", "1-2", backend="rccl"))
+    assert [int(place.rpartition(" ")[2]) for place in report["smoke"]["placements"]] == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("variables", "devices"),
+    [
+        ({"ROCR_VISIBLE_DEVICES": "1,2", "HIP_VISIBLE_DEVICES": "1"}, [2]),
+        pytest.param({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "1,2"}, [0], marks=pytest.mark.full),
+    ],
+)
+def test_gpus_of_amd_that_the_environment_hides(
+    rehearse: Rehearse, variables: dict[str, str], devices: list[int]
+) -> None:
+    report = assert_healthy(rehearse("reh0006", backend="rccl", **variables))
+    assert [int(place.rpartition(" ")[2]) for place in report["smoke"]["placements"]] == devices
+
+
+def test_a_torch_that_sees_none_of_the_gpus_is_named_with_its_version(rehearse: Rehearse) -> None:
+    """As one that was built for CUDA sees none of AMD."""
+    python = f"env HIP_VISIBLE_DEVICES= REHEARSED=rocm PYTHONPATH={REHEARSAL} {sys.executable}"
+    code, report = rehearse("reh0006", "--python", python, backend="rccl")
+    assert code == 10
+    assert list(failed(report)) == ["smoke-rank-not-started"]
+    assert f"cuda 0 is ordinal 0 here, and torch ({torch.__version__}) sees 0" in messages(report)[0]

@@ -176,6 +176,7 @@ def test_two_sick_hosts_are_found_in_one_run_and_the_rest_trains(fleet: Fleet, t
     faults.write_text(SICK)
     argv = [sys.executable, "-m", "tests.smoke.faulty", str(faults), "smoke", ",".join(fleet.hosts), "--cells", "2"]
     argv += ["-F", str(fleet.ssh_config), "--python", sys.executable, "--ranks-per-host", "1", "--json"]
+    argv += ["--layout", "dp=6"]
     done = fleet.run(argv, env=CLEAN, cwd=ROOT, timeout=230)
     assert "Traceback" not in done.stderr
     report = json.loads(done.stdout)
@@ -185,3 +186,4 @@ def test_two_sick_hosts_are_found_in_one_run_and_the_rest_trains(fleet: Fleet, t
     healthy = [host for host in fleet.hosts if host not in ("tri0002", "tri0005")]
     assert [entry["host"] for entry in report["smoke"]["hosts"]] == healthy
     assert any("screened 6 hosts" in note for note in report["smoke"]["notes"])
+    assert any("those that fit the remaining hosts ran" in note for note in report["smoke"]["notes"])

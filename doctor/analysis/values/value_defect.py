@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -25,7 +25,7 @@ class ValueDefect(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...]
     """The culprit ranks; empty when all ranks do the same wrong thing."""
     template: str
-    values: dict[str, Any] = {}
+    values: Mapping[str, object] = {}
     root: bool = False
     """Nothing that is wrong elsewhere can bring it about."""
     tie: bool = False

@@ -22,6 +22,7 @@ MODULES = (
     "doctor.remote.runtime.notation",
     "doctor.remote.runtime.reading",
     "doctor.remote.runtime.netlink",
+    "doctor.remote.runtime.keyed_hash",
     "doctor.collect.collector.host_files",
     "doctor.collect.collector.jobs",
     "doctor.collect.collector.questions",

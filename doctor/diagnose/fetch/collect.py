@@ -15,11 +15,10 @@ from doctor.diagnose.fetch.ask_hosts import LogRequest, ask_hosts
 from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogRecord
 from doctor.diagnose.read.sources import SKIPPED_SUFFIXES
 from doctor.diagnose.signature import Signature
-from doctor.engine.errors import InputError, UsageError
+from doctor.engine.errors import UsageError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.transport import TransportError
-from doctor.transport.open import open_transport
+from doctor.session.connection import connected
 from doctor.transport.options import SshOptions, workers
 
 if TYPE_CHECKING:
@@ -105,14 +104,10 @@ def collect_logs(
     signatures: Mapping[str, Signature],
     progress: Callable[[str, bool], None] = lambda host, answered: None,
 ) -> LogRecord:
-    """Asks all hosts. Raises: InputError where no host can be asked at all."""
+    """Asks all hosts."""
     request = msgspec.structs.replace(options.request, skipped=SKIPPED_SUFFIXES)
     started = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
-    try:
-        transport = open_transport(inventory.local, options.transport, options.ssh, inventory.hosts)
-    except TransportError as error:
-        raise InputError(error.text) from None
-    try:
+    with connected(inventory, options.transport, options.ssh) as transport:
         hosts: dict[str, HostLogs] = ask_hosts(
             inventory.hosts,
             transport,
@@ -121,8 +116,6 @@ def collect_logs(
             options.workers or workers(len(inventory.hosts)),
             progress,
         )
-    finally:
-        transport.close()
     return LogRecord(
         SCHEMA, inventory.source, started, request.places, request.since, hosts, job_hosts=tuple(inventory.hosts)
     )

@@ -168,7 +168,7 @@ def _job_rows(job: dict[str, Any]) -> Iterator[_Row]:
                     yield _json_row(f"{name}.{suffix}", step["state"], step, places)
 
 
-def _json_row(name: str, state: object, item: dict[str, Any], nodes: object) -> _Row:
+def _json_row(name: str, state: object, item: dict[str, object], nodes: object) -> _Row:
     if isinstance(state, dict):
         state = state.get("current")
     if isinstance(state, list):
@@ -177,7 +177,7 @@ def _json_row(name: str, state: object, item: dict[str, Any], nodes: object) -> 
     return _row(1, fields) or _Row(1, "0", "PENDING", "0:0", "")
 
 
-def _exit_code(item: dict[str, Any]) -> str:
+def _exit_code(item: dict[str, object]) -> str:
     code = item.get("exit_code")
     if not isinstance(code, dict):
         return "0:0"

@@ -55,7 +55,7 @@ def _is_entry(entries: list[Any]) -> bool:
     return bool(entries) and isinstance(entries[0], dict) and "profiling_name" in entries[0]
 
 
-def _groups(head: dict[str, Any], entries: list[Any]) -> list[RecordedGroup]:
+def _groups(head: dict[str, object], entries: list[Any]) -> list[RecordedGroup]:
     """The process groups, by name."""
     configured = _members(head.get("pg_config"))
     groups: dict[str, RecordedGroup] = {}
@@ -86,7 +86,7 @@ def _members(configuration: Any) -> dict[str, list[int]]:
     return members
 
 
-def _name(entry: dict[str, Any]) -> tuple[str, str]:
+def _name(entry: dict[str, object]) -> tuple[str, str]:
     group = entry.get("process_group")
     if isinstance(group, list | tuple) and len(group) >= 2:
         return str(group[0])[:80], str(group[1])[:80]
@@ -97,7 +97,7 @@ _SAME_SIZES = frozenset({"all_reduce", "broadcast", "_broadcast_oop", "_all_gath
 """Collectives of which every rank must give tensors of the same size."""
 
 
-def _collective(sequence: int, entry: dict[str, Any]) -> RecordedCollective:
+def _collective(sequence: int, entry: dict[str, object]) -> RecordedCollective:
     operation = printable(str(entry.get("profiling_name", ""))[:80].partition(":")[2] or "?", 80)
     sizes = ""
     if operation in _SAME_SIZES:

@@ -52,7 +52,7 @@ def _without_cause(diagnosis: Diagnosis) -> ActionDocument:
 
 def _text(kind: ActionKind, cause: Cause, hosts: tuple[str, ...]) -> str:
     shown = ", ".join(hosts[:MAX_SHOWN])
-    who = ", ".join(culprit.name for culprit in cause.culprits[:MAX_SHOWN])
+    who = localized(", ").join(localized_filled(culprit.name) for culprit in cause.culprits[:MAX_SHOWN])
     if kind == "drain-host":
         if hosts:
             return phrase("drain host {hosts}, and start the job again on others", hosts=shown)

@@ -7,7 +7,6 @@ import os
 import pwd
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
@@ -16,7 +15,7 @@ from doctor.facts.kernel import sysctl_path
 from doctor.facts.limits import Limit, ResourceLimits
 
 
-def describe_login(arguments: ProbeArguments) -> dict[str, Any]:
+def describe_login(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the user that we log in as, and its groups."""
     try:
         user = pwd.getpwuid(os.getuid())[0]

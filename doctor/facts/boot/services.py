@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 
@@ -69,7 +68,7 @@ def persistence(files: BootFiles, now: GpuInventory) -> GpuInventory:
     return msgspec.structs.replace(now, gpus=gpus)
 
 
-def read_cloud_setting(arguments: ProbeArguments) -> dict[str, Any]:
+def read_cloud_setting(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the value of manage_etc_hosts; the other lines of these files may hold passwords."""
     value, closed = "", ""
     for path in ["/etc/cloud/cloud.cfg", *matching_paths("/etc/cloud/cloud.cfg.d/*.cfg")]:

@@ -13,7 +13,6 @@ import select
 import shlex
 import signal
 import time
-from typing import Any
 
 from doctor.engine.fact import ProbeArguments
 from doctor.facts.firewall.host_rules import file_text, list_kernel_tables, list_outputs, local_addresses, run_bounded
@@ -311,7 +310,7 @@ def _firewalld_lasts() -> str:
     return "" if answers[0] == answers[1] else "its permanent configuration is another than that of now"
 
 
-def list_boot_rules(arguments: ProbeArguments) -> dict[str, Any]:
+def list_boot_rules(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the packet filter's tables as after a reboot, as nft and iptables print them."""
     dump: dict = {"outputs": {}, "error": "", "refused": False, "tables": [], "legacy": {}}  # type: ignore[type-arg]
     dump.update(root=os.geteuid() == 0, failed=[], unclear=[], firewalld="")

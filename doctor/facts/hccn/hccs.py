@@ -45,9 +45,9 @@ class HccsPings(Fact, frozen=True):
     pings: tuple[HccsPing, ...]
 
     @classmethod
-    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
         vnics, pods = fleet_facts[VnicAddresses], fleet_facts[SuperPodId]
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, object] = {}
         for pod in sorted({super_pod.id for super_pod in pods.values()}):
             hosts = [host for host, super_pod in pods.items() if super_pod.id == pod and host in vnics]
             for host, peers in ping_partners(hosts).items():

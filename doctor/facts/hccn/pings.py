@@ -77,7 +77,7 @@ class DevicePings(Fact, frozen=True):
     pings: tuple[Ping, ...]
 
     @classmethod
-    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
         addresses = fleet_facts[DeviceAddresses]
         return {
             host: {"calls": calls, "seconds": PING_SECONDS}

@@ -61,7 +61,7 @@ def read_json(text: str) -> Tree:
     text = text.removeprefix("\ufeff")
     repeated: list[str] = []
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, object]:
         members = dict(items)
         if len(members) < len(items):
             times = Counter(name for name, _ in items)

@@ -22,6 +22,7 @@ MODULES = (
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.network",
     "doctor.remote.runtime.controller",
+    "doctor.remote.runtime.keyed_hash",
     "doctor.net.prober.handshake",
     "doctor.net.prober.socket_loop",
     "doctor.net.prober.port_owner",

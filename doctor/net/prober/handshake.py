@@ -5,9 +5,9 @@ hash (HMAC-SHA256 with the run's token) of all of that and the challenge. Only t
 host's number and port, with a keyed hash that covers the caller's nonce. Nothing that was recorded serves twice.
 """
 
-import hashlib
-import hmac
 import struct
+
+from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash
 
 CHALLENGE_SIZE = 16
 CALL = struct.Struct("!16sHcI")  # nonce, number of the caller's host, what it wants, bytes
@@ -15,11 +15,6 @@ CALL_SIZE = CALL.size + 32
 REPLY = struct.Struct("!HH")  # number of the listener's host, its port
 REPLY_SIZE = REPLY.size + 32
 PING, BULK, SINK, ECHO = b"p", b"b", b"s", b"e"
-
-
-def keyed_hash(token, role, *parts):
-    """HMAC-SHA256 of all parts, for one role: what one end sends is no proof of the other."""
-    return hmac.new(token, role + b"".join(parts), hashlib.sha256).digest()
 
 
 def make_call(token, challenge, nonce, host, wish, size):
@@ -31,9 +26,8 @@ def make_call(token, challenge, nonce, host, wish, size):
 def read_call(token, challenge, data):
     """(nonce, number of the caller's host, wish, bytes); None for a stranger's."""
     body = bytes(data[: CALL.size])
-    if not hmac.compare_digest(keyed_hash(token, b"call", challenge, body), bytes(data[CALL.size :])):
-        return None
-    return CALL.unpack(body)
+    proven = is_keyed_hash(data[CALL.size :], token, b"call", challenge, body)
+    return CALL.unpack(body) if proven else None
 
 
 def make_reply(token, challenge, nonce, host, port):
@@ -45,6 +39,5 @@ def make_reply(token, challenge, nonce, host, port):
 def read_reply(token, challenge, nonce, data):
     """(number of the listener's host, its port); None for a stranger's."""
     body = bytes(data[: REPLY.size])
-    if not hmac.compare_digest(keyed_hash(token, b"reply", challenge, nonce, body), bytes(data[REPLY.size :])):
-        return None
-    return REPLY.unpack(body)
+    proven = is_keyed_hash(data[REPLY.size :], token, b"reply", challenge, nonce, body)
+    return REPLY.unpack(body) if proven else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from doctor.net.run.sessions import AttemptReport, ListenerReport, PaceReport, ProberMessage, SpeedReport
 
@@ -18,7 +17,7 @@ class HostTrial:
     """What one host has answered so far."""
 
     def __init__(self) -> None:
-        self.hello: dict[str, Any] | None = None
+        self.hello: dict[str, object] | None = None
         self.listeners: dict[int, ListenerReport] = {}
         """By place of the port."""
         self.has_listened = False
@@ -49,7 +48,7 @@ class HostTrial:
         self.serving: set[int] = set()
         self.called: dict[int, list[tuple[str, str, float]]] = {}
         """Label, output and seconds of the programs of each order."""
-        self.devices: list[dict[str, Any]] = []
+        self.devices: list[dict[str, object]] = []
         """What became of its devices' attempts: see `doctor.net.device_trials.DeviceTrial`."""
         self.faults: list[str] = []
 

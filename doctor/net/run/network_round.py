@@ -165,7 +165,7 @@ def _content(
     busy: Mapping[Cell, int],
     lossy: Mapping[tuple[int, int], FlowTrial],
     of_another: str,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     plan = test.plan
     return {
         "host": plan.hosts.index(host),
@@ -180,7 +180,7 @@ def _content(
 
 def _answer(
     host: str, test: NetTest, busy: Mapping[Cell, int], lossy: Mapping[tuple[int, int], FlowTrial], of_another: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """``busy``: the attempts that say nothing, and the host that was too busy to answer them; ``lossy``: see there.
 
     ``of_another``: an address of the host that is another host's, which it may have called from, or empty.
@@ -273,9 +273,9 @@ def _addresses_of_others(plan: NetPlan, host: int) -> Iterator[tuple[int, str]]:
             yield place, shared[0]
 
 
-def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool) -> dict[str, Any]:
+def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool) -> dict[str, object]:
     text = _DETAILS.get(attempt.outcome, "{detail}").format(detail=attempt.detail)
-    detail: dict[str, Any] = {
+    detail: dict[str, object] = {
         "target": target,
         "port": place,
         "detail": _ARRIVED if arrived else text,
@@ -320,7 +320,7 @@ def own_addresses(result: HostTrial) -> list[str]:
     return [str(ip) for addresses in by_interface.values() if isinstance(addresses, list) for ip in addresses[:64]]
 
 
-def _listener(place: int, report: ListenerReport) -> dict[str, Any]:
+def _listener(place: int, report: ListenerReport) -> dict[str, object]:
     if not report.problem:
         return {"port": place, "state": "listening", "number": report.port}
     bound = bool(report.owner) or "in use" in report.problem

@@ -49,7 +49,7 @@ class ListenerReport(msgspec.Struct, frozen=True, array_like=True):
     requested: Port
     port: Port
     problem: Text
-    owner: dict[str, Any]
+    owner: dict[str, object]
     """user, pid, command and seconds of the process that holds the port."""
 
 
@@ -99,7 +99,7 @@ class PaceReport(msgspec.Struct, frozen=True):
 class ProberMessage(msgspec.Struct, frozen=True):
     """One line of a prober; it has one of these fields."""
 
-    hello: dict[str, Any] | None = None
+    hello: dict[str, object] | None = None
     listening: Annotated[list[ListenerReport], msgspec.Meta(max_length=4096)] | None = None
     attempts: Annotated[list[AttemptReport], msgspec.Meta(max_length=4096)] | None = None
     round: int = 0
@@ -114,7 +114,7 @@ class ProberMessage(msgspec.Struct, frozen=True):
     serving: int | None = None
     called: Annotated[list[tuple[Text, PrintedText, float]], msgspec.Meta(max_length=64)] | None = None
     """Label, output and seconds of each program that was run."""
-    bye: dict[str, Any] | None = None
+    bye: dict[str, object] | None = None
     fault: Text = ""
 
 

@@ -37,7 +37,7 @@ class _Age(FindingAge, frozen=True, kw_only=True):
 class _Finding(msgspec.Struct, frozen=True):
     template: str
     hosts: tuple[str, ...]
-    values: dict[str, Any]
+    values: dict[str, object]
     severity: Severity
     follows_from: OptionalName = ""
     ages: tuple[_Age, ...] = ()
@@ -112,7 +112,7 @@ class _Document(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     outcomes: tuple[_Outcome, ...]
     notes: tuple[str, ...]
-    smoke: dict[str, Any] | None = None
+    smoke: dict[str, object] | None = None
     hosts_unknown: str = ""
     net: _Net | None = None
     losses: tuple[LossCurve, ...] = ()
@@ -189,7 +189,7 @@ def decode(data: bytes, name: str) -> Report:
     return report_from_document(parse_document(data, name), name)
 
 
-def parse_document(data: bytes, name: str) -> dict[str, Any]:
+def parse_document(data: bytes, name: str) -> dict[str, object]:
     """A JSON object, of whatever kind. Raises: BadReport."""
     try:
         document = json.loads(data)
@@ -200,7 +200,7 @@ def parse_document(data: bytes, name: str) -> dict[str, Any]:
     return document
 
 
-def report_from_document(document: dict[str, Any], name: str) -> Report:
+def report_from_document(document: dict[str, object], name: str) -> Report:
     """The report in a document that was parsed. Raises: BadReport."""
     if document.get("schema") != SCHEMA:
         raise BadReport(filled("{0}: not a report; expected one that --json or -f json wrote ({1})", name, SCHEMA))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -58,7 +57,7 @@ def render_json(difference: ReportDifference, code: int) -> str:
     return msgspec.json.format(text, indent=2) + "\n"
 
 
-def _document(difference: ReportDifference, code: int) -> dict[str, Any]:
+def _document(difference: ReportDifference, code: int) -> dict[str, object]:
     old, new = difference.old, difference.new
     document = {
         "schema": SCHEMA,
@@ -74,7 +73,7 @@ def _document(difference: ReportDifference, code: int) -> dict[str, Any]:
         "became_unknown": [msgspec.structs.asdict(gap) for gap in difference.became_unknown],
         "became_known": [msgspec.structs.asdict(gap) for gap in difference.became_known],
     }
-    encodable: dict[str, Any] = to_json_value(document)
+    encodable: dict[str, object] = to_json_value(document)
     return encodable
 
 
@@ -86,14 +85,19 @@ def _blocks(difference: ReportDifference) -> Iterator[tuple[str, list[str]]]:
         lines = list(_changes(difference.changes_of(kind), fleet))
         if lines:
             yield kind, lines
-    gap_lines = [_unknown_line("unknown", gap, new) for gap in difference.became_unknown]
-    gap_lines += [_unknown_line("known", gap, new) for gap in difference.became_known]
+    gap_lines = [_unknown_line(localized("unknown"), gap, _reason(gap), new) for gap in difference.became_unknown]
+    for gap in difference.became_known:
+        gap_lines.append(_unknown_line(localized("known"), gap, phrase("was {reason}", reason=_reason(gap)), new))
     if gap_lines:
         yield "known and unknown", gap_lines
-    value_lines = [f"{localized('value'):<8} {change_line(change, new)}" for change in difference.values[:MAX_VALUES]]
+    value_lines = [
+        f"{_padded(localized('value'))} {change_line(change, new)}" for change in difference.values[:MAX_VALUES]
+    ]
     if len(difference.values) > MAX_VALUES:
         count = len(difference.values) - MAX_VALUES
-        value_lines.append(f"{localized('value'):<8} {phrase('... and {count} more (-f json has all)', count=count)}")
+        value_lines.append(
+            f"{_padded(localized('value'))} {phrase('... and {count} more (-f json has all)', count=count)}"
+        )
     if value_lines:
         yield "settings and versions", value_lines
     moved = [phrase("host added {hosts}", hosts=old.fold(difference.hosts_added))] if difference.hosts_added else []
@@ -105,7 +109,7 @@ def _blocks(difference: ReportDifference) -> Iterator[tuple[str, list[str]]]:
         yield "hosts and checks", moved
 
 
-def _change_for_programs(change: FindingChange) -> dict[str, Any]:
+def _change_for_programs(change: FindingChange) -> dict[str, object]:
     """The document is for programs: its message is English, whatever language is read here."""
     return {name: value for name, value in msgspec.structs.asdict(change).items() if name != "localized_message"}
 
@@ -119,7 +123,7 @@ def _changes(changes: Sequence[FindingChange], fleet: Fleet) -> Iterator[str]:
     for check, number in counts_by_check.items():
         if number > MAX_LINES:
             more = phrase("... and {count} more of {check} (-f json has all)", count=number - MAX_LINES, check=check)
-            yield f"{changes[0].kind:<8} {more}"
+            yield f"{_padded(localized(changes[0].kind))} {more}"
 
 
 def _change(change: FindingChange, fleet: Fleet) -> str:
@@ -130,7 +134,12 @@ def _change(change: FindingChange, fleet: Fleet) -> str:
         more.append(phrase("{findings} before, {count} now", findings=before, count=change.count_now))
     suffix = bracketed(localized("; ").join(more))
     name = _on(change.check, fleet.where(change.hosts) if change.hosts else "")
-    return f"{change.kind:<8} {word} {name}{localized(': ')}{change.localized_message}{suffix}"
+    return f"{_padded(localized(change.kind))} {word} {name}{localized(': ')}{change.localized_message}{suffix}"
+
+
+def _padded(word: str) -> str:
+    """The word at the start of a line, as wide as the widest in English."""
+    return word + " " * (8 - display_width(word))
 
 
 def _on(name: str, where: str) -> str:
@@ -141,11 +150,14 @@ def _counted(numbers: Mapping[Kind, int], kinds: Sequence[Kind]) -> str:
     return localized(", ").join(f"{numbers[kind]} {localized(kind)}" for kind in kinds)
 
 
-def _unknown_line(word: str, gap: UnknownChange, fleet: Fleet) -> str:
+def _reason(gap: UnknownChange) -> str:
+    return localized_filled(gap.reason) if gap.reason else localized("no reason given")
+
+
+def _unknown_line(word: str, gap: UnknownChange, reason: str, fleet: Fleet) -> str:
     names = ", ".join(gap.checks) if len(gap.checks) <= MAX_NAMED_CHECKS else count_noun(len(gap.checks), "check")
-    reason = localized_filled(gap.reason) if gap.reason else localized("no reason given")
-    reason = phrase("was {reason}", reason=reason) if word == "known" else reason
-    return f"{word:<8} {_on(names, fleet.where(gap.hosts) if gap.hosts else '')}{localized(': ')}{reason}"
+    where = _on(names, fleet.where(gap.hosts) if gap.hosts else "")
+    return f"{_padded(word)} {where}{localized(': ')}{reason}"
 
 
 def _checks(word: str, names: Sequence[str]) -> str:

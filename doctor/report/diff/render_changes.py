@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -112,7 +111,7 @@ def render_json(page: ChangesPage, code: int) -> str:
     return msgspec.json.format(text, indent=2) + "\n"
 
 
-def _document(page: ChangesPage, code: int) -> dict[str, Any]:
+def _document(page: ChangesPage, code: int) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "version": __version__,

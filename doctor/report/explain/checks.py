@@ -35,13 +35,13 @@ def check_page(
         "",
         *wrapped(claim, width),
     ]
-    lines += _section("Why it matters", unwrap_lines(localized(check.section("Why it matters"))), width)
     if example:
         lines += _section(
             "What a finding says, for example", [f"{EXAMPLES['host']}{localized(': ')}{example.message}"], width
         )
     lines += _advice_section(check, "What to do", example, width)
     lines += _advice_section(check, IN_CONTAINER, example, width)
+    lines += _section("Why it matters", unwrap_lines(localized(check.section("Why it matters"))), width)
     lines += _section("Source", unwrap_lines(localized(check.section("Source"))), width)
     lines += _section("Job settings it uses", [_named_summary(intent) for intent in _intents(check)], width)
     probe_texts = [line for fact in _with_needs(check.facts) for line in probe_lines(fact, width - 2)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 
@@ -24,7 +23,7 @@ MAX_COMMAND_CHARS = 2000
 EXAMPLE_NOTE = "with example values; a plan fills in the values of the findings"
 
 
-def examples(step: PlaybookStep) -> dict[str, Any]:
+def examples(step: PlaybookStep) -> dict[str, object]:
     """A value for every placeholder of a step; what ``before`` prints is not made up."""
     return {name: EXAMPLES.get(name, f"<{name}>") for name in needed_values(step)}
 

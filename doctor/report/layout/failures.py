@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -256,7 +256,7 @@ class _FailureEntryBuilder:
             for label in OBSERVED_EXPECTED
             if finding.values.get(label) not in (None, "") and f"{{{label}}}" not in finding.template
         ]
-        values: dict[str, Any] = {label: finding.values[label] for label in held if label in labels}
+        values: dict[str, object] = {label: finding.values[label] for label in held if label in labels}
         return list(self.fleet.localized_values(values).items())
 
     def filled_fix(self, group: FindingGroup) -> list[str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-import msgspec
+from collections import namedtuple
 
 from doctor.engine import sanitize
 from doctor.engine.language import is_english, localized, phrase
@@ -16,7 +15,7 @@ MAX_VALUE_CHARS = 400
 """Characters kept of one foreign value."""
 
 
-class StatusStyle(msgspec.Struct, frozen=True):
+class StatusStyle(namedtuple("StatusStyle", ("word", "sign", "ascii", "colour", "code"))):
     """A status's sign and colour; its word is always shown."""
 
     word: str
@@ -159,12 +158,28 @@ def _units(text: str) -> list[tuple[str, str]]:
     return [(" " if space else "", unit) for space, unit in _UNITS.findall(text)]
 
 
+UNWRAPPED = -10_000
+"""In place of a width: a text is marked, for `laid_out` to wrap it when the width is known."""
+MARK = "\x1f"
+
+
+def laid_out(page: str, width: int) -> str:
+    """A page that was made with `UNWRAPPED`, in ``width`` columns."""
+    lines: list[str] = []
+    for line in page.split("\n"):
+        indent, mark, text = line.partition(MARK)
+        lines += [indent + part for part in wrapped(text, width - len(indent))] if mark else [line]
+    return "\n".join(lines)
+
+
 def wrapped(text: str, width: int, first_width: int = 0) -> list[str]:
     """Lines of at most ``width`` cells, the first one of ``first_width`` where that is given.
 
     What stands between backquotes, and a long word, is never broken: a terminal folds such a line itself, so that a
     command can still be copied whole. Between ideographs a line may end, but not before a full stop or a comma.
     """
+    if width < 0:
+        return [MARK + text]
     indent = " " * (len(text) - len(text.lstrip()))
     item = _ITEM.match(text)
     hang = indent + " " * (item.end() if item else 0)

@@ -34,7 +34,7 @@ STATES = {
 """The letters of the grid, worst first."""
 
 
-def check_grid(report: Report, fleet: Fleet) -> dict[str, Any]:
+def check_grid(report: Report, fleet: Fleet) -> dict[str, object]:
     """``hosts`` and ``checks`` are the names of rows and columns, ``cells`` has a text of runs for each check.
 
     The first row is that of the job itself where a check says something of it; the last rows are hosts that a finding

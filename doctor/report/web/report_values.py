@@ -137,7 +137,7 @@ def grouped_details(details: Details) -> tuple[Detail, ...]:
     return tuple(Detail(label, tuple(lines)) for label, lines in labelled)
 
 
-def _smoke_values(summary: SmokeSummary | None, report: Report, lines: Details) -> dict[str, Any]:
+def _smoke_values(summary: SmokeSummary | None, report: Report, lines: Details) -> dict[str, object]:
     failures = tuple(map(_failure, summary.failures)) if summary else ()
     sections = {"stack"} if any(failure.stacks for failure in failures) else set()
     return {

@@ -25,7 +25,7 @@ _PHRASES = re.compile(r'\bsay\("([^"]+)"')
 _CODE = re.compile(r"`([^`]+)`")
 
 
-def self_contained_page(template: str, data: dict[str, Any], **values: Any) -> str:
+def self_contained_page(template: str, data: dict[str, object], **values: Any) -> str:
     """The page that a template of this package makes of ``values``; ``data`` is what its script reads, as JSON."""
     style, script = _read("page.css"), "".join(map(_read, ("page.js", "check_grid.js", "path_map.js")))
     policy = (

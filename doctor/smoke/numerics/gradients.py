@@ -54,7 +54,14 @@ def _not_synchronised(
             "after its reduction in step {step} the gradient of {who} differs from the reference run's by {share} of "
             "its norm; that of the other ranks does not"
         )
-        yield Defect(NOT_SYNCHRONISED, "wrong", step, wrong, template, {"share": worst}, trace=trace)
+        shared = _share_one_gradient(trace, events, wrong)
+        if shared:
+            template = (
+                "after its reduction in step {step} the gradient of {who}, the same on each of them, differs from the "
+                "reference run's by {share} of its norm, and that of the other ranks does not: what one of them added "
+                "to it, or was sent before, is wrong"
+            )
+        yield Defect(NOT_SYNCHRONISED, "wrong", step, wrong, template, {"share": worst}, trace=trace, vague=shared)
         return
     if trace.layout.zero:
         return  # each rank reduces a shard of its own
@@ -81,6 +88,13 @@ def _not_synchronised(
     values = {"group": format_ranges(groups[0]), "rest": rest}
     tie = tie and kind == "other"
     yield Defect(NOT_SYNCHRONISED, kind, step, blamed, template, values, tie=tie, trace=trace)
+
+
+def _share_one_gradient(trace: LayoutTrace, events: dict[int, TrainingStep], wrong: tuple[int, ...]) -> bool:
+    """Whether these are whole data-parallel groups of several ranks, each with one gradient: the sum is wrong."""
+    groups = [group for group in trace.replicas if len(group) > 1 and set(group) <= set(wrong)]
+    alike = all(len(set(field_values(events, group, "grad_digest").values())) == 1 for group in groups)
+    return alike and sorted(rank for group in groups for rank in group) == sorted(wrong)
 
 
 def _is_unreduced(event: TrainingStep) -> bool:

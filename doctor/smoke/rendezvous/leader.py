@@ -6,18 +6,16 @@ import contextlib
 import queue
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 
 import msgspec
 
-from doctor.engine.fact import Visit
-from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.job.variables import MASTER_PORT
-from doctor.smoke.model import UNKNOWN_HOST, EnvironmentTrial, Failure, SmokePlan, SmokeResult, SmokeRun
+from doctor.smoke.model import Failure, SmokePlan, SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import (
@@ -31,14 +29,23 @@ from doctor.smoke.rendezvous.link import (
     read_line,
     send_line,
 )
-from doctor.smoke.rendezvous.placement import build_launched_plan, names_by_rank
+from doctor.smoke.rendezvous.parts import (
+    absent_failure,
+    numbering_notes,
+    on_hosts,
+    plan_of_part,
+    result_without_run,
+    with_host_names,
+)
+from doctor.smoke.rendezvous.placement import build_launched_plan
 from doctor.smoke.rendezvous.relay import LeaderOrder, RelayedVerdict, RelayInbox
 from doctor.smoke.rendezvous.roll_call import status
-from doctor.smoke.results import to_facts
 from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
 from doctor.smoke.run.mindspore_run import repeat_with_mindspore
 from doctor.smoke.run.second_measurement import measure_again
 from doctor.smoke.run.supervisor import ReadyAgent, StageCallback, run_on_launched
+from doctor.smoke.triage.conduct import options_of_rest, run_together, screen, with_screening
+from doctor.smoke.triage.screening import Cell, needs_screening
 from doctor.transport.conversation import LineSession
 from doctor.transport.local import SocketChannel
 
@@ -62,6 +69,10 @@ class Leader:
         """All that the listener has let in, and that were not turned away since: they wait for the verdict."""
         self._members: list[Member] = []
         self._agent_members: list[Member] = []
+        self._hellos: Mapping[int, Hello] = {}
+        """Of all ranks of the job, by rank."""
+        self._part: Mapping[int, Hello] = {}
+        """Of the ranks that take part in the run: see `on_hosts`."""
         self._relayed_errors: dict[tuple[str, int], RelayedError] = {}
         self._began = self._last_arrival = time.monotonic()
         self._relay_inbox = RelayInbox(key)
@@ -98,47 +109,77 @@ class Leader:
         # Every rank has its variables of its own, this process's rank too.
         options = msgspec.structs.replace(options, variables={})
         plan = build_launched_plan(self.context, hellos, (), options)
-        result = self._train(plan, options, on_stage)
-        if not result.stopped:
-            result, options = repeat_with_mindspore(result, options, self._train_again)
-            port = {MASTER_PORT: str(plan.master_port)} if plan.master_port else {}
-            result = explain_by_environment(result, options, self._train_again, port)
-            result = measure_again(result, options, self._train_again)
-        notes = dict.fromkeys([*result.run.notes, *_notes(hellos)])
+        self._hellos = with_host_names(hellos)
+        self._part = self._hellos
+        screening = None
+        if needs_screening(len(plan.ranks_by_host), options.cell_size):
+            try:
+                screening = screen(tuple(plan.ranks_by_host), options, self._run_cells, on_stage)
+            except (KeyboardInterrupt, SystemExit) as stop:
+                stopped = self._without_run(plan, (), _notes(hellos))
+                return msgspec.structs.replace(stopped, stopped=stop)
+            self._part = on_hosts(self._hellos, screening.healthy)
+            self._recall(self._part)
+        result = self._train_and_explain(options_of_rest(options, screening) if screening else options, on_stage)
+        result = with_screening(result, screening, options) if screening else result
+        notes = dict.fromkeys([*result.run.notes, *numbering_notes(result.run.plan), *_notes(hellos)])
         return msgspec.structs.replace(result, run=msgspec.structs.replace(result.run, notes=tuple(notes)))
 
-    def _train(self, plan: SmokePlan, options: SmokeOptions, on_stage: StageCallback = lambda *_: None) -> SmokeResult:
-        """One run, on the agents that have come."""
-        names = names_by_rank([member.hello for member in self._members])
-        ready = [
-            ReadyAgent(
-                names[member.hello.rank],
-                (member.hello.rank,),
-                LineSession(names[member.hello.rank], SocketChannel(member.link)),
-                member.address,
-            )
-            for member in self._agent_members
-        ]
+    def _train_and_explain(self, options: SmokeOptions, on_stage: StageCallback) -> SmokeResult:
+        """The run of those who take part, and what further ones say of it."""
+        result = self._train(self._part, options, on_stage)
+        if result.stopped:
+            return result
+        port = plan_of_part(self.context, self._part, options).master_port
+        result, options = repeat_with_mindspore(result, options, self._train_again)
+        result = explain_by_environment(result, options, self._train_again, {MASTER_PORT: str(port)} if port else {})
+        return measure_again(result, options, self._train_again)
+
+    def _train(
+        self, part: Mapping[int, Hello], options: SmokeOptions, on_stage: StageCallback = lambda *_: None
+    ) -> SmokeResult:
+        """One run of these ranks, on the agents that have come. ``part``: see `on_hosts`."""
+        plan = plan_of_part(self.context, part, options)
+        arrived = {member.hello.rank: member for member in self._agent_members if member.hello.rank in part}
+        if len(arrived) < len(part):
+            living = {member.hello.rank for member in self._members}
+            return self._without_run(plan, (absent_failure(part, arrived, living, _RESTART_SECONDS),))
+        ready = []
+        for rank, member in arrived.items():
+            host, number = part[rank].host, part[rank].rank
+            ready.append(ReadyAgent(host, (number,), LineSession(host, SocketChannel(member.link)), member.address))
         return run_on_launched(plan, ready, options, on_stage)
+
+    def _run_cells(self, cells: Sequence[Cell], options: SmokeOptions) -> list[SmokeResult]:
+        """Runs of the ranks of some hosts each, at the same time."""
+        parts = {cell: on_hosts(self._hellos, cell) for cell in cells}
+        self._recall({rank: hello for part in parts.values() for rank, hello in part.items()})
+        return run_together(cells, lambda cell: self._train(parts[cell], options))
+
+    def _recall(self, part: Mapping[int, Hello]) -> None:
+        """Has the processes of these ranks start their agents for another run, and waits for those that live."""
+        self._attempt += 1
+        self._agent_members.clear()
+        for member in self._members:
+            if member.hello.rank in part:
+                with contextlib.suppress(OSError):  # its end is noticed below
+                    send_line(member.link, LeaderOrder(attempt=self._attempt, rank=part[member.hello.rank].rank))
+        deadline = time.monotonic() + _RESTART_SECONDS
+        while time.monotonic() < deadline:
+            arrived = {member.hello.rank for member in self._agent_members}
+            if not any(member.hello.rank in part and member.hello.rank not in arrived for member in self._members):
+                return
+            self._collect_arrivals()
 
     def _train_again(self, options: SmokeOptions) -> SmokeResult:
         """A further run of the same ranks, whose processes start new agents. Raises: CannotRepeat, ValueError."""
-        self._attempt += 1
-        self._agent_members.clear()
-        processes = len(self._members)
-        for member in self._members:
-            with contextlib.suppress(OSError):  # its end is noticed below
-                send_line(member.link, LeaderOrder(attempt=self._attempt))
-        deadline = time.monotonic() + _RESTART_SECONDS
-        while len(self._agent_members) < processes:
-            self._collect_arrivals()
-            if len(self._members) < processes or time.monotonic() > deadline:
-                present = {member.hello.rank for member in self._agent_members}
-                absent = [member.hello.rank for member in self._members if member.hello.rank not in present]
-                who = rank_names(absent) if absent else "a rank"
-                raise CannotRepeat(filled("no further run could be made: the process of {0} did not come again", who))
-        hellos = [member.hello for member in self._members]
-        return self._train(build_launched_plan(self.context, hellos, (), options), options)
+        self._recall(self._part)
+        arrived = {member.hello.rank for member in self._agent_members}
+        absent = [rank for rank in self._part if rank not in arrived]
+        if absent:
+            text = "no further run could be made: the process of {0} did not come again"
+            raise CannotRepeat(filled(text, rank_names(absent)))
+        return self._train(self._part, options)
 
     # ---- gathering
 
@@ -241,19 +282,10 @@ class Leader:
         final_failure = msgspec.structs.replace(
             failure, culprit_ranks=culprits, waiting_ranks=waiting_ranks, seconds=waited
         )
-        run = SmokeRun(
-            plan,
-            (final_failure,),
-            "trouble",
-            seconds=waited,
-            notes=tuple(dict.fromkeys(_notes(hellos))),
-            environment_trial=EnvironmentTrial(passes=False, untried=self._untried()),
-        )
-        now = time.time()
-        records = {}
-        for host in dict.fromkeys(place.host for place in plan.places if place.host != UNKNOWN_HOST):
-            records[host] = HostRecord(Visit(sent=now, received=now), to_facts.fact_outputs(run, host, ()))
-        return SmokeResult(run, records)
+        return self._without_run(plan, (final_failure,), _notes(hellos))
+
+    def _without_run(self, plan: SmokePlan, failures: tuple[Failure, ...], notes: Iterable[str] = ()) -> SmokeResult:
+        return result_without_run(plan, failures, round(time.monotonic() - self._began, 3), notes, self._untried())
 
     def _untried(self) -> str:
         """Why a job whose processes do not meet cannot be tried without the variables that say where they meet."""

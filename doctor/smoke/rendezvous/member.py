@@ -72,10 +72,10 @@ def _process_name(context: JobContext) -> str:
     return "this process" if context.rank is None else filled("rank {0}", context.rank)
 
 
-def _wait_for_verdict(link: socket.socket, mailbox: RelayInbox, start: Callable[[int], None]) -> int | None:
+def _wait_for_verdict(link: socket.socket, mailbox: RelayInbox, start: Callable[[int, int], None]) -> int | None:
     """The verdict; None when the leader is gone. Passes on what others of this host have to say meanwhile.
 
-    ``start``: has this process's rank take part in a further run, by its number.
+    ``start``: has this process's rank take part in a further run, by the run's number and the rank's in it.
     """
     poll = select.poll()
     poll.register(link, select.POLLIN)
@@ -92,7 +92,7 @@ def _wait_for_verdict(link: socket.socket, mailbox: RelayInbox, start: Callable[
                 if order.verdict is not None:
                     code = order.verdict
                     return code
-                start(order.attempt)
+                start(order.attempt, order.rank)
     except (OSError, ForeignPeer, msgspec.MsgspecError):
         return None
     finally:
@@ -109,18 +109,18 @@ class _AgentProcess:
         self._context, self._key, self._hello = context, key, hello
         self._child = 0
 
-    def start(self, attempt: int) -> None:
-        """For a run of this number; the agent of the run before ends first."""
+    def start(self, attempt: int, rank: int = -1) -> None:
+        """For a run of this number, as this rank (-1: its own); the agent of the run before ends first."""
         self.end(True)
         if not self._context.problems:
-            self._child = _start_agent(self._context, self._key, self._hello, attempt)
+            self._child = _start_agent(self._context, self._key, self._hello, attempt, rank)
 
     def end(self, well: bool) -> None:
         child, self._child = self._child, 0
         _end_agent(child, well)
 
 
-def _start_agent(context: JobContext, key: bytes, hello: Hello, attempt: int) -> int:
+def _start_agent(context: JobContext, key: bytes, hello: Hello, attempt: int, rank: int) -> int:
     """A process of its own, on a connection of its own. Returns its number; 0 when there is no connection for it."""
     hello = msgspec.structs.replace(hello, use="lines", attempt=attempt)
     for _ in range(_ATTEMPTS):
@@ -132,7 +132,7 @@ def _start_agent(context: JobContext, key: bytes, hello: Hello, attempt: int) ->
         return 0  # the leader says so
     parent, child = os.getpid(), fork()
     if child == 0:
-        _become_agent(parent, link, hello.rank)
+        _become_agent(parent, link, hello.rank if rank < 0 else rank)
     link.close()
     return child
 

@@ -31,6 +31,8 @@ class LeaderOrder(msgspec.Struct, frozen=True):
 
     verdict: int | None = None
     attempt: int = 0
+    rank: int = -1
+    """The number of the process's rank in that run; -1: its own."""
 
 
 def _socket_name(key: bytes) -> str:

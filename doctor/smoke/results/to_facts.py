@@ -71,8 +71,11 @@ def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:
 
 
 def describe_failure(run: SmokeRun, failure: Failure) -> str:
-    """Such as ``rank 2 (w1) dead in training, signal 9``."""
-    names = [filled("{0} ({1})", rank, run.plan.host_of(rank)) for rank in failure.culprit_ranks[:4]]
+    """Such as ``rank 2 (w1) dead in training, signal 9``; of a launched job with the job's ranks."""
+    job_ranks = dict(enumerate(run.plan.job_ranks))
+    names = [
+        filled("{0} ({1})", job_ranks.get(rank, rank), run.plan.host_of(rank)) for rank in failure.culprit_ranks[:4]
+    ]
     more = filled(" and {0} more", len(failure.culprit_ranks) - 4) if len(failure.culprit_ranks) > 4 else ""
     who = f"rank{'s' * (len(names) > 1)} {', '.join(names)}{more} " if names else ""
     where = filled(" in {0}", failure.stage) if failure.stage else ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Output, Visit
+from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord
 from doctor.engine.texts import filled
 from doctor.facts import smoke as facts
@@ -20,8 +20,8 @@ from doctor.smoke.run.environment_trial import explain_by_environment
 from doctor.smoke.run.mindspore_run import reason_not_run, repeat_with_mindspore
 from doctor.smoke.run.second_measurement import measure_again
 from doctor.smoke.run.supervisor import HostCallback, run_on_agents, smoke
-from doctor.smoke.triage.conduct import screen, screening_notes
-from doctor.smoke.triage.screening import Cell, Screening, needs_screening
+from doctor.smoke.triage.conduct import RunCells, options_of_rest, run_together, screen, with_screening
+from doctor.smoke.triage.screening import Cell, needs_screening
 from doctor.transport import Transport
 
 StageCallback = Callable[[str, float], None]
@@ -57,19 +57,20 @@ def run_smoke_round(
     screening = None
     try:
         if needs_screening(len(reached), options.cell_size):
-            run_cell = partial(_run_cell, reached, transport, local, within)
-            screening = screen(reached, options, run_cell, on_stage)
+            run_cells = _cell_runner(dict(reached), transport, local, within)
+            screening = screen(tuple(reached), options, run_cells, on_stage)
             reached = {host: reached[host] for host in screening.healthy}
-        result = smoke(reached, transport, options, local=local, within=within, on_stage=on_stage)
+        of_rest = options_of_rest(options, screening) if screening else options
+        result = smoke(reached, transport, of_rest, local=local, within=within, on_stage=on_stage)
         if not result.stopped:
             again = partial(smoke, reached, transport, local=local, within=within)
-            result = _explained(result, options, lambda other: again(options=other))
+            result = _explained(result, of_rest, lambda other: again(options=other))
     except ValueError as error:
         return msgspec.structs.replace(not_started(records, str(error)), rejection=str(error))
     except (KeyboardInterrupt, SystemExit) as stop:  # in the screening: a run says itself that it was stopped
         return msgspec.structs.replace(not_started(records, "its screening was interrupted"), stopped=stop)
     if screening is not None:
-        result = _with_screening(result, screening)
+        result = with_screening(result, screening, options)
     if why := reason_not_run(result):
         return not_started(records, why)
     run = msgspec.to_builtins(result.run, str_keys=True)
@@ -78,23 +79,15 @@ def run_smoke_round(
     )
 
 
-def _run_cell(
-    hosts: Mapping[str, int],
-    transport: Transport,
-    local: bool,
-    within: tuple[str, ...],
-    cell: Cell,
-    options: SmokeOptions,
-) -> SmokeResult:
-    return smoke({host: hosts[host] for host in cell}, transport, options, local=local, within=within)
+def _cell_runner(slots: Mapping[str, int], transport: Transport, local: bool, within: tuple[str, ...]) -> RunCells:
+    def run_cells(cells: Sequence[Cell], options: SmokeOptions) -> list[SmokeResult]:
+        def run_cell(cell: Cell) -> SmokeResult:
+            hosts = {host: slots[host] for host in cell}
+            return smoke(hosts, transport, options, local=local, within=within)
 
+        return run_together(cells, run_cell)
 
-def _with_screening(result: SmokeResult, screening: Screening) -> SmokeResult:
-    """The result of the healthy hosts' run, with those that the screening has left out."""
-    left_out = tuple(screening.left_out.values())
-    run = msgspec.structs.replace(result.run, left_out=left_out, notes=(*screening_notes(screening), *result.run.notes))
-    records = {host.host: HostRecord(Visit(), to_facts.fact_outputs(run, host.host, ())) for host in left_out}
-    return msgspec.structs.replace(result, run=run, records={**result.records, **records})
+    return run_cells
 
 
 def run_single_round(

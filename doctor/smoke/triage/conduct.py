@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 import msgspec
 
+from doctor.engine.fact import Visit
+from doctor.engine.record import HostRecord
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import filled
 from doctor.smoke.model import SmokeResult, SmokeRun
 from doctor.smoke.plan import SmokeOptions, planned_stages
-from doctor.smoke.results.to_facts import describe_failure
+from doctor.smoke.results.to_facts import describe_failure, fact_outputs
 from doctor.smoke.results.trouble_findings import blamed_hosts
 from doctor.smoke.triage.screening import Cell, CellResult, Screening
 
@@ -24,11 +26,12 @@ SCREENING_BUDGETS = 4.0
 SAYS_NOTHING = ("budget", "unobserved")
 """Kinds of failures that are held against no host."""
 
-RunCell = Callable[[Cell, SmokeOptions], SmokeResult]
+RunCells = Callable[[Sequence[Cell], SmokeOptions], Sequence[SmokeResult]]
+"""Runs cells at the same time, and has the result of each."""
 
 
 def screen(
-    hosts: Mapping[str, int], options: SmokeOptions, run_cell: RunCell, on_round: Callable[[str, float], None]
+    hosts: Sequence[str], options: SmokeOptions, run_cells: RunCells, on_round: Callable[[str, float], None]
 ) -> Screening:
     """Until every host ran with hosts of each part of the fleet, or is left out. ``on_round``: name and seconds.
 
@@ -42,9 +45,7 @@ def screen(
     while screening.seconds < SCREENING_BUDGETS * options.budget and (cells := screening.next_round()):
         for first in range(0, len(cells), MOST_CELLS_AT_ONCE):
             together = cells[first : first + MOST_CELLS_AT_ONCE]
-            for cell, result in zip(
-                together, run_together(together, lambda cell: run_cell(cell, of_cells)), strict=True
-            ):
+            for cell, result in zip(together, run_cells(together, of_cells), strict=True):
                 screening.note(cell, cell_result(result.run))
         screening.seconds = time.monotonic() - began
         on_round(filled("screening {0}", screening.rounds), screening.seconds)
@@ -94,6 +95,22 @@ def cell_result(run: SmokeRun) -> CellResult:
         FAILURE_KINDS[failure.kind].check,
         describe_failure(run, failure),
     )
+
+
+def options_of_rest(options: SmokeOptions, screening: Screening) -> SmokeOptions:
+    """Of the run of all healthy hosts: layouts that were asked for are for the whole fleet."""
+    return msgspec.structs.replace(options, layouts=()) if screening.left_out else options
+
+
+def with_screening(result: SmokeResult, screening: Screening, options: SmokeOptions) -> SmokeResult:
+    """The result of the healthy hosts' run, with those that the screening has left out. ``options``: of the user."""
+    left_out = tuple(screening.left_out.values())
+    notes = [*screening_notes(screening), *result.run.notes]
+    if left_out and options.layouts:
+        notes.insert(1, "the layouts of --layout are for all hosts: those that fit the remaining hosts ran")
+    run = msgspec.structs.replace(result.run, left_out=left_out, notes=tuple(notes))
+    records = {host.host: HostRecord(Visit(), fact_outputs(run, host.host, ())) for host in left_out}
+    return msgspec.structs.replace(result, run=run, records={**result.records, **records})
 
 
 def screening_notes(screening: Screening) -> tuple[str, ...]:

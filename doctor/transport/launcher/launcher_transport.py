@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.remote.bootstrap import python_problem
 from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, transport_error
@@ -191,9 +192,9 @@ class LauncherTransport:
         dead = {host: named[host] for host in silent if host in named}
         late = [host for host in silent if host not in dead]
         late_text = (
-            filled("{0} delayed the rest", count_hosts(len(silent)))
+            filled("{0} delayed the rest", count_noun(len(silent), "host"))
             if late
-            else filled("{0} failed to start", count_hosts(len(dead)))
+            else filled("{0} failed to start", count_noun(len(dead), "host"))
         )
         self._warn(filled("{0} was started again: {1}", self._launcher.name, late_text))
         self._mark_failed(dead)
@@ -220,7 +221,7 @@ class LauncherTransport:
                 filled(
                     "{0} was started again without {1} that failed to start",
                     self._launcher.name,
-                    count_hosts(len(dead)),
+                    count_noun(len(dead), "host"),
                 )
             )
         elif len(remaining) == 1 or hopeless:
@@ -270,12 +271,3 @@ class LauncherTransport:
             self._failed.update(why)
             self._launching.difference_update(why)
             self._changed.notify_all()
-
-
-def count_hosts(hosts: int) -> str:
-    """The number of hosts in words.
-
-    >>> count_hosts(1), count_hosts(3)
-    ('1 host', '3 hosts')
-    """
-    return filled("{0} host{1}", hosts, "" if hosts == 1 else "s")

@@ -253,7 +253,7 @@ def _waiters(waiting: Sequence[SeenRank]) -> str:
     if not waiting:
         return "no rank waits for it yet"
     labels = _joined([view.report.label for view in waiting])
-    return filled("{0} wait{1}", labels, "s" if len(waiting) == 1 else "")
+    return filled("{0} waits" if len(waiting) == 1 else "{0} wait", labels)
 
 
 def _joined(labels: Sequence[str]) -> str:

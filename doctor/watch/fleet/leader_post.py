@@ -45,7 +45,7 @@ class OtherHost:
         self.pinged = 0.0
         self.link = FleetLink(name, member.link, self._take_pong)
         self.stacks: dict[int, str] = {}
-        self.asked: dict[int, float] = {}
+        self.requested: dict[int, float] = {}
         """Ranks whose stacks were asked for, and when."""
 
     def _take_pong(self, line: bytes) -> bool:
@@ -146,7 +146,7 @@ class LeaderPost:
             return None
         host.over = host.over or message.over
         for rank, stack in (message.stacks or {}).items():
-            if rank in host.asked:
+            if rank in host.requested:
                 host.stacks[rank] = stack
         return message.news
 
@@ -177,12 +177,16 @@ class LeaderPost:
         by_host: dict[str, list[int]] = {}
         for rank in ranks:
             host = self.host_of(rank)
-            if host is not None and host.state == "live" and now - host.asked.get(rank, -STACK_SECONDS) > STACK_SECONDS:
+            if (
+                host is not None
+                and host.state == "live"
+                and now - host.requested.get(rank, -STACK_SECONDS) > STACK_SECONDS
+            ):
                 by_host.setdefault(host.name, []).append(rank)
-                host.asked[rank] = now
+                host.requested[rank] = now
                 host.stacks.pop(rank, None)
-        for name, wanted in by_host.items():
-            self.hosts[name].link.send(FleetOrder(stacks=tuple(wanted)))
+        for name, host_ranks in by_host.items():
+            self.hosts[name].link.send(FleetOrder(stacks=tuple(host_ranks)))
 
     def take_stack(self, rank: int) -> str | None:
         """The stack of a rank of another host; None where it did not come in time. Raises: StackPending."""
@@ -190,14 +194,14 @@ class LeaderPost:
         if host is None or host.state != "live":
             return ""
         if rank in host.stacks:
-            host.asked.pop(rank, None)
+            host.requested.pop(rank, None)
             return host.stacks.pop(rank)
-        if rank not in host.asked:
+        if rank not in host.requested:
             self.request_stacks([rank])
             raise StackPending
-        if time.monotonic() - host.asked[rank] < STACK_SECONDS:
+        if time.monotonic() - host.requested[rank] < STACK_SECONDS:
             raise StackPending
-        del host.asked[rank]
+        del host.requested[rank]
         return None
 
     # ---- the end

@@ -5,7 +5,7 @@ Hosts are not trusted: each line is bounded and checked before it is used, and a
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -73,7 +73,7 @@ class RankNews(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is new of one rank."""
 
     rank: Number
-    events: tuple[dict[str, Any], ...] = ()
+    events: tuple[dict[str, object], ...] = ()
     """As its hook wrote them."""
     moment: RankMoment | None = None
     entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=4 * MOST_CALLS)] = ()

@@ -42,16 +42,16 @@ class Follower(msgspec.Struct, frozen=True):
 def read_once(files: Sequence[FollowedFile], watch: LogWatch) -> dict[str, str]:
     """Reads each file to its end, stdin until it is closed. Returns: why a file could not be read, by its path."""
     failed = {file.path: reason for file in files if (reason := file.open())}
-    left = {number: file for number, file in enumerate(files) if file.path not in failed}
-    while left:
-        before = {number: file.bytes_read for number, file in left.items()}
-        _read_in_turn(left, lambda number, line: watch.add(number, line) is not None)
-        idle = {number for number, file in left.items() if file.bytes_read == before[number]}
-        over = [number for number, file in left.items() if file.ended or (number in idle and file.path != "-")]
+    unread = {number: file for number, file in enumerate(files) if file.path not in failed}
+    while unread:
+        before = {number: file.bytes_read for number, file in unread.items()}
+        _read_in_turn(unread, lambda number, line: watch.add(number, line) is not None)
+        idle = {number for number, file in unread.items() if file.bytes_read == before[number]}
+        over = [number for number, file in unread.items() if file.ended or (number in idle and file.path != "-")]
         for number in over:
-            for line in left.pop(number).lines(final=True, most=1):
+            for line in unread.pop(number).lines(final=True, most=1):
                 watch.add(number, line)
-        if not over and len(idle) == len(left):
+        if not over and len(idle) == len(unread):
             time.sleep(0.05)
     watch.agreement.finish()
     return failed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -18,7 +17,7 @@ HEARTBEAT = "hccl-heartbeat-exception"
 """The signature of what HCCL's heartbeat says."""
 
 
-def heartbeat_run(lines: Sequence[tuple[int, bytes]], names: Sequence[str], ranks: int) -> dict[str, Any]:
+def heartbeat_run(lines: Sequence[tuple[int, bytes]], names: Sequence[str], ranks: int) -> dict[str, object]:
     """`doctor.smoke.model.SmokeRun` as builtins, with the failure that the lines name; empty where they name none.
 
     ``lines``: file and line; ``names``: of the files, which may tell their ranks; ``ranks``: how many are known.
@@ -52,5 +51,5 @@ def heartbeat_run(lines: Sequence[tuple[int, bytes]], names: Sequence[str], rank
         stages=("training",),
     )
     run = SmokeRun(plan=plan, failures=failures, ended="trouble", watched=True)
-    built: dict[str, Any] = msgspec.to_builtins(run, str_keys=True)
+    built: dict[str, object] = msgspec.to_builtins(run, str_keys=True)
     return built

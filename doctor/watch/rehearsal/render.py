@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -127,7 +126,7 @@ def render_json(page: RehearsalPage, code: int) -> str:
     return msgspec.json.format(text, indent=2) + "\n"
 
 
-def _document(page: RehearsalPage, code: int) -> dict[str, Any]:
+def _document(page: RehearsalPage, code: int) -> dict[str, object]:
     result = page.result
     return {
         "schema": SCHEMA,

@@ -32,8 +32,13 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 from torch.overrides import TorchFunctionMode
 
-VISIBLE = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES"}
-FILES = {"npu": "/dev/davinci[0-9]*", "cuda": "/dev/nvidia[0-9]*"}
+VISIBLE = {
+    "npu": (("ASCEND_RT_VISIBLE_DEVICES",),),
+    "cuda": (("CUDA_VISIBLE_DEVICES",),),
+    "rocm": (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")),
+}
+"""Of ROCm the first list counts the host's devices, and the second one those that are left (rocm.docs.amd.com)."""
+FILES = {"npu": "/dev/davinci[0-9]*", "cuda": "/dev/nvidia[0-9]*", "rocm": "/dev/dri/renderD[0-9]*"}
 REDUCED = ("int8", "int16", "int32", "int64", "float16", "float32", "bfloat16")
 MOVED = (*REDUCED, "uint8", "float64", "bool")
 """Types that HCCL reduces, and moves (Ascend/pytorch, ProcessGroupHCCL.cpp)."""
@@ -48,12 +53,16 @@ class Device:
     """The devices of one kind that this process sees, and the one that is current."""
 
     def __init__(self, kind: str) -> None:
-        self.kind, self.current, self.owner = kind, 0, 0
-        numbers = sorted(int(re.sub(r"\D", "", path)) for path in glob.glob(FILES[kind]))
-        visible = os.environ.get(VISIBLE[kind])
-        self.numbers = numbers if visible is None else [numbers[int(entry)] for entry in visible.split(",") if entry]
+        self.vendor, self.kind = kind, "npu" if kind == "npu" else "cuda"
+        self.current, self.owner = 0, 0
+        self.numbers = sorted(int(re.sub(r"\D", "", path)) for path in glob.glob(FILES[kind]))
+        for names in VISIBLE[kind]:
+            visible = next((os.environ[name] for name in names if name in os.environ), None)
+            if visible is not None:
+                self.numbers = [self.numbers[int(entry)] for entry in visible.split(",") if entry]
         self.free = 1e6 * float(os.environ.get("REHEARSED_MEMORY", "65536"))
-        self.soc = os.environ.get("REHEARSED_SOC", "910B3") if kind == "npu" else "H100"
+        self.soc = os.environ.get("REHEARSED_SOC", "910B3") if kind == "npu" else ""
+        self.library = {"npu": "NPU", "cuda": "CUDA", "rocm": "HIP"}[kind]
 
     def initialize(self) -> None:
         if self.owner and self.owner != os.getpid():
@@ -67,17 +76,14 @@ class Device:
         self.initialize()
         number = number if isinstance(number, int) else number.index
         if not 0 <= number < len(self.numbers):
-            text = (
-                "CUDA error: invalid device ordinal" if self.kind == "cuda" else "Set device error, Invalid device ID."
-            )
-            raise RuntimeError(text)
+            of_npu = "Set device error, Invalid device ID."
+            raise RuntimeError(of_npu if self.kind == "npu" else f"{self.library} error: invalid device ordinal")
         self.current = number
 
     def allocate(self, nbytes: float) -> None:
         self.initialize()
         if nbytes > self.free:
-            name = {"npu": "NPU", "cuda": "CUDA"}[self.kind]
-            raise RuntimeError(f"{name} out of memory. Tried to allocate {nbytes / 2**20:.2f} MiB")
+            raise RuntimeError(f"{self.library} out of memory. Tried to allocate {nbytes / 2**20:.2f} MiB")
         self.free -= nbytes
 
     def place(self, device: Any) -> torch.device | None:
@@ -190,7 +196,9 @@ class Properties:
     """Of one device."""
 
     def __init__(self, device: Device, number: int) -> None:
-        self.name = f"Ascend{device.soc}" if device.kind == "npu" else "NVIDIA H100"
+        names = {"npu": f"Ascend{device.soc}", "cuda": "NVIDIA H100", "rocm": ""}
+        self.name = names[device.vendor]
+        self.gcnArchName = "gfx90a:sramecc+:xnack-" if device.vendor == "rocm" else self.name
         self.uuid = f"{socket.gethostname()}-{device.numbers[number]}"
         self.total_memory = int(device.free)
 
@@ -402,6 +410,8 @@ def install(kind: str) -> None:
         if os.environ.get(name, "") != value:
             raise ImportError(f"{name} is {os.environ.get(name)!r}, expected {value!r}")
     device = Group.device = Device(kind)
+    if kind == "rocm":
+        torch.version.hip, torch.version.cuda, kind = "6.2.41133-dd7f95766", None, "cuda"
     if kind == "npu":
         torch.utils.rename_privateuse1_backend("npu")
         torch._register_device_module("npu", module_of(device, types.ModuleType("torch.npu")))

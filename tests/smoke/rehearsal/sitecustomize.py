@@ -1,4 +1,4 @@
-"""In a rehearsal of NCCL: torch brings its devices along as soon as it is imported."""
+"""In a rehearsal of NCCL or RCCL: torch brings its devices along as soon as it is imported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-if os.environ.get("REHEARSED") == "cuda":
+if os.environ.get("REHEARSED") in ("cuda", "rocm"):
 
     class Finder:
         """Finds torch as usual, and installs the devices behind its import."""
@@ -24,7 +24,7 @@ if os.environ.get("REHEARSED") == "cuda":
                 load(module)
                 from devices import install  # type: ignore[import-not-found]
 
-                install("cuda")
+                install(os.environ["REHEARSED"])
 
             spec.loader.exec_module = exec_module
             return spec

@@ -10,7 +10,7 @@ from doctor.remote.runtime.parent_death import die_with_parent
 from doctor.remote.runtime.processes import fork_child
 from doctor.smoke.programs.agent.network import interface_to, interface_with
 
-JOB_VARIABLE = re.compile(r"(NCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+$")
+JOB_VARIABLE = re.compile(r"(NCCL|RCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+$")
 """Variables by which a job sets how its ranks communicate."""
 # What interpreters are started with is one line: conda run refuses an argument of several.
 BOOT = (

@@ -114,41 +114,89 @@ def can_dump_stack(pid):
     return bool(match and int(match.group(1), 16) >> (signal.SIGUSR1 - 1) & 1)
 
 
-VISIBLE = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "gpu": "CUDA_VISIBLE_DEVICES"}
-"""The variable that shows a program some of the host's accelerators."""
+VISIBLE = {
+    "npu": (("ASCEND_RT_VISIBLE_DEVICES",),),
+    "nvidia": (("CUDA_VISIBLE_DEVICES",),),
+    "amd": (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")),
+}
+"""The variables that show a program some of the host's accelerators: each choice counts what the one before left; of
+one choice the first variable that is set is in force. Of AMD: ROCm, "GPU isolation techniques" and HIP, "Environment
+variables" (rocm.docs.amd.com); torch/cuda/__init__.py, _parse_visible_devices."""
+AMD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 
 
 def accelerators(environ=None):
     """By kind: the numbers of the accelerators that this host shows, and this environment (none: all of them).
 
-    In the order of their ordinals: a library numbers what it sees from 0 on, in this order.
+    In the order of their ordinals: a library numbers what it sees from 0 on, in this order. GPUs are those of NVIDIA,
+    or else of AMD.
     """
+    detected = {"npu": numbered_files("davinci"), "nvidia": numbered_files("nvidia")}
+    uuids = {}
+    if not detected["nvidia"]:
+        detected["amd"], uuids = amd_gpus()
     numbers = {}
-    for kind, prefix in (("npu", "davinci"), ("gpu", "nvidia")):
-        matches = (re.match(prefix + r"(\d+)$", name) for name in os.listdir("/dev"))
-        devices = sorted(int(match.group(1)) for match in matches if match)
-        text = None if environ is None else environ.get(VISIBLE[kind])
-        numbers[kind] = devices if text is None else visible_devices(text, devices, kind)
+    for vendor, devices in detected.items():
+        for names in VISIBLE[vendor]:
+            text = next((environ[name] for name in names if name in environ), None) if environ is not None else None
+            devices = devices if text is None else visible_devices(text, devices, vendor, uuids)
+        numbers["npu" if vendor == "npu" else "gpu"] = devices
     return numbers
 
 
-def visible_devices(text, devices, kind):
+def numbered_files(prefix):
+    """The numbers of the files under /dev whose names are this and a number."""
+    matches = (re.match(prefix + r"(\d{1,4})$", name) for name in os.listdir("/dev"))
+    return sorted(int(match.group(1)) for match in matches if match)
+
+
+def amd_gpus():
+    """Numbers of the AMD GPUs that this host may use, and the number of each by its UUID.
+
+    ROCm counts the GPUs among the nodes of the driver kfd, in their order (Linux, kfd_topology.c). A container reads
+    the nodes of its own GPUs alone, and has their files: what it may not read keeps its number.
+    """
+    try:
+        nodes = sorted((int(name), name) for name in os.listdir(AMD_NODES) if name.isdigit())
+    except OSError:
+        return [], {}
+    numbers, uuids, number = [], {}, 0
+    for _, name in nodes[:1024]:
+        text = read_text("%s/%s/properties" % (AMD_NODES, name))
+        properties = dict(re.findall(r"^(simd_count|drm_render_minor|unique_id) (\d{1,20})$", text, re.M))
+        if text and properties.get("simd_count", "0") == "0":
+            continue  # of CPUs
+        if os.path.exists("/dev/dri/renderD" + properties.get("drm_render_minor", "")):
+            numbers.append(number)
+            uuids[int(properties.get("unique_id", "0"))] = number
+        number += 1
+    return numbers, uuids
+
+
+def visible_devices(text, devices, vendor, uuids=None):
     """Those of the devices which a variable of `VISIBLE` lets a program see; its numbers count them, from 0.
 
-    Both libraries take what stands before the first entry that is no device: CANN, "Environment Variables",
+    All libraries take what stands before the first entry that is no device: CANN, "Environment Variables",
     ASCEND_RT_VISIBLE_DEVICES (commas alone, ascending, or there are none); CUDA C++ Programming Guide, "CUDA
-    Environment Variables", CUDA_VISIBLE_DEVICES, which may name a device by its UUID as well: which one that is does
-    not show here, and it stands as the next that no other entry names.
+    Environment Variables", CUDA_VISIBLE_DEVICES, which may name a device by its UUID as well, as those of ROCm may:
+    one that ``uuids`` has no number for stands as the next device that no entry names.
     """
-    entries, visible = text.split(","), []
-    if kind == "gpu" and entries[0].strip().startswith(("GPU-", "MIG-")):
-        return devices[: len(entries)]
-    for entry in entries:
-        entry = entry.strip() if kind == "gpu" else entry
-        if not re.match(r"[0-9]{1,4}$", entry) or int(entry) >= len(devices) or devices[int(entry)] in visible:
+    entries, visible = text.split(",")[:1024], []
+    for position, entry in enumerate(entries):
+        entry = entry if vendor == "npu" else entry.strip()
+        match = re.match(r"(?:GPU|MIG)-([0-9a-fA-F-]{1,40})", entry) if vendor != "npu" else None
+        if match:
+            number = (uuids or {}).get(int(match.group(1).replace("-", "") or "0", 16), -1)
+        elif re.match(r"[0-9]{1,4}$", entry) and int(entry) < len(devices):
+            number = devices[int(entry)]
+        else:
             break
-        visible.append(devices[int(entry)])
-    return [] if kind == "npu" and visible != sorted(visible) else visible
+        if entry in entries[:position] or (number >= 0 and (number in visible or number not in devices)):
+            break
+        visible.append(number)
+    others = iter([number for number in devices if number not in visible])
+    visible = [number for number in (next(others, -1) if number < 0 else number for number in visible) if number >= 0]
+    return [] if vendor == "npu" and visible != sorted(visible) else visible
 
 
 def npu_model():

@@ -15,7 +15,10 @@ CODE_VARIABLES = ("ATEN_CPU_CAPABILITY", "DNNL_", "MKL_", "ONEDNN_")
 def device_model(ctx: RankContext) -> str:
     """What the device is, to compare it with its like: by its name, or the CPU by its model and instructions in use."""
     if ctx.device.type != "cpu":
-        return str(getattr(torch, ctx.device.type).get_device_properties(ctx.device).name)[:100]
+        properties = getattr(torch, ctx.device.type).get_device_properties(ctx.device)
+        # ROCm's name may be that of a family, or empty.
+        architecture = getattr(properties, "gcnArchName", "") if getattr(torch.version, "hip", None) else ""
+        return " ".join(word for word in (str(properties.name), str(architecture).partition(":")[0]) if word)[:100]
     model = ""
     try:
         with open("/proc/cpuinfo", errors="replace") as file:

@@ -90,8 +90,9 @@ def select_device(plan: dict[str, Any], rank: int) -> tuple[torch.device, dict[s
     kind = {"nccl": "cuda", "hccl": "npu"}[plan["backend"]]
     module = getattr(torch, kind)
     if number >= module.device_count():
-        device = f"{kind} {place['device']}"
-        raise RuntimeError(filled("{0} is ordinal {1} here, and torch sees {2}", device, number, module.device_count()))
+        device, built = f"{kind} {place['device']}", f" ({torch.__version__})" if kind == "cuda" else ""
+        count = module.device_count()
+        raise RuntimeError(filled("{0} is ordinal {1} here, and torch{2} sees {3}", device, number, built, count))
     module.set_device(number)
     properties = module.get_device_properties(number)
     identity = {

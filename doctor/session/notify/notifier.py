@@ -1,0 +1,105 @@
+"""Sends messages beside the run: each in a thread of its own, which is left behind where it does not end in time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from doctor.config.file import ConfigError, find_config
+from doctor.config.notify_targets import NotifyTarget, parse_notify
+from doctor.engine.errors import InputError
+from doctor.engine.exit_code import Exit
+from doctor.engine.texts import filled
+from doctor.session.notify.message import line_message, message_of
+from doctor.session.notify.send import NotSent, send
+from doctor.session.output_files import print_warning
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+    from doctor.engine.result import Report
+    from doctor.session.notify.message import Message
+
+GRACE_SECONDS = 2.0
+"""Beyond its own limit, for a thread that is in a call that takes no limit, such as looking up a name."""
+
+MAX_SENDINGS = 256
+"""Messages of one process: a bound, for a job whose loss is wrong again and again."""
+
+
+def notify_targets(words: Sequence[str], config: Path | None) -> tuple[NotifyTarget, ...]:
+    """Raises: InputError for what cannot be followed, before anything is done."""
+    try:
+        return parse_notify(words, find_config(config, os.environ))
+    except ConfigError as error:
+        raise InputError(str(error)) from None
+
+
+def notify(
+    targets: Sequence[NotifyTarget], report: Report, checks: Mapping[str, Check], code: int, command: str
+) -> None:
+    """Begins to tell a verdict to all receivers; `await_notifications` waits for them."""
+    chosen = [target for target in targets if target.when == "always" or code not in (Exit.HEALTHY, Exit.NOTHING)]
+    if chosen:
+        try:
+            message = message_of(report, checks, code, command, os.uname().nodename)
+        except Exception as error:  # noqa: BLE001 - a verdict does not depend on its message
+            print_warning(filled("--notify: not sent: {0}", type(error).__name__))
+        else:
+            _start(chosen, message)
+
+
+def notify_line(targets: Sequence[NotifyTarget], headline: str, command: str, source: str, *, is_error: bool) -> None:
+    """Begins to tell one line about a run that goes on, such as a loss that is NaN."""
+    chosen = [target for target in targets if is_error or target.when == "always"]
+    if chosen:
+        _start(chosen, line_message(headline, command, os.uname().nodename, source, is_error=is_error))
+
+
+def await_notifications() -> None:
+    """Waits for what is on its way, each up to its own limit."""
+    for sending in _started:
+        sending.join()
+    _started.clear()
+
+
+_started: list[_Sending] = []
+"""Of this process."""
+
+
+def _start(targets: Sequence[NotifyTarget], message: Message) -> None:
+    for target in targets:
+        if len(_started) < MAX_SENDINGS:
+            _started.append(_Sending(target, message))
+
+
+class _Sending:
+    """One message on its way to one receiver. Says on stderr, in one line, that it was not sent."""
+
+    def __init__(self, target: NotifyTarget, message: Message) -> None:
+        self.target, self.message = target, message
+        self.limit = time.monotonic() + target.seconds + GRACE_SECONDS
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        problem = ""
+        try:
+            send(self.target, self.message)
+        except NotSent as error:
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001 - its text may hold the URL
+            problem = type(error).__name__
+        if problem:
+            self._tell(problem)
+
+    def _tell(self, problem: str) -> None:
+        print_warning(filled("--notify {0}: not sent: {1}", self.target.name, problem))
+
+    def join(self) -> None:
+        self.thread.join(max(self.limit - time.monotonic(), 0))
+        if self.thread.is_alive():
+            self._tell(filled("no answer within {0} s", self.target.seconds))

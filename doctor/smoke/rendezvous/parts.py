@@ -1,0 +1,91 @@
+"""Runs of some hosts of a launched job: its cells, and what is left without the sick ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from doctor.engine.fact import Visit
+from doctor.engine.record import HostRecord
+from doctor.engine.sanitize import number_ranges
+from doctor.engine.texts import filled
+from doctor.environment.job_context import JobContext
+from doctor.smoke.model import UNKNOWN_HOST, EnvironmentTrial, Failure, SmokePlan, SmokeResult, SmokeRun
+from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.rank_names import rank_names
+from doctor.smoke.rendezvous.link import Hello
+from doctor.smoke.rendezvous.placement import build_launched_plan, names_by_rank
+from doctor.smoke.results.to_facts import fact_outputs
+
+
+def with_host_names(hellos: Sequence[Hello]) -> dict[int, Hello]:
+    """By rank; hosts that share a name have distinct ones."""
+    names = names_by_rank(hellos)
+    return {hello.rank: msgspec.structs.replace(hello, host=names[hello.rank]) for hello in hellos}
+
+
+def on_hosts(hellos: Mapping[int, Hello], hosts: Collection[str]) -> dict[int, Hello]:
+    """By rank of the job: those on these hosts, numbered as in a job that has these hosts alone."""
+    chosen = set(hosts)
+    ranks = sorted(rank for rank, hello in hellos.items() if hello.host in chosen)
+    return {
+        rank: msgspec.structs.replace(hellos[rank], rank=number, world=len(ranks)) for number, rank in enumerate(ranks)
+    }
+
+
+def plan_of_part(leader: JobContext, part: Mapping[int, Hello], options: SmokeOptions) -> SmokePlan:
+    """The plan of these ranks. Without the job's rank 0 they meet at their own first host. Raises: ValueError."""
+    plan = build_launched_plan(leader, list(part.values()), (), options)
+    if all(rank == hello.rank for rank, hello in part.items()):
+        return plan
+    meeting = {} if 0 in part else {"master_addr": "", "master_port": 0}
+    return msgspec.structs.replace(plan, job_ranks=tuple(sorted(part)), **meeting)
+
+
+def numbering_notes(plan: SmokePlan) -> tuple[str, ...]:
+    """For the report of a run whose ranks have other numbers than in the job."""
+    if not plan.job_ranks:
+        return ()
+    ranks = number_ranges(plan.job_ranks, ", ")[:300]
+    return (
+        filled(
+            "without the hosts that were left out the ranks are numbered anew: they are ranks {0} of the job", ranks
+        ),
+    )
+
+
+def absent_failure(
+    part: Mapping[int, Hello], arrived: Collection[int], living: Collection[int], limit: float
+) -> Failure:
+    """Of ranks that did not come to a run within this many seconds. Those whose processes live are no fault."""
+    ended = tuple(sorted(hello.rank for rank, hello in part.items() if rank not in living))
+    late = tuple(sorted(hello.rank for rank, hello in part.items() if rank not in arrived))
+    if ended:
+        waiting = tuple(number for number in range(len(part)) if number not in ended)
+        return Failure("never-joined", ended, waiting, stage="rendezvous", text="its process has ended")
+    text = filled("{0} did not start again within {1} s", rank_names(late), f"{limit:g}")
+    return Failure("budget", (), late, stage="rendezvous", text=text)
+
+
+def result_without_run(
+    plan: SmokePlan, failures: tuple[Failure, ...], seconds: float, notes: Iterable[str], untried: str
+) -> SmokeResult:
+    """Of ranks that did not begin: for these failures, or as they were interrupted.
+
+    ``untried``: why the job's environment cannot be tried.
+    """
+    run = SmokeRun(
+        plan,
+        failures,
+        "trouble" if failures else "interrupted",
+        seconds=seconds,
+        notes=tuple(dict.fromkeys(notes)),
+        environment_trial=EnvironmentTrial(passes=False, untried=untried),
+    )
+    now = time.time()
+    records = {}
+    for host in dict.fromkeys(place.host for place in plan.places if place.host != UNKNOWN_HOST):
+        records[host] = HostRecord(Visit(sent=now, received=now), fact_outputs(run, host, ()))
+    return SmokeResult(run, records)

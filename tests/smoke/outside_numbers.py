@@ -1,0 +1,86 @@
+"""Wrong numbers of every kind in real smoke runs on test hosts: by bit, byte, element, row, rank, step and layout.
+
+python -m tests.smoke.outside_numbers 100 --seed 1
+
+What a collective brings to a rank, or what a product and its like compute there, is changed from one of its calls on:
+once, now and then, or always. Right: the guilty host alone is named. A change below what a run states as its tolerance
+is none: of a product, a bit of the lower half of a number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from random import Random
+
+from tests.hosts.fleet import Fleet
+from tests.smoke.interpreter import visible_folders
+from tests.smoke.outside import VALUES, Case, Result, Trial, carry_out, random_layouts
+
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "all_gather_single",
+    "reduce_scatter_single",
+    "all_to_all_single",
+    "broadcast",
+    "reduce",
+    "recv",
+)
+COMPUTED = ("layer_norm", "__matmul__", "log_softmax")
+HOW = ("bit", "byte", "element", "row", "shifted", "scaled")
+FOUND = (*VALUES, "smoke-reference-differs", "smoke-parameters-not-broadcast")
+
+
+def corruptions(count: int, seed: int) -> list[Trial]:
+    """Seeded: every function as often as every other."""
+    rng, trials = Random(seed), []
+    for number in range(count):
+        function = (*COLLECTIVES, *COMPUTED)[number % (len(COLLECTIVES) + len(COMPUTED))]
+        how = rng.choice(HOW if function in COLLECTIVES else ("element", "row", "shifted", "scaled"))
+        hosts = rng.choice([3, 4, 5])
+        ranks = rng.choice([each for each in (1, 2) if hosts * each <= 8])
+        every = rng.choice([1, 1, 3, 1 << 30])
+        fault = {"kind": "corrupt", "function": function, "how": how, "every": every, "bit": rng.randrange(8)}
+        fault["place"] = rng.randrange(4096)
+        name = f"{function} {how} {'once' if every > 3 else f'every {every}'}"
+        case = Case(name, FOUND, fault, whole_host=rng.random() < 0.4)
+        call = rng.randrange(
+            1, {"all_reduce": 20, "layer_norm": 20, "log_softmax": 20, "__matmul__": 60}.get(function, 4)
+        )
+        trials.append(Trial(case, hosts, ranks, rng.randrange(hosts), rng.randrange(ranks), call))
+    return trials
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("count", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first trial, to go on with")
+    parser.add_argument("--name", default="num", help="prefix of the hosts' names, where several run at once")
+    requested = parser.parse_args()
+    results: list[Result] = []
+    fleet = Fleet.up(5, {"*": {"shows": visible_folders()}}, name=requested.name)
+    try:
+        for number, trial in enumerate(corruptions(requested.count, requested.seed)):
+            if number < requested.first:
+                continue
+            rng = Random(requested.seed * 10_000 + number)
+            arguments = random_layouts(trial.hosts * trial.ranks, rng) if rng.random() < 0.5 else []
+            result = carry_out(fleet, trial, *arguments)
+            results.append(result)
+            where = f"{trial.hosts}x{trial.ranks}, host {trial.guilty + 1}, rank {trial.local}, call {trial.call}"
+            print(f"{number:3} {result.verdict:10} {trial.case.name} ({where}) {' '.join(arguments)}: "
+                  f"{result.errors} exit {result.code}, {result.seconds:.0f} s", flush=True)  # fmt: skip
+            for message in result.messages if result.verdict not in ("right", "not struck") else ():
+                print(f"      {message[:400]}", flush=True)
+    finally:
+        fleet.down()
+    for verdict, times in Counter(row.verdict for row in results).most_common():
+        print(f"{verdict:10} {times}")
+    return 0 if all(row.verdict in ("right", "one of", "not struck") for row in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Runs of some hosts of a launched job: who takes part as which rank, and what the report says of their numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.engine.sanitize import number_ranges
+from doctor.environment.job_context import detect
+from doctor.smoke.model import Failure, SmokeRun
+from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.rendezvous.link import Hello
+from doctor.smoke.rendezvous.parts import absent_failure, numbering_notes, on_hosts, plan_of_part, with_host_names
+from doctor.smoke.results.to_facts import describe_failure
+from doctor.smoke.triage.conduct import cell_result
+
+LEADER = detect({"RANK": "0", "WORLD_SIZE": "8", "MASTER_ADDR": "w0", "MASTER_PORT": "29500"}, as_rank=True)
+HELLOS = with_host_names([Hello(rank, 8, f"w{rank // 2}", 100 + rank, local=rank % 2) for rank in range(8)])
+
+
+def test_ranks_of_some_hosts_are_numbered_anew_and_meet_at_the_first_of_them() -> None:
+    part = on_hosts(HELLOS, ("w3", "w1"))
+    assert {rank: (hello.rank, hello.world, hello.host) for rank, hello in part.items()} == {
+        2: (0, 4, "w1"),
+        3: (1, 4, "w1"),
+        6: (2, 4, "w3"),
+        7: (3, 4, "w3"),
+    }
+    plan = plan_of_part(LEADER, part, SmokeOptions())
+    assert [(place.rank, place.host, place.local) for place in plan.places] == [
+        (0, "w1", 0),
+        (1, "w1", 1),
+        (2, "w3", 0),
+        (3, "w3", 1),
+    ]
+    assert (plan.world, plan.master_addr, plan.master_port, plan.job_ranks) == (4, "", 0, (2, 3, 6, 7))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "job_ranks"), [(("w0", "w1", "w2", "w3"), ()), (("w0", "w1"), ()), (("w0", "w2"), (0, 1, 4, 5))]
+)
+def test_with_the_jobs_rank_0_they_meet_where_the_job_does(hosts: tuple[str, ...], job_ranks: tuple[int, ...]) -> None:
+    plan = plan_of_part(LEADER, on_hosts(HELLOS, hosts), SmokeOptions())
+    assert (plan.master_addr, plan.master_port, plan.job_ranks) == ("w0", 29500, job_ranks)
+    numbers = f"they are ranks {number_ranges(job_ranks, ', ')} of the job"
+    note = f"without the hosts that were left out the ranks are numbered anew: {numbers}"
+    assert numbering_notes(plan) == (note,) * bool(job_ranks)
+
+
+def test_hosts_of_one_name_stay_apart_in_every_part() -> None:
+    hellos = with_host_names([Hello(rank, 4, "node", 100 + rank, boot=f"boot{rank // 2}") for rank in range(4)])
+    assert [hello.host for hello in hellos.values()] == ["node", "node", "node~2", "node~2"]
+    part = on_hosts(hellos, ("node~2",))
+    assert plan_of_part(LEADER, part, SmokeOptions()).ranks_by_host == {"node~2": (0, 1)}
+
+
+def test_what_failed_in_a_cell_is_told_with_the_jobs_ranks() -> None:
+    plan = plan_of_part(LEADER, on_hosts(HELLOS, ("w1", "w3")), SmokeOptions())
+    failure = Failure("dead", (3,), (0, 1, 2), stage="training", text="signal 9")
+    run = SmokeRun(plan, (failure,), "trouble")
+    assert describe_failure(run, failure) == "rank 7 (w3) dead in training, signal 9"
+    assert cell_result(run).named == ("w3",)
+
+
+def test_who_is_late_for_a_cell_is_not_held_against_its_host_and_who_has_ended_is() -> None:
+    part = on_hosts(HELLOS, ("w1", "w3"))
+    plan = plan_of_part(LEADER, part, SmokeOptions())
+    late = absent_failure(part, {2, 3, 6}, {2, 3, 6, 7}, 20.0)
+    assert (late.kind, late.culprit_ranks, late.waiting_ranks) == ("budget", (), (3,))
+    assert cell_result(SmokeRun(plan, (late,), "trouble")).state == "unfinished"
+    ended = absent_failure(part, {2, 3, 6}, {2, 3, 6}, 20.0)
+    assert (ended.kind, ended.culprit_ranks) == ("never-joined", (3,))
+    assert cell_result(SmokeRun(plan, (ended,), "trouble")).named == ("w3",)

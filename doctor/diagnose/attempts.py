@@ -238,6 +238,11 @@ def overcome_beside(files: Mapping[int, str], events: list[Event], catalog: Cata
     return [e for e in events if catalog[e.signature].role in ("evidence", "benign") or not went_on(e)]
 
 
+def may_be_outlived(signature: Signature) -> bool:
+    """A fault of the process, or an exception over a peer that was lost: a program may handle either, and go on."""
+    return signature.role == "root" or (signature.role == "ambiguous" and "unspecific" in signature.traits)
+
+
 def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int]) -> list[Event]:
     """The faults of one process behind which the same process shows progress in the same file.
 
@@ -254,7 +259,7 @@ def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int])
         earlier = timed and (step.time or 0.0) < (fault.time or 0.0)
         return same and not earlier and step.file == fault.file and step.line > fault.line
 
-    faults = (e for e in events if catalog[e.signature].role == "root" and not _UNCAUGHT.match(e.text))
+    faults = (e for e in events if may_be_outlived(catalog[e.signature]) and not _UNCAUGHT.match(e.text))
     return [fault for fault in faults if any(goes_on(fault, step) for step in steps)]
 
 

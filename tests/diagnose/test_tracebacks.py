@@ -138,3 +138,29 @@ def test_a_list_of_failures_alone_is_a_failure_and_tells_whose_output_is_missing
     diagnosis = logs(train=listed(row(1, 1, 5), row(0, 1, 5)))
     assert diagnosis.undecidable and "rank 0" in diagnosis.undecidable.reason
     assert any("the output of rank 0" in text for text in diagnosis.undecidable.needed)
+
+
+STEPS = {
+    "trainer": "{{'loss': 2.{0}, 'epoch': 0.{0}}}",
+    "megatron": " [2026-11-20 12:00:0{0}] iteration        {0}/  500 | lm loss: 2.{0}E+00 |",
+    "titan": "[rank0]:[titan] 2026-11-20 12:00:0{0},123 - root - INFO - step: {0}  loss: 2.{0}",
+    "engine": "INFO 11-20 12:00:0{0} [loggers.py:111] Engine 000: Avg generation throughput: 4{0}.1 tokens/s",
+}
+HANDLED = (
+    TRACEBACK.replace(MISMATCH, "ConnectionResetError: [Errno 104] Connection reset by peer"),
+    "WARNING retry 1/5 after ConnectionResetError: [Errno 104] Connection reset by peer\n",
+    "EOFError\n",
+    TRACEBACK.rsplit("\n", 2)[0] + "\n",
+    '  File "/srv/x.py", line 3, in f\n    g()\n',
+    TRACEBACK,
+    "RuntimeError: sample 17 is damaged; skipping it\n",
+)
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("noise", HANDLED)
+def test_what_a_program_handles_and_goes_on_is_at_most_possible(step: str, noise: str) -> None:
+    before, behind = ("".join(step.format(number) + "\n" for number in numbers) for numbers in ((1, 2, 3), (4, 5, 6)))
+    diagnosis = logs(train=before + noise + behind)
+    assert all(cause.confidence == "possible" for cause in diagnosis.causes)
+    assert diagnosis.undecidable is None and not diagnosis.waiting

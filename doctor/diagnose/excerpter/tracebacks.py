@@ -97,6 +97,11 @@ class OpenTracebacks:
         label = self.label_of(text)
         return stream_of(label) in self.frames and text[len(label) :].startswith("    ")
 
+    def ends_within(self, text):
+        """Whether the log whose last line this is ends within a traceback."""
+        label = self.label_of(text)
+        return stream_of(label) in self.unfinished and text[len(label) :].startswith("  ")
+
     def read(self, text):
         """(whether an open traceback may end here, the match of its exception's line or None).
 

@@ -108,9 +108,9 @@ class _Scanner:
         """What the end of a log without a fault says of a failure: that of another process, or within a traceback."""
         if self.child_failed:
             self._add(CHILD_FAILED, {}, *self.child_failed)
-        if self.tracebacks.unfinished:
-            last = next((line for line in reversed(lines) if line.strip()), b"")
-            self._add(UNFINISHED, {}, self._decode(last[:MAX_LINE]), _Line(lines, len(lines) - 1, self.summary.lines))
+        last = self._decode(next((line for line in reversed(lines) if line.strip()), b"")[:MAX_LINE])
+        if self.tracebacks.ends_within(last):  # type: ignore[no-untyped-call]
+            self._add(UNFINISHED, {}, last, _Line(lines, len(lines) - 1, self.summary.lines))
 
     def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         for block in blocks:
@@ -250,7 +250,7 @@ class _Scanner:
             if (stamp.pid, stamp.rank) in self.went_on:
                 return
             self.went_on.add((stamp.pid, stamp.rank))
-        elif signature in self.matcher.faults:
+        elif signature in self.matcher.outlived:
             self.progress_left = MAX_PROGRESS
             self.went_on.clear()
         key = (signature, stamp.pid, stamp.rank)

@@ -57,7 +57,10 @@ LONG = {
     "tests/smoke/test_detect.py": Division(20),
 }
 """The files that take more than 20 s."""
-TOGETHER = {"tests/test_translations.py": "tests/test_readme.py"}
+TOGETHER = {
+    "tests/test_translations.py": "tests/test_readme.py",
+    "tests/test_texts.py": "tests/test_readme.py",
+}
 """Files whose tests begin with the same long work, here with reading all texts of the program."""
 
 

@@ -99,7 +99,7 @@ def seconds_of_checks(run: dict[str, Any], names: Collection[str] = ()) -> dict[
     return seconds
 
 
-@pytest.mark.parametrize("kind", ["healthy", "sick"])
+@pytest.mark.parametrize("kind", [pytest.param("healthy", marks=pytest.mark.full), "sick"])
 def test_twice_the_hosts_are_twice_the_cpu_of_every_check(saved: dict[str, Any], kind: str) -> None:
     """Each by itself, with what runs inside of calls: one that takes the median of all NPUs for each hides in a sum."""
 

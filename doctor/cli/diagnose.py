@@ -63,7 +63,12 @@ def command(
     since: Annotated[
         str, typer.Option("--since", metavar="TIME", help="On HOSTS: only files written since 30m, 2h, 1d; or all.")
     ] = "",
-    job: Annotated[str, typer.Option("--job", metavar="slurm:ID", help="The output files and hosts of this job.")] = "",
+    job: Annotated[
+        str,
+        typer.Option(
+            "--job", metavar="KIND:ID", help="The logs and hosts of slurm:ID, ray:ADDRESS/ID, modelarts:FOLDER."
+        ),
+    ] = "",
     check: Annotated[
         bool, typer.Option("--check", help="Then run the checks of each cause on the hosts that it names.")
     ] = False,
@@ -156,7 +161,7 @@ def _report(
     diagnosis = _with_notes(diagnosis, judged, len(report.notes))
     code = report_exit_code(judged, output)
     if history is not None:
-        judged = remember(judged, checks, history)
+        judged = remember(judged, checks, msgspec.structs.replace(history, code=int(code)))
     names = hosts | _hosts(diagnosis)
     redact = text_redactor(names) if output.redact else str
     views = DiagnosisViews(diagnosis, catalogue, redact, waived_causes(judged)).by_format()

@@ -1,4 +1,4 @@
-"""Where `doctor diagnose` takes logs from: files that lie here, hosts, a job of Slurm, or a file of ``--save``."""
+"""Where `doctor diagnose` takes logs from: files that lie here, hosts, a job by its id, or a file of ``--save``."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from doctor.diagnose.fetch.collect import (
 )
 from doctor.diagnose.fetch.excerpt_reading import LOCAL
 from doctor.diagnose.fetch.saved_logs import SCHEMA, LogRecord, load_logs, save_logs
+from doctor.diagnose.job.kinds import read_job
+from doctor.diagnose.job.place import JobPlace
 from doctor.diagnose.run import diagnose_found, diagnose_record
-from doctor.diagnose.slurm_job import SlurmJob, read_job
 from doctor.diagnose.suspects import check_suspects
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import count_noun, printable
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import filled
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
 from doctor.report.layout.progress_line import ProgressLine
@@ -70,7 +71,7 @@ class LogSelection(NamedTuple):
         if len(present) > 1:
             raise UsageError(filled("{0} and {1} are both given: expected one of them", present[0], present[1]))
         if not present and not self.on_hosts:
-            raise UsageError("no logs are named: expected PATH, HOSTS with --logs, --job slurm:ID or --from FILE")
+            raise UsageError("no logs are named: expected PATH, HOSTS with --logs, --job KIND:ID or --from FILE")
         if self.from_file and (self.logs or self.since):
             raise UsageError("--from reads saved lines; expected it without --logs and --since")
         if self.job and self.since and not self.logs:
@@ -180,11 +181,13 @@ class LogSource:
         finally:
             progress.close()
 
-    def _job_record(self, job: SlurmJob) -> LogRecord:
+    def _job_record(self, job: JobPlace) -> LogRecord:
         """The job's output, read here where it lies here, else on its hosts; and what ``--logs`` names on its hosts."""
-        source = joined("", (f"Slurm job {job.number}", f" ({job.state})" if job.state else ""))
-        here = [pattern for pattern in job.outputs if glob.glob(pattern)]
-        record = LogRecord(SCHEMA, source, "", tuple(job.outputs), 0.0, {}, job.texts, tuple(job.hosts), job.notes)
+        source = job.source
+        here = [pattern for pattern in job.outputs if job.shared and glob.glob(pattern)]
+        record = LogRecord(
+            SCHEMA, source, "", tuple(job.outputs), 0.0, {}, job.texts, tuple(job.hosts), job.notes, job.logs
+        )
         if here:
             local = self._collected(Inventory((LOCAL,), source, local=True), tuple(here), 0.0)
             record = msgspec.structs.replace(record, hosts=dict(local.hosts), started=local.started)

@@ -11,8 +11,8 @@ from doctor.cli.host_options import ssh_options
 from doctor.diagnose.fetch.ask_hosts import LogRequest
 from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
 from doctor.diagnose.fetch.excerpt_reading import LOCAL
+from doctor.diagnose.job.kinds import read_live_job
 from doctor.diagnose.signature import load_signatures
-from doctor.diagnose.slurm_job import read_job
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
@@ -131,10 +131,8 @@ def _inventory(options: AttachOptions, targets: Sequence[str]) -> Inventory:
     if len([True for option in (targets, options.pid, options.job) if option]) > 1:
         raise UsageError("HOSTS, --pid and --job: expected one of them")
     if options.job:
-        job = read_job(options.job)
-        if not job.hosts:
-            raise InputError(filled("--job {0}: Slurm names no host of it; expected a job that runs", options.job))
-        return Inventory(tuple(job.hosts), f"Slurm job {job.number}")
+        job = read_live_job(options.job)
+        return Inventory(tuple(job.hosts), job.title)
     if targets:
         return select_inventory(HostSelection(None, None, None, None, targets[0]))
     return Inventory((LOCAL,), "this host", local=True)

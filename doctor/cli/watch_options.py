@@ -24,7 +24,9 @@ class AttachOptions(NamedTuple):
     pid: Annotated[
         list[int], typer.Option("--pid", metavar="N", min=1, help="With --attach: only this process; repeatable.")
     ] = []
-    job: Annotated[str, typer.Option("--job", metavar="slurm:ID", help="With --attach: the hosts of this job.")] = ""
+    job: Annotated[
+        str, typer.Option("--job", metavar="KIND:ID", help="With --attach: the hosts of slurm:ID or ray:ADDRESS/ID.")
+    ] = ""
     interval: Annotated[
         float, typer.Option("--interval", metavar="S", min=1, max=120, help="With --attach: seconds of looking.")
     ] = 4.0

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from doctor.net.boxes import (
+    MOST_GROUP_PAIRS,
     Box,
     direction_box,
     fleet_boxes,
@@ -97,8 +98,9 @@ class _Search:
         fleet = list(fleet_boxes(self.cells))
         self._constant(fleet)
         boxes = list(host_and_group_boxes(self.cells, self.remaining, self.groups))
-        self._constant(boxes)
-        self._constant(list(one_to_group_boxes(self.cells, self.remaining, self.groups)))
+        self._constant([*boxes, *self._cuts_of_groups()])
+        one_sided = list(one_to_group_boxes(self.cells, self.remaining, self.groups))
+        self._constant(one_sided if len(one_sided) <= MOST_GROUP_PAIRS else ())
         parts = connected_parts(self.cells.open, self.cells.failing_ports, self.matrix.hosts)
         cuts = list(group_pair_boxes(self.cells, self.remaining, parts))
         self._constant(cuts)
@@ -110,6 +112,12 @@ class _Search:
         counts = {letter: Grid.of(self.matrix, letter) for letter in FAILING if self._occurs(letter)}
         causes = [self._cause(pick, cells, counts) for pick, cells in zip(self.picks, exclusive, strict=True)]
         return Localization(tuple(sorted(causes, key=lambda cause: (-cause.failed, cause.hosts))), self.more)
+
+    def _cuts_of_groups(self) -> list[Box]:
+        """Between parts of a cut fleet that are larger than any group: else each pair of groups were a cause."""
+        parts = connected_parts(self.cells.open, self.cells.failing_ports, self.matrix.hosts)
+        largest = max((len(group.hosts) for group in self.groups), default=0)
+        return list(group_pair_boxes(self.cells, self.remaining, [part for part in parts if len(part.hosts) > largest]))
 
     def _occurs(self, letter: str) -> bool:
         return any(letter in row for rows in self.matrix.rows for row in rows)

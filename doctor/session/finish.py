@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from doctor.session.run_history import HistoryOptions
 
 
+LEAST_HOSTS = 16
+"""Of a run whose first errors are shown before its report."""
 CLOSING_SECONDS = 5.0
 """Seconds that the process waits, after its report, for the end of connections to hosts that hang."""
 
@@ -152,6 +154,11 @@ def examine_and_report(
 
     progress = ProgressLine(len(inventory.hosts), sys.stderr)
     events = start_events(output, inventory.hosts, selected, inventory.source)
+    callbacks = [progress.step, events.host]
+    if progress.live and len(inventory.hosts) >= LEAST_HOSTS and not output.redact and not options.after_reboot:
+        from doctor.session.early_findings import EarlyFindings
+
+        callbacks.append(EarlyFindings(selected, output.config, progress.note).step)
     try:
         examination = examine(
             inventory,
@@ -159,7 +166,7 @@ def examine_and_report(
             options,
             environ,
             rank_table=rank_table,
-            progress=combine_callbacks(progress.step, events.host),
+            progress=combine_callbacks(*callbacks),
             stage=combine_callbacks(progress.stage, events.stage),
         )
     finally:
@@ -201,6 +208,7 @@ def save_and_report(
     if history is not None:
         from doctor.session.run_history import remember
 
+        history = msgspec.structs.replace(history, code=int(code))
         report = remember(report, catalog, history, values=read_settings(examination, report))
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
     if not saved and code == Exit.HEALTHY:

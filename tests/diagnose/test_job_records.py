@@ -10,7 +10,8 @@ from doctor.diagnose.decide import diagnose
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.fetch.excerpt_reading import read_record
 from doctor.diagnose.fetch.saved_logs import SCHEMA, LogRecord
-from doctor.diagnose.slurm_job import output_glob, read_job, script_outputs
+from doctor.diagnose.job.kinds import read_job
+from doctor.diagnose.job.slurm import output_glob, script_outputs
 from doctor.engine.errors import InputError, UsageError
 from tests.diagnose.test_rules import SIGNATURES
 

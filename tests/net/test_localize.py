@@ -234,6 +234,38 @@ def test_a_sample_of_ports_names_the_port() -> None:
     assert (cause.kind, cause.hosts, cause.all_ports) == ("link", (7, 20), True)
 
 
+HALVES = {
+    "two halves": lambda source, target: (source < 500) == (target < 500),
+    "two planes": lambda source, target: source % 2 == target % 2,
+}
+
+
+@pytest.mark.parametrize("halves", HALVES)
+def test_a_thousand_hosts_that_are_cut_in_two_across_racks_have_one_cause(halves: str) -> None:
+    """And not one for each pair of racks."""
+    works, hosts = HALVES[halves], 1000
+    rows = ["".join("-" if s == t else "o" if works(s, t) else "d" for t in range(hosts)) for s in range(hosts)]
+    began = time.process_time()
+    (cause,) = localize(fleet(hosts, 2, [rows] * 2), racks(hosts, 8)).causes
+    assert (cause.kind, [len(group.hosts) for group in cause.groups], cause.all_ports) == ("groups", [500, 500], True)
+    assert time.process_time() - began < 5
+
+
+def test_a_thousand_hosts_of_which_many_pairs_of_racks_fail_cost_no_more() -> None:
+    """As where a spine drops some flows. What is too much for causes of groups is counted as pairs of hosts."""
+    hosts = 1000
+    bad = {(a, b) for a in range(125) for b in range(a) if (a * 31 + b * 17) % 10 == 0}
+    bad |= {(b, a) for a, b in bad}
+    rows = [
+        "".join("-" if s == t else "d" if (s // 8, t // 8) in bad else "o" for t in range(hosts)) for s in range(hosts)
+    ]
+    began = time.process_time()
+    localization = localize(fleet(hosts, 1, [rows]), racks(hosts, 8))
+    assert time.process_time() - began < 5
+    assert all(cause.kind == "link" for cause in localization.causes)
+    assert len(localization.causes) + localization.more == 64 * len(bad) // 2
+
+
 @pytest.mark.bench
 def test_cost_of_256_hosts_and_34_ports() -> None:
     hosts, ports = 256, 34

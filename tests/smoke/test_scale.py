@@ -319,6 +319,7 @@ def cost(world: int) -> tuple[float, float]:
     return seconds / world, peak / world
 
 
+@pytest.mark.full
 def test_time_and_memory_of_the_judge_are_linear() -> None:
     """Four times the ranks cost no more than twice as much a rank: the noise of a loaded machine is within that."""
     cost(64)

@@ -60,6 +60,10 @@ def read_record(record: LogRecord, signatures: Mapping[str, Signature]) -> list[
     for name, text in record.texts.items():
         readings.append(scan(name, [text.encode()], matcher, file=0, year=year))
         readings[-1].summary.accounting = True
+    for name, text in record.logs.items():
+        readings.append(
+            scan(name, text.encode("utf-8", "replace").splitlines(keepends=True), matcher, file=0, year=year)
+        )
     return readings
 
 

@@ -82,6 +82,8 @@ class LogRecord(msgspec.Struct, frozen=True):
     job_hosts: tuple[str, ...] = ()
     """The hosts of the job: those that were asked, or that its scheduler lists."""
     notes: list[str] = []
+    logs: dict[str, str] = {}
+    """Logs that a scheduler keeps itself, by name."""
     sentences: TextTable = {}
     """Templates and values of what doctor says in it (`doctor.engine.texts.table_of`)."""
 
@@ -93,9 +95,9 @@ def save_logs(path: Path, record: LogRecord) -> None:
         for host, logs in record.hosts.items()
     }
     texts = {name: hide_secrets(text) for name, text in record.texts.items()}
-    saved = msgspec.structs.replace(
-        record, hosts=hosts, texts=texts, sentences=table_of(map(hide_secrets, _sentences(record)))
-    )
+    kept = {name: hide_secrets(text) for name, text in record.logs.items()}
+    sentences = table_of(map(hide_secrets, _sentences(record)))
+    saved = msgspec.structs.replace(record, hosts=hosts, texts=texts, logs=kept, sentences=sentences)
     write_atomic(path, msgspec.json.encode(saved) + b"\n")
 
 

@@ -1,6 +1,6 @@
 """Saved output of Slurm: of sacct a table, ``--parsable`` text with any columns, or JSON; of scontrol show job.
 
-There is one event for each row. A row becomes the text ``JOB|STATE|EXIT|NODES|``, as `doctor.diagnose.slurm_job` asks
+There is one event for each row. A row becomes the text ``JOB|STATE|EXIT|NODES|``, as `doctor.diagnose.job.slurm` asks
 sacct for it, and so matches the signatures of these. Sources: sacct(1), "--format", "--parsable2", "--json"; output of
 Slurm 22.05 (v0.0.38), and the lists of states of later versions (slurm.schedmd.com/rest_api.html, "v0.0.40_job").
 """

@@ -1,8 +1,8 @@
 """What the names of log files show: rank, device, host, process id.
 
 Sources of the names: MindSpore's msrun (``worker_3.log``, ``scheduler.log``), torchrun ``--log-dir``
-(``attempt_0/3/stderr.log``), CANN (``plog-PID_TIME.log``, ``device-3/``), Slurm (``slurm-77_3.out``, ``%t``), and
-what people write (``rank_3.log``, ``node003/train.log``).
+(``attempt_0/3/stderr.log``), ModelArts (``modelarts-job-ID-worker-0.log``), CANN (``plog-PID_TIME.log``,
+``device-3/``), Slurm (``slurm-77_3.out``, ``%t``), and what people write (``rank_3.log``, ``node003/train.log``).
 
 The folders of torchrun and CANN, and addresses, are what they are. Any other number may be one of an experiment, as in
 ``lora_r16.log``: it counts only where names of several files differ in it.
@@ -23,7 +23,7 @@ _TORCHRUN = re.compile(r"attempt_(\d+)/(\d{1,5})/(?:stdout|stderr|error)\b")
 _DEVICE = re.compile(r"(?:^|[/._!-])dev(?:ice)?[_-]?(?P<value>\d{1,4})(?=[._/!-]|$)", re.IGNORECASE)
 _DEVICE_FOLDER = re.compile(r"(?:^|/)device-(\d{1,4})/")
 _HOST = re.compile(
-    r"(?:^|[/!.])(?P<value>worker-?\d{1,6}|(?:node|host|server|npu|gpu|n)[-_]?\d{1,6}|\d{1,3}(?:\.\d{1,3}){3})"
+    r"(?:^|[/!.]|modelarts-job-[A-Za-z0-9-]{1,80}-)(?P<value>worker-?\d{1,6}|(?:node|host|server|npu|gpu|n)[-_]?\d{1,6}|\d{1,3}(?:\.\d{1,3}){3})"
     r"(?=[/._!-]|$)"
 )
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")

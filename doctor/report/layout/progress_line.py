@@ -7,6 +7,8 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from doctor.engine.language import localized, phrase
+from doctor.engine.secrets import hide_secrets
+from doctor.engine.streams import harmless
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.transport import format_size
 
@@ -61,6 +63,13 @@ class ProgressLine:
             done = phrase("{stage} done after {seconds} s", stage=clean(name, 40), seconds=f"{seconds:.1f}")
             self.put(f"\r{localized('smoke run: ')}{done if name else localized('starting')}\x1b[K")
             self.visible = True
+
+    def note(self, text: str) -> None:
+        """A line that stays, above the progress."""
+        if self.live:
+            self.put(f"\r{harmless(hide_secrets(clean(text)))}\x1b[K\n")
+            self.visible = False
+            self.write()
 
     def read(self, count: int, total: int) -> None:
         """So many bytes of ``total`` were read; of compressed files it is more than there are."""

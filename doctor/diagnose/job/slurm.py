@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-import msgspec
-
 from doctor.diagnose.fetch.collect import glob_quoted
-from doctor.engine.errors import InputError, UsageError
+from doctor.diagnose.job.place import JobPlace
+from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
-from doctor.environment.commands import run_command
+from doctor.environment.commands import RunCommand, run_command
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 
 _NUMBER = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?")
@@ -32,41 +30,23 @@ _SACCT_FIELDS = "JobID,State,ExitCode,NodeList,Start,End,WorkDir"
 _MAX_NODES = 10_000
 _OUTPUT_OPTIONS = ("-o", "--output", "-e", "--error")
 
-RunCommand = Callable[[Sequence[str]], str]
 
+def read_slurm(number: str, run: RunCommand = run_command) -> JobPlace:
+    """The job with this id.
 
-class SlurmJob(msgspec.Struct, kw_only=True):
-    """What Slurm still knows of a job."""
-
-    number: str
-    state: str = ""
-    """Such as ``OUT_OF_MEMORY``; empty where Slurm does not say."""
-    hosts: list[str] = []
-    batch_host: str = ""
-    outputs: list[str] = []
-    """Patterns of its output files; absolute."""
-    texts: dict[str, str] = {}
-    """What the commands printed, by command."""
-    notes: list[str] = []
-
-
-def read_job(text: str, run: RunCommand = run_command) -> SlurmJob:
-    """The job that ``slurm:ID`` names.
-
-    Raises: UsageError for another form; InputError (exit code 78) for a job that Slurm does not know.
+    Raises: ValueError for another form; InputError (exit code 78) for a job that Slurm does not know.
     """
-    kind, _, number = text.partition(":")
-    if kind != "slurm" or not _NUMBER.fullmatch(number):
-        raise UsageError(
-            filled("--job {0}: expected slurm:ID, such as slurm:1234 or slurm:1234_7", f"{printable(text, 60)!r}")
-        )
-    job = SlurmJob(number=number, hosts=[], outputs=[], texts={}, notes=[])
+    if not _NUMBER.fullmatch(number):
+        raise ValueError(number)
+    job = JobPlace(title=f"Slurm job {number}", number=number)
     problems = [_ask_controller(job, run), _ask_accounting(job, run)]
     if not job.texts:
         reasons = joined("; ", (problem for problem in problems if problem))
         raise InputError(
             filled(
-                "--job {0}: {1}; expected a job that Slurm knows, or its log files and hosts themselves", text, reasons
+                "--job slurm:{0}: {1}; expected a job that Slurm knows, or its log files and hosts themselves",
+                number,
+                reasons,
             )
         )
     if problems[0]:
@@ -81,7 +61,7 @@ def read_job(text: str, run: RunCommand = run_command) -> SlurmJob:
     return job
 
 
-def _ask_controller(job: SlurmJob, run: RunCommand) -> str:
+def _ask_controller(job: JobPlace, run: RunCommand) -> str:
     """Reads ``scontrol show job``. Returns why it does not know the job."""
     try:
         output = run(["scontrol", "show", "job", job.number])
@@ -102,7 +82,7 @@ def _ask_controller(job: SlurmJob, run: RunCommand) -> str:
     return ""
 
 
-def _ask_accounting(job: SlurmJob, run: RunCommand) -> str:
+def _ask_accounting(job: JobPlace, run: RunCommand) -> str:
     """Reads ``sacct``. Returns why it does not know the job."""
     argv = ["sacct", "--jobs", job.number, "--parsable2", "--duplicates", f"--format={_SACCT_FIELDS}"]
     try:
@@ -141,7 +121,7 @@ def _reason(program: str, error: OSError) -> str:
     return printable(text, 200) if text.startswith(program) else filled("{0}: {1}", program, printable(text, 200))
 
 
-def _add_hosts(job: SlurmJob, text: str) -> None:
+def _add_hosts(job: JobPlace, text: str) -> None:
     if not text or text == "None assigned":
         return
     try:
@@ -152,7 +132,7 @@ def _add_hosts(job: SlurmJob, text: str) -> None:
     job.hosts += [host for host in hosts[:_MAX_NODES] if host not in job.hosts]
 
 
-def _add_script_outputs(job: SlurmJob, run: RunCommand) -> None:
+def _add_script_outputs(job: JobPlace, run: RunCommand) -> None:
     """Output files that the batch script's srun lines and #SBATCH lines name."""
     script = ""
     for argv in (
@@ -202,7 +182,7 @@ def script_outputs(script: str) -> list[str]:
     return names
 
 
-def _add_output(job: SlurmJob, pattern: str, folder: str, block: str) -> None:
+def _add_output(job: JobPlace, pattern: str, folder: str, block: str) -> None:
     path = output_glob(pattern, job.number, block)
     if not path.startswith("/"):
         if not folder.startswith("/"):

@@ -1,0 +1,1 @@
+"""From the id of a job to its hosts and its logs, whatever started it."""

@@ -24,8 +24,8 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.shared_options import expand_option_groups
 from doctor.config.atomic_write import write_atomic_by
-from doctor.diagnose.bundle.collect import collect_bundle
-from doctor.diagnose.bundle.summary import bundle_summary
+from doctor.diagnose.bundle.collect_bundle import collect_bundle
+from doctor.diagnose.bundle.contents_summary import bundle_summary
 from doctor.diagnose.bundle.support import BundleRequest
 from doctor.diagnose.fetch.collect import DEFAULT_SINCE, default_places, parse_since, validate_places
 from doctor.engine.errors import InputError, UsageError
@@ -113,7 +113,7 @@ def command(
         )
     path = out or Path(time.strftime("doctor-logs-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
     _require_writable(path)
-    inventory = select_inventory(hosts.selection)
+    inventory = select_inventory(hosts.selection_by(connection))
 
     def pack(contents: Contents, packing: Packing) -> None:
         try:

@@ -20,7 +20,7 @@ from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_
 from doctor.diagnose.rules.named import named_by_launcher, named_by_library, processes_of, terminated
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
-from doctor.diagnose.rules.scheduler import crashed_step, ended_from_outside, explains_all, named_by_scheduler
+from doctor.diagnose.rules.scheduler_states import crashed_step, ended_from_outside, explains_all, named_by_scheduler
 from doctor.diagnose.rules.silent_exits import exited_silently
 from doctor.diagnose.rules.silent_ranks import absent_ranks, silence, silent_pair, silent_server, spawned
 from doctor.diagnose.rules.wait_chain import wait_chain

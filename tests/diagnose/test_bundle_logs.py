@@ -22,10 +22,10 @@ import msgspec
 import pytest
 
 from doctor.diagnose.bundle.contents import SCHEMA, Contents
+from doctor.diagnose.bundle.contents_summary import bundle_summary
 from doctor.diagnose.bundle.pack import _PACKED, BLOCK, Packing, safe_part, safe_path
 from doctor.diagnose.bundle.read import bundle_contents
 from doctor.diagnose.bundle.spool import Header, HostSpool, Room, Spooled
-from doctor.diagnose.bundle.summary import bundle_summary
 from doctor.diagnose.bundle.support import BundleRequest, diagnosed_sections, support
 from doctor.diagnose.bundler.file_text import FileText, NotText
 from doctor.diagnose.bundler.tool_run import ToolRun

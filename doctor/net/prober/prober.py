@@ -85,9 +85,9 @@ class Prober(OrderedProgram):
             try:
                 listener = Listener(self.loop, open_listener(address, port), self.token, self.host, self.calls)
                 self.listeners[address, listener.port] = listener
-                results.append([address, port, listener.port, "", {}])
+                results.append([address, max(port, 0), listener.port, "", {}])
             except OSError as error:
-                results.append([address, port, 0, error.strerror or str(error), {}])
+                results.append([address, max(port, 0), 0, error.strerror or str(error), {}])
                 taken.append(port)
         owners = port_owners(set(taken)) if taken else {}
         for result in results:

@@ -61,7 +61,17 @@ def _not_synchronised(
                 "reference run's by {share} of its norm, and that of the other ranks does not: what one of them added "
                 "to it, or was sent before, is wrong"
             )
-        yield Defect(NOT_SYNCHRONISED, "wrong", step, wrong, template, {"share": worst}, trace=trace, vague=shared)
+        yield Defect(
+            NOT_SYNCHRONISED,
+            "wrong",
+            step,
+            wrong,
+            template,
+            {"share": worst},
+            trace=trace,
+            vague=shared,
+            of_group=shared,
+        )
         return
     if trace.layout.zero:
         return  # each rank reduces a shard of its own

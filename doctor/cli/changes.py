@@ -138,7 +138,7 @@ def _visit(
     """Reads the hosts, with a progress line. Raises: CommandError."""
     job_environment = source.read()
     environ = job_environment.environ
-    fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
+    fleet = select_inventory(with_hosts_of_line(hosts.selection_by(connection), job_environment), scope, environ)
     launch, within = job_environment.complete(job.launch()), job_environment.within(connection.within, fleet.local)
     options = replace(
         examine_options(connection, visit, launch, within),

@@ -129,9 +129,11 @@ def command(
     except SignatureError as error:
         raise InputError(str(error)) from None
 
-    selection = LogSelection(paths, logs, since, job, from_file, hosts, hostfile, rank_table, exclude)
+    selection = LogSelection(
+        paths, logs, since, job, from_file, hosts, hostfile, rank_table, exclude, connection.transport == "kubernetes"
+    )
     selection.validate(check, save)
-    source = LogSource(selection, catalog, connection, visit, log_limit << 20)
+    source = LogSource(selection, catalog, connection, visit, log_limit << 20, check)
     diagnosis = source.diagnosis(save)
     if check:
         diagnosis = source.checked(diagnosis)

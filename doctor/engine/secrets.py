@@ -57,7 +57,7 @@ _ELEMENT = rf"(?i)(<{_NAME}>)[^<>\s][^<>]{{0,400}}(?=</)"
 
 _SHAPES = {
     "hf_": r"hf_(?:[A-Za-z0-9]{16,}|[A-Za-z0-9]+(?=…))",
-    "gh": r"gh[opsur]_(?:[A-Za-z0-9]{20,}|[A-Za-z0-9]+(?=…))",
+    **{f"gh{kind}_": rf"gh{kind}_(?:[A-Za-z0-9]{{20,}}|[A-Za-z0-9]+(?=…))" for kind in "opsur"},
     "github_pat_": r"github_pat_(?:\w{20,}|\w+(?=…))",
     "sk-": r"sk-(?=[A-Za-z_-]*[0-9])(?:[\w-]{20,}|[\w-]{4,}(?=…))",
     "glpat-": r"glpat-(?:[\w-]{16,}|[\w-]+(?=…))",
@@ -74,9 +74,9 @@ _SHAPES = {
     "dckr_": r"dckr_(?:pat|oat)_[\w-]{20,}",
     "dapi": r"dapi[0-9a-f]{32}(?:-\d)?(?![\w])",
     "dop_v1_": r"dop_v1_[0-9a-f]{40,}",
-    "gl": r"gl(?:rt|dt|ptt|cbt|soat|ft|imt)-[\w.-]{16,}",
+    **{f"gl{kind}-": rf"gl{kind}-[\w.-]{{16,}}" for kind in ("rt", "dt", "ptt", "cbt", "soat", "ft", "imt")},
     "glsa_": r"glsa_[A-Za-z0-9]{20,}_?[0-9a-f]*",
-    "hvs.": r"hv[sb]\.[\w-]{20,}",
+    **{f"hv{kind}.": rf"hv{kind}\.[\w-]{{20,}}" for kind in "sb"},
     "LTAI": r"LTAI[A-Za-z0-9]{12,}(?![A-Za-z0-9])",
     "AKID": r"AKID[A-Za-z0-9]{28,}(?![A-Za-z0-9])",
     "ya29.": r"ya29\.[\w-]{20,}",
@@ -99,6 +99,18 @@ _PRIVATE_KEY = (
     r"(?:(?:(?!-----)[\s\S]){0,16384}-----END [A-Z ]{0,30}PRIVATE KEY-----|[A-Za-z0-9+/=\s\\]*)"
 )
 """To its end, also where a log puts a time and a rank before each line."""
+
+
+WORDS = (
+    *("pass", "secret", "credential", "key", "token", "auth", "pwd", "cookie", "密码", "口令", "login", "curl", "://"),
+    *(f"{sign}{end}" for sign in "_.-" for end in ("sk", "sas")),
+    *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
+    *map(str.lower, _SHAPES),
+)
+"""In small letters: a line in which none of these stands holds no part of a secret, but that of a private key or login
+that a line of the three before it began. `tests/test_secrets_gate.py` holds it against the patterns."""
+WHOLE = b"PRIVATE KEY-----"
+"""A text with this is searched as a whole."""
 
 
 @cache

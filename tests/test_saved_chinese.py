@@ -60,7 +60,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "_templates", {})
 
 
-def shown(report: Report, form: str = "plain") -> str:
+def text_of(report: Report, form: str = "plain") -> str:
     return render(form, report, RenderContext(10, CHECKS))
 
 
@@ -77,8 +77,8 @@ def from_document(report: Report, monkeypatch: pytest.MonkeyPatch) -> Report:
 def test_a_saved_document_reads_as_the_report_itself(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of fleets with many faults, and of one finding of each check."""
     report = REPORTS.get(name, one_finding_of_each)()
-    now = shown(report, form)
-    assert shown(from_document(report, monkeypatch), form) == now
+    now = text_of(report, form)
+    assert text_of(from_document(report, monkeypatch), form) == now
     assert CHINESE.search(now)
 
 
@@ -104,19 +104,19 @@ def faulty_run(kind: str) -> Run:
 def test_a_saved_run_and_its_document_read_as_the_run_itself(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     checks, run = load_checks(), faulty_run(kind)
     report = replay(run, checks)
-    now = shown(report)
+    now = text_of(report)
     data = msgspec.json.encode(redact_run(run))
     document = from_document(report, monkeypatch)
-    assert shown(document) == now
+    assert text_of(document) == now
     forget(monkeypatch)
-    assert shown(replay(load_run(data, "run.json"), checks)) == now
+    assert text_of(replay(load_run(data, "run.json"), checks)) == now
     assert english_words(now) == []
 
 
 def test_secrets_and_pseudonyms_change_values_and_leave_the_sentence_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     run = faulty_run("dead")
-    told = filled("no answer from {0} within {1}", "https://me:pw12345@w9.example.com/", "10 s")
-    run = msgspec.structs.replace(run, notes=(told,))
+    text = filled("no answer from {0} within {1}", "https://me:pw12345@w9.example.com/", "10 s")
+    run = msgspec.structs.replace(run, notes=(text,))
     data = msgspec.json.encode(redact_run(run))
     assert b"pw12345" not in data
     forget(monkeypatch)
@@ -194,9 +194,9 @@ def test_a_saved_diagnosis_reads_alike_where_its_texts_are_known_or_come_from_it
     logs = [str(path) for path in sorted(LOGS.glob(f"{name}*.log"))]
     with language.english():
         data = json.loads(diagnose(*logs, "-f", "json").stdout)
-        known = shown(diagnosis_report(read_diagnosis({**data, "texts": {}}, name)))
-    now = shown(diagnosis_report(read_diagnosis({**data, "texts": {}}, name)))
+        unfilled = text_of(diagnosis_report(read_diagnosis({**data, "texts": {}}, name)))
+    now = text_of(diagnosis_report(read_diagnosis({**data, "texts": {}}, name)))
     forget(monkeypatch)
-    assert shown(diagnosis_report(read_diagnosis(data, name))) == now != known
+    assert text_of(diagnosis_report(read_diagnosis(data, name))) == now != unfilled
     forget(monkeypatch)
-    assert shown(diagnosis_report(read_diagnosis({**data, "texts": {}}, name))) != now
+    assert text_of(diagnosis_report(read_diagnosis({**data, "texts": {}}, name))) != now

@@ -24,8 +24,8 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.shared_options import expand_option_groups
 from doctor.config.atomic_write import write_atomic_by
-from doctor.diagnose.bundle.collect import collect_bundle
-from doctor.diagnose.bundle.summary import bundle_summary
+from doctor.diagnose.bundle.collect_bundle import collect_bundle
+from doctor.diagnose.bundle.contents_summary import bundle_summary
 from doctor.diagnose.bundle.support import BundleRequest
 from doctor.diagnose.fetch.collect import DEFAULT_SINCE, default_places, parse_since, validate_places
 from doctor.engine.errors import InputError, UsageError
@@ -42,6 +42,20 @@ if TYPE_CHECKING:
     from doctor.diagnose.bundle.pack import Packing
 
 NOT_WHOLE_EXIT_CODE = 12
+_OTHER_ARCHIVES = (
+    ".zip",
+    ".7z",
+    ".rar",
+    ".tar",
+    ".tar.xz",
+    ".tar.bz2",
+    ".tar.zst",
+    ".txz",
+    ".tbz2",
+    ".zst",
+    ".xz",
+    ".bz2",
+)
 
 
 @expand_option_groups
@@ -99,7 +113,7 @@ def command(
         )
     path = out or Path(time.strftime("doctor-logs-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
     _require_writable(path)
-    inventory = select_inventory(hosts.selection)
+    inventory = select_inventory(hosts.selection_by(connection))
 
     def pack(contents: Contents, packing: Packing) -> None:
         try:
@@ -147,7 +161,11 @@ def _request(
 
 
 def _require_writable(path: Path) -> None:
-    """Raises: InputError where the archive could not be written in the end."""
+    """Raises: InputError where the archive could not be written in the end; UsageError for the name of another kind."""
     folder = path.parent
+    if path.name.lower().endswith(_OTHER_ARCHIVES):
+        raise UsageError(
+            filled("--out {0}: the archive is a tar.gz; expected a name such as logs.tar.gz", printable(str(path)))
+        )
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(filled("--out {0}: expected a file in a folder that can be written", printable(str(path))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -112,13 +112,14 @@ def command(
         )
     unread = [host for host in examination.run.hosts if not _is_read(now, host)]
     code = Exit.UNKNOWN if unread else Exit.HEALTHY
+    before, now = (_as_asked(values, examination.run.hosts) for values in (baseline.values, now))
     page = ChangesPage(
-        before=baseline.values,
+        before=before,
         now=now,
         worked=baseline.worked,
         same_since=baseline.same_since,
-        changes=rank_changes(baseline.changes, report, selected, _messages_by_check()),
-        uncompared=uncompared(baseline.values, now),
+        changes=rank_changes(compare_values(before, now), report, selected, _messages_by_check()),
+        uncompared=uncompared(before, now),
         notes=tuple(filled("not read: {0}", printable_excerpt(host, 100)) for host in unread),
     )
     write_stdout(render_json(page, code) if as_json else render(page, code))
@@ -137,7 +138,7 @@ def _visit(
     """Reads the hosts, with a progress line. Raises: CommandError."""
     job_environment = source.read()
     environ = job_environment.environ
-    fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
+    fleet = select_inventory(with_hosts_of_line(hosts.selection_by(connection), job_environment), scope, environ)
     launch, within = job_environment.complete(job.launch()), job_environment.within(connection.within, fleet.local)
     options = replace(
         examine_options(connection, visit, launch, within),
@@ -194,6 +195,12 @@ def _named(values: RunValues) -> RunValues:
     """The hosts as records of the history name them."""
     names = recorded_names(values.hosts, machine_name())
     return replace(values, hosts={names[host]: by_fact for host, by_fact in values.hosts.items()})
+
+
+def _as_asked(values: RunValues, hosts: Iterable[str]) -> RunValues:
+    """The hosts as this run's report names them: this machine as ``localhost`` where it was asked for so."""
+    names = {name: host for host, name in recorded_names(tuple(hosts), machine_name()).items()}
+    return replace(values, hosts={names.get(host, host): by_fact for host, by_fact in values.hosts.items()})
 
 
 def _is_read(now: RunValues, host: str) -> bool:

@@ -129,9 +129,11 @@ def command(
     except SignatureError as error:
         raise InputError(str(error)) from None
 
-    selection = LogSelection(paths, logs, since, job, from_file, hosts, hostfile, rank_table, exclude)
+    selection = LogSelection(
+        paths, logs, since, job, from_file, hosts, hostfile, rank_table, exclude, connection.transport == "kubernetes"
+    )
     selection.validate(check, save)
-    source = LogSource(selection, catalog, connection, visit, log_limit << 20)
+    source = LogSource(selection, catalog, connection, visit, log_limit << 20, check)
     diagnosis = source.diagnosis(save)
     if check:
         diagnosis = source.checked(diagnosis)
@@ -161,7 +163,7 @@ def _report(
     diagnosis = _with_notes(diagnosis, judged, len(report.notes))
     code = report_exit_code(judged, output)
     if history is not None:
-        judged = remember(judged, checks, history)
+        judged = remember(judged, checks, msgspec.structs.replace(history, code=int(code)))
     names = hosts | _hosts(diagnosis)
     redact = text_redactor(names) if output.redact else str
     views = DiagnosisViews(diagnosis, catalogue, redact, waived_causes(judged)).by_format()

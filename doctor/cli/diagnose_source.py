@@ -23,6 +23,7 @@ from doctor.diagnose.fetch.collect import (
     validate_places,
 )
 from doctor.diagnose.fetch.excerpt_reading import LOCAL
+from doctor.diagnose.fetch.pod_logs import PodLogSource, read_pod_logs
 from doctor.diagnose.fetch.saved_logs import SCHEMA, LogRecord, load_logs, save_logs
 from doctor.diagnose.job.kinds import read_job
 from doctor.diagnose.job.place import JobPlace
@@ -37,6 +38,7 @@ from doctor.environment.inventory import Inventory
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory
+from doctor.session.select_pods import find_pods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,12 +59,21 @@ class LogSelection(NamedTuple):
     hostfile: str | None
     rank_table: str | None
     exclude: str | None
+    pods: bool = False
+    """The hosts are pods of Kubernetes."""
 
     @property
     def on_hosts(self) -> bool:
         """The logs are those on hosts, and the argument names these."""
+        if self.pods:
+            return bool(self.logs) and not self.from_file
         named = self.hosts or self.hostfile or self.rank_table
         return not (self.from_file or self.job) and bool(self.logs or self.since or (named and not self.paths))
+
+    @property
+    def of_pods(self) -> bool:
+        """The logs are those that Kubernetes keeps of pods, and no files in them."""
+        return self.pods and not (self.from_file or self.logs)
 
     def validate(self, check: bool, save: Path | None) -> None:
         """Raises: UsageError for options that contradict each other."""
@@ -70,11 +81,11 @@ class LogSelection(NamedTuple):
         present = [name for name, value in ways if value]
         if len(present) > 1:
             raise UsageError(filled("{0} and {1} are both given: expected one of them", present[0], present[1]))
-        if not present and not self.on_hosts:
+        if not present and not self.on_hosts and not self.pods:
             raise UsageError("no logs are named: expected PATH, HOSTS with --logs, --job KIND:ID or --from FILE")
         if self.from_file and (self.logs or self.since):
             raise UsageError("--from reads saved lines; expected it without --logs and --since")
-        if self.job and self.since and not self.logs:
+        if self.job and self.since and not self.logs and not self.pods:
             raise UsageError("--since is for --logs: expected --logs with it, as --job reads the job's own output")
         if self.on_hosts and len(self.paths) > 1:
             raise UsageError(
@@ -83,9 +94,9 @@ class LogSelection(NamedTuple):
                     f"{printable(self.paths[1], 60)!r}",
                 )
             )
-        if save and not (self.on_hosts or self.job):
+        if save and not (self.on_hosts or self.job or self.pods):
             raise UsageError("--save keeps the lines that hosts sent; expected it with --logs or --job")
-        if check and self.paths and not self.on_hosts and not self.selection.names_hosts:
+        if check and self.paths and not (self.on_hosts or self.pods) and not self.selection.names_hosts:
             raise UsageError("--check needs the job's hosts: expected --hosts, --hostfile or --rank-table")
         parse_since(self.since or "all")
 
@@ -106,9 +117,10 @@ class LogSource:
         connection: ConnectionOptions,
         visit: VisitOptions,
         limit: int,
+        checks: bool = False,
     ) -> None:
         self.selection, self.signatures, self.limit = selection, signatures, limit
-        self.connection, self.visit = connection, visit
+        self.connection, self.visit, self.checks = connection, visit, checks
         self.inventory: Inventory | None = None
         self.hosts: set[str] = set()
         """All that were asked, or that belong to the job."""
@@ -118,10 +130,12 @@ class LogSource:
         selection = self.selection
         if selection.from_file:
             record = load_logs(selection.from_file)
-        elif selection.job:
+        elif selection.of_pods:
+            record = self._pod_record()
+        elif selection.job and not selection.pods:
             record = self._job_record(read_job(selection.job))
         elif selection.on_hosts:
-            self.inventory = select_inventory(selection.selection)
+            self.inventory = select_inventory(self.connection.select(selection.selection, selection.job))
             since = parse_since(selection.since) if selection.since else DEFAULT_SINCE
             record = self._collected(self.inventory, self._places(), since)
         elif bundled := read_bundles(selection.paths, self.signatures):
@@ -142,6 +156,36 @@ class LogSource:
             )
         self.hosts = {*record.hosts, *record.job_hosts}
         return diagnose_record(record, self.signatures)
+
+    def _pod_record(self) -> LogRecord:
+        """The logs of pods that the options name. Raises: CommandError."""
+        selection, connection = self.selection, self.connection
+        pod_names = selection.paths[0] if selection.paths else selection.hosts or ""
+        choice = connection.select(HostSelection(), selection.job).pods
+        assert choice is not None
+        listing = find_pods(choice, pod_names)
+        if not listing.pods:
+            raise InputError(
+                filled("the namespace {0} has no pod {1}", listing.namespace, ", ".join(listing.absent[:4]))
+            )
+        notes = (
+            *listing.notes,
+            *(filled("the namespace {0} has no pod {1}", listing.namespace, name) for name in listing.absent),
+        )
+        hosts = tuple(pod.name for pod in listing.pods)
+        of_pods = HostSelection(nodes=",".join(hosts), pods=msgspec.structs.replace(choice, selector="", job=""))
+        if self.checks:
+            self.inventory = select_inventory(of_pods)
+        source = PodLogSource(listing.pods, listing.kubectl, listing.namespace, listing.source, choice.container, notes)
+        since = parse_since(selection.since or "all")
+        request = LogRequest(
+            places=(), since=since, limit=self.limit, timeout=self.visit.timeout, budget=self.visit.budget
+        )
+        progress = ProgressLine(len(listing.pods), sys.stderr)
+        try:
+            return read_pod_logs(source, request, self.signatures, lambda host, answered: progress.count(answered))
+        finally:
+            progress.close()
 
     def _of_files(self) -> Diagnosis:
 

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from doctor.transport.options import SshOptions as SshOptions
 
 
-TRANSPORT_NAMES = ("ssh", "openssh", "slurm", "mpi")
+TRANSPORT_NAMES = ("ssh", "openssh", "slurm", "mpi", "kubernetes")
 """As `doctor.transport.open.open_transport` takes them."""
 _SSH_ONLY_OPTIONS = ("ssh_config", "user", "port", "identity", "ask_pass", "accept_new")
+_POD_OPTIONS = ("selector", "namespace", "container", "kubeconfig", "context", "node_image")
 
 
 HostfileOption = Annotated[str | None, typer.Option(metavar="FILE", help="Hosts from an MPI or DeepSpeed hostfile.")]
@@ -76,20 +77,27 @@ class HostOptions(NamedTuple):
     hostfile: HostfileOption = None
     rank_table: RankTableOption = None
     exclude: ExcludeOption = None
+    of_job: Annotated[
+        str, typer.Option("--job", metavar="[KIND/]NAME", help="The pods of this job, with --transport kubernetes.")
+    ] = ""
 
     @property
     def selection(self) -> HostSelection:
         """The same for `doctor.session.select_hosts`."""
         from doctor.environment.host_selection import HostSelection
 
-        return HostSelection(**self._asdict())
+        return HostSelection(self.hosts, self.hostfile, self.rank_table, self.exclude, self.nodes)
+
+    def selection_by(self, connection: ConnectionOptions) -> HostSelection:
+        """The same, and what the connection's options say of pods. Raises: UsageError."""
+        return connection.select(self.selection, self.of_job)
 
 
 class ConnectionOptions(NamedTuple):
     """Transport to the hosts."""
 
     within: WithinOption = ""
-    transport: Annotated[str, typer.Option(metavar="ssh|openssh|slurm|mpi", help="Transport to the hosts.")] = "ssh"
+    transport: Annotated[str, typer.Option(metavar="|".join(TRANSPORT_NAMES), help="Transport to the hosts.")] = "ssh"
     ssh_config: Annotated[
         str, typer.Option("--ssh-config", "-F", metavar="FILE", help="SSH config file, as for ssh -F.")
     ] = ""
@@ -106,6 +114,35 @@ class ConnectionOptions(NamedTuple):
             metavar="S", min=0, callback=require_finite, help="Connection timeout in seconds; 0: that of ssh."
         ),
     ] = 0
+    selector: Annotated[str, typer.Option(metavar="LABELS", help="Pods with these labels, as for kubectl -l.")] = ""
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of the pods; else kubectl's own.")] = ""
+    container: Annotated[
+        str, typer.Option(metavar="NAME", help="Container of the pods; else the one that kubectl chooses.")
+    ] = ""
+    kubeconfig: Annotated[str, typer.Option(metavar="FILE", help="Configuration of kubectl.")] = ""
+    context: Annotated[str, typer.Option(metavar="NAME", help="Context of kubectl's configuration.")] = ""
+    node_image: Annotated[
+        str,
+        typer.Option(metavar="IMAGE", help="HOSTS are nodes: a privileged pod of this image on each, removed after."),
+    ] = ""
+
+    def select(self, selection: HostSelection, job: str = "") -> HostSelection:
+        """A selection of hosts with what these options, and the job's name, say of pods. Raises: UsageError."""
+        if self.transport != "kubernetes":
+            if job:
+                raise UsageError("--job names pods; expected --transport kubernetes with it")
+            return selection
+        from msgspec.structs import replace
+
+        from doctor.hosts.pods import PodSelection
+
+        for option, value in (("--hostfile", selection.hostfile), ("--rank-table", selection.rank_table)):
+            if value:
+                raise UsageError(
+                    filled("{0} names no pods; expected HOSTS, --selector or --job with --transport kubernetes", option)
+                )
+        options = {name: getattr(self, name) for name in _POD_OPTIONS}
+        return replace(selection, pods=PodSelection(job=job, **options))
 
 
 class JobOptions(NamedTuple):
@@ -141,10 +178,15 @@ def validate_product(product: str) -> None:
 def validate_connection(connection: ConnectionOptions) -> None:
     """Raises: CommandError for what cannot be followed, before anything is done."""
     require_one_of("--transport", connection.transport, TRANSPORT_NAMES)
-    for option in _SSH_ONLY_OPTIONS if connection.transport in ("slurm", "mpi") else ():
+    over_ssh = connection.transport in ("ssh", "openssh")
+    for option in () if over_ssh else _SSH_ONLY_OPTIONS:
         if getattr(connection, option):
             flag = "--" + option.replace("_", "-")
             raise UsageError(filled("{0} is for SSH; expected it without --transport {1}", flag, connection.transport))
+    for option in () if connection.transport == "kubernetes" else _POD_OPTIONS:
+        if getattr(connection, option):
+            flag = "--" + option.replace("_", "-")
+            raise UsageError(filled("{0} is for pods; expected --transport kubernetes with it", flag))
     try:
         shlex.split(connection.within)
     except ValueError as error:

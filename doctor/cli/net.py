@@ -123,7 +123,7 @@ def command(
         raise typer.Exit(replay_and_report(run, selected, catalog, output, command="net"))
     job_environment = source.read()
     environ = job_environment.environ
-    fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
+    fleet = select_inventory(with_hosts_of_line(hosts.selection_by(connection), job_environment), scope, environ)
     require_two_hosts(fleet.hosts, fleet.hosts_unknown)
 
     launch, within = (

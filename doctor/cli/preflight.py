@@ -132,6 +132,8 @@ def _preflight_options(
 ) -> PreflightOptions:
     """The options of the command line as `PreflightOptions`. Raises: CommandError."""
     validate_connection(connection)
+    if connection.transport == "kubernetes":
+        raise UsageError("--transport kubernetes reaches pods from outside; expected doctor check with it")
     _validate_options(bounds, spares, reporting)
     prolog = bounds.profile == "prolog"
     if prolog and bounds.scope == "auto" and hosts.selection.names_hosts:

@@ -78,7 +78,7 @@ def command(
     chosen = device_numbers(devices)
     if out:
         require_writable("--out", out)
-    fleet = select_inventory(hosts.selection)
+    fleet = select_inventory(hosts.selection_by(connection))
 
     limits = TimeLimits(visit.timeout, visit.budget, visit.workers or usual(len(fleet.hosts)))
     records = _collect_records(fleet, connection, visit.sudo, limits)

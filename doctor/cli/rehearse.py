@@ -22,7 +22,7 @@ from doctor.session.replay import replay
 from doctor.session.select_checks import load_catalog, of_launch_alone
 from doctor.watch.rehearsal.conduct import RehearsalResult, rehearse
 from doctor.watch.rehearsal.judge import judge
-from doctor.watch.rehearsal.render import CheckFinding, RehearsalPage, render, render_json
+from doctor.watch.rehearsal.rehearsal_page import CheckFinding, RehearsalPage, render, render_json
 
 SECONDS = 30.0
 MAX_SECONDS = 300.0

@@ -36,6 +36,7 @@ from doctor.engine.errors import UsageError, require_one_of, require_utf_8
 from doctor.engine.texts import filled
 from doctor.job.variables import communication
 from doctor.report.layout.progress_line import ProgressLine
+from doctor.session.connection import ssh_to
 from doctor.session.examine import ExamineOptions, examine, examine_smoke
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks, print_warning
@@ -132,8 +133,9 @@ def command(
         catalog = load_catalog(choice.checks)
         selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
-    selection, ssh = with_hosts_of_line(hosts.selection, job_environment), ssh_options(connection)
+    selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
     fleet = job_environment.annotate(select_inventory(selection, scope, environ))
+    ssh = ssh_to(fleet, ssh, connection.transport)
     # The agents of a screening are started cell by cell.
     screened = needs_screening(len(fleet.hosts), smoke_options.cell_size)
     smoke_checks_only = not (any(choice) or connection.within or screened)

@@ -55,7 +55,7 @@ def run_attach(
     """Raises: CommandError. Returns: the exit code."""
     validate_output(output)
     _validate(options, output)
-    inventory = _inventory(options, targets)
+    inventory = _inventory(options, targets, connection)
     began = time.monotonic()
     answers = _answers(options, inventory, connection, visit)
     reports = {host: answer for host, answer in answers.items() if not isinstance(answer, str)}
@@ -124,12 +124,15 @@ def _validate(options: AttachOptions, output: OutputOptions) -> None:
         raise UsageError(filled("--py-spy {0}: expected an absolute path, or off", f"{options.py_spy!r}"))
 
 
-def _inventory(options: AttachOptions, targets: Sequence[str]) -> Inventory:
+def _inventory(options: AttachOptions, targets: Sequence[str], connection: ConnectionOptions) -> Inventory:
 
     if len(targets) > 1:
         raise UsageError(filled("{0}: expected one list of hosts, such as node[01-16],gpu7", f"{targets[1]!r}"))
     if len([True for option in (targets, options.pid, options.job) if option]) > 1:
         raise UsageError("HOSTS, --pid and --job: expected one of them")
+    if connection.transport == "kubernetes":
+        named = HostSelection(nodes=targets[0] if targets else None)
+        return select_inventory(connection.select(named, options.job))
     if options.job:
         job = read_live_job(options.job)
         return Inventory(tuple(job.hosts), job.title)

@@ -57,10 +57,7 @@ def run_log(
 ) -> int:
     """Raises: CommandError. Returns: the exit code."""
     validate_output(output)
-    if not paths:
-        raise UsageError("--log without a file: expected doctor watch --log FILE..., -: stdin")
-    if list(paths).count("-") > 1:
-        raise UsageError("- is named twice: expected stdin once")
+    _validate_paths(paths)
     watch = loss_options(options, choice).log_watch(paths)
     files = [FollowedFile(path) for path in paths]
     stopped: SystemExit | None = None
@@ -89,6 +86,14 @@ def run_log(
     # A wait counts as long as the logs were followed, whatever ended that.
     verdicts = watch.verdicts(now if not options.once and not all(file.ended for file in files) else None)
     return _report(watch, verdicts, files, choice, output, now - began, stopped)
+
+
+def _validate_paths(paths: Sequence[str]) -> None:
+    """Raises: UsageError."""
+    if not paths:
+        raise UsageError("--log without a file: expected doctor watch --log FILE..., -: stdin")
+    if list(paths).count("-") > 1:
+        raise UsageError("- is named twice: expected stdin once")
 
 
 def _follower(watch: LogWatch, output: OutputOptions, source: str) -> Follower:

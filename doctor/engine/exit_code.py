@@ -107,6 +107,15 @@ def exit_code(
     return Exit.WARNINGS if warned and strict else Exit.HEALTHY
 
 
+def let_job_run(word: str, code: int | None) -> bool:
+    """Whether a run that was kept with this verdict and exit code let a job go on: its exit code was 0, by the options
+    that it was given. Of a run without one (None), the verdict tells what it was without options.
+    """
+    if code is not None:
+        return code == Exit.HEALTHY
+    return word in (Verdict.HEALTHY.value, Verdict.WARNINGS.value)
+
+
 def _is_partial(report: Report) -> bool:
     """What is unknown is a gap in what was seen: no check crashed, and some host, or intent alone, was looked at."""
     if report.hosts_unknown or any(outcome.crashed for outcome in report.outcomes):

@@ -67,3 +67,13 @@ def number_ranges(numbers: Iterable[int], between: str = ",") -> str:
         else:
             runs.append([number, number])
     return between.join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def rank_names(ranks: Iterable[int]) -> str:
+    """Ranks in words, with neighbours as ranges.
+
+    >>> rank_names([3]), rank_names([0, 1, 2, 5])
+    ('rank 3', 'ranks 0-2, 5')
+    """
+    distinct = set(ranks)
+    return f"rank{'s' * (len(distinct) > 1)} {number_ranges(distinct, ', ')}"

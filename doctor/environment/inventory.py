@@ -22,6 +22,7 @@ from doctor.hosts.nodeset import (
     expand_with_logins,
     validate_host,
 )
+from doctor.hosts.pods import PodAccess
 from doctor.job import NotARankTable, read_rank_table
 
 __all__ = ["HostSelection", "Inventory", "InventoryError", "resolve_hosts", "without"]
@@ -55,6 +56,8 @@ class Inventory(msgspec.Struct, frozen=True):
     """Why the job may have more hosts than these; empty where it has not, or where the user chose this host alone."""
     logins: dict[str, HostLogin] = {}
     """Of hosts whose list names a user or a port."""
+    pods: PodAccess | None = None
+    """The way to hosts that are pods of Kubernetes."""
 
 
 class _SourceHosts(msgspec.Struct, frozen=True):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from doctor.engine.exit_code import Verdict
+from doctor.engine.exit_code import let_job_run
 from doctor.report.diff.values import RunValues, ValueChange, compare_values
 
-GOOD = frozenset((Verdict.HEALTHY.value, Verdict.WARNINGS.value))
 JOB_COMMANDS = frozenset(("diagnose", "watch"))
 """Commands whose verdict is that of a job."""
 
@@ -20,6 +19,8 @@ class EarlierRun(NamedTuple):
     verdict: str
     hosts: frozenset[str]
     values: Callable[[], RunValues | None]
+    code: int | None = None
+    """Its exit code; None: it was not kept."""
 
 
 class Baseline(NamedTuple):
@@ -28,7 +29,7 @@ class Baseline(NamedTuple):
     values: RunValues
     changes: tuple[ValueChange, ...]
     worked: bool
-    """It was healthy, and no job is known to have failed on its hosts before the next run."""
+    """Its exit code was good, and no job is known to have failed on its hosts before the next run."""
     same_since: str = ""
     """Start of the oldest newer run that is as now: the changes came between the two. Empty: there is none."""
 
@@ -58,8 +59,8 @@ def _comparable(runs: Iterable[EarlierRun], now: RunValues) -> Iterator[tuple[bo
         if not run.hosts & hosts:
             continue
         if run.command in JOB_COMMANDS:
-            job_failed = job_failed or run.verdict not in GOOD
+            job_failed = job_failed or not let_job_run(run.verdict, run.code)
         values = run.values()
         if values is not None and values.hosts.keys() & now.hosts.keys():
-            yield run.verdict in GOOD and not job_failed, values
+            yield let_job_run(run.verdict, run.code) and not job_failed, values
             job_failed = False

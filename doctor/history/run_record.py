@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from doctor.engine.exit_code import verdict
+from doctor.engine.exit_code import exit_code, verdict
 from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.engine.texts import filled
 
@@ -72,6 +72,8 @@ class RunRecord(msgspec.Struct, frozen=True, array_like=True):
     blamed: tuple[BlamedHosts, ...]
     values: bytes = b""
     """Settings and versions, as `doctor.history.kept_values` encodes them; empty where the run read too few."""
+    code: int | None = None
+    """The exit code; None in records of earlier versions."""
 
 
 class BadRecord(Exception):
@@ -88,12 +90,17 @@ def recorded_names(hosts: Collection[str], machine: str) -> dict[str, str]:
 
 
 def make_record(
-    report: Report, checks: Iterable[Check], command: str, machine: str = LOCAL, values: bytes = b""
+    report: Report,
+    checks: Iterable[Check],
+    command: str,
+    machine: str = LOCAL,
+    values: bytes = b"",
+    code: int | None = None,
 ) -> RunRecord:
     """The record of a report.
 
     ``checks``: those of the catalogue, which say whether they compare hosts. ``machine``: this machine's name.
-    ``values``: see `RunRecord`.
+    ``values``: see `RunRecord`. ``code``: the exit code; None: that of a run without options.
     """
     ran = {outcome.check for outcome in report.outcomes}
     comparing = {check.name for check in checks if check.name in ran and not check.per_host and check.facts}
@@ -123,6 +130,7 @@ def make_record(
             for outcome, *blamed in findings
         ),
         values,
+        exit_code(report) if code is None else code,
     )
 
 

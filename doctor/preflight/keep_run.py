@@ -54,7 +54,8 @@ class RunKeeper:
     def _remember(self, seconds: float, most_seconds: float, *, tells_ages: bool, keeps: bool) -> Report:
         from doctor.session.run_history import HistoryOptions, remember
 
-        options = HistoryOptions("preflight", self.options.config, seconds, most_seconds, self.options.quiet)
+        code = self.verdict.code
+        options = HistoryOptions("preflight", self.options.config, seconds, most_seconds, self.options.quiet, code)
         return remember(
             self.verdict.report,
             self.verdict.gathered.catalog,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from doctor.engine.bounded_read import read_bounded_text
-from doctor.engine.sanitize import printable
+from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line import LaunchLine
 
@@ -74,7 +74,7 @@ def _sources(folder: str) -> str:
             if count > MAX_SOURCES:
                 return ""
             total.update(f"{place}/{name} {_digest(os.path.join(place, name))}\n".encode("utf-8", "replace"))
-    return filled("{0} files {1}", count, total.hexdigest()[:12]) if count else ""
+    return filled("{0} {1}", count_noun(count, "file"), total.hexdigest()[:12]) if count else ""
 
 
 def _digest(path: str) -> str:

@@ -30,6 +30,8 @@ def connected(inventory: Inventory, transport: str, ssh: SshOptions) -> Iterator
 
 def ssh_to(inventory: Inventory, ssh: SshOptions, transport: str) -> SshOptions:
     """With the logins that the list names, and Slurm's addresses of nodes whose names are no host names."""
+    if inventory.pods:
+        return msgspec.structs.replace(ssh, pods=inventory.pods)
     if inventory.local or transport not in ("ssh", "openssh"):
         return ssh
     addresses = ssh.addresses

@@ -42,4 +42,4 @@ def _earlier(record: RunRecord) -> EarlierRun:
         except UnusableValues:
             return None
 
-    return EarlierRun(record.command, record.verdict, frozenset(record.names[: record.host_count]), values)
+    return EarlierRun(record.command, record.verdict, frozenset(record.names[: record.host_count]), values, record.code)

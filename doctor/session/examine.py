@@ -224,6 +224,12 @@ def examine_partial(
     return Examination(run, replay(run, checks, options.evaluation), stopped)
 
 
+def _names_among_hosts(inventory: Inventory) -> tuple[str, ...]:
+    """What the hosts call each other: their names in the report, but of pods that a service names."""
+    names = inventory.pods.names if inventory.pods else {}
+    return tuple(names.get(host, host) for host in inventory.fleet or inventory.hosts)
+
+
 class _JobInput:
     """Job settings of the command line and the environment, and the run built from them."""
 
@@ -240,7 +246,7 @@ class _JobInput:
         self.training = msgspec.to_builtins(options.training) if options.training else {}
         self.table = _read_rank_table(LaunchConfig.from_options(self.launch).rank_table_path)
         probe_inputs = _probe_inputs(
-            inventory.fleet or inventory.hosts,
+            _names_among_hosts(inventory),
             LaunchConfig.from_options(self.launch),
             self.table,
             environ if options.gates_job or batch_allocation(environ) else {},

@@ -17,7 +17,7 @@ import msgspec
 
 from doctor.config.file import find_config, parse_history
 from doctor.engine.texts import filled
-from doctor.history.run_record import RunView, make_record, recorded_names
+from doctor.history.run_record import RunRecord, RunView, make_record, recorded_names
 from doctor.history.run_store import NoHistory, current_time, open_history
 from doctor.session.output_files import print_warning
 
@@ -50,6 +50,8 @@ class HistoryOptions(msgspec.Struct, frozen=True):
     """In all."""
     quiet: bool = False
     """Nothing is said of a run that could not be kept."""
+    code: int | None = None
+    """The exit code of the run; None: as without options."""
 
 
 def remember(
@@ -131,8 +133,12 @@ class _Worker:
 
     def _keep(self, folder: HistoryFolder, now: datetime) -> None:
         values = self._encoded_values()
-        folder.write(make_record(self.report, self.checks, self.options.command, machine_name(), values), now)
+        folder.write(self._record(values), now)
         self.is_kept = True
+
+    def _record(self, values: bytes) -> RunRecord:
+        options = self.options
+        return make_record(self.report, self.checks, options.command, machine_name(), values, options.code)
 
     def _encoded_values(self) -> bytes:
         if self.values is None:

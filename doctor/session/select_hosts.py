@@ -31,6 +31,10 @@ def select_inventory(
     rank tables that cannot be read.
     """
     environ = os.environ if environ is None else environ
+    if selection.pods is not None:
+        from doctor.session.select_pods import pods_inventory
+
+        return pods_inventory(selection)
     require_rank_table(selection.rank_table)
     named = {"HOSTS": selection.nodes, "--hosts": selection.hosts, "--hostfile": selection.hostfile}
     used = [option for option, value in named.items() if value]

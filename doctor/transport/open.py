@@ -26,6 +26,10 @@ def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[
         from doctor.transport.with_this_host import WithThisHost
 
         return WithThisHost(OpenSsh(options), hosts, options.max_output)
+    if name == "kubernetes" and options.pods:
+        from doctor.transport.kubernetes.kubernetes_transport import Kubernetes
+
+        return Kubernetes(options.pods, tuple(hosts), options.connect_timeout, options.max_output)
     if name in ("slurm", "mpi"):
         from doctor.transport.launcher.launcher_transport import LauncherTransport
 

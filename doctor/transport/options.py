@@ -9,6 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from doctor.hosts.nodeset import HostLogin
+    from doctor.hosts.pods import PodAccess
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to connect when neither the options nor the ssh configuration say otherwise."""
@@ -41,6 +42,8 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses of hosts whose names do not resolve, where the ssh configuration has none for them."""
     logins: dict[str, HostLogin] = {}
     """User and port of hosts whose list names them; they go before ``user`` and ``port``."""
+    pods: PodAccess | None = None
+    """The way to hosts that are pods of Kubernetes, which need no SSH."""
     agent: bool = True
     """Ask the ssh-agent for keys."""
 

@@ -15,13 +15,12 @@ from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import InputError
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
 from doctor.engine.record import Run
-from doctor.engine.sanitize import count_noun, strip_control_chars
+from doctor.engine.sanitize import count_noun, rank_names, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import filled, joined
 from doctor.engine.watch_summary import WatchResult
 from doctor.environment.job_context import detect
 from doctor.smoke.model import UNKNOWN_HOST, Failure
-from doctor.smoke.rank_names import rank_names
 from doctor.watch.command import ENDING, LOOK, WatchedCommand, warn
 from doctor.watch.data.data_report import DataReport
 from doctor.watch.data_outcomes import notes_of

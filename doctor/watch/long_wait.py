@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.model import Failure
-from doctor.smoke.rank_names import rank_names
 from doctor.smoke.run.failure_evidence import main_thread_stack
 
 _FRAME = re.compile(r'File "([^"]{1,300})", line (\d{1,7}) in ([^\n]{1,100})')

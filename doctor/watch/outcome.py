@@ -85,18 +85,24 @@ def watched_run(
         notes=tuple(strip_control_chars(note, 400) for note in notes),
         watched=True,
     )
+    records = _records(run, paced, seconds)
+    saved = ended_run(source, seconds, records, smoke=msgspec.to_builtins(run, str_keys=True))
+    if failure is not None:
+        return saved, (FAILURE_KINDS[failure.kind].check,)
+    return saved, CHECKS + (PACE_CHECKS if paced else ())
+
+
+def _records(run: SmokeRun, paced: Mapping[int, tuple[float, ...]], seconds: float) -> dict[str, HostRecord]:
+    """What each host whose name is known would have answered. ``paced``: seconds of the ranks' own work by step."""
     records, here = {}, os.uname().nodename
-    for host in plan.ranks_by_host:
+    for host, ranks in run.plan.ranks_by_host.items():
         if host == UNKNOWN_HOST:
             continue
         events: list[RankEvent] = []
-        for rank in plan.ranks_by_host[host]:
+        for rank in ranks:
             if rank in paced:
                 events += [PaceTimes(rank=rank, compute=paced[rank]), StageFinished(rank, "pace", seconds)]
         now = time.time()
         visit = Visit(sent=now, received=now, began=now, ended=now, name=host, local=host == here)
         records[host] = HostRecord(visit, fact_outputs(run, host, events))
-    saved = ended_run(source, seconds, records, smoke=msgspec.to_builtins(run, str_keys=True))
-    if failure is not None:
-        return saved, (FAILURE_KINDS[failure.kind].check,)
-    return saved, CHECKS + (PACE_CHECKS if paced else ())
+    return records

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from doctor.analysis.outliers.peers import MIN_TIMES
+from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.model import UNKNOWN_HOST, Failure
-from doctor.smoke.rank_names import rank_names
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere

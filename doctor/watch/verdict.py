@@ -15,12 +15,12 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.analysis.collectives.deaths import Death, EndCause, follows
+from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary
-from doctor.smoke.rank_names import rank_names
 from doctor.watch.pace import Entry
 
 UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"

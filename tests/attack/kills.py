@@ -57,13 +57,14 @@ def attack(fleet: Fleet, name: str, moment: float, before: dict[str, str], folde
     kill_doctor(process)
     process.communicate(timeout=PATIENCE)
     end = time.monotonic() + PATIENCE
-    left = dict(before)
-    while left and time.monotonic() < end:
-        left = {host: text for host in before if (text := state(fleet, host)) != before[host]}
-        if left:
+    remains = dict(before)
+    while remains and time.monotonic() < end:
+        remains = {host: text for host in before if (text := state(fleet, host)) != before[host]}
+        if remains:
             time.sleep(0.5)
     return "; ".join(
-        f"{host}: {sorted(set(text.splitlines()) ^ set(before[host].splitlines()))[:5]}" for host, text in left.items()
+        f"{host}: {sorted(set(text.splitlines()) ^ set(before[host].splitlines()))[:5]}"
+        for host, text in remains.items()
     )
 
 
@@ -86,10 +87,10 @@ def campaign(count: int, seed: int) -> int:
             for number in range(count):
                 command = list(COMMANDS)[number % len(COMMANDS)]
                 moment = draw.uniform(0.1, spans[command])
-                left = attack(fleet, command, moment, before, folder)
-                failed += bool(left)
-                if left:
-                    print(f"{command}, killed after {moment:.2f} of {spans[command]:.1f} s: {left}", flush=True)
+                remains = attack(fleet, command, moment, before, folder)
+                failed += bool(remains)
+                if remains:
+                    print(f"{command}, killed after {moment:.2f} of {spans[command]:.1f} s: {remains}", flush=True)
                     fleet.renew(*fleet.hosts)
                     before = {host: state(fleet, host) for host in fleet.hosts}
             for command, code in codes.items():

@@ -82,25 +82,25 @@ class Lie(NamedTuple):
 
 
 LIES = (
-    Lie("a stranger's address", lambda source, own, other: _ADDRESS.sub(STRANGER, own)),
-    Lie("one address is a stranger's", lambda source, own, other: _once(source, _ADDRESS, STRANGER, own)),
-    Lie("another host's answer", lambda source, own, other: other),
-    Lie("another number", lambda source, own, other: _once(source, _NUMBER, "31337", own)),
-    Lie("all numbers huge", lambda source, own, other: _NUMBER.sub("31337", own)),
-    Lie("zero", lambda source, own, other: _once(source, _NUMBER, "0", own)),
-    Lie("all zero", lambda source, own, other: _NUMBER.sub("0", own)),
-    Lie("another word", lambda source, own, other: _once(source, _WORD, "liarsword", own)),
-    Lie("half of it", lambda source, own, other: own[: len(own) // 2]),
-    Lie("a line less", lambda source, own, other: _without_line(source, own)),
-    Lie("nothing", lambda source, own, other: ""),
+    Lie("a stranger's address", lambda source, answer, other: _ADDRESS.sub(STRANGER, answer)),
+    Lie("one address is a stranger's", lambda source, answer, other: _once(source, _ADDRESS, STRANGER, answer)),
+    Lie("another host's answer", lambda source, answer, other: other),
+    Lie("another number", lambda source, answer, other: _once(source, _NUMBER, "31337", answer)),
+    Lie("all numbers huge", lambda source, answer, other: _NUMBER.sub("31337", answer)),
+    Lie("zero", lambda source, answer, other: _once(source, _NUMBER, "0", answer)),
+    Lie("all zero", lambda source, answer, other: _NUMBER.sub("0", answer)),
+    Lie("another word", lambda source, answer, other: _once(source, _WORD, "liarsword", answer)),
+    Lie("half of it", lambda source, answer, other: answer[: len(answer) // 2]),
+    Lie("a line less", lambda source, answer, other: _without_line(source, answer)),
+    Lie("nothing", lambda source, answer, other: ""),
 )
 
 
 def _once(source: random.Random, pattern: re.Pattern[str], text: str, answer: str) -> str:
-    found = list(pattern.finditer(answer))
-    if not found:
+    matches = list(pattern.finditer(answer))
+    if not matches:
         return answer
-    match = source.choice(found)
+    match = source.choice(matches)
     return answer[: match.start()] + text + answer[match.end() :]
 
 
@@ -158,7 +158,7 @@ class Fleets:
             self.truths[check.name] = self.effect(check, self.facts)
         return self.truths[check.name]
 
-    def told(self, check: Check, lies: Mapping[str, dict[str, Output]]) -> Effect:
+    def effect_of_lies(self, check: Check, lies: Mapping[str, dict[str, Output]]) -> Effect:
         """With other answers of the liar, by fact."""
         record = self.run.hosts[self.liar]
         record = HostRecord(record.visit, {**record.outputs, **lies})
@@ -205,30 +205,30 @@ def lies_of(record: HostRecord, other: HostRecord, fact: type[Fact], lie: Lie, s
     }
 
 
-def harm(fleets: Fleets, check: Check, told: Effect) -> Iterator[tuple[str, str]]:
+def harm(fleets: Fleets, check: Check, effect: Effect) -> Iterator[tuple[str, str]]:
     """What a lie has done to honest hosts, each with its kind.
 
     That is ``mark``, ``command``, ``accused``, ``both accused`` or ``cleared``. Where all hosts differ in truth there
     is no norm, and only a mark of the lie in a command shows anything.
     """
     truth = fleets.truth(check)
-    for host, text in told.commands.items():
+    for host, text in effect.commands.items():
         marks = [mark for mark in MARKS if mark in text and mark not in truth.commands.get(host, "")]
         if marks:
             yield "mark", f"{host} would run {marks}"
     if not fleets.has_norm:
         return
     own_words = {word for text in truth.commands.values() for word in _WORDS.findall(text)}
-    for host, text in told.commands.items():
+    for host, text in effect.commands.items():
         new = [word for word in _WORDS.findall(text) if word not in own_words and not _is_within(word, own_words)]
         if new:
             yield "command", f"{host} would run {new[:6]}"
-    known = {host for hosts in truth.accused for host in hosts}
-    liar_named = any(fleets.liar in finding.hosts for finding in told.outcome.findings)
-    for hosts in told.accused - truth.accused:
-        if {*hosts} - known and fleets.liar not in hosts:
+    accused = {host for hosts in truth.accused for host in hosts}
+    liar_named = any(fleets.liar in finding.hosts for finding in effect.outcome.findings)
+    for hosts in effect.accused - truth.accused:
+        if {*hosts} - accused and fleets.liar not in hosts:
             yield "both accused" if liar_named else "accused", f"accuses {' '.join(hosts)}"
-    outcome = told.outcome
+    outcome = effect.outcome
     if truth.accused and not (outcome.findings or outcome.unknown or outcome.skipped or outcome.crashed):
         yield "cleared", f"clears {truth.accused}"
 
@@ -237,7 +237,7 @@ def _is_within(word: str, words: set[str]) -> bool:
     """Whether a word is an address of a network among the words: less than would be written without the lie."""
     try:
         network = IPv4Network(word)
-        return any(network.subnet_of(IPv4Network(known)) for known in words if "/" in known and known[0].isdigit())
+        return any(network.subnet_of(IPv4Network(word)) for word in words if "/" in word and word[0].isdigit())
     except ValueError:
         return False
 
@@ -264,7 +264,7 @@ def attacks(fleets: Fleets, count: int, seed: int) -> Iterator[str]:
         record, other = fleets.run.hosts[fleets.liar], fleets.run.hosts[source.choice(others)]
         lies = lies_of(record, other, need.type, lie, source)
         allowed = ALLOWED.get(witnesses().get(check.name, {}).get(need.parameter, ""), set())
-        for kind, description in harm(fleets, check, fleets.told(check, lies)):
+        for kind, description in harm(fleets, check, fleets.effect_of_lies(check, lies)):
             if kind not in allowed:
                 yield f"{check.name}, {need.parameter}, {lie.name}, number {number}: {kind}: {description}"
 

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doctor.engine import language
 from doctor.engine.catalog import load_checks
-from doctor.engine.exit_code import Verdict
+from doctor.engine.exit_code import Verdict, exit_code
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, Run
 from doctor.engine.result import Finding, Outcome, Severity
 from doctor.environment.job_environment import of_launch_line
 from doctor.history.baseline import EarlierRun, choose_baseline
 from doctor.history.kept_values import UnusableValues, decode_values, encode_values
+from doctor.history.run_record import RunRecord, make_record
 from doctor.report.diff.rank_changes import RankedChange, rank_changes
 from doctor.report.diff.render_changes import SCHEMA_FILE, ChangesPage, render, render_json
 from doctor.report.diff.values import RunValues, ValueChange, compare_values, uncompared, values_of_run
@@ -44,8 +46,10 @@ def alike(started: str = "", **sysctl: str) -> RunValues:
     return values(started, **{host: {"sysctl": sysctl} for host in HOSTS})
 
 
-def earlier(run: RunValues | None, verdict: str = "healthy", command: str = "check") -> EarlierRun:
-    return EarlierRun(command, verdict, frozenset(HOSTS), lambda: run)
+def earlier(
+    run: RunValues | None, verdict: str = "healthy", command: str = "check", code: int | None = None
+) -> EarlierRun:
+    return EarlierRun(command, verdict, frozenset(HOSTS), lambda: run, code)
 
 
 def test_hosts_that_changed_alike_are_one_change() -> None:
@@ -79,6 +83,55 @@ def test_the_last_run_that_worked() -> None:
     assert (only_bad.values.started, only_bad.worked) == ("t2", False)
     assert choose_baseline([], now) is None
     assert choose_baseline([earlier(None)], now) is None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "worked"),
+    [
+        (Verdict.WARNINGS, 11, False),  # --strict stopped the job
+        (Verdict.WARNINGS, 10, False),  # --fail-on warning
+        (Verdict.WARNINGS, 0, True),
+        (Verdict.UNKNOWN, 0, True),  # --on-unknown ok
+        (Verdict.HEALTHY, 130, False),  # interrupted
+        (Verdict.HEALTHY, 78, False),  # its report could not be written
+        (Verdict.WARNINGS, None, True),
+        (Verdict.UNKNOWN, None, False),
+    ],
+)
+def test_a_run_worked_whose_exit_code_let_the_job_go_on(verdict: Verdict, code: int | None, worked: bool) -> None:
+    now, good, later = alike(a="3"), alike("t1", a="1"), alike("t2", a="2")
+    chosen = choose_baseline([earlier(later, verdict.value, code=code), earlier(good)], now)
+    assert chosen
+    assert chosen.values.started == ("t2" if worked else "t1")
+
+
+def test_a_job_failed_whose_watch_ended_with_another_exit_code_than_0() -> None:
+    now, good, preflight = alike(a="3"), alike("t1", a="1"), alike("t2", a="2")
+    runs = [earlier(None, Verdict.WARNINGS.value, "watch", 11), earlier(preflight, code=0), earlier(good, code=0)]
+    chosen = choose_baseline(runs, now)
+    assert chosen
+    assert chosen.values.started == "t1"
+
+
+def test_a_record_keeps_the_exit_code_and_one_without_is_read() -> None:
+    report = example_reports.small()
+    record = make_record(report, CHECKS, "check", code=11)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(record), type=RunRecord).code == 11
+    older = msgspec.to_builtins(record)[:-1]
+    assert msgspec.convert(older, RunRecord).code is None
+    assert make_record(report, CHECKS, "check").code == exit_code(report)
+
+
+def test_categories_are_in_the_language_of_the_reader() -> None:
+    change = RankedChange(ValueChange("packages", "numpy", "1.26", "2.0", ("n1",)), "", (), 0)
+    page = ChangesPage(before=alike(a="1"), now=alike(a="2"), worked=True, changes=(change,))
+    language.select("zh", {})
+    try:
+        text = render(page, 0)
+    finally:
+        language.select("en", {})
+    assert "packages" not in text
+    assert "numpy" in text
 
 
 def test_a_healthy_run_whose_job_then_failed_did_not_work() -> None:

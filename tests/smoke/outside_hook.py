@@ -120,20 +120,20 @@ def corrupt(baseline: Any, fault: dict[str, Any], first: Any, rest: Any, more: A
 
 def changed(tensor: Any, fault: dict[str, Any]) -> Any:
     torch, flat = sys.modules["torch"], tensor.reshape(-1)
-    how, place = fault["how"], fault["place"] % max(1, flat.numel())
-    if how == "bit":
+    damage, place = fault["how"], fault["place"] % max(1, flat.numel())
+    if damage == "bit":
         raw = flat.view(torch.uint8)
         raw[fault["place"] % len(raw)] ^= 1 << fault["bit"]
-    elif how == "byte":
+    elif damage == "byte":
         raw = flat.view(torch.uint8)
         raw[fault["place"] % len(raw)] ^= 0x55
-    elif how == "element":
+    elif damage == "element":
         flat[place] = flat[place] * 2 + 3 if flat.dtype != torch.bool else ~flat[place]
-    elif how == "row":
+    elif damage == "row":
         flat[place : place + 16] = 0 if flat[place : place + 16].any() else 1
-    elif how == "shifted":
+    elif damage == "shifted":
         flat.copy_(torch.roll(flat.clone(), 1))
-    elif how == "scaled":
+    elif damage == "scaled":
         flat.copy_((flat * 1.01).to(flat.dtype) if flat.is_floating_point() else flat + 1)
     return tensor
 

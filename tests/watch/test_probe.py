@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from doctor.watch.probe_file import probe_text
+from doctor.cli.probe import probe_text
 
 pytestmark = pytest.mark.torch
 MODULES = {

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from doctor.watch.rehearsal.judge import judge
 from doctor.watch.rehearsal.rank_view import RankView, StubAnswer, view_of
-from doctor.watch.rehearsal.render import SCHEMA_FILE
+from doctor.watch.rehearsal.rehearsal_page import SCHEMA_FILE
 from doctor.watch.rehearsal.substitute import CannotRehearse, rehearsed_line
 from tests.hosts.fleet import Fleet
 

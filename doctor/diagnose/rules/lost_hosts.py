@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Confidence, Culprit
 from doctor.diagnose.events import Event
-from doctor.diagnose.rules.scheduler import only_node
+from doctor.diagnose.rules.scheduler_states import only_node
 from doctor.engine.texts import filled
 
 

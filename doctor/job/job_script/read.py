@@ -60,14 +60,7 @@ def read_job_script(
     >>> script.resources.nodes, script.job_line.world_size, script.job_line.environ
     (4, 4, {'A': '1'})
     """
-    if len(text) > MAX_TEXT:
-        raise NotAJobScript(filled("is longer than {0} MiB", MAX_TEXT >> 20))
-    if "\0" in text:
-        raise NotAJobScript("holds a zero byte; expected a shell script")
-    lines = text.splitlines()
-    if lines and lines[0].startswith("#!") and not any(shell in lines[0] for shell in _SHELLS):
-        raise NotAJobScript("its first line names another interpreter; expected a shell script")
-    directives = tuple(read_directives(lines))
+    directives = tuple(read_directives(_script_lines(text)))
     requested = resources(directives)
     inherited = {**variables_of(requested), **(environ or {})}
     shell = evaluate(text, inherited, arguments)
@@ -99,6 +92,18 @@ def read_job_script(
         not_understood=tuple(strange[:_MOST_LINES]),
         scripts=tuple(scripts),
     )
+
+
+def _script_lines(text: str) -> list[str]:
+    """Raises: NotAJobScript."""
+    if len(text) > MAX_TEXT:
+        raise NotAJobScript(filled("is longer than {0} MiB", MAX_TEXT >> 20))
+    if "\0" in text:
+        raise NotAJobScript("holds a zero byte; expected a shell script")
+    lines = text.splitlines()
+    if lines and lines[0].startswith("#!") and not any(shell in lines[0] for shell in _SHELLS):
+        raise NotAJobScript("its first line names another interpreter; expected a shell script")
+    return lines
 
 
 def _resolved(command: ShellCommand) -> list[str]:

@@ -11,7 +11,7 @@ import msgspec
 from doctor import __version__
 from doctor.engine.language import localized, phrase
 from doctor.report.diff.rank_changes import RankedChange
-from doctor.report.diff.value_lines import change_line
+from doctor.report.diff.value_lines import category_name, change_line
 from doctor.report.diff.values import RunValues
 from doctor.report.formats.json import to_json_value
 from doctor.report.layout.formatting import count_noun, format_time
@@ -92,7 +92,7 @@ def _reason(ranked: RankedChange) -> str:
 
 def _gaps(page: ChangesPage, fleet: Fleet) -> Iterator[str]:
     for categories, hosts in page.uncompared.items():
-        listed = localized(", ").join(categories)
+        listed = localized(", ").join(map(category_name, categories))
         yield phrase("not compared: {listed}, on {where}", listed=listed, where=fleet.where(hosts))
     absent = [host for host in page.before.hosts if host not in page.now.hosts]
     if absent:
@@ -101,7 +101,7 @@ def _gaps(page: ChangesPage, fleet: Fleet) -> Iterator[str]:
     if added:
         yield phrase("not compared: {where}, in this run alone", where=fleet.fold(added))
     for category in sorted(page.before.job.keys() ^ page.now.job.keys()):
-        yield phrase("not compared: {listed}, known of one of the two runs", listed=category)
+        yield phrase("not compared: {listed}, known of one of the two runs", listed=category_name(category))
     yield from page.notes
 
 

@@ -15,9 +15,29 @@ MAX_VALUE = 160
 
 def change_line(change: ValueChange, fleet: Fleet) -> str:
     """``sysctl net.ipv4.tcp_retries2: 15 -> 7, on all 4 hosts``."""
-    subject = f"{change.category} {clean(localized_filled(change.name), 200)}"
+    subject = f"{category_name(change.category)} {clean(localized_filled(change.name), 200)}"
     where = _where(change.hosts, fleet)
     return f"{subject}{localized(': ')}{_value(change.before)} -> {_value(change.now)}{where}"
+
+
+def category_name(category: str) -> str:
+    """The category for people."""
+    names = {
+        "code": localized("code"),
+        "environment": localized("environment"),
+        "firmware": localized("firmware"),
+        "interfaces": localized("interfaces"),
+        "launch": localized("launch"),
+        "libraries": localized("libraries"),
+        "limits": localized("limits"),
+        "modules": localized("modules"),
+        "mounts": localized("mounts"),
+        "packages": localized("packages"),
+        "shell": localized("shell"),
+        "system": localized("system"),
+        "drivers": localized("drivers"),
+    }
+    return names.get(category, category)
 
 
 def _where(hosts: Sequence[str], fleet: Fleet) -> str:
@@ -29,4 +49,4 @@ def _where(hosts: Sequence[str], fleet: Fleet) -> str:
 
 
 def _value(value: str | None) -> str:
-    return localized("not there") if value is None else clean(value, MAX_VALUE) or localized("empty")
+    return localized("not there") if value is None else clean(localized_filled(value), MAX_VALUE) or localized("empty")

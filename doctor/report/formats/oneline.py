@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from doctor.engine.exit_code import Exit, Verdict, verdict
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report, Severity, Status
+from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.report.layout.fold import fold, sort_by_area
 from doctor.report.layout.host_health import classify_hosts, unknown_hosts
@@ -193,24 +194,10 @@ def _unlisted_hosts(report: Report) -> list[str]:
 
 def _smoke_text(smoke: SmokeSummary) -> str:
     """How the smoke run ended where it is not complete, with the ranks: ``trouble:never-joined:2-63``."""
-    ranks = ",".join(rank_ranges(smoke.failures[0].culprit_ranks)[:MAX_RANK_RANGES]) if smoke.failures else ""
+    ranges = number_ranges(smoke.failures[0].culprit_ranks).split(",") if smoke.failures else []
+    ranks = ",".join(ranges[:MAX_RANK_RANGES])
     parts = [smoke.ended, *([smoke.failures[0].kind] if smoke.failures else []), *([ranks] if ranks else [])]
     return ":".join(parts) if smoke.ended != "complete" else ""
-
-
-def rank_ranges(ranks: Iterable[int]) -> list[str]:
-    """Neighbours together.
-
-    >>> rank_ranges([0, 2, 3, 4, 9])
-    ['0', '2-4', '9']
-    """
-    ranges: list[list[int]] = []
-    for rank in sorted(ranks):
-        if ranges and rank == ranges[-1][1] + 1:
-            ranges[-1][1] = rank
-        else:
-            ranges.append([rank, rank])
-    return [f"{first}-{last}" if last > first else str(first) for first, last in ranges]
 
 
 def _is_warning(outcome: Outcome) -> bool:

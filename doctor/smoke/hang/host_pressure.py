@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.model import MIN_PERIODS, QuotaUse, SmokePlan
 from doctor.smoke.protocol import HostPressure
-from doctor.smoke.rank_names import rank_names
 
 THROTTLED = 0.05
 """Share of the periods of a CPU quota from which on it is worth a sentence."""

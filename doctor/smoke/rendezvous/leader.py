@@ -11,13 +11,12 @@ from types import TracebackType
 
 import msgspec
 
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.job.variables import MASTER_PORT
 from doctor.smoke.model import Failure, SmokePlan, SmokeResult
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import (
     ForeignPeer,
     Hello,

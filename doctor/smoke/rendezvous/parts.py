@@ -9,12 +9,11 @@ import msgspec
 
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
-from doctor.engine.sanitize import number_ranges
+from doctor.engine.sanitize import number_ranges, rank_names
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext
 from doctor.smoke.model import UNKNOWN_HOST, EnvironmentTrial, Failure, SmokePlan, SmokeResult, SmokeRun
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.placement import build_launched_plan, names_by_rank
 from doctor.smoke.results.to_facts import fact_outputs

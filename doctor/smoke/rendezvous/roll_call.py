@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from doctor.engine.sanitize import strip_control_chars
+from doctor.analysis.rank_numbers import RankNumbers, rank_numbers
+from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.smoke.model import UNKNOWN_HOST, Failure
-from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import Hello, RelayedError
 
 SETTLE_SECONDS = 1.0
@@ -29,9 +29,8 @@ def status(
 ) -> Failure | Literal["wait", "complete"]:
     """How things stand ``quiet`` seconds after the last news, ``waited`` since the first."""
     world = world_size(leader, hellos)
-    arrivals = Counter(hello.rank for hello in hellos)
     wrong = _definite_failure(leader, hellos, world)
-    absent_ranks = [rank for rank in range(world) if not arrivals[rank]]
+    absent_ranks = _numbers(hellos).absent(world)
     if not wrong and not absent_ranks:
         return "complete"
     if wrong and (quiet > SETTLE_SECONDS or waited > patience):
@@ -61,10 +60,9 @@ def _definite_failure(leader: JobContext, hellos: Sequence[Hello], world: int) -
 def _invalid_environment(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
     """Ranks, or processes that cannot even say which rank they are, with variables that cannot be so."""
     wrong = [hello for hello in hellos if hello.problems]
-    arrived_ranks = {hello.rank for hello in hellos}
     culprits = [hello.rank for hello in wrong if hello.rank >= 0]
     if len(culprits) < len(wrong):
-        culprits += [rank for rank in range(world) if rank not in arrived_ranks]
+        culprits += _numbers(hellos).absent(world)
     texts = [
         filled(
             "{0} on {1}: {2}",
@@ -104,25 +102,26 @@ def _different_world_sizes(hellos: Sequence[Hello], world: int) -> tuple[list[in
 
 
 def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
-    hellos_by_rank: dict[int, list[Hello]] = defaultdict(list)
-    for hello in hellos:
-        hellos_by_rank[hello.rank].append(hello)
-    duplicated = {rank: duplicates for rank, duplicates in hellos_by_rank.items() if len(duplicates) > 1}
+    numbers = _numbers(hellos)
     texts = [
-        f"rank {rank} exists {len(duplicates)} times: "
-        + joined(
-            " and ",
-            (
-                filled("process {0} on {1}", hello.pid, host_name(hello))
-                for hello in sorted(duplicates, key=lambda hello: hello.pid)[:3]
+        filled(
+            "rank {0} exists {1} times: {2}",
+            rank,
+            len(duplicates),
+            joined(
+                " and ",
+                (
+                    filled("process {0} on {1}", hello.pid, host_name(hello))
+                    for hello in sorted(duplicates, key=lambda hello: hello.pid)[:3]
+                ),
             ),
         )
-        for rank, duplicates in sorted(duplicated.items())
+        for rank, duplicates in numbers.repeated.items()
     ]
-    absent = [rank for rank in range(world) if rank not in hellos_by_rank]
+    absent = numbers.absent(world)
     if texts and absent:
         texts.append(filled("no process is {0}", rank_names(absent)))
-    return sorted(duplicated), joined("; ", texts)
+    return [*numbers.repeated], joined("; ", texts)
 
 
 def _absent_failure(
@@ -144,6 +143,10 @@ def _absent_failure(
     return _failure(
         absent_ranks, joined("; ", texts[:8]), "timeout" if silent else "evidence", patience if silent else 0.0
     )
+
+
+def _numbers(hellos: Iterable[Hello]) -> RankNumbers[Hello]:
+    return rank_numbers(hellos, lambda hello: hello.rank)
 
 
 def _silence_text(leader: JobContext, patience: float) -> str:

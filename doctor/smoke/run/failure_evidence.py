@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
@@ -28,7 +28,6 @@ from doctor.smoke.hang.standstill import (
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
 from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
 from doctor.smoke.protocol import DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
-from doctor.smoke.rank_names import rank_names
 from doctor.smoke.results.environments import minority_torch
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress

@@ -12,12 +12,11 @@ import msgspec
 from doctor.engine.errors import InputError
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord, Run
-from doctor.engine.sanitize import printable, strip_control_chars
+from doctor.engine.sanitize import printable, rank_names, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS, FailureKind
 from doctor.engine.smoke_summary import Backend
 from doctor.engine.texts import filled, joined, without_start
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
-from doctor.smoke.rank_names import rank_names
 from doctor.smoke.results.to_facts import fact_outputs
 from doctor.watch.attach.odd_ranks import JobFinding, OddRank, SeenRank
 from doctor.watch.attach.rank_activity import Kind

@@ -11,9 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled
-from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import LeaderListener, Member, leader_ports, listening_address
 from doctor.watch.fleet.host_clock import HostClock
 from doctor.watch.fleet.meeting import Meeting

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from doctor.analysis.majority import split
+from doctor.analysis.rank_numbers import rank_numbers
 from doctor.engine.addresses import means_own_host
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.texts import filled
@@ -76,14 +77,10 @@ def describe_ranks(views: Sequence[RankView]) -> str:
 
 
 def _numbers(views: Sequence[RankView]) -> Iterator[Misfit]:
-    by_rank: dict[int, list[RankView]] = defaultdict(list)
-    for view in views:
-        if view.rank is not None:
-            by_rank[view.rank].append(view)
-    for rank, same in sorted(by_rank.items()):
-        if len(same) > 1:
-            text = filled("{0} processes have rank {1}, on {2}", len(same), rank, ", ".join(view.host for view in same))
-            yield _misfit("error", "RANK", text, same)
+    numbers = rank_numbers(views, lambda view: view.rank)
+    for rank, same in numbers.repeated.items():
+        text = filled("{0} processes have rank {1}, on {2}", len(same), rank, ", ".join(view.host for view in same))
+        yield _misfit("error", "RANK", text, same)
     for view in views:
         if view.rank is not None and view.size is not None and view.rank >= view.size:
             yield _misfit(
@@ -93,10 +90,10 @@ def _numbers(views: Sequence[RankView]) -> Iterator[Misfit]:
         for name in _not_numbers(view):
             text = filled("{0} is {1}: expected a number, on {2}", name, repr(view.variables[name]), view.host)
             yield _misfit("error", name, text, [view])
-    unnumbered = [view for view in views if view.rank is None]
-    if unnumbered and len(views) > 1:
-        text = filled("{0} of {1} processes got no rank, on {2}", len(unnumbered), len(views), unnumbered[0].host)
-        yield _misfit("error", "RANK", text, unnumbered)
+    if numbers.unnumbered and len(views) > 1:
+        host = numbers.unnumbered[0].host
+        text = filled("{0} of {1} processes got no rank, on {2}", len(numbers.unnumbered), len(views), host)
+        yield _misfit("error", "RANK", text, numbers.unnumbered)
 
 
 def _not_numbers(view: RankView) -> Iterator[str]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-
-import msgspec
 
 from doctor import __version__
 from doctor.diagnose.bundle.contents import SCHEMA, Contents
@@ -66,21 +64,27 @@ def collect_bundle(
         for host, spool in spools.items():
             spool.add_state(earlier.get(host, {}))
         packing = Packing({host: spool.files for host, spool in spools.items()})
-        contents = Contents(
-            schema=SCHEMA,
-            doctor=__version__,
-            collected=began,
-            source=inventory.source,
-            since=request.since,
-            places=list(request.places),
-            hosts=list(inventory.hosts),
-            files=[],
-            left_out=[row for host, spool in spools.items() for row in packing.left_out(host, spool.left_out)],
-            errors={host: spool.error for host, spool in spools.items() if spool.error},
-        )
-        contents = msgspec.structs.replace(contents, files=packing.entries())
+        contents = _contents(inventory, request, began, spools, packing)
         pack(contents, packing)
     return contents
+
+
+def _contents(
+    inventory: Inventory, request: BundleRequest, began: str, spools: Mapping[str, HostSpool], packing: Packing
+) -> Contents:
+    left_out = [row for host, spool in spools.items() for row in packing.left_out(host, spool.left_out)]
+    return Contents(
+        schema=SCHEMA,
+        doctor=__version__,
+        collected=began,
+        source=inventory.source,
+        since=request.since,
+        places=list(request.places),
+        hosts=list(inventory.hosts),
+        files=packing.entries(),
+        left_out=left_out,
+        errors={host: spool.error for host, spool in spools.items() if spool.error},
+    )
 
 
 def _ask(

@@ -1,0 +1,151 @@
+"""The logs of pods as the API server keeps them: of each container, and of the one that ran before in its place.
+
+A pod that has ended can still be read so; nothing runs in it. Each log is read by the excerpter here, as if it lay on
+its host, and what ``kubectl describe`` says of the pods, with their events, is the word of their scheduler.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from doctor.diagnose.fetch.ask_hosts import LogRequest, ask_hosts
+from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogRecord
+from doctor.diagnose.signature import Signature
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
+from doctor.transport import CommandResult, RemoteSession, TransportError
+from doctor.transport.kubernetes import kubectl
+from doctor.transport.kubernetes.pods import Pod
+from doctor.transport.local import Local
+from doctor.transport.program import parallel_map
+
+_MAX_LOG = 256 << 20
+"""Bytes of one container's log; kubectl leaves out the rest, which is its beginning's end."""
+_LOG_SECONDS = 120.0
+_MAX_DESCRIPTION = 16 << 20
+_DESCRIBED_AT_ONCE = 100
+_WIDTH = 8
+"""Logs that are fetched at the same time: the kubelet reads each from its disk."""
+PLACE = "~"
+
+
+class PodLogSource(msgspec.Struct, frozen=True):
+    """The pods that are read, and the way to them."""
+
+    pods: tuple[Pod, ...]
+    kubectl: tuple[str, ...]
+    namespace: str
+    source: str
+    container: str = ""
+    """As the user named it; empty for the one that kubectl chooses."""
+    notes: tuple[str, ...] = ()
+
+
+def read_pod_logs(
+    source: PodLogSource,
+    request: LogRequest,
+    signatures: Mapping[str, Signature],
+    progress: Callable[[str, bool], None] = lambda host, answered: None,
+) -> LogRecord:
+    """What the logs of the pods hold; of one that cannot be read, why. Nothing is left on this machine."""
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    names = [pod.name for pod in source.pods]
+    with tempfile.TemporaryDirectory(prefix="doctor-logs-", ignore_cleanup_errors=True) as folder:
+        problems: dict[str, str] = {}
+        for pod, problem in parallel_map(source.pods, lambda pod: _fetch(source, pod, Path(folder)), _WIDTH):
+            if problem:
+                problems[pod.name] = problem
+        places_request = msgspec.structs.replace(request, places=(PLACE,), kernel=False)
+        transport = _InFolders(Path(folder))
+        try:
+            answers = ask_hosts(names, transport, places_request, signatures, _WIDTH, progress)
+        finally:
+            transport.close()
+    hosts = {name: _named(answers[name], problems.get(name, "")) for name in names}
+    texts, notes = _descriptions(source, names)
+    where = f"kubectl -n {source.namespace} logs"
+    return LogRecord(
+        SCHEMA, source.source, started, (where,), request.since, hosts, texts, tuple(names), [*source.notes, *notes]
+    )
+
+
+class _InFolders:
+    """`doctor.transport.Transport`: each host's program runs here, with that host's folder as its home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.warnings: list[str] = []
+        self._folder, self._local = folder, Local()
+
+    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
+        return self._local.run(host, f"export HOME='{self._folder / host}'; {command}", stdin, timeout)
+
+    def open_session(self, host: str, command: str) -> RemoteSession:
+        return self._local.open_session(host, command)
+
+    def close(self) -> None:
+        self._local.close()
+
+
+def _fetch(source: PodLogSource, pod: Pod, folder: Path) -> str:
+    """Writes the logs of one pod's container into its folder. Returns why there are none; empty where there are."""
+    pod_folder = folder / pod.name
+    pod_folder.mkdir(mode=0o700)
+    container = pod.container(source.container)
+    if not container:
+        return filled("its pod has no container {0}", source.container)
+    restarts = [item.restart_count for item in pod.status.container_statuses or () if item.name == container]
+    words = [*source.kubectl, f"--namespace={source.namespace}", "logs", pod.name, f"--container={container}"]
+    problem = _write(words, pod_folder / f"{container}.log")
+    if any(restarts):
+        _write([*words, "--previous"], pod_folder / f"{container}.previous.log")
+    return (
+        "" if any(path.stat().st_size for path in pod_folder.iterdir()) else problem or "its container printed nothing"
+    )
+
+
+def _write(words: Sequence[str], path: Path) -> str:
+    """Why the log could not be fetched; empty where it was."""
+    environ = {**os.environ, "LC_ALL": "C"}
+    with path.open("wb") as file:
+        try:
+            done = subprocess.run(
+                [*words, f"--limit-bytes={_MAX_LOG}"],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.PIPE,
+                timeout=_LOG_SECONDS,
+                env=environ,
+            )
+        except subprocess.TimeoutExpired:
+            return filled("its log did not come within {0} s", f"{_LOG_SECONDS:.0f}")
+        except OSError as error:
+            return filled("kubectl could not be started: {0}", error.strerror)
+    return kubectl.complaint(done.stderr).text if done.returncode else ""
+
+
+def _named(logs: HostLogs, problem: str) -> HostLogs:
+    """With names that say which log it is, in the place of paths that are gone by now."""
+    files = [msgspec.structs.replace(log, path=os.path.basename(log.path)) for log in logs.files]
+    return msgspec.structs.replace(logs, files=files, error=problem or logs.error, unmatched=[])
+
+
+def _descriptions(source: PodLogSource, names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """What ``kubectl describe`` says, by command, and notes on what it does not."""
+    texts: dict[str, str] = {}
+    where = f"--namespace={source.namespace}"
+    try:
+        for first in range(0, len(names), _DESCRIBED_AT_ONCE):
+            part = names[first : first + _DESCRIBED_AT_ONCE]
+            output = kubectl.ask(source.kubectl, where, "describe", "pods", *part, limit=_MAX_DESCRIPTION)
+            command = "kubectl describe pods" + (filled(" ({0} to {1})", first + 1, first + len(part)) if first else "")
+            texts[command] = output.decode("utf-8", "replace")
+    except TransportError as error:
+        return texts, [filled("kubectl describe pods: {0}", strip_control_chars(error.text))]
+    return texts, []

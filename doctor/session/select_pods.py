@@ -1,0 +1,151 @@
+"""The hosts of a run that are pods, or nodes reached by pods: asked of the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from doctor.engine.errors import InputError, UsageError
+from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import filled
+from doctor.environment.inventory import Inventory, without
+from doctor.hosts.nodeset import InventoryError, expand_nodeset
+from doctor.hosts.pods import PodAccess, PodSelection
+from doctor.transport import TransportError
+from doctor.transport.kubernetes import kubectl
+from doctor.transport.kubernetes.jobs import pods_of_job
+from doctor.transport.kubernetes.pods import Pod, list_pods, namespace_of, natural_order, read_pod
+
+if TYPE_CHECKING:
+    from doctor.environment.host_selection import HostSelection
+
+_ONE_BY_ONE = 8
+"""Named pods that are read each for itself; more are looked up in the list of their namespace."""
+
+
+class FoundPods(msgspec.Struct, frozen=True):
+    """The pods that a selection names."""
+
+    pods: tuple[Pod, ...]
+    absent: tuple[str, ...]
+    """Names that no pod has."""
+    kubectl: tuple[str, ...]
+    namespace: str
+    source: str
+    notes: tuple[str, ...] = ()
+
+
+def pods_inventory(selection: HostSelection) -> Inventory:
+    """The hosts, and the way to them. Raises: InputError, UsageError."""
+    choice = selection.pods
+    assert choice is not None
+    if choice.node_image:
+        return _nodes(choice, selection)
+    listing = find_pods(choice, selection.nodes or selection.hosts or "")
+    containers = {pod.name: pod.container(choice.container) for pod in listing.pods}
+    unready = {name: filled("the namespace {0} has no such pod", listing.namespace) for name in listing.absent}
+    for pod in listing.pods:
+        if not containers[pod.name]:
+            unready[pod.name] = filled("its pod has no container {0}", choice.container)
+        elif why := pod.why_unready(containers[pod.name]):
+            unready[pod.name] = why
+    hosts = (*(pod.name for pod in listing.pods), *listing.absent)
+    access = PodAccess(
+        kubectl=listing.kubectl,
+        namespace=listing.namespace,
+        containers=containers,
+        addresses={pod.name: pod.status.pod_ip for pod in listing.pods if pod.status.pod_ip},
+        names={pod.name: pod.service_name for pod in listing.pods if pod.service_name},
+        unready=unready,
+    )
+    source = filled("{0} from {1}", count_noun(len(hosts), "host"), listing.source)
+    return _without_excluded(Inventory(hosts, source, notes=listing.notes), access, selection)
+
+
+def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
+    """The pods of a job, those with labels, or ``pod_names``, a node set. Raises: InputError, UsageError."""
+    ways = {"HOSTS": pod_names, "--selector": choice.selector, "--job": choice.job}
+    used = [option for option, value in ways.items() if value]
+    if len(used) != 1:
+        options = " and ".join(used) or "none"
+        raise UsageError(
+            filled("--transport kubernetes: expected one of HOSTS, --selector and --job; {0} is given", options)
+        )
+    try:
+        program = kubectl.command_line(choice.kubeconfig, choice.context)
+        namespace = namespace_of(program, choice.namespace)
+        if pod_names:
+            names = expand_nodeset(pod_names, "the command line")
+            pods, absent = _named_pods(program, namespace, names)
+            return FoundPods(pods, absent, program, namespace, filled("the command line, pods of {0}", namespace))
+        if choice.selector:
+            pods = tuple(sorted(list_pods(program, namespace, choice.selector), key=natural_order))
+            source = filled("the pods {0} of {1}", choice.selector, namespace)
+            if not pods:
+                raise InventoryError(
+                    filled("--selector {0}: no pod of {1} has these labels", choice.selector, namespace)
+                )
+            return FoundPods(_alive(pods), (), program, namespace, source)
+        of_job = pods_of_job(choice.job, list_pods(program, namespace))
+    except TransportError as error:
+        raise InputError(_with_hint(error)) from None
+    except InventoryError as error:
+        raise InputError(str(error)) from None
+    source = filled("the job {0} of {1}", choice.job, namespace)
+    return FoundPods(tuple(of_job.pods), (), program, namespace, source, of_job.notes)
+
+
+def _without_excluded(inventory: Inventory, access: PodAccess, selection: HostSelection) -> Inventory:
+    try:
+        return msgspec.structs.replace(without(inventory, selection.exclude), pods=access)
+    except InventoryError as error:
+        raise InputError(str(error)) from None
+
+
+def _with_hint(error: TransportError) -> str:
+    return filled("{0}; try {1}", error.text, error.hint) if error.hint else error.text
+
+
+def _alive(pods: Sequence[Pod]) -> tuple[Pod, ...]:
+    """Without those that have ended, if any has not: labels stay on what is over."""
+    return tuple(pod for pod in pods if not pod.ended) or tuple(pods)
+
+
+def _named_pods(
+    program: Sequence[str], namespace: str, names: Sequence[str]
+) -> tuple[tuple[Pod, ...], tuple[str, ...]]:
+    """The pods of these names, and the names that none has. Few need no right to list."""
+    listing: dict[str, Pod] = {}
+    if len(names) > _ONE_BY_ONE:
+        listing = {pod.name: pod for pod in list_pods(program, namespace)}
+    else:
+        for name in names:
+            try:
+                listing[name] = read_pod(program, namespace, name)
+            except TransportError as error:
+                if error.kind != "name":
+                    raise
+    in_order = tuple(listing[name] for name in names if name in listing)
+    return in_order, tuple(name for name in names if name not in listing)
+
+
+def _nodes(choice: PodSelection, selection: HostSelection) -> Inventory:
+    """Nodes, which HOSTS names. Raises: InputError, UsageError."""
+    pod_names = selection.nodes or selection.hosts
+    if not pod_names or choice.names_pods or choice.container:
+        raise UsageError(
+            "--node-image: expected HOSTS with the names of nodes, and no --selector, --job or --container"
+        )
+    try:
+        program = kubectl.command_line(choice.kubeconfig, choice.context)
+        namespace = namespace_of(program, choice.namespace)
+        hosts = tuple(dict.fromkeys(expand_nodeset(pod_names, "the command line")))
+    except TransportError as error:
+        raise InputError(error.text) from None
+    except InventoryError as error:
+        raise InputError(str(error)) from None
+    access = PodAccess(kubectl=program, namespace=namespace, node_image=choice.node_image)
+    source = filled("{0} from the command line, each by a pod on it", count_noun(len(hosts), "host"))
+    return _without_excluded(Inventory(hosts, source), access, selection)

@@ -1,0 +1,1 @@
+"""Pods through the API server of Kubernetes, by kubectl."""

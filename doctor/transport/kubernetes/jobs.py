@@ -1,0 +1,99 @@
+"""The pods of one job, whatever controller made them: rows of ``jobs.toml``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from doctor.engine.texts import filled
+from doctor.engine.toml_compat import read_table
+from doctor.hosts.nodeset import InventoryError
+from doctor.transport.kubernetes.pods import Pod, natural_order
+
+
+class OwnerRow(msgspec.Struct, frozen=True):
+    """A row: how the pods of a kind of jobs are told."""
+
+    kinds: tuple[str, ...]
+    source: str
+    label: str = ""
+    owner: str = ""
+    beside: dict[str, str] = {}
+
+    def has(self, pod: Pod, name: str) -> bool:
+        """Whether a pod is of the job of this name: by its label, and by its owner where the row names one."""
+        owned = any(owner.kind == self.owner and (self.label or owner.name == name) for owner in pod.owners)
+        return (not self.label or pod.labels.get(self.label) == name) and (not self.owner or owned)
+
+    def is_beside(self, pod: Pod) -> bool:
+        """Whether it starts the job, and is no host of it."""
+        return any(pod.labels.get(label) == value for label, value in self.beside.items())
+
+
+class JobPods(NamedTuple):
+    """The pods of a job, in the natural order of their names."""
+
+    pods: list[Pod]
+    notes: tuple[str, ...]
+
+
+@cache
+def job_kinds() -> tuple[OwnerRow, ...]:
+    """The rows."""
+    table = read_table(Path(__file__).with_name("jobs.toml"), dict[str, list[OwnerRow]])
+    return tuple(table["job"])
+
+
+def pods_of_job(job: str, pods: Sequence[Pod]) -> JobPods:
+    """Those of the pods that belong to ``NAME`` or ``KIND/NAME``.
+
+    Raises: InventoryError, where none does, or jobs of two kinds have the name.
+    """
+    kind, _, name = job.rpartition("/")
+    rows = [row for row in job_kinds() if not kind or kind.lower() in row.kinds]
+    if not rows:
+        accepted = ", ".join(dict.fromkeys(word for row in job_kinds() for word in row.kinds))
+        raise InventoryError(filled("--job {0}: an unknown kind; expected one of {1}", job, accepted))
+    rows_by_kind = {row.kinds[0]: row for row in reversed(rows) if any(row.has(pod, name) for pod in pods)}
+    # A JobSet's pods are also those of a Job, and an operator may keep to an older label beside its own.
+    members = {kind: {pod.name for pod in pods if row.has(pod, name)} for kind, row in rows_by_kind.items()}
+    largest = max(members, key=lambda key: len(members[key]), default="")
+    if not largest:
+        raise InventoryError(filled("--job {0}: none of the {1} pods of the namespace belongs to it", job, len(pods)))
+    strangers = sorted(key for key, names in members.items() if not names <= members[largest])
+    if strangers:
+        pair = ", ".join(f"{key}/{name}" for key in (largest, *strangers))
+        raise InventoryError(filled("--job {0}: jobs of several kinds have this name; expected one of {1}", job, pair))
+    row = rows_by_kind[largest]
+    members_of_job = [pod for pod in pods if pod.name in members[largest]]
+    beside = [pod.name for pod in members_of_job if row.is_beside(pod)]
+    rest = (
+        [pod for pod in members_of_job if pod.name not in beside]
+        if len(beside) < len(members_of_job)
+        else members_of_job
+    )
+    current, replaced = _without_replaced(rest)
+    notes = [
+        filled("the launcher {0} is no host of the job", name) for name in beside[:4] if len(rest) < len(members_of_job)
+    ]
+    if replaced:
+        notes.append(filled("{0} pods of the job have ended and were replaced: {1}", len(replaced), _some(replaced)))
+    return JobPods(sorted(current, key=natural_order), tuple(notes))
+
+
+def _without_replaced(pods: Iterable[Pod]) -> tuple[list[Pod], list[str]]:
+    """Without those that have ended and for which their controller has made a later one."""
+    items = list(pods)
+    latest = max((pod.metadata.creation_timestamp or "" for pod in items if not pod.ended), default="")
+    replaced = [
+        pod.name for pod in items if pod.ended and (pod.metadata.creation_timestamp or "") < latest and pod.owners
+    ]
+    return [pod for pod in items if pod.name not in replaced], replaced
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")

@@ -1,0 +1,178 @@
+"""kubectl as a program: its words, one request to the API server, and what its complaints mean.
+
+kubectl brings every way to log in (tokens, certificates, exec plugins, the pod's own account); nothing of that is
+done here. ``DOCTOR_KUBECTL`` may hold other words, such as ``oc`` or a path.
+
+Sources: kubectl's cmd/exec and cmd/util/helpers.go (``Error from server (Reason): ...``, ``command terminated with
+exit code N``); apimachinery's api/errors. What the tests read was printed by a real cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from doctor.engine.bounded_run import TooMuchOutput, run_bounded
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
+from doctor.transport import TransportError, TransportErrorKind, format_seconds, format_size, transport_error
+
+REQUEST_SECONDS = 15.0
+"""For one request of a list; an API server that is slow answers within that, or not at all."""
+MAX_RESPONSE = 64 << 20
+"""Bytes of one response: 10,000 pods of 6 KB."""
+_TERMINATED = re.compile(rb"(?:^|\n)command terminated with exit code (\d{1,3})\s*\Z")
+_OWN_LOG = re.compile(rb"^[EWI]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.]{1,40}:\d+\] .*\n?", re.MULTILINE)
+"""Of klog, which kubectl uses: ``E1124 14:46:31.687105   25087 v2.go:104] ...``."""
+
+
+class _Complaint(NamedTuple):
+    pattern: str
+    """Of kubectl's message; the first group, if any, is what the text names."""
+    kind: TransportErrorKind
+    text: str
+    hint: str = ""
+
+
+_COMPLAINTS = (
+    _Complaint(
+        r"cannot (\w{1,20} resource \"[\w./-]{1,60}\")", "auth", "the API server forbids this user to {0}", "rbac"
+    ),
+    _Complaint(r"\(Forbidden\)|is forbidden", "auth", "the API server forbids it: {message}", "rbac"),
+    _Complaint(r"Unauthorized|must be logged in", "auth", "the API server does not accept this user's login"),
+    _Complaint(
+        r"getting credentials: (.{1,200})|exec: executable (\S{1,80}) (?:not found|failed)",
+        "auth",
+        "kubectl has no login for the API server: {0}",
+    ),
+    _Complaint(r"x509: (.{1,200})", "auth", "the API server's certificate is not accepted: {0}"),
+    _Complaint(
+        r"error dialing backend: (?:dial tcp )?(.{1,160})",
+        "no-route",
+        "the API server does not reach the kubelet of its node: {0}",
+        "node",
+    ),
+    _Complaint(
+        r"connection to the server (\S{1,120}) was refused", "refused", "the API server {0} refuses connections"
+    ),
+    _Complaint(
+        r"Unable to connect to the server: .{0,160}no such host", "name", "the name of the API server does not resolve"
+    ),
+    _Complaint(
+        r"no route to host|network is unreachable", "no-route", "there is no route to the API server: {message}"
+    ),
+    _Complaint(
+        r"i/o timeout|TLS handshake timeout|deadline exceeded|request canceled|Client\.Timeout"
+        r"|unable to return a response in the time allotted",
+        "dropped",
+        "the API server does not answer in time",
+    ),
+    _Complaint(
+        r"the server is currently unable|\(ServiceUnavailable\)|etcdserver|TooManyRequests",
+        "dropped",
+        "the API server cannot serve now: {message}",
+    ),
+    _Complaint(r"pods? \"[^\"]{1,253}\" not found|\(NotFound\)", "name", "there is no such pod any more"),
+    _Complaint(
+        r"container not found|container (\S{1,80}) is not (?:valid|running|created)",
+        "error",
+        "its container does not run",
+    ),
+    _Complaint(
+        r"cannot exec (?:into|in) a container in a completed pod",
+        "error",
+        "its pod has ended",
+    ),
+    _Complaint(r"does not have a host assigned", "error", "its pod is on no node yet"),
+    _Complaint(
+        r"exec: \\?\"?(?:sh|/bin/sh)\\?\"?: .{0,40}(?:not found|no such file)|stat (?:/bin/)?sh: no such file",
+        "shell",
+        "its container has no shell (sh): doctor needs sh and python3 there",
+    ),
+    _Complaint(
+        r"OCI runtime exec failed: (.{1,300})|failed to exec in container: (.{1,300})",
+        "error",
+        "the container runtime starts no command in it: {0}",
+    ),
+    _Complaint(
+        r"unexpected EOF|websocket: close|connection reset|broken pipe|http2: |connection closed|\bEOF\b|GOAWAY"
+        r"|lost connection to pod|stream error",
+        "lost",
+        "the connection through the API server was cut",
+    ),
+    _Complaint(r"(context \"[^\"]{1,120}\" does not exist|no context exists .{1,80})", "error", "kubectl: {0}"),
+)
+
+
+def command_line(kubeconfig: str = "", context: str = "", environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The program with its options for the cluster. Raises: TransportError, where it is not installed."""
+    try:
+        program = shlex.split(environ.get("DOCTOR_KUBECTL") or "kubectl")
+    except ValueError as error:
+        raise transport_error("error", filled("DOCTOR_KUBECTL: {0}", error)) from None
+    path = shutil.which(program[0], path=environ.get("PATH"))
+    if path is None:
+        name = strip_control_chars(program[0], 80)
+        raise transport_error("error", filled("{0} is not installed on this machine", name))
+    options = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+    options += [f"--context={context}"] if context else []
+    return (path, *program[1:], *options)
+
+
+def ask(kubectl: Sequence[str], *argv: str, seconds: float = REQUEST_SECONDS, limit: int = MAX_RESPONSE) -> bytes:
+    """What one command of kubectl prints. Raises: TransportError."""
+    try:
+        done = run_bounded([*kubectl, *argv], seconds, limit, {**os.environ, "LC_ALL": "C"})
+    except subprocess.TimeoutExpired:
+        text = filled("the API server does not answer within {0}", format_seconds(seconds))
+        raise transport_error("dropped", text) from None
+    except TooMuchOutput:
+        raise transport_error("flood", filled("the API server sent more than {0}", format_size(limit))) from None
+    except OSError as error:
+        raise transport_error("error", filled("kubectl could not be started: {0}", error.strerror)) from None
+    if done.returncode:
+        raise complaint(done.stderr)
+    return done.stdout
+
+
+def reported_exit_code(err: bytes) -> int | None:
+    """The exit code of the command in the container, where kubectl tells it; None where kubectl itself failed."""
+    match = _TERMINATED.search(err)
+    return int(match[1]) if match else None
+
+
+def without_report(err: bytes) -> bytes:
+    """What the command in the container printed, without kubectl's last line on it and its log of its own trouble."""
+    return _OWN_LOG.sub(b"", _TERMINATED.sub(b"", err))
+
+
+def complaint(err: bytes) -> TransportError:
+    """Why kubectl failed, by what it printed on stderr: untrusted, and partly the API server's words."""
+    text = " ".join(err[-4096:].decode("utf-8", "replace").split())
+    message = strip_control_chars(_message(text), 300)
+    for row in _COMPLAINTS:
+        match = re.search(row.pattern, text)
+        if match:
+            detail = strip_control_chars(next(filter(None, match.groups()), message), 200)
+            return transport_error(row.kind, filled(row.text, detail, message=message), _hint(row.hint, text))
+    return transport_error("error", filled("kubectl failed: {0}", message or "no reason given"))
+
+
+def _message(text: str) -> str:
+    """The last complaint of several: what went before it are warnings, and attempts by other protocols."""
+    starts = [
+        match.start() for match in re.finditer(r"(?:error: |Error from server|Unable to connect|The connection)", text)
+    ]
+    return text[starts[-1] :] if starts else text
+
+
+def _hint(kind: str, text: str) -> str:
+    if kind == "rbac":
+        match = re.search(r"cannot (\w{1,20}) resource \"([\w./-]{1,60})\"", text)
+        return f"kubectl auth can-i {match[1]} {match[2]}" if match else "kubectl auth can-i --list"
+    return "kubectl get nodes" if kind == "node" else ""

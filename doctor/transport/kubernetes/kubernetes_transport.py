@@ -1,0 +1,121 @@
+"""One ``kubectl exec`` for each command: no port, no key and no daemon beside what Kubernetes has.
+
+The command in the container reports its start on stderr before anything else, so that what failed before it (API
+server, kubelet, container runtime) is exit_code from what failed in it. When kubectl ends, the container's end of
+stdin closes, and by that every program of doctor ends itself.
+"""
+
+from __future__ import annotations
+
+import time
+
+from doctor.engine.texts import filled
+from doctor.hosts.pods import PodAccess
+from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, transport_error
+from doctor.transport.conversation import MAX_KEPT_STDERR, LineSession
+from doctor.transport.kubernetes import kubectl
+from doctor.transport.kubernetes.node_pods import NodePods
+from doctor.transport.local import Children, PipeChannel, run_command
+from doctor.transport.options import CONNECT_TIMEOUT, MAX_OUTPUT
+
+_STARTED = b"doctor-in-container\n"
+_RETRY_SECONDS = 0.5
+_ABSENT = frozenset(("refused", "dropped", "lost"))
+"""Kinds of an API server that may be there again soon."""
+
+
+class Kubernetes:
+    """`doctor.transport.Transport` by kubectl."""
+
+    def __init__(
+        self, access: PodAccess, hosts: tuple[str, ...], patience: float | None = None, limit: int = MAX_OUTPUT
+    ) -> None:
+        self.warnings: list[str] = []
+        self.reached = dict(access.addresses)
+        """The address of each pod in the network of the pods."""
+        self._access, self._patience, self._limit = access, patience or CONNECT_TIMEOUT, limit
+        self._children = Children()
+        self._nodes = NodePods(access, hosts) if access.node_image else None
+
+    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
+        """See `doctor.transport.Transport.run`.
+
+        An API server that is gone is tried again for as long as it may take to connect.
+        """
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._run_once(host, command, stdin, timeout)
+            except TransportError as error:
+                begun = error.partial_result is not None and _STARTED in error.partial_result.err
+                if begun or error.kind not in _ABSENT or time.monotonic() > deadline:
+                    raise
+            time.sleep(_RETRY_SECONDS)
+
+    def open_session(self, host: str, command: str) -> RemoteSession:
+        """See `doctor.transport.Transport.open_session`."""
+        child = self._children.start(self._argv(host, command))
+
+        def interpret_status(code: int) -> int | None:
+            err = bytes(lines.err)
+            begun = _STARTED in err or len(err) >= MAX_KEPT_STDERR
+            exit_code = kubectl.reported_exit_code(err)
+            if code and exit_code is None and not self._children.closed and code > 0:
+                raise _failed(err, begun)
+            return None if code < 0 else _status(exit_code or 0)
+
+        lines = LineSession(host, PipeChannel(self._children, child, interpret_status))
+        return lines
+
+    def close(self) -> None:
+        """See `doctor.transport.Transport.close`. Pods on nodes are removed, whatever happened to them."""
+        self._children.close()
+        if self._nodes:
+            self._nodes.remove()
+
+    def _run_once(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
+        argv = self._argv(host, command)
+        try:
+            result = run_command(self._children, argv, stdin, self._patience + timeout, self._limit)
+        except TransportError as error:
+            if error.kind != "timeout":
+                raise
+            partial = error.partial_result
+            if partial and _STARTED in partial.err:
+                text = filled("the command did not end within {0}", format_seconds(timeout))
+                raise TransportError("timeout", text, partial_result=partial) from None
+            text = filled(
+                "the API server started no command in it within {0}", format_seconds(self._patience + timeout)
+            )
+            raise TransportError("dropped", text, partial_result=partial) from None
+        exit_code = kubectl.reported_exit_code(result.err)
+        if result.code and exit_code is None:
+            failed = _failed(result.err, _STARTED in result.err)
+            raise TransportError(failed.kind, failed.text, failed.hint, result)
+        err = kubectl.without_report(result.err).replace(_STARTED, b"", 1)
+        return CommandResult(_status(exit_code or 0), result.out, err, result.sent, result.received)
+
+    def _argv(self, host: str, command: str) -> list[str]:
+        """Kubectl's words. Raises: TransportError, where there is nothing to enter."""
+        access = self._access
+        if host in access.unready:
+            raise transport_error("error", access.unready[host], f"kubectl -n {access.namespace} describe pod {host}")
+        pod, container = (self._nodes.pod(host), "") if self._nodes else (host, access.containers.get(host, ""))
+        within = self._nodes.within if self._nodes else ()
+        chosen = [f"--container={container}"] if container else []
+        script = f"echo {_STARTED.decode().strip()} >&2; {command}"
+        where = [f"--namespace={access.namespace}", "--stdin", pod, *chosen]
+        return [*access.kubectl, "exec", *where, "--", *within, "sh", "-c", script]
+
+
+def _failed(err: bytes, begun: bool) -> TransportError:
+    """What became of kubectl, which did not say how the command ended."""
+    error = kubectl.complaint(err.replace(_STARTED, b"", 1))
+    if begun and error.kind in ("lost", "error", "dropped"):
+        return transport_error("lost", filled("the connection was cut before the command ended: {0}", error.text))
+    return error
+
+
+def _status(code: int) -> int:
+    """As `CommandResult.code` has it: a container runtime tells death by signal N as 128+N."""
+    return 128 - code if code in (134, 135, 137, 139, 143) else code

@@ -1,0 +1,131 @@
+"""Nodes as hosts: a privileged pod on each, through which the node's own namespaces are entered, only when asked for.
+
+A watchdog, a process of its own, removes the pods when this process closes the pipe to it or dies, whatever the
+reason; a pod that outlives the watchdog, too, ends after `_LIFETIME` seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import threading
+import time
+
+from doctor.engine.texts import filled
+from doctor.hosts.pods import PodAccess
+from doctor.transport import TransportError, format_seconds, transport_error
+from doctor.transport.kubernetes import kubectl
+from doctor.transport.kubernetes.pods import read_pod
+
+_LIFETIME = 3600
+_READY_SECONDS = 60.0
+_REMOVE_SECONDS = 30.0
+_POLL_SECONDS = 0.5
+LABEL = "cluster-doctor.dev/run"
+_WATCHDOG = 'cat >/dev/null; n=0; until "$@" >/dev/null 2>&1 || [ $n -ge 20 ]; do n=$((n + 1)); sleep 1; done'
+"""Waits for the end of its stdin. The API server may be gone for a while."""
+
+
+class NodePods:
+    """The pods of one run; made with the first command for a node."""
+
+    within = ("nsenter", "-t", "1", "-m", "-u", "-i", "-n", "-p", "--")
+    """The words that enter the node from its pod."""
+
+    def __init__(self, access: PodAccess, nodes: tuple[str, ...]) -> None:
+        self._access, self._nodes = access, nodes
+        self._run = secrets.token_hex(4)
+        self._names = {node: f"doctor-{self._run}-{number}" for number, node in enumerate(nodes)}
+        self._lock = threading.Lock()
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._problem: TransportError | None = None
+        self._ready: set[str] = set()
+
+    def pod(self, node: str) -> str:
+        """The name of a node's pod, once it runs. Raises: TransportError."""
+        with self._lock:
+            if self._watchdog is None:
+                self._create()
+            if self._problem:
+                raise self._problem
+        name = self._names[node]
+        if node not in self._ready:
+            self._await(node, name)
+            self._ready.add(node)
+        return name
+
+    def remove(self) -> None:
+        """Has the watchdog remove all pods, and waits for it."""
+        with self._lock:
+            watchdog = self._watchdog
+        if watchdog and watchdog.stdin:
+            watchdog.stdin.close()
+            try:
+                watchdog.wait(_REMOVE_SECONDS)
+            except subprocess.TimeoutExpired:
+                return  # it goes on trying without us
+
+    def _create(self) -> None:
+        """The watchdog first: no pod is ever without one."""
+        access = self._access
+        where = (*access.kubectl, f"--namespace={access.namespace}")
+        remove = (*where, "delete", "pods", f"--selector={LABEL}={self._run}", "--wait=false", "--grace-period=0")
+        self._watchdog = subprocess.Popen(
+            ["sh", "-c", _WATCHDOG, "sh", *remove],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        items = [self._manifest(node, name) for node, name in self._names.items()]
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
+        try:
+            done = subprocess.run(
+                [*where, "create", "-f", "-"],
+                input=text,
+                capture_output=True,
+                timeout=_READY_SECONDS,
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except subprocess.TimeoutExpired:
+            text_of_limit = format_seconds(_READY_SECONDS)
+            self._problem = transport_error("dropped", filled("no pod could be made on it within {0}", text_of_limit))
+            return
+        if done.returncode:
+            self._problem = kubectl.complaint(done.stderr)
+
+    def _manifest(self, node: str, name: str) -> dict[str, object]:
+        container = {
+            "name": "doctor",
+            "image": self._access.node_image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["sleep", str(_LIFETIME)],
+            "securityContext": {"privileged": True, "runAsUser": 0},
+        }
+        labels = {"app.kubernetes.io/managed-by": "cluster-doctor", LABEL: self._run}
+        spec = {
+            "nodeName": node,
+            "hostPID": True,
+            "hostNetwork": True,
+            "hostIPC": True,
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": _LIFETIME,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+        }
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+    def _await(self, node: str, name: str) -> None:
+        deadline = time.monotonic() + _READY_SECONDS
+        while True:
+            pod = read_pod(self._access.kubectl, self._access.namespace, name)
+            why = pod.why_unready("doctor")
+            if not why:
+                return
+            if pod.ended or time.monotonic() > deadline:
+                raise transport_error("error", filled("the pod on it does not run: {0}", why))
+            time.sleep(_POLL_SECONDS)

@@ -1,0 +1,252 @@
+"""The pods of a namespace as the API server lists them: which belong to a job, which can be entered, and why not.
+
+All that stands in an answer is untrusted: names are checked before they become words of a command line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
+from doctor.transport import TransportError, transport_error
+from doctor.transport.kubernetes import kubectl
+
+AnswerT = TypeVar("AnswerT")
+_PAGE = 500
+MAX_PODS = 10_000
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""The annotation by which kubectl chooses: kubectl reference, "exec"; else the first container."""
+_IN_CLUSTER_NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """What created an object."""
+
+    kind: str = ""
+    name: str = ""
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[Owner, ...] | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Container(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    containers: tuple[_Container, ...] = ()
+    node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+
+
+class _Reason(msgspec.Struct, frozen=True, rename="camel"):
+    reason: str = ""
+    message: str = ""
+    exit_code: int = 0
+
+
+class ContainerState(msgspec.Struct, frozen=True):
+    """One of three is set."""
+
+    waiting: _Reason | None = None
+    running: dict[str, str] | None = None
+    terminated: _Reason | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What the kubelet last told of a container."""
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    restart_count: int = 0
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    conditions: tuple[_Condition, ...] | None = None
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod, with what doctor looks at."""
+
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.metadata.labels or {}
+
+    @property
+    def owners(self) -> tuple[Owner, ...]:
+        return self.metadata.owner_references or ()
+
+    @property
+    def service_name(self) -> str:
+        """The name that the headless service of its ``subdomain`` gives it; empty where it is part of none."""
+        return f"{self.spec.hostname or self.name}.{self.spec.subdomain}" if self.spec.subdomain else ""
+
+    @property
+    def ended(self) -> bool:
+        """No container of it will run again."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    def container(self, requested: str = "") -> str:
+        """The container that kubectl would choose, or the requested one; empty where the pod has none so named."""
+        names = [container.name for container in self.spec.containers]
+        if requested:
+            return requested if requested in names else ""
+        default = (self.metadata.annotations or {}).get(_DEFAULT_CONTAINER, "")
+        return default if default in names else next(iter(names), "")
+
+    def why_unready(self, container: str) -> str:
+        """Why nothing can be run in a container of it; empty where something can."""
+        status = self.status
+        if self.ended:
+            return filled("its pod has ended: {0}", _because(self._end_reason(container)))
+        states = {item.name: item for item in status.container_statuses or ()}
+        state = states[container].state if container in states else ContainerState()
+        if state.running is not None:
+            return ""
+        scheduled = next((item for item in status.conditions or () if item.type == "PodScheduled"), None)
+        if not self.spec.node_name and scheduled and scheduled.status == "False":
+            return filled("its pod is on no node: {0}", _one_line(scheduled.message or scheduled.reason))
+        if state.terminated:
+            return filled("its container {0} has ended: {1}", container, _because(state.terminated))
+        for initial in status.init_container_statuses or ():
+            if initial.state.running is not None:
+                return filled("its init container {0} still runs", _one_line(initial.name))
+            if initial.state.waiting and initial.state.waiting.reason not in ("", "PodInitializing"):
+                return filled(
+                    "its init container {0} waits: {1}", _one_line(initial.name), _because(initial.state.waiting)
+                )
+        if state.waiting:
+            last = states[container].last_state.terminated
+            before = filled("; before that it ended: {0}", _because(last)) if last else ""
+            return filled("its container {0} waits: {1}{2}", container, _because(state.waiting), before)
+        return filled("its pod does not run yet (phase {0})", _one_line(status.phase or "unknown"))
+
+    def _end_reason(self, container: str) -> _Reason:
+        status = self.status
+        if status.reason:
+            return _Reason(status.reason, status.message)
+        for item in status.container_statuses or ():
+            if item.name == container and item.state.terminated:
+                return item.state.terminated
+        return _Reason(status.phase)
+
+
+class _Page(msgspec.Struct, frozen=True):
+    class Meta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
+        next: str = ""
+
+    items: tuple[Pod, ...] = ()
+    metadata: Meta = Meta()
+
+
+def namespace_of(program: Sequence[str], requested: str = "") -> str:
+    """The namespace that is requested, else that of kubectl's configuration, else that of this pod, else ``default``.
+
+    Raises: TransportError for a name that no namespace can have.
+    """
+    name = requested
+    if not name:
+        view = ("config", "view", "--minify", "--output=jsonpath={.contexts[0].context.namespace}")
+        try:
+            name = kubectl.ask(program, *view, limit=1 << 16).decode("utf-8", "replace").strip()
+        except TransportError:
+            name = ""  # no configuration: in a pod there is none, and kubectl uses the pod's own account
+    if not name:
+        try:
+            with open(_IN_CLUSTER_NAMESPACE, encoding="utf-8") as file:
+                name = file.read(300).strip()
+        except (OSError, UnicodeError):
+            name = "default"
+    if not _NAME.fullmatch(name):
+        raise transport_error("error", filled("{0} is no name of a namespace", strip_control_chars(name, 80)))
+    return name
+
+
+def list_pods(program: Sequence[str], namespace: str, selector: str = "") -> list[Pod]:
+    """The pods of a namespace, those with these labels; by pages. Raises: TransportError."""
+    pods: list[Pod] = []
+    following = ""
+    while True:
+        path = f"/api/v1/namespaces/{namespace}/pods?limit={_PAGE}"
+        path += f"&labelSelector={quote(selector, safe='')}" if selector else ""
+        path += f"&continue={quote(following, safe='')}" if following else ""
+        page = _decoded(kubectl.ask(program, "get", "--raw", path), _Page)
+        pods += page.items
+        if len(pods) > MAX_PODS:
+            raise transport_error("flood", filled("the namespace {0} has more than {1} such pods", namespace, MAX_PODS))
+        following = page.metadata.next
+        if not following:
+            return [pod for pod in pods if _NAME.fullmatch(pod.name)]
+
+
+def read_pod(program: Sequence[str], namespace: str, name: str) -> Pod:
+    """One pod. Raises: TransportError."""
+    if not _NAME.fullmatch(name):
+        raise transport_error("name", "its name is none that a pod can have")
+    return _decoded(kubectl.ask(program, "get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{name}"), Pod)
+
+
+def natural_order(pod: Pod) -> tuple[object, ...]:
+    """Sorts ``w-2`` before ``w-10``."""
+    parts = re.split(r"(\d+)", pod.name)
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
+
+
+def _decoded(data: bytes, kind: type[AnswerT]) -> AnswerT:
+    try:
+        return msgspec.json.decode(data, type=kind, strict=False)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        text = strip_control_chars(str(error), 120)
+        raise transport_error(
+            "error", filled("the API server's answer is none that Kubernetes gives: {0}", text)
+        ) from None
+
+
+def _because(reason: _Reason) -> str:
+    """``OOMKilled (exit code 137)``, ``Evicted: The node was low on resource``."""
+    parts = [_one_line(reason.reason) or "no reason given"]
+    if reason.exit_code:
+        parts.append(filled(" (exit code {0})", reason.exit_code))
+    if reason.message:
+        parts.append(f": {_one_line(reason.message)}")
+    return joined("", parts)
+
+
+def _one_line(text: str) -> str:
+    return strip_control_chars(" ".join(text.split()), 160)

@@ -1,0 +1,188 @@
+"""Which pods are the hosts of a job, which container is meant, and why a pod cannot be entered. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from doctor.hosts.nodeset import InventoryError
+from doctor.transport.kubernetes import kubectl
+from doctor.transport.kubernetes.jobs import job_kinds, pods_of_job
+from doctor.transport.kubernetes.pods import Pod, natural_order
+from tests.hosts.kubernetes.small_server import pod
+
+
+def read(*items: dict[str, Any]) -> list[Pod]:
+    return [msgspec.convert(item, Pod) for item in items]
+
+
+@pytest.mark.parametrize("row", job_kinds(), ids=lambda row: f"{row.kinds[0]}-{row.label or row.owner}")
+def test_each_kind_of_job_has_its_pods_and_no_others(row: Any) -> None:
+    owner = f"{row.owner or 'Job'}/{'train' if not row.label else 'train-0'}"
+    members = [pod(f"w-{number}", labels={row.label: "train"} if row.label else {}, owner=owner) for number in (10, 2)]
+    other = pod("x", labels={row.label: "train-2"} if row.label else {}, owner=f"{row.owner or 'Job'}/train-2")
+    found = pods_of_job("train", read(*members, other))
+    assert [item.name for item in found.pods] == ["w-2", "w-10"]
+    assert [item.name for item in pods_of_job(f"{row.kinds[-1]}/train", read(*members, other)).pods] == ["w-2", "w-10"]
+
+
+def test_the_launcher_of_an_mpijob_is_no_host() -> None:
+    label = "training.kubeflow.org/job-name"
+    launcher = pod("m-launcher-x", labels={label: "m", "training.kubeflow.org/job-role": "launcher"}, owner="Job/m")
+    workers = [pod(f"m-worker-{number}", labels={label: "m"}, owner="MPIJob/m") for number in range(2)]
+    found = pods_of_job("m", read(launcher, *workers))
+    assert [item.name for item in found.pods] == ["m-worker-0", "m-worker-1"]
+    assert found.notes == ("the launcher m-launcher-x is no host of the job",)
+
+
+def test_pods_that_were_replaced_are_no_hosts_and_the_last_ones_are() -> None:
+    label = {"job-name": "t"}
+    old = pod("t-a", phase="Failed", labels=label, owner="Job/t", created="2026-01-01T00:00:00Z")
+    new = pod("t-b", labels=label, owner="Job/t", created="2026-01-01T00:05:00Z")
+    assert [item.name for item in pods_of_job("t", read(old, new)).pods] == ["t-b"]
+    assert [item.name for item in pods_of_job("t", read(old)).pods] == ["t-a"]  # nobody came after it
+
+
+def test_jobs_of_two_kinds_with_one_name() -> None:
+    both = read(pod("a", labels={"volcano.sh/job-name": "t"}), pod("b", labels={"ray.io/cluster": "t"}))
+    with pytest.raises(InventoryError, match="expected one of"):
+        pods_of_job("t", both)
+    assert [item.name for item in pods_of_job("raycluster/t", both).pods] == ["b"]
+
+
+def test_a_jobset_is_no_second_kind_beside_the_jobs_that_it_makes() -> None:
+    labels = {"jobset.sigs.k8s.io/jobset-name": "t", "job-name": "t"}
+    assert len(pods_of_job("t", read(pod("t-0", labels=labels, owner="Job/t"))).pods) == 1
+
+
+@pytest.mark.parametrize(("job", "text"), [("nope", "none of the 1 pods"), ("cronjob/t", "an unknown kind")])
+def test_a_job_that_is_none(job: str, text: str) -> None:
+    with pytest.raises(InventoryError, match=text):
+        pods_of_job(job, read(pod("a")))
+
+
+def test_the_container_is_the_one_that_kubectl_chooses() -> None:
+    first = read(pod("a", containers=["mesh", "train"]))[0]
+    annotated = read(
+        pod("a", containers=["mesh", "train"], annotations={"kubectl.kubernetes.io/default-container": "train"})
+    )[0]
+    wrong = read(pod("a", containers=["mesh"], annotations={"kubectl.kubernetes.io/default-container": "gone"}))[0]
+    assert [first.container(), annotated.container(), wrong.container()] == ["mesh", "train", "mesh"]
+    assert (annotated.container("mesh"), annotated.container("nope")) == ("mesh", "")
+
+
+def waiting(reason: str, message: str = "", last: dict[str, Any] | None = None) -> dict[str, Any]:
+    state = {"name": "main", "state": {"waiting": {"reason": reason, "message": message}}}
+    return {"containerStatuses": [{**state, "lastState": {"terminated": last} if last else {}}]}
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        (pod("a"), ""),
+        (
+            pod("a", phase="Failed", status={"reason": "Evicted", "message": "The node was low on resource: memory."}),
+            "its pod has ended: Evicted: The node was low on resource: memory.",
+        ),
+        (pod("a", phase="Succeeded", status={"containerStatuses": []}), "its pod has ended: Succeeded"),
+        (
+            pod("a", phase="Pending", status=waiting("ImagePullBackOff", 'Back-off pulling image "x"')),
+            'its container main waits: ImagePullBackOff: Back-off pulling image "x"',
+        ),
+        (
+            pod("a", status=waiting("CrashLoopBackOff", "", {"reason": "OOMKilled", "exitCode": 137})),
+            "its container main waits: CrashLoopBackOff; before that it ended: OOMKilled (exit code 137)",
+        ),
+        (
+            pod(
+                "a",
+                status={
+                    "containerStatuses": [{"name": "main", "state": {"terminated": {"reason": "Error", "exitCode": 1}}}]
+                },
+            ),
+            "its container main has ended: Error (exit code 1)",
+        ),
+        (
+            pod(
+                "a",
+                phase="Pending",
+                status={
+                    "initContainerStatuses": [{"name": "wait", "state": {"running": {}}}],
+                    **waiting("PodInitializing"),
+                },
+            ),
+            "its init container wait still runs",
+        ),
+        (pod("a", phase="Pending", status={"containerStatuses": []}), "its pod does not run yet (phase Pending)"),
+    ],
+)
+def test_why_a_pod_cannot_be_entered(item: dict[str, Any], text: str) -> None:
+    assert read(item)[0].why_unready("main") == text
+
+
+def test_a_pod_on_no_node() -> None:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/4 nodes are available",
+    }
+    item = pod("a", phase="Pending", status={"containerStatuses": [], "conditions": [condition]})
+    item["spec"]["nodeName"] = ""
+    assert read(item)[0].why_unready("main") == "its pod is on no node: 0/4 nodes are available"
+
+
+def test_names_are_in_natural_order() -> None:
+    items = read(pod("w-10"), pod("w-9"), pod("v"))
+    assert [item.name for item in sorted(items, key=natural_order)] == ["v", "w-9", "w-10"]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "text"),
+    [
+        # By kubectl 1.32.4, to a server that was not there, was silent, or has a certificate of its own.
+        (
+            "The connection to the server 127.0.0.1:6443 was refused - did you specify the right host or port?",
+            "refused",
+            "6443",
+        ),
+        (
+            "Unable to connect to the server: dial tcp: lookup k8s.invalid on 10.0.0.1:53: no such host",
+            "name",
+            "resolve",
+        ),
+        ("Unable to connect to the server: net/http: TLS handshake timeout", "dropped", "in time"),
+        (
+            "Unable to connect to the server: tls: failed to verify: x509: certificate signed by unknown authority",
+            "auth",
+            "certificate signed by unknown authority",
+        ),
+        ("error: You must be logged in to the server (Unauthorized)", "auth", "login"),
+        ('error: context "nope" does not exist', "error", "nope"),
+        ("error: unexpected EOF", "lost", "cut"),
+        ("error: cannot exec into a container in a completed pod; current phase is Succeeded", "error", "has ended"),
+        # The API server's and the kubelet's own words (Kubernetes 1.20.2, pkg/registry/core/pod, pkg/kubelet).
+        ("Error from server (BadRequest): pod a does not have a host assigned", "error", "no node"),
+        ("Error from server (BadRequest): container nope is not valid for pod a", "error", "does not run"),
+        ("", "error", "no reason given"),
+        ("\x1b[31mError\x1b[0m from somewhere", "error", "somewhere"),
+    ],
+)
+def test_what_kubectl_says(said: str, kind: str, text: str) -> None:
+    error = kubectl.complaint(said.encode())
+    assert (error.kind, text in error.text) == (kind, True), error.text
+    assert "\x1b" not in error.text
+
+
+def test_the_last_of_several_complaints_counts() -> None:
+    said = b'W1 error: websocket: bad handshake\nError from server (NotFound): pods "a" not found\n'
+    assert kubectl.complaint(said).kind == "name"
+
+
+def test_exit_codes_are_kubectls_own_words() -> None:
+    assert kubectl.reported_exit_code(b"x\ncommand terminated with exit code 12\n") == 12
+    assert kubectl.reported_exit_code(b"command terminated with exit code 12\nmore\n") is None
+    own = b"E1124 14:46:31.687105   25087 v2.go:104] websocket: close sent\n"
+    assert kubectl.without_report(b"mine\n" + own + b"command terminated with exit code 3\n") == b"mine\n"

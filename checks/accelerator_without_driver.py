@@ -33,7 +33,7 @@ def accelerator_without_driver(
     PCI ids of pci.ids (github.com/pciutils/pciids): display and processing devices (classes 03 and 12) of AMD, Intel,
     Habana, Cambricon, Hygon, Moore Threads, Iluvatar, Enflame, MetaX, Kunlunxin and others. Integrated graphics,
     graphics cards for desktops, the display chip of a management controller and devices that are kept for virtual
-    machines are none. In a container those count that it was given. AMD's are read where amd-smi is installed.
+    machines are none. In a container those count that it was given. AMD's are read by amd-smi or rocm-smi.
     """
     devices = accelerators.devices
     if place and place.engine and not accelerators.files:

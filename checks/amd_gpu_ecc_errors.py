@@ -18,7 +18,8 @@ def amd_gpu_ecc_errors(amd: AmdGpus) -> Iterator[Finding]:
 
     ## Source
     `total_uncorrectable_count` and `total_deferred_count` of `amd-smi metric --ecc --json` (amd-smi's documentation);
-    AMD's node-scraper takes any uncorrectable error for a fault. Deferred errors alone are a warning. The counts are
+    AMD's node-scraper takes any uncorrectable error for a fault. Where amd-smi is not installed: `rocm-smi
+    --showrasinfo`. Deferred errors alone are a warning. The counts are
     since the driver was loaded.
     """
     for gpu in amd.gpus:

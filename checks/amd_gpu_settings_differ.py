@@ -5,6 +5,7 @@ from doctor.analysis.majority import differing
 from doctor.facts.amd_smi import AmdGpu, AmdGpus
 
 ONE_HOST = "only one host: nothing to compare"
+CAUSES: dict[str, tuple[str, ...]] = {"amd-gpu-link-lost": ()}
 SETTINGS = {
     "product": "name",
     "driver": "driver",
@@ -14,31 +15,41 @@ SETTINGS = {
 """Each with the field of `AmdGpu` that has it."""
 
 
-@check(severity=WARNING, area="devices", single_host=ONE_HOST)
+@check(severity=WARNING, area="devices", single_host=ONE_HOST, follows_from=CAUSES)
 def amd_gpu_settings_differ(amd: PerHost[AmdGpus]) -> Iterator[Finding]:
-    """AMD GPUs of all hosts are of one product, with one driver and one partition mode.
+    """AMD GPUs of all hosts are of one product, with one driver, one partition mode and as many XGMI links.
 
     ## Why it matters
     In another partition mode a host has another number of devices, each with a part of the memory and of the speed:
-    ranks do not fit, or wait for the slowest. Another driver may miss what RCCL uses on the other hosts.
+    ranks do not fit, or wait for the slowest. Another driver may miss what RCCL uses on the other hosts. Where a bridge
+    of XGMI links is missing, its GPUs talk over PCIe, and the job is as slow as that host.
 
     ## What to do
     On {host}: `amd-smi list`, `amd-smi static --driver`, `amd-smi partition`. Set the mode of the other hosts while no
     program uses the GPUs: `amd-smi set --compute-partition` and `--memory-partition`; install the driver of the others.
 
     ## Source
-    `amd-smi static --json` and `amd-smi list --json`; the majority is the norm.
+    `amd-smi list`, `amd-smi static` and `amd-smi topology` with `--json`, or `rocm-smi`; the majority is the norm.
+    A link that is missing on a host whose GPUs all reach each other is of amd-gpu-link-lost. The verdict can be wrong
+    where the hosts were bought with other bridges.
     """
     complete = {host: fact.gpus for host, fact in amd.items() if not fact.unread}
     counts = {host: str(len(gpus)) for host, gpus in complete.items()}
+    links = {host: str(count) for host, gpus in complete.items() if (count := _xgmi_links(gpus)) is not None}
     by_setting = {
         name: {host: _together(gpus, field) for host, gpus in complete.items()} for name, field in SETTINGS.items()
     }
-    for setting, texts in {"number of GPUs": counts, **by_setting}.items():
+    for setting, texts in {"number of GPUs": counts, "number of XGMI links": links, **by_setting}.items():
         values = {host: text for host, text in texts.items() if text}
         if len(values) > 1:
             template = "the {setting} of its AMD GPUs is {observed}; {count} of {total} hosts have {expected}"
             yield from differing(values, template, setting=setting)
+
+
+def _xgmi_links(gpus: tuple[AmdGpu, ...]) -> int | None:
+    """Pairs of GPUs with a link of XGMI between them; None where the tool shows no links."""
+    kinds = {tuple(sorted((gpu.index, peer))): kind for gpu in gpus for peer, kind, _ in gpu.links}
+    return sum(kind == "XGMI" for kind in kinds.values()) if kinds else None
 
 
 def _together(gpus: tuple[AmdGpu, ...], field: str) -> str:

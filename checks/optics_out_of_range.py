@@ -55,12 +55,7 @@ def optics_out_of_range(
 def _module_findings(npu: int, module: OpticalModule) -> Iterator[Finding]:
     if not module.reachable:
         yield Finding("the optical module of NPU {npu} does not answer on its control link", npu=npu)
-    dark = {
-        name: optical_reading
-        for name, optical_reading in module.readings.items()
-        if optical_reading.low < optical_reading.high
-        and not optical_reading.low <= optical_reading.value <= optical_reading.high
-    }
+    dark = {name: reading for name, reading in module.readings.items() if reading.is_outside}
     for quantity in dict.fromkeys(name.rstrip("0123456789") for name in dark):
         lanes = {name: lane_reading for name, lane_reading in dark.items() if name.rstrip("0123456789") == quantity}
         first_reading = next(iter(lanes.values()))

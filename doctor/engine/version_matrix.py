@@ -15,7 +15,10 @@ from doctor.engine.toml_compat import read_table
 TORCH_NPU_TABLE = Path(__file__).with_name("torch_npu_cann.toml")
 DRIVER_MATRIX = Path(__file__).with_name("cann_driver_matrix.toml")
 DRIVER_LISTS = Path(__file__).with_name("cann_drivers.toml")
+ROCM_DRIVERS = Path(__file__).with_name("rocm_drivers.toml")
 KNOWN_BAD = Path(__file__).with_name("known_bad_versions.toml")
+ROCM_OF_EDITION = (7, 0)
+"""The newest ROCm of AMD's table of 2025-09-17: a row that ends with it, or later, says nothing of what came after."""
 TABLE_DATE = "2026-08-21"
 """The day of torch_npu_cann.toml's source: COMPATIBILITY.en.md of torch_npu (Ascend/pytorch)."""
 
@@ -38,6 +41,18 @@ class DriverRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _DriverTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     matrix: tuple[DriverRow, ...] = ()
     listed: tuple[DriverRow, ...] = ()
+
+
+class RocmDriver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One release of AMD's driver; what the columns mean stands at the head of rocm_drivers.toml."""
+
+    driver: str
+    module: str
+    rocm: tuple[str, ...]
+
+
+class _RocmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    driver: tuple[RocmDriver, ...]
 
 
 class KnownBad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +113,40 @@ def judge_driver(row: DriverRow, driver: str) -> Literal["works", "fails", "olde
 
 
 @cache
+def _rocm_drivers() -> dict[str, RocmDriver]:
+    return {row.module: row for row in read_table(ROCM_DRIVERS, _RocmTable).driver}
+
+
+def rocm_driver_row(module: str) -> RocmDriver | None:
+    """What AMD's table says of a driver, by the version of its kernel module; None of one that it does not hold.
+
+    >>> rocm_driver_row("6.10.5").driver, rocm_driver_row("6.8.0-79-generic")
+    ('6.3', None)
+    """
+    return _rocm_drivers().get(module)
+
+
+def judge_rocm(row: RocmDriver, version: str) -> Literal["works", "fails", "unlisted"]:
+    """Whether AMD lists the driver with that ROCm; unlisted: a ROCm that came after the row's edition of the table.
+
+    >>> [judge_rocm(rocm_driver_row("6.7.0"), version) for version in ("6.4.1-83", "7.0.0", "5.6", "99.1")]
+    ['works', 'fails', 'fails', 'unlisted']
+
+    Raises: ValueError when the version does not begin with two numbers.
+    """
+    match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", version)
+    if match is None:
+        raise ValueError(version)
+    release = f"{match[1]}.{match[2]}"
+    if release in row.rocm:
+        return "works"
+    known = sorted({version_numbers(name) for one in _rocm_drivers().values() for name in one.rocm})
+    newest = version_numbers(row.rocm[-1])
+    last_judged = newest if newest >= ROCM_OF_EDITION else known[-1]
+    return "unlisted" if version_numbers(release) > last_judged else "fails"
+
+
+@cache
 def _known_bad_rows() -> tuple[KnownBad, ...]:
     return read_table(KNOWN_BAD, _KnownBadTable).version
 
@@ -105,18 +154,25 @@ def _known_bad_rows() -> tuple[KnownBad, ...]:
 def known_bad(component: str, version: str, gpus: Iterable[str] = ()) -> list[KnownBad]:
     """The published faults of a version, with GPUs of such names.
 
-    >>> [row.fixed for row in known_bad("nccl", "2.25.1")], known_bad("nccl", "2.26.2")
+    >>> [row.fixed for row in known_bad("NCCL", "2.25.1")], known_bad("NCCL", "2.26.2")
     (['2.26.2'], [])
+    >>> [row.fixed for row in known_bad("torch_npu", "2.10.0.post4")], known_bad("torch_npu", "2.10.0")
+    (['2.10.0.post6'], [])
     """
-    match = re.match(r"[0-9]{1,6}(?:\.[0-9]{1,6}){1,4}", version)
+    match = re.match(r"[0-9]{1,6}(?:\.(?:post)?[0-9]{1,6}){1,4}", version)
     return [
         row
         for row in _known_bad_rows()
         if match
         and row.component == component
-        and version_numbers(row.first) <= version_numbers(match[0]) <= version_numbers(row.last)
+        and release_numbers(row.first) <= release_numbers(match[0]) <= release_numbers(row.last)
         and (not row.gpus or any(word in name for word in row.gpus for name in gpus))
     ]
+
+
+def release_numbers(version: str) -> tuple[int, ...]:
+    """``2.10.0.post4`` as numbers: those of its release, then that of the repair. Raises: ValueError."""
+    return version_numbers(version.replace(".post", "."))
 
 
 def cann_for_torch_npu(torch_npu: str) -> str:

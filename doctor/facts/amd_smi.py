@@ -1,4 +1,4 @@
-"""AMD GPUs as amd-smi lists them: identity, driver, partition modes, error counts."""
+"""AMD GPUs as amd-smi lists them, else rocm-smi: identity, driver, partition modes, error counts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,16 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.gpu_report import short_bus
 from doctor.facts.reported_value import reported_count, value_state
+from doctor.facts.rocm_smi import ERRORS, IDENTITY, QUERIES, rocm_rows
 
-_SCRIPT = """for query in "list" "metric --ecc" "static --asic --bus --driver" "static --partition" \\
+_SCRIPT = f"""command -v amd-smi >/dev/null || {{
+  for query in {" ".join(f"'{query}'" for query in QUERIES)}; do
+    echo "-- rocm-smi $query --"
+    timeout 15 rocm-smi $query </dev/null 2>/dev/null
+    echo "-- exit $? --"
+  done; exit 0
+}}
+for query in "list" "metric --ecc" "static --asic --bus --driver" "static --partition" \\
   "topology --access --link-type"; do
   echo "-- $query --"
   timeout 15 amd-smi $query --json </dev/null 2>/dev/null
@@ -23,6 +31,7 @@ _SCRIPT = """for query in "list" "metric --ecc" "static --asic --bus --driver" "
 done"""
 REQUIRED = ("list", "metric --ecc", "static --asic --bus --driver")
 """Queries that all releases have; the modes of partitions are elsewhere in the newest ones."""
+ROCM = "rocm-smi "
 TOPOLOGY = "topology --access --link-type"
 MAX_GPUS = 256
 
@@ -45,11 +54,11 @@ class AmdGpu(msgspec.Struct, frozen=True):
     memory_partition: str = ""
     """NPS1, NPS4, ..."""
     links: tuple[tuple[int, str, str], ...] = ()
-    """To each other GPU: its number, XGMI or PCIE, and ENABLED or DISABLED; empty where amd-smi shows no topology."""
+    """To each other GPU: its number, XGMI or PCIE, and ENABLED or DISABLED; empty where the tool shows no topology."""
 
 
 class AmdGpus(Fact, frozen=True):
-    """Every AMD GPU that amd-smi lists, from its JSON.
+    """Every AMD GPU that amd-smi lists, from its JSON; where it is not installed, of rocm-smi's.
 
     Raw output, from amd-smi::
 
@@ -64,13 +73,15 @@ class AmdGpus(Fact, frozen=True):
         -- exit 0 --
     """
 
-    probe = run(_SCRIPT, requires="amd-smi", root=True, timeout=85, limit=1 << 20)
+    probe = run(_SCRIPT, requires="amd-smi rocm-smi", root=True, timeout=85, limit=1 << 20)
 
     gpus: tuple[AmdGpu, ...]
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> AmdGpus:
         parts = dict(_parts(answer.text()))
+        if any(query.startswith(ROCM) for query in parts):
+            return cls._of_rows(_rows_of_rocm_smi(parts))
         for query in REQUIRED:
             if query not in parts:
                 raise Unreadable(filled("amd-smi {0}: no answer in 15 s", query))
@@ -82,6 +93,10 @@ class AmdGpus(Fact, frozen=True):
             except Unreadable:
                 if query in REQUIRED:
                     raise
+        return cls._of_rows(rows)
+
+    @classmethod
+    def _of_rows(cls, rows: Mapping[int, Mapping[str, Any]]) -> AmdGpus:
         if not rows:
             raise Absent("amd-smi lists no GPU")
         gpus, unread = [], {}
@@ -95,7 +110,7 @@ class AmdGpus(Fact, frozen=True):
 
 def _parts(text: str) -> Iterator[tuple[str, tuple[str, int]]]:
     """Each query with what was printed for it and its exit status; one that was cut off is left out."""
-    names = r"list|metric --ecc|static --[a-z -]{1,40}|topology --[a-z -]{1,40}"
+    names = r"list|metric --ecc|(?:static|topology|rocm-smi) --[a-z -]{1,80}"
     pieces = re.split(rf"^-- ({names}) --[ \t\r]*\n", text, flags=re.M)
     for query, piece in zip(pieces[1::2], pieces[2::2], strict=True):
         printed, _, end = piece.rpartition("-- exit ")
@@ -103,13 +118,25 @@ def _parts(text: str) -> Iterator[tuple[str, tuple[str, int]]]:
             yield query, (printed, int(match[1]))
 
 
-def _gpu_rows(query: str, text: str, code: int) -> Iterator[dict[str, Any]]:
-    """The GPUs of one document, which newer releases put under ``gpu_data``. Raises: Unreadable."""
+def _rows_of_rocm_smi(parts: Mapping[str, tuple[str, int]]) -> dict[int, dict[str, Any]]:
+    """Raises: Unreadable."""
+    printed = {query.removeprefix(ROCM): answered for query, answered in parts.items()}
+    documents = {query: _document(text) for query, (text, _) in printed.items() if query != ERRORS}
+    return rocm_rows(documents, printed.get(ERRORS, ("", 0))[0], printed.get(IDENTITY, ("", 124))[1])
+
+
+def _document(text: str) -> object:
+    """The first JSON document of a text, behind what a tool prints before it; None where there is none."""
     begin = min((place for place in (text.find("["), text.find("{")) if place >= 0), default=-1)
     try:
-        document = json.JSONDecoder().raw_decode(text[begin:])[0] if begin >= 0 else None
+        return json.JSONDecoder().raw_decode(text[begin:])[0] if begin >= 0 else None
     except (ValueError, RecursionError):
-        document = None
+        return None
+
+
+def _gpu_rows(query: str, text: str, code: int) -> Iterator[dict[str, Any]]:
+    """The GPUs of one document, which newer releases put under ``gpu_data``. Raises: Unreadable."""
+    document = _document(text)
     rows = document.get("gpu_data") if isinstance(document, dict) else document
     if not isinstance(rows, list) or code:
         first = strip_control_chars(text.strip().partition("\n")[0], 120)
@@ -125,9 +152,9 @@ def _gpu(index: int, row: Mapping[str, Any]) -> AmdGpu:
     asic, bus, driver, ecc, modes = (_section(row, name) for name in ("asic", "bus", "driver", "ecc", "partition"))
     address, name = _word(row, "bdf") or _word(bus, "bdf"), _word(asic, "market_name")
     if not address:
-        raise Unreadable("amd-smi lists no address of it")
+        raise Unreadable("the tool lists no address of it")
     if "Instinct" in name and _count(ecc, "total_uncorrectable_count") is None:
-        raise Unreadable("amd-smi reports no count of its errors: it prints N/A also where it failed")
+        raise Unreadable("the tool reports no count of its errors: it prints N/A also where it failed")
     return AmdGpu(
         index,
         short_bus(address),

@@ -156,6 +156,12 @@ class PythonEnv(Fact, frozen=True):
         return ".".join(runtime.split(".")[:2])
 
     @property
+    def rocm_version(self) -> str:
+        """The ROCm that torch was built for, such as 6.3 or 6.2.4; empty for other builds, or if unknown."""
+        local = re.search(r"\+rocm([0-9]{1,2}(?:\.[0-9]{1,2}){1,3})", self.packages.get("torch", ""), re.ASCII)
+        return local[1] if local else ""
+
+    @property
     def nccl(self) -> tuple[str, str] | None:
         """Name and version of the package or library with the NCCL that torch uses."""
         if ".nv" in self.packages.get("torch", ""):

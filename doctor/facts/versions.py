@@ -145,6 +145,26 @@ class CannVersion(Fact, frozen=True):
         raise Absent("CANN is not installed where the job runs")
 
 
+class RocmVersion(Fact, frozen=True):
+    """The ROCm that is installed where the job runs.
+
+    Raw output, from /opt/rocm/.info/version::
+
+        6.4.1-83
+    """
+
+    probe = read("/opt/rocm/.info/version", job=True, limit=4096)
+
+    version: str
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> RocmVersion:
+        text = answer.text("/opt/rocm/.info/version").strip()
+        if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}(-[\w.~]{1,40})?", text, re.ASCII):
+            raise Unreadable(filled("{0}: expected a version, as 6.4.1-83", "/opt/rocm/.info/version"))
+        return cls(version=text)
+
+
 def _parse_cann_version(text: str) -> str:
     """From an install.info (``version=8.1.RC1``) or a version.cfg (``..._running_version=[7.6.0.1.220:8.0.0]``)."""
     fields = _parse_fields(text)

@@ -10,7 +10,7 @@ import msgspec
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.net.host_groups import HostGroup
-from doctor.net.matrix import Matrix, TestedPort
+from doctor.net.matrix import EPHEMERAL, Matrix, TestedPort
 
 CauseKind = Literal["host", "link", "direction", "address", "groups", "border", "group", "fleet"]
 """What is to blame.
@@ -141,8 +141,8 @@ def port_text(ports: Sequence[TestedPort]) -> str:
     """
     labels = list(_ranges(ports))
     if len(ports) == 1:
-        if not ports[0].number and ports[0].purpose == "ephemeral":
-            return "an ephemeral port"
+        if ports[0].purpose in EPHEMERAL:
+            return "an ephemeral port" if ports[0].purpose == EPHEMERAL[0] else "an ephemeral port of the upper half"
         purpose, _, number = labels[0].partition(" ")
         return filled("port {0} {1}", purpose, number) if number else filled("port {0}", purpose)
     listed = ", ".join(labels[:MAX_LABELS])

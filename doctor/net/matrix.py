@@ -15,6 +15,8 @@ import msgspec
 from doctor.engine.texts import filled
 
 MAX_HOSTS, MAX_PORTS = 10_000, 128
+EPHEMERAL = ("ephemeral", "ephemeral-high")
+"""Purposes of the two ports that the kernel gives: of the lower half of its range, and of the upper one."""
 MAX_DETAIL = 200
 """Characters of a detail."""
 MAX_BYTES = 1 << 50
@@ -83,7 +85,7 @@ class TestedPort(msgspec.Struct, frozen=True, omit_defaults=True):
     __test__ = False  # the name is no test's, to pytest either
 
     purpose: str
-    """``master``, ``hccl``, ``npu``, ``scheduler``, ``ephemeral``, ``ssh``, ``npu-ping``, ``mtu``."""
+    """``master``, ``hccl``, ``npu``, ``scheduler``, one of `EPHEMERAL`, ``ssh``, ``npu-ping``, ``mtu``."""
     number: int = 0
     """TCP port; 0 where each host has its own (ephemeral), or where there is none (ping)."""
 

@@ -22,7 +22,8 @@ from doctor.facts.switch_neighbours import SwitchNeighbours
 from doctor.job import LaunchConfig
 from doctor.net.device_trials import HostDevices, devices_of
 from doctor.net.host_groups import MAX_GROUPS, HostGroup, group_by, switches_of_topology
-from doctor.net.matrix import MAX_PORTS, TestedPort
+from doctor.net.matrix import EPHEMERAL, MAX_PORTS, TestedPort
+from doctor.net.prober.listener import IN_UPPER_HALF
 from doctor.net.schedule import Schedule, full, quick
 
 if TYPE_CHECKING:
@@ -135,8 +136,8 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
             continue
         general_of[host] = general
         by_purpose = {port.purpose: general for port in ports}
-        if "Gloo" in addresses and "ephemeral" in by_purpose:
-            by_purpose["ephemeral"] = addresses["Gloo"]
+        if "Gloo" in addresses:
+            by_purpose.update(dict.fromkeys(EPHEMERAL, addresses["Gloo"]))
         rendezvous = "scheduler" if "scheduler" in by_purpose else "master"
         if master and host != master:
             del by_purpose[rendezvous]
@@ -186,11 +187,11 @@ def schedule_for(mode: str, hosts: int, ports: int, seed: int) -> Schedule:
 
 
 def tested_ports(launch: LaunchConfig, *, npus: bool) -> tuple[TestedPort, ...]:
-    """The host ports of the job: where the ranks meet, HCCL's where there are NPUs, and one that the kernel gives."""
+    """The host ports of the job: where the ranks meet, HCCL's where there are NPUs, and two that the kernel gives."""
     meeting = TestedPort("scheduler" if launch.framework == "mindspore" else "master", launch.master_port)
     hccl = [number for span in launch.hccl_ports for number in range(span.first, span.last + 1)] if npus else []
-    hccl = [number for number in hccl if number != meeting.number][: MAX_PORTS - 2]
-    return (meeting, *(TestedPort("hccl", number) for number in hccl), TestedPort("ephemeral"))
+    hccl = [number for number in hccl if number != meeting.number][: MAX_PORTS - 3]
+    return (meeting, *(TestedPort("hccl", number) for number in hccl), *map(TestedPort, EPHEMERAL))
 
 
 def master_host(fleet: FleetSockets) -> str:
@@ -229,9 +230,9 @@ def _default_address(interfaces: Interfaces, reached: str) -> str:
 
 
 def services_of(endpoint: HostEndpoint, ports: Sequence[TestedPort]) -> list[tuple[int, str, int]]:
-    """(place of the port, address to bind, number) of each listener of a host."""
+    """(place of the port, address to bind, number or `IN_UPPER_HALF`) of each listener of a host."""
     return [
-        (place, endpoint.bind_address(port.purpose), port.number)
+        (place, endpoint.bind_address(port.purpose), IN_UPPER_HALF if port.purpose == EPHEMERAL[1] else port.number)
         for place, port in enumerate(ports)
         if port.purpose in endpoint.addresses
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.facts.amd_smi import AmdGpu
+from doctor.facts.amd_smi import AmdGpu, AmdGpus
 from tests.checks.amd_hosts import BUS, gpus, hosts_with_findings
 from tests.checks.run_check import messages, run_check
 
@@ -26,3 +26,17 @@ def test_each_setting() -> None:
         "the compute partition",
         "the memory partition",
     ]
+
+
+def test_fewer_links_than_on_the_other_hosts() -> None:
+    """Two MI210 with a bridge, and a host where it was not plugged in; hosts whose tool shows no links say nothing."""
+
+    def linked(kind: str) -> AmdGpus:
+        ends = ((0, 1), (1, 0))
+        return gpus(*(AmdGpu(n, f"0000:{n}3:00.0", "MI210", links=((peer, kind, ""),)) for n, peer in ends))
+
+    hosts = {"w1": [linked("XGMI"), BUS], "w2": [linked("XGMI"), BUS], "w3": [linked("PCIE"), BUS]}
+    ((host, text),) = messages(run_check("amd-gpu-settings-differ", hosts))
+    assert host == "w3" and text.startswith("the number of XGMI links of its AMD GPUs is 0; 2 of 3 hosts have 1")
+    hosts["w3"] = [gpus(*(AmdGpu(n, f"0000:{n}3:00.0", "MI210") for n in (0, 1))), BUS]
+    assert messages(run_check("amd-gpu-settings-differ", hosts)) == []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.engine.version_matrix import KNOWN_BAD, _known_bad_rows, version_numbers
+from doctor.engine.version_matrix import KNOWN_BAD, _known_bad_rows, release_numbers
+from doctor.facts.amd_smi import AmdGpu, AmdGpus
 from doctor.facts.gpu import Gpu, GpuInventory
+from doctor.facts.versions import RocmVersion
 from tests.checks.devices import of, python, skipped
 
 look = of("known_bad_version")
@@ -26,7 +28,7 @@ def with_gpus(name: str) -> GpuInventory:
     ],
 )
 def test_a_version_with_a_published_fault(version: str, gpu: str, fixed: str) -> None:
-    (finding,) = look(python(torch="2.7.0", nvidia_nccl_cu12=version), with_gpus(gpu) if gpu else None)
+    (finding,) = look(python(torch="2.7.0", nvidia_nccl_cu12=version), with_gpus(gpu) if gpu else None, None, None)
     assert finding.values["expected"] == fixed
 
 
@@ -44,15 +46,39 @@ def test_a_version_with_a_published_fault(version: str, gpu: str, fixed: str) ->
     ],
 )
 def test_other_versions_and_other_gpus(version: str, gpu: str) -> None:
-    assert look(python(torch="2.7.0", nvidia_nccl_cu12=version), with_gpus(gpu) if gpu else None) == []
+    assert look(python(torch="2.7.0", nvidia_nccl_cu12=version), with_gpus(gpu) if gpu else None, None, None) == []
 
 
-def test_no_nccl() -> None:
-    assert skipped(look, python(torch="2.7.1+cpu"))
+def test_nothing_that_the_table_is_about() -> None:
+    assert skipped(look, python(torch="2.7.1+cpu"), None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("packages", "rocm", "name", "driver", "named"),
+    [
+        ({"torch": "2.10.0", "torch_npu": "2.10.0.post4"}, "", "", "", ["2.10.0.post6"]),
+        ({"torch": "2.10.0", "torch_npu": "2.10.0"}, "", "", "", []),
+        ({"torch": "2.10.0", "torch_npu": "2.10.0.post6"}, "", "", "", []),
+        ({"torch": "2.9.1+rocm7.1.0"}, "", "AMD Instinct MI355X", "", ["7.1.1"]),
+        ({"torch": "2.9.1+rocm7.1.0"}, "", "AMD Instinct MI300X", "", []),
+        ({}, "6.2.1-112", "AMD Instinct MI300X", "", ["6.2.2"]),
+        ({"torch": "2.9.1+rocm7.1.1"}, "6.2.1-112", "AMD Instinct MI300X", "", []),
+        ({}, "6.2.1-112", "", "", []),
+        ({"torch": "1.0.0"}, "", "", "390.157", ["396.26"]),
+        ({"torch": "1.0.0"}, "", "", "396.26", []),
+        ({"torch": "2.7.0"}, "", "", "580.95.05", []),
+    ],
+)
+def test_other_components(packages: dict[str, str], rocm: str, name: str, driver: str, named: list[str]) -> None:
+    amd = AmdGpus(gpus=(AmdGpu(0, "0000:05:00.0", name),)) if name else None
+    gpus = GpuInventory(gpus=(Gpu(0, "Tesla V100-SXM2-16GB", "GPU-0", driver, 16130, 0),)) if driver else None
+    installed = RocmVersion(version=rocm) if rocm else None
+    findings = look(python(nvidia_nccl_cu12="2.27.5", **packages), gpus, amd, installed)
+    assert [finding.values["expected"] for finding in findings] == named
 
 
 def test_each_row_names_a_source_and_a_version_without_the_fault() -> None:
     assert KNOWN_BAD.exists()
     for row in _known_bad_rows():
         assert row.source and row.fault
-        assert version_numbers(row.first) <= version_numbers(row.last) < version_numbers(row.fixed)
+        assert release_numbers(row.first) <= release_numbers(row.last) < release_numbers(row.fixed)

@@ -231,6 +231,7 @@ for n in 0 1 2 3; do
     done
     topology="$topology$comma{{\\"gpu\\": $n, \\"bdf\\": \\"$slot\\", \\"links\\": [$links]}}"; comma=,
 done
+mkdir -p /opt/rocm/.info; echo 6.3.1-48 >/opt/rocm/.info/version
 echo "[$list]" >list; echo "[$topology]" >topology; echo "{{\\"gpu_data\\": [$errors]}}" >ecc
 echo "{{\\"gpu_data\\": [$static]}}" >static; echo "{{\\"gpu_data\\": [$partition]}}" >partition
 """
@@ -243,6 +244,32 @@ def amd(fleet: Any, folder: Any, healthy: bool) -> Prepared:
     """Gives every host an MI300X that amd-smi lists."""
     for host in fleet.hosts:
         fleet.change(host, path={"amd-smi": AMD_SMI}, setup=AMD_HOST)
+    return Prepared([])
+
+
+PORT_OF_MLXLINK = """\
+State                              : Active
+Speed                              : IB-NDR
+FEC                                : Standard_RS-FEC - (544,514)
+Status Opcode                      : 0
+Recommendation                     : No issue was observed
+Effective Physical BER             : 15E-255
+Temperature [C]                    : 54 [-5..75]
+Rx Power Current [dBm]             : 1.886,1.989,2.281,1.976 [-10.41..6]
+Cable Technology                   : 850 nm VCSEL
+"""
+
+
+def modules(fleet: Any, folder: Any, healthy: bool) -> Prepared:
+    """Gives every host an mlxlink, which prints of an adapter what lies in /run/mlxlink."""
+    tool = '#!/bin/sh\ntest "$1 $3 $4" = "-d -m -c" && cat "/run/mlxlink/$2"\n'
+    setup = "mkdir -p /run/mlxlink /run/drivers/mlx5_core\n" + "".join(
+        f"mkdir -p {RDMA}/{name}/device; ln -sfn /run/drivers/mlx5_core {RDMA}/{name}/device/driver\n"
+        f"cat >/run/mlxlink/{name} <<'END'\n{PORT_OF_MLXLINK}END\n"
+        for name in ("mlx5_0", "mlx5_1")
+    )
+    for host in fleet.hosts:
+        fleet.change(host, path={"mlxlink": tool}, setup=setup)
     return Prepared([])
 
 
@@ -261,8 +288,17 @@ ROWS: list[Row] = [
     amd_row(
         "amd-gpu-link-lost",
         f"sed -i 's/{TO_GPU_3}XGMI/{TO_GPU_3}PCIE/g' /run/amd/topology",
+        also=("amd-gpu-settings-differ",),
         gpu=3,
         peers=[0, 1, 2],
+    ),
+    amd_row(
+        "rocm-driver-mismatch",
+        "echo 5.6.0-67 >/opt/rocm/.info/version",
+        driver="6.3",
+        module="6.10.5",
+        rocm="5.6.0-67",
+        origin="/opt/rocm",
     ),
     amd_row(
         "amd-gpu-missing",
@@ -470,6 +506,14 @@ ROWS: list[Row] = [
         port="mlx5_1:1",
         observed="DOWN",
         physical="Disabled",
+    ),
+    Row(
+        "rdma-module-out-of-range",
+        "sed -i s/2.281/-14.2/ /run/mlxlink/mlx5_1",
+        fleet="gpu",
+        values={"device": "mlx5_1", "observed": {"Rx power 2": -14.2}, "low": -10.41},
+        prepare=modules,
+        apart=("*",),
     ),
     gpu_row("rdma-port-slow", f"echo '100 Gb/sec (1X NDR)' >{RDMA}/mlx5_0/ports/1/rate", host=2, port="mlx5_0:1"),
     gpu_row("rdma-devices-differ", f"rm -r {RDMA}/mlx5_1", host=0),

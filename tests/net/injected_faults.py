@@ -58,9 +58,13 @@ class Expectation(msgspec.Struct, frozen=True):
     hosts: frozenset[str]
     text: str = ""
     """What the message has."""
+    parts: tuple[frozenset[str], ...] = ()
+    """Hosts that stay together: a finding of any two of these is right as well."""
 
     def is_met(self, check: str, hosts: list[str], message: str) -> bool:
-        return check in self.checks and set(hosts) == self.hosts and self.text in message
+        named = [part for part in self.parts if part <= set(hosts)]
+        is_named = set(hosts) == self.hosts or (len(named) == 2 and set(hosts) == named[0] | named[1])
+        return check in self.checks and is_named and self.text in message
 
 
 class InjectedFault(msgspec.Struct, frozen=True):
@@ -219,6 +223,31 @@ def _bridge(kind: str, draw: Draw) -> InjectedFault:
     return InjectedFault(kind, _expect("net-unreachable", draw.a, text=f"{way} {draw.a}"), {"": table})
 
 
+@_makes("cut in two", "cut in three")
+def _cut(kind: str, draw: Draw) -> InjectedFault:
+    """A dead spine: nothing passes between its leaves, and no part of the fleet is smaller than another."""
+    hosts, number = list(draw.fleet.hosts), 2 if kind.endswith("two") else 3
+    draw.random.shuffle(hosts)
+    parts = [hosts[place::number] for place in range(number)]
+    members = [", ".join(draw.address(host) for host in part) for part in parts]
+    lines = [
+        f"{draw.ip} saddr {{ {one} }} {draw.ip} daddr {{ {other} }} drop"
+        for one in members
+        for other in members
+        if one != other
+    ]
+    named = tuple(map(frozenset, parts))
+    expected = Expectation(frozenset({"net-unreachable"}), frozenset(hosts), "fail on all ports", named)
+    return InjectedFault(kind, expected, {"": rules(*SSH_PASSES, *lines, kind="bridge", hook="forward")})
+
+
+@_makes("half of the range")
+def _half_of_the_range(kind: str, draw: Draw) -> InjectedFault:
+    span = draw.random.choice(["32768-46383", "46384-60999"])
+    expected = _expect("net-port-blocked", draw.a, text=f"to {draw.a} ")
+    return InjectedFault(kind, expected, {draw.a: rules(f"tcp dport {span} tcp flags & (syn|ack) == syn drop")})
+
+
 @_makes("MTU of a host")
 def _mtu_of_a_host(kind: str, draw: Draw) -> InjectedFault:
     """A port of the switch has a smaller MTU, toward the controller too."""
@@ -261,6 +290,15 @@ def _delay(kind: str, draw: Draw) -> InjectedFault:
     message = f"{draw.random.choice([0.005, 0.02])} {draw.address(draw.b)} {draw.address(draw.a)}"
     script = f"mkdir -p /dev/net; mknod /dev/net/tun c 10 200; {_background(f'{DELAY}', message, '/tmp/delayed')}"
     return InjectedFault(kind, _expect("net-path-slow", draw.a, draw.b), {}, {draw.a: script}, speeds=True)
+
+
+@_makes("delay of a host")
+def _delay_of_a_host(kind: str, draw: Draw) -> InjectedFault:
+    """A host behind a way of 50 ms: severe for every job on it."""
+    network = ".".join(draw.address(draw.a).split(".")[:2]) + ".0.0/16"
+    message = f"0.05 {network} {draw.address(draw.a)}"
+    script = f"mkdir -p /dev/net; mknod /dev/net/tun c 10 200; {_background(f'{DELAY}', message, '/tmp/delayed')}"
+    return InjectedFault(kind, _expect("net-path-slow", draw.a), {}, {draw.a: script}, speeds=True)
 
 
 @_makes("bandwidth")
@@ -375,6 +413,9 @@ QUICK = (
     "reject",
     "one way",
     "bridge",
+    "cut in two",
+    "cut in three",
+    "half of the range",
     "flows one way",
     "flows of a host",
     "flows through the bridge",
@@ -390,7 +431,15 @@ QUICK = (
     "name",
     "interface",
 )
-SPEEDS = ("loss one way", "loss of a host", "delay", "bandwidth", "bandwidth of a host")
+SPEEDS = (
+    "loss one way",
+    "loss of a host",
+    "limit of a host",
+    "delay",
+    "delay of a host",
+    "bandwidth",
+    "bandwidth of a host",
+)
 KINDS = (*QUICK, *SPEEDS)
 COMBINED = (
     "port one way",
@@ -408,7 +457,7 @@ COMBINED = (
 )
 """Those that two hosts each can have beside another of them."""
 
-OF_IPV4 = ("MTU of a host", "reverse path", "delay", "interface", "name")
+OF_IPV4 = ("MTU of a host", "reverse path", "delay", "delay of a host", "interface", "name")
 """Those that are made with means of IPv4: rp_filter, a program that reads IPv4 packets, IPv4 addresses."""
 LASTING = ("two with one address", "MTU of a host")
 """Those that others remember: the hardware address of an address, the size that passes."""

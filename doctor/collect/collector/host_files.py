@@ -7,13 +7,13 @@ from doctor.remote.runtime.reading import matching_paths
 
 
 def absent_tool(tool, path):
-    """Why a command cannot be run: its tool is in no directory of the PATH; empty when it can be."""
+    """Why a command cannot be run: none of its tools is in a directory of the PATH; empty when it can be."""
     if not tool:
         return ""
     for directory in path.split(":"):
-        if directory and os.access(os.path.join(directory, tool), os.X_OK):
+        if directory and any(os.access(os.path.join(directory, name), os.X_OK) for name in tool.split()):
             return ""
-    return filled("{0} is not installed", tool)
+    return filled("{0} is not installed", tool.split()[0])
 
 
 def device_numbers(pattern):

@@ -31,6 +31,11 @@ class OpticalReading(msgspec.Struct, frozen=True):
     high: float
     unit: str
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether the value is beyond a limit; a module without limits has the same number for both, 0."""
+        return self.low < self.high and not self.low <= self.value <= self.high
+
 
 class OpticalModule(msgspec.Struct, frozen=True):
     """One optical module."""

@@ -17,6 +17,8 @@ MAX_CALLS = 2048  # that wait for a proof at the same time; fewer where few file
 MAX_BULK = 1 << 18
 MAX_NOTED = 4096
 FIRST_PORT = 1024
+IN_UPPER_HALF = -1  # for a port's number: one that the kernel gives, of the upper half of its range
+PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
 def open_listener(address, port):
@@ -24,6 +26,8 @@ def open_listener(address, port):
 
     Raises: OSError.
     """
+    if port == IN_UPPER_HALF:
+        return _open_in_upper_half(address)
     if port and port < FIRST_PORT:
         raise OSError(errno.EACCES, filled("no port below {0} is ever bound", FIRST_PORT))
     if not address:
@@ -33,6 +37,30 @@ def open_listener(address, port):
     if family == socket.AF_INET6:
         server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     return start_listening(server, address, port)
+
+
+def _open_in_upper_half(address):
+    """A socket that listens on a port of the upper half of those that the kernel gives. Raises: OSError.
+
+    It gives the lower half first to sockets that may reuse an address, as those of Gloo and NCCL do; to others, such as
+    those of MPI libraries, it gives all.
+    """
+    try:
+        with open(PORT_RANGE) as file:
+            middle = sum(map(int, file.read().split())) // 2
+    except (OSError, ValueError):
+        middle = 0
+    for _ in range(64):
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM) as trial:
+            trial.bind((address, 0))
+            port = trial.getsockname()[1]
+        if port > middle:
+            try:
+                return open_listener(address, port)
+            except OSError as why:  # another program was quicker
+                if why.errno != errno.EADDRINUSE:
+                    raise
+    return open_listener(address, 0)
 
 
 class UnprovenCalls:

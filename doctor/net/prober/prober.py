@@ -9,8 +9,8 @@ import time
 from doctor.net.prober.attempt import ConnectionAttempt
 from doctor.net.prober.device_tools import end_program, installed_programs, run_programs, start_program
 from doctor.net.prober.handshake import ECHO, SINK
+from doctor.net.prober.lateness import Pace
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
-from doctor.net.prober.pace import Pace
 from doctor.net.prober.packet_size import PacketSizeSearch
 from doctor.net.prober.port_owner import accelerator_users, arrived_calls, port_owners
 from doctor.net.prober.socket_loop import SocketLoop, close_now
@@ -85,9 +85,9 @@ class Prober(OrderedProgram):
             try:
                 listener = Listener(self.loop, open_listener(address, port), self.token, self.host, self.calls)
                 self.listeners[address, listener.port] = listener
-                results.append([address, port, listener.port, "", {}])
+                results.append([address, max(port, 0), listener.port, "", {}])
             except OSError as error:
-                results.append([address, port, 0, error.strerror or str(error), {}])
+                results.append([address, max(port, 0), 0, error.strerror or str(error), {}])
                 taken.append(port)
         owners = port_owners(set(taken)) if taken else {}
         for result in results:

@@ -1,0 +1,100 @@
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.rdma_modules import RdmaModule, RdmaModules
+
+MOST_BER = 1e-12
+FEWEST = 4
+"""Ports of one speed and kind of cable, of which one that has another FEC is told from the others."""
+SHARE = 0.75
+"""Of the hosts, each of which counts once."""
+
+
+@check(severity=WARNING, area="links")
+def rdma_module_out_of_range(modules: PerHost[RdmaModules]) -> Iterator[Finding]:
+    """Every RDMA port's module works within its own limits, and its link has as few bit errors as it must.
+
+    ## Why it matters
+    Weak light, a hot module or bits that FEC cannot correct come before a link that flaps: packets are sent again, the
+    job becomes slower, and fails later. Ports whose FEC differs cost latency, or do not come up again.
+
+    ## What to do
+    On {host}: `mlxlink -d {device} -m -c`. Low Rx power: clean the fibre, and look at the Tx power of its other end.
+    Low Tx power, a temperature or a voltage out of range: replace the module. Bit errors: reseat and clean the cable on
+    both ends, then replace it. Another FEC: set it as on the other ports (`mlxlink -d {device} --fec`), on the switch
+    as well.
+
+    ## Source
+    `mlxlink -m -c` of NVIDIA's MFT, or mstlink: the module's own limits behind each value, and the tool's
+    recommendation. Bit errors: the effective rate, behind FEC, of ports that are active; more than 1e-12 is above what
+    InfiniBand and Ethernet allow a link. FEC against that of three quarters of the hosts, at the same speed and kind of
+    cable. Loss of light and lock flags are not judged: working copper cables raise them. The verdict can be wrong
+    shortly after a cable was plugged in: the rate counts since then.
+    """
+    active = {
+        (host, device): module
+        for host, fact in modules.items()
+        for device, module in fact.by_device.items()
+        if module.state == "Active"
+    }
+    for (host, device), module in active.items():
+        for finding in _of_port(device, module):
+            yield finding.with_host(host)
+    alike: dict[tuple[str, str], dict[tuple[str, str], str]] = defaultdict(dict)
+    for port, module in active.items():
+        if module.fec:
+            alike[module.speed, module.technology][port] = module.fec
+    for (speed, _), by_port in alike.items():
+        usual = _usual(by_port) if len(by_port) >= FEWEST else ""
+        count = Counter(by_port.values())[usual]
+        for (host, device), fec in by_port.items():
+            if usual and fec != usual:
+                yield Finding(
+                    "{device} uses FEC {observed} at {speed}; {count} of {total} ports like it use {expected}",
+                    hosts=[host],
+                    device=device,
+                    observed=fec,
+                    speed=speed,
+                    count=count,
+                    total=len(by_port),
+                    expected=usual,
+                )
+
+
+def _usual(by_port: Mapping[tuple[str, str], str]) -> str:
+    """The FEC of three quarters of the hosts, each with that of most of its ports; empty where there is none."""
+    of_host: dict[str, Counter[str]] = defaultdict(Counter)
+    for (host, _), fec in by_port.items():
+        of_host[host][fec] += 1
+    votes = Counter(
+        fec if count >= SHARE * ports.total() else ""
+        for ports in of_host.values()
+        for fec, count in ports.most_common(1)
+    )
+    (fec, count), *_ = votes.most_common(1)
+    return fec if count >= SHARE * len(of_host) else ""
+
+
+def _of_port(device: str, module: RdmaModule) -> Iterator[Finding]:
+    outside = {name: reading for name, reading in module.readings.items() if reading.is_outside}
+    for quantity in dict.fromkeys(name.rstrip("0123456789 ") for name in outside):
+        lanes = {name: reading for name, reading in outside.items() if name.rstrip("0123456789 ") == quantity}
+        first = next(iter(lanes.values()))
+        yield Finding(
+            "the module of {device} has {observed} {unit}; expected {low} to {high} {unit}",
+            device=device,
+            observed={name: reading.value for name, reading in lanes.items()},
+            low=first.low,
+            high=first.high,
+            unit=first.unit,
+        )
+    if module.effective_ber is not None and module.effective_ber > MOST_BER:
+        yield Finding(
+            "the link of {device} has an effective bit error rate of {observed}; expected {expected} or less",
+            device=device,
+            observed=f"{module.effective_ber:.0e}",
+            expected=f"{MOST_BER:.0e}",
+        )
+    if module.advice:
+        yield Finding("mlxlink says of the active port {device}: {observed}", device=device, observed=module.advice)

@@ -1,0 +1,65 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check, filled
+from doctor.engine.fact import Unreadable
+from doctor.engine.version_matrix import judge_rocm, rocm_driver_row
+from doctor.facts.amd_smi import AmdGpus
+from doctor.facts.python_env import PythonEnv
+from doctor.facts.versions import RocmVersion
+
+OF_JOB = ("python", "rocm")
+"""One of them tells the ROCm that the job uses: torch's, else the installed one."""
+
+
+@check(severity=WARNING, area="versions", advisory=OF_JOB)
+def rocm_driver_mismatch(amd: AmdGpus, python: PythonEnv | None, rocm: RocmVersion | None) -> Iterator[Finding]:
+    """The AMD GPU driver is one that AMD lists for the job's ROCm.
+
+    ## Why it matters
+    ROCm calls the kernel driver for memory, queues and links. Beside a driver that is too old or too new, GPUs are not
+    found, or the first kernel or collective fails, with an error (`hipErrorNoBinaryForGpu`, `HSA_STATUS_ERROR`) that
+    names neither of the two.
+
+    ## What to do
+    On {host}: use a ROCm of {expected} for the job (for torch: `pip install torch --index-url
+    https://download.pytorch.org/whl/rocmX.Y`), or install the driver that belongs to ROCm {rocm} (`amdgpu-install
+    --usecase=dkms`) and restart.
+
+    ## Source
+    AMD's support matrix of user space and driver (rocm.docs.amd.com): doctor/engine/rocm_drivers.toml. The job's ROCm
+    is that of its torch (`2.7.1+rocm6.3`), which has its own libraries, else /opt/rocm/.info/version. A driver of the
+    kernel itself stands in no such table and is not judged; a ROCm that is newer than all of the table is unknown.
+    Which torch AMD has tested with which ROCm is not judged: PyTorch publishes builds that AMD does not list.
+    """
+    drivers = sorted({gpu.driver for gpu in amd.gpus if gpu.driver})
+    if not drivers:
+        raise Skip("the tool shows no version of the AMD GPU driver")
+    version, origin = _rocm_of_job(python, rocm)
+    if not version:
+        raise Skip("the job's interpreter has no torch of ROCm, and ROCm is not installed")
+    row = rocm_driver_row(drivers[0])
+    if row is None or len(drivers) > 1:
+        raise Skip("a driver of the kernel itself: AMD's table holds AMD's own releases")
+    try:
+        verdict = judge_rocm(row, version)
+    except ValueError:
+        raise Unreadable(filled("ROCm {0}: expected a version of two numbers or more", version)) from None
+    if verdict == "unlisted":
+        raise Unreadable(filled("AMD's table for driver {0} does not hold ROCm {1}", row.driver, version))
+    if verdict == "fails":
+        yield Finding(
+            "driver {driver} ({module}) with ROCm {rocm} of {origin}; AMD lists it with ROCm {expected}",
+            driver=row.driver,
+            module=row.module,
+            rocm=version,
+            origin=origin,
+            expected=list(row.rocm),
+        )
+
+
+def _rocm_of_job(python: PythonEnv | None, rocm: RocmVersion | None) -> tuple[str, str]:
+    """The version of the ROCm that the job uses, and where it is from; empty where neither tells."""
+    torch = python.rocm_version if python else ""
+    if torch:
+        return torch, "torch"
+    return (rocm.version, "/opt/rocm") if rocm else ("", "")

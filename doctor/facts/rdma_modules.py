@@ -1,0 +1,128 @@
+"""The modules and cables of RDMA ports: light, temperature, bit error rate and FEC, as NVIDIA's mlxlink prints them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
+from doctor.facts.hccn.optics import OpticalReading
+
+_SCRIPT = """tool=mlxlink; command -v mlxlink >/dev/null || tool=mstlink
+for path in /sys/class/infiniband/*; do
+  case $(readlink "$path/device/driver") in */mlx5_core) ;; *) continue ;; esac
+  [ -e "$path/device/physfn" ] && continue
+  name=${path##*/}
+  echo "-- $name --"
+  timeout 10 $tool -d "$name" -m -c </dev/null 2>&1
+  echo "-- exit $? --"
+done"""
+MOST = 64
+_ROW = re.compile(r"([A-Z][\w/()\[\],. ]{1,45}?)[ \t]*: ?(.{0,400})")
+_MEASURED = re.compile(r"(-?\d[\d.,e-]{0,200}) \[(-?\d{1,6}(?:\.\d{1,6})?)\.\.(-?\d{1,6}(?:\.\d{1,6})?)\]", re.ASCII)
+QUANTITIES = {
+    "Temperature [C]": "temperature",
+    "Voltage [mV]": "voltage",
+    "Bias Current [mA]": "bias current",
+    "Rx Power Current [dBm]": "Rx power",
+    "Tx Power Current [dBm]": "Tx power",
+}
+NO_ISSUE = "No issue was observed"
+
+
+class RdmaModule(msgspec.Struct, frozen=True):
+    """What one adapter's port says of its module and its link."""
+
+    state: str
+    """Such as Active, Polling or Disable."""
+    speed: str = ""
+    fec: str = ""
+    technology: str = ""
+    """Of the cable, such as ``Copper cable, passive, unequalized``."""
+    readings: dict[str, OpticalReading] = {}
+    """By quantity and lane; empty where the module measures nothing, as copper does."""
+    effective_ber: float | None = None
+    """Bit errors that FEC did not correct, per bit; None where it is not counted."""
+    advice: str = ""
+    """What the tool recommends; empty where it sees no issue."""
+
+
+class RdmaModules(Fact, frozen=True):
+    """Module and link of every mlx5 adapter that is no virtual function.
+
+    Raw output, of one adapter; sections and most rows left out::
+
+        -- mlx5_0 --
+        State                              : Active
+        Speed                              : IB-NDR
+        FEC                                : Standard_RS-FEC - (544,514)
+        Status Opcode                      : 0
+        Recommendation                     : No issue was observed
+        Temperature [C]                    : 54 [-5..75]
+        Rx Power Current [dBm]             : 1.886,1.989,2.281,1.976 [-10.41..6]
+        Effective Physical BER             : 15E-255
+        -- exit 0 --
+    """
+
+    probe = run(_SCRIPT, requires="mlxlink mstlink", root=True, timeout=90, limit=1 << 19)
+
+    by_device: dict[str, RdmaModule]
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> RdmaModules:
+        text = answer.text()
+        pieces = re.split(r"^-- ([\w-]{1,64}) --[ \t\r]*\n", text, flags=re.M | re.ASCII)
+        if len(pieces) < 2:
+            raise Absent("no adapter of the driver mlx5_core")
+        by_device, unread = dict[str, RdmaModule](), dict[str, str]()
+        for name, body in list(zip(pieces[1::2], pieces[2::2], strict=True))[:MOST]:
+            printed, _, end = body.rpartition("-- exit ")
+            rows = _rows(printed)
+            if not end.startswith("0 --") or "State" not in rows:
+                why = strip_control_chars(next((line for line in printed.splitlines() if line.strip()), ""), 100)
+                unread[name] = filled("mlxlink ended with an error: {0}", why) if end else filled("mlxlink did not end")
+                continue
+            try:
+                by_device[name] = _module(rows)
+            except ValueError as why:
+                unread[name] = str(why)
+        if not by_device:
+            raise Unreadable(next(iter(unread.values())))
+        return cls(by_device=by_device, unread=unread)
+
+
+def _rows(text: str) -> dict[str, str]:
+    plain = re.sub(r"\x1b\[[0-9;]{0,10}m", "", text)
+    matches = (_ROW.fullmatch(line.strip()) for line in plain.splitlines())
+    return {match[1].strip(): strip_control_chars(match[2].strip(), 200) for match in matches if match}
+
+
+def _module(rows: Mapping[str, str]) -> RdmaModule:
+    """Raises: ValueError where a value is there and cannot be read."""
+    readings: dict[str, OpticalReading] = {}
+    for row, quantity in QUANTITIES.items():
+        text = rows.get(row, "N/A")
+        if text == "N/A":
+            continue
+        match = _MEASURED.fullmatch(text)
+        if not match:
+            raise ValueError(filled("{0}: expected a value and its limits, found {1}", row, text))
+        lanes = [float(lane) for lane in match[1].split(",")]
+        low, high, unit = float(match[2]), float(match[3]), row.rpartition("[")[2].rstrip("]")
+        for number, value in enumerate(lanes):
+            name = f"{quantity} {number}" if len(lanes) > 1 else quantity
+            readings[name] = OpticalReading(value, low, high, unit)
+    rate, opcode = rows.get("Effective Physical BER", "N/A"), rows.get("Status Opcode", "0")
+    return RdmaModule(
+        rows["State"],
+        rows.get("Speed", ""),
+        rows.get("FEC", "").replace("N/A", ""),
+        rows.get("Cable Technology", "").replace("N/A", ""),
+        readings,
+        None if rate == "N/A" else float(rate),
+        "" if opcode in ("0", "N/A") else rows.get("Recommendation", "").replace("N/A", ""),
+    )

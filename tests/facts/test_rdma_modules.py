@@ -1,0 +1,128 @@
+"""What mlxlink prints of modules and links, and what is judged of it.
+
+Sources: OSFP optics, the comment of a parser in a public collector of link data (mlxlink -m, module T-F4GS-BV0);
+passive copper at NDR, MFT 4.35.0, and QSFP28 copper, MFT 4.30.1, from notes of two public clusters; names and forms of
+the counters, mlxlink_commander.cpp of github.com/Mellanox/mstflint (15E-255 is its 0).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from doctor.engine.fact import Absent, Output, Unreadable
+from doctor.facts.rdma_modules import RdmaModules
+from tests.checks.run_check import run_check
+from tests.facts.answers import read_outputs
+
+OSFP = """
+Operational Info
+----------------
+State                              : Active
+Physical state                     : LinkUp
+Speed                              : IB-NDR
+Width                              : 4x
+FEC                                : Standard_RS-FEC - (544,514)
+Loopback Mode                      : No Loopback
+
+Troubleshooting Info
+--------------------
+Status Opcode                      : 0
+Group Opcode                       : N/A
+Recommendation                     : No issue was observed
+
+Physical Counters and BER Info
+------------------------------
+Time Since Last Clear [Min]        : 14402.7
+Symbol Errors                      : 0
+Symbol BER                         : 15E-255
+Effective Physical Errors          : 0
+Effective Physical BER             : 15E-255
+Raw Physical Errors Per Lane       : 3321,118,90,5112
+Raw Physical BER                   : 4E-11
+Link Down Counter                  : 0
+
+Module Info
+-----------
+Temperature [C]                    : 54 [-5..75]
+Voltage [mV]                       : 3261.2 [2970..3630]
+Bias Current [mA]                  : 8.380,8.380,8.380,8.380 [2..15]
+Rx Power Current [dBm]             : 1.886,1.989,2.281,1.976 [-10.41..6]
+Tx Power Current [dBm]             : 1.562,1.427,1.559,1.761 [-8.508..5]
+Identifier                         : OSFP
+Cable Technology                   : 850 nm VCSEL
+"""
+COPPER = """
+State                              : Active 
+Speed                              : IB-NDR 
+FEC                                : Ethernet_Consortium_LL_50G_RS_FEC_PLR -(272,257+1) 
+Status Opcode                      : 0 
+Recommendation                     : No issue was observed 
+Temperature [C]                    : 0 [0..0]
+Voltage [mV]                       : 0 [0..0]
+Bias Current [mA]                  : 0,0,0,0 [0..0]
+Rx Power Current [dBm]             : 0,0,0,0 [0..0]
+Tx Power Current [dBm]             : 0,0,0,0 [0..0]
+Cable Technology                   : Copper cable, passive, unequalized
+Attenuation (5g,7g,12g,25g)[dB]    : 0,0,0,0
+Rx LOS [per lane]                  : 1,0,1,1
+Rx CDR LOL [per lane]              : 1,1,1,1
+"""  # noqa: W291 -- as the tool prints it
+QSFP28 = """
+State                              : Active
+Speed                              : 100G
+FEC                                : Standard RS-FEC - RS(528,514)
+Status Opcode                      : 0
+Recommendation                     : No issue was observed
+Temperature [C]                    : N/A
+Voltage [mV]                       : N/A
+Bias Current [mA]                  : N/A
+Rx Power Current [dBm]             : N/A
+Tx Power Current [dBm]             : N/A
+Cable Technology                   : Copper cable, passive, unequalized
+"""
+DOWN = (
+    OSFP.replace(": Active", ": Polling")
+    .replace("54 [-5", "0 [-5")
+    .replace("1.886,1.989,2.281,1.976", "-40,-40,-40,-40")
+)
+
+
+def printed(*texts: str, code: int = 0) -> Output:
+    return Output(out="".join(f"-- mlx5_{n} --\n{text}-- exit {code} --\n" for n, text in enumerate(texts)))
+
+
+def modules(*texts: str) -> RdmaModules:
+    fact = read_outputs(RdmaModules, one=printed(*texts))
+    assert isinstance(fact, RdmaModules), fact
+    return fact
+
+
+def test_the_values_of_an_optical_module() -> None:
+    module = modules(OSFP).by_device["mlx5_0"]
+    assert (module.state, module.speed, module.effective_ber) == ("Active", "IB-NDR", 15e-255)
+    rx = module.readings["Rx power 2"]
+    assert (rx.value, rx.low, rx.high, rx.unit) == (2.281, -10.41, 6.0, "dBm")
+    assert len(module.readings) == 14
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-E- Failed to open device: mlx5_0, Permission denied\n",
+        OSFP.replace("54 [-5..75]", "ERR"),
+        OSFP.replace("Effective Physical BER             : 15E-255", "Effective Physical BER             : ?"),
+    ],
+)
+def test_what_cannot_be_read_is_unknown(text: str) -> None:
+    output = printed(text, code=1 if text.startswith("-E-") else 0)
+    assert isinstance(read_outputs(RdmaModules, one=output), Unreadable)
+    both = read_outputs(RdmaModules, one=Output(out=printed(OSFP).out + output.out.replace("mlx5_0", "mlx5_1")))
+    assert isinstance(both, RdmaModules) and list(both.unread) == ["mlx5_1"]
+    outcome: Any = run_check("rdma-module-out-of-range", {"w1": [both]})
+    assert not outcome.findings and "w1" in outcome.unknown
+
+
+def test_no_adapter() -> None:
+    assert isinstance(read_outputs(RdmaModules, one=Output(out="")), Absent)

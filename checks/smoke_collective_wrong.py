@@ -53,7 +53,7 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
             expected=first.expected,
             backend="torch_npu" if run.plan.backend == "hccl" else run.plan.backend,
         )
-    for blame in blame_ranks(wrong, run.groups, run.plan.world, rounds):
+    for blame in blame_ranks(wrong, run.groups, run.plan.world, rounds, run.plan.host_of):
         first = blame.events[0]
         ops = sorted({event.op for event in blame.events})
         name, members = run.groups.get(first.gid, (filled("group {0}", first.gid), tuple(range(run.plan.world))))

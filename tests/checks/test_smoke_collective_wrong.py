@@ -147,6 +147,25 @@ def test_groups_together_tell_whose_part_it_is() -> None:
     assert finding.values["ranks"] == [2]
 
 
+@pytest.mark.parametrize("op", ["all_gather", "all_to_all", "broadcast"])
+def test_who_sends_what_one_host_alone_has_wrong_is_not_to_blame(op: str) -> None:
+    """All others have the right values of the same ranks: such as results that lie one place too far on one host."""
+    run = ran(8, 4, groups={1: ("pairs", (2, 3, 6, 7))})
+    events = [wrong(rank, op, gid=gid, root=root, index=0) for gid, root in ((0, 0), (1, 2)) for rank in (6, 7)]
+    (finding,) = findings_of(NAME, run, collectives(run, *events))
+    assert finding.hosts == ("w4",)
+    found_again = isolated(culprits=((6, 7),))
+    (finding,) = findings_of(NAME, run, collectives(run, *events, found_again))
+    assert (finding.hosts, finding.values["ranks"]) == (("w4",), [6, 7])
+
+
+@pytest.mark.parametrize("op", ["all_gather", "all_to_all", "broadcast"])
+def test_who_sends_what_all_others_have_wrong_is(op: str) -> None:
+    run = ran(4, 2)
+    (finding,) = findings_of(NAME, run, collectives(run, *(wrong(rank, op, root=1, index=300) for rank in (0, 2, 3))))
+    assert (finding.hosts, finding.values["ranks"]) == (("w1",), [1])
+
+
 def test_a_wrong_root() -> None:
     run = ran(4, 2)
     values = {

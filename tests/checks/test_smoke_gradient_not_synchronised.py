@@ -69,8 +69,10 @@ def test_of_a_wrong_sum_that_a_group_shares_one_of_its_ranks_is_the_cause() -> N
     message = str(trained.only_finding(NAME))
     assert "the same on each of them, differs from the reference run's by 13.0" in message
     assert message.split(": ", 1)[1].startswith("what one of them added to it, or was sent before, is wrong")
+    assert trained.only_finding(NAME).explained_by == ("smoke-collective-wrong",)
     alone = Trained(layout).steps(
         lambda event: {"grad_error": 0.5, "grad_digest": 7} if event.rank == 1 else {"grad_error": 2e-7}
     )
     assert alone.only_finding(NAME).values["ranks"] == [1]
     assert "one of them added" not in str(alone.only_finding(NAME))
+    assert not alone.only_finding(NAME).explained_by

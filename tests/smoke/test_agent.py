@@ -318,6 +318,30 @@ def live(rank, box, say, orders):
     assert snap["effective"] < 0.6 * snap["age"] if state == "input" else snap["effective"] > 0.6 * snap["age"]
 
 
+def test_a_wait_of_a_loader_worker_that_goes_on_counts_before_the_kernel_books_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of idle priority beside busy programs, a worker may wait for seconds; asleep it waits for nothing."""
+    monitor = RankMonitor(0, memoryview(bytearray(PAGE_SIZE)), 0)  # type: ignore[no-untyped-call]
+    states, times = {7: "R"}, {7: (0.5, 0.25, 0.25)}
+    monkeypatch.setattr(rank_monitor, "child_pids", lambda pid: list(states))
+    monkeypatch.setattr(rank_monitor, "cpu_times", lambda pid, all_threads: times[pid])
+    monkeypatch.setattr(rank_monitor, "process_status", lambda pid: (states[pid], 1, 1))
+
+    def delay(clock: float, first: bool = False) -> float:
+        return float(monitor.read_loader_delay(first, clock))  # type: ignore[no-untyped-call]
+
+    assert delay(100.0, first=True) == 0.0
+    assert delay(103.0) == 3.0
+    times[7] = (0.6, 3.35, 3.35)  # it ran, and its wait was booked
+    assert delay(103.2) == pytest.approx(3.1)
+    states[7] = "S"
+    assert delay(110.0) == pytest.approx(3.1)
+    states[8], times[8] = "R", (0.0, 0.0, 0.0)
+    assert delay(111.0) == pytest.approx(3.1)
+    assert delay(116.0) == pytest.approx(5.0)
+
+
 def test_the_stack_of_a_rank_and_of_its_loader_workers(client: Client) -> None:
     live = """
 def fetching_a_sample():

@@ -35,7 +35,7 @@ from doctor.smoke.numerics.rng_repeats import repeated_draws
 from doctor.smoke.numerics.shards import find_misread, shard_defects
 from doctor.smoke.numerics.updates import update_defects
 
-REFERENCE_CHECK = "smoke-reference-differs"
+REFERENCE_CHECK, COLLECTIVE_CHECK = "smoke-reference-differs", "smoke-collective-wrong"
 
 
 class TrainingVerdict(msgspec.Struct, frozen=True):
@@ -145,7 +145,9 @@ def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -
     """The findings of one check; those that another check explains say so."""
     verdict = analyze_training(run.plan, training)
     for group in merge_defects(defect for defect in verdict.causes if defect.check == check):
-        yield finding(group, len(verdict.traces))
+        reported = finding(group, len(verdict.traces))
+        # A sum that a group shares tells of no rank: the collectives do, where they were wrong by themselves.
+        yield reported.because_of(COLLECTIVE_CHECK) if group[0].of_group else reported
     by_cause: dict[str, list[Defect]] = {}
     for defect, cause in verdict.consequences:
         if defect.check == check != cause:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -30,11 +30,16 @@ class Blame(msgspec.Struct, frozen=True):
 
 
 def blame_ranks(
-    events: Sequence[CollectiveWrong], groups: Groups, world: int, second_rounds: Iterable[SecondRound] = ()
+    events: Sequence[CollectiveWrong],
+    groups: Groups,
+    world: int,
+    second_rounds: Iterable[SecondRound] = (),
+    host_of: Callable[[int], object] = lambda rank: rank,
 ) -> list[Blame]:
     """Every event is explained once: by what a second round found, then by the rank that explains most of the rest.
 
-    Calls that were wrong are told apart by their group, operation, dtype, size, root and offset.
+    Calls that were wrong are told apart by their group, operation, dtype, size, root and offset. ``host_of``: of a
+    rank; what all ranks of one host alone have wrong may be that host's.
     """
     events_by_call: dict[tuple[object, ...], list[CollectiveWrong]] = defaultdict(list)
     for event in events:
@@ -44,8 +49,8 @@ def blame_ranks(
         return []
     lone = len(events) == 1
     unexplained = [
-        (call_events, _candidates(call_events, groups.get(call_events[0].gid, ("", tuple(range(world))))[1], lone))
-        for call_events in events_by_call.values()
+        (call, _candidates(call, groups.get(call[0].gid, ("", tuple(range(world))))[1], lone, host_of))
+        for call in events_by_call.values()
     ]
     blames: list[Blame] = []
     isolated = list(_isolated(second_rounds))
@@ -115,16 +120,17 @@ def _isolated(
     yield from places
 
 
-def _candidates(events: Sequence[CollectiveWrong], members: Sequence[int], lone: bool) -> set[int]:
+def _candidates(
+    events: Sequence[CollectiveWrong], members: Sequence[int], lone: bool, host_of: Callable[[int], object]
+) -> set[int]:
     """The ranks that one call's wrong values can come from. ``lone``: there are no others in the whole run."""
     first, observers = events[0], {event.rank for event in events}
     op = first.op.split()[0]
-    if op in SEGMENTED or op == "send_recv":
-        sources = {_source(event, op, members) for event in events}
-        return sources if len(observers) > 1 else sources | observers
-    if op == "broadcast":
-        roots = {event.root for event in events}
-        return roots if len(observers) > 1 else roots | observers
+    if op in SEGMENTED or op in ("send_recv", "broadcast"):
+        sources = {event.root if op == "broadcast" else _source(event, op, members) for event in events}
+        # The others have the right values of the same source where one host alone has wrong ones.
+        elsewhere = len({host_of(rank) for rank in observers}) > 1 or set(members) - sources <= observers
+        return sources if len(observers) > 1 and elsewhere else sources | observers
     if op in ("all_reduce", "barrier") and len(observers) == 1 and len(members) > 1:
         # The others have the right sum: what it gave was right. One element, once, may have changed on its way to it.
         return set(members) if lone and events[0].wrong == 1 else observers

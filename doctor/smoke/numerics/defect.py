@@ -18,6 +18,8 @@ class Defect(ValueDefect, frozen=True, kw_only=True):
     trace: LayoutTrace
     vague: bool = False
     """Other layouts may show more of the same fault."""
+    of_group: bool = False
+    """Its ranks share what is wrong, and one of them is the cause, or who sent to them."""
 
 
 def merge_defects(defects: Iterable[Defect]) -> list[list[Defect]]:

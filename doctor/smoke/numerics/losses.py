@@ -126,5 +126,6 @@ def _own_defect(trace: LayoutTrace, reference: MajorityReference) -> Defect | No
         template = OF_ITS_MODEL if ranks != split.differing else OF_ITS_OWN
         values = {"share": float(f"{max(map(errors.__getitem__, wrong)):.2g}"), "wrong": format_ranges(wrong)}
         values |= {"likely": "a rank computes something else now and then: its device or its memory"}
-        return Defect(DIFFERS, "rank", step, ranks, template, values, trace=trace, tie=ranks != split.differing)
+        of_model = ranks != split.differing
+        return Defect(DIFFERS, "rank", step, ranks, template, values, trace=trace, tie=of_model, of_group=of_model)
     return None

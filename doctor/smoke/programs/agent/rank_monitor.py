@@ -40,6 +40,7 @@ class RankMonitor:
         self.cpu_times, self.moved = None, 0.0  # what it ran and waited, and when that last changed
         self.disk_delay = 0.0  # in uninterruptible sleep since the stamp
         self.loader_delays, self.loader_delay = {}, 0.0  # of each loader worker at the stamp, and the longest since
+        self.loaders_moved = {}  # of each loader worker: its CPU times, and when they last changed or it did not wait
         self.reported = (-1, "")
         self.state, self.waits_for = "R", ""
         self.observed_at = 0.0
@@ -138,7 +139,7 @@ class RankMonitor:
         self.cpu = times[0] - self.base[0]
         delay = times[2] - self.base[2] if waiting else times[1] - self.base[1]
         if self.recorder.latest.state == INPUT:
-            delay += self.read_loader_delay(first)
+            delay += self.read_loader_delay(first, clock)
         # Also one that is short of memory, and waits for its pages, sleeps as one that waits for a file.
         self.disk_delay = 0.0 if first else self.disk_delay + (since if self.state == "D" else 0.0)
         delay += min(self.disk_delay, DISK_SECONDS)
@@ -147,13 +148,20 @@ class RankMonitor:
         # A wait for a CPU is booked when it ends; one that goes on is a rank that could run and does not.
         self.effective = max(0.0, age - self.unobserved - delay - (clock - self.moved))
 
-    def read_loader_delay(self, first):
+    def read_loader_delay(self, first, clock):
         """Seconds since the stamp that a loader worker waited for a CPU, of the one that waited longest."""
         times = dict((pid, cpu_times(pid, False)) for pid in child_pids(self.pid))
         delays = dict((pid, seconds[1]) for pid, seconds in times.items() if seconds)
         if first:
             self.loader_delays, self.loader_delay = delays, 0.0
-        since = [delay - self.loader_delays.get(pid, 0.0) for pid, delay in delays.items()]
+        moved = {}
+        for pid in delays:
+            last = self.loaders_moved.get(pid, (None, clock))
+            waits = last[0] == times[pid] and (process_status(pid) or ("",))[0] == "R"
+            moved[pid] = last if waits else (times[pid], clock)
+        self.loaders_moved = moved
+        # A wait that goes on is booked when it ends; it may last for seconds where the worker's priority is low.
+        since = [delay - self.loader_delays.get(pid, 0.0) + clock - moved[pid][1] for pid, delay in delays.items()]
         self.loader_delay = max([self.loader_delay] + since)
         return self.loader_delay
 

@@ -97,7 +97,7 @@ def _validate_paths(paths: Sequence[str]) -> None:
 
 
 def _follower(watch: LogWatch, output: OutputOptions, source: str) -> Follower:
-    quiet, tell = output.quiet, live_notifier(output.notify, output.config, source)
+    quiet, tell = output.quiet, live_notifier(output.notify, output.config, source, redact=output.redact)
 
     def on_verdict(verdict: LossVerdict) -> None:
         if not quiet:

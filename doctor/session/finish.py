@@ -290,7 +290,8 @@ def write_report(
     if output.notify:
         from doctor.session.notify.notifier import notify, notify_targets
 
-        notify(notify_targets(output.notify, output.config), report, checks_by_name, code, command)
+        targets_to_tell = notify_targets(output.notify, output.config)
+        notify(targets_to_tell, report, checks_by_name, code, command, redact=output.redact)
     return code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.diagnose.diagnosis import Diagnosis
+from doctor.diagnose.excerpter.tracebacks import MAX_LABELS, TRACEBACK_HEAD, OpenTracebacks
 from tests.diagnose.test_rules import logs
 
 MISMATCH = "RuntimeError: The size of tensor a (4) must match the size of tensor b (8) at non-singleton dimension 0"
@@ -51,6 +52,13 @@ def test_what_only_the_first_line_of_a_traceback_begins_with_is_no_label(head: s
     text = f"{head}{TRACEBACK}{head}done\nDone\n"
     assert seen(logs(train=text)) == [("program-failed", None, "")]
     assert logs(train=text).causes[0].evidence[0].text == MISMATCH
+
+
+def test_labels_without_end_are_learned_up_to_a_bound() -> None:
+    tracebacks = OpenTracebacks()
+    for number in range(5 * MAX_LABELS):
+        tracebacks.open("x" * (number % 97) + f"{chr(0x4E00 + number)}] {TRACEBACK_HEAD}")
+    assert len(tracebacks) <= MAX_LABELS + 1 and not tracebacks.labels_left
 
 
 def test_two_hosts_that_pdsh_mixes_are_two_processes() -> None:

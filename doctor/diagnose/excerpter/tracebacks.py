@@ -14,6 +14,7 @@ LABEL = re.compile(
 )  # of ranks and actors, and the head that vLLM prints before each line of a traceback
 LABEL_END = re.compile(r"(?:[^\w\s]\s{0,8}|[\t|]|\dZ )$")  # of a label that is not known
 PREFIX_LENGTH = 120
+MAX_LABELS = 1000  # that are learned in one log
 DIGITS = re.compile(r"\d{1,19}")
 MOVING = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{9,19}")  # in a label: clocks, which differ from line to line
 NAMED_AS_ERROR = re.compile(r"(?:Error|Exception|Interrupt|Timeout|Failed|Failure|Exhausted|Died)\w{0,20}$")
@@ -52,6 +53,7 @@ class OpenTracebacks:
         self.unfinished = set()  # of those, where the last line is one of a frame
         self.headless = set()  # of those, whose first line is not in the log
         self.prefix = None  # the pattern of a label that is not known
+        self.labels_left = MAX_LABELS
         self.rivals = {}  # of two that one first line may have begun: the other
 
     def __len__(self):
@@ -67,7 +69,13 @@ class OpenTracebacks:
         before = text[: text.find(TRACEBACK_HEAD)]
         stream = stream_of(label_before_head(text))
         self.begin(stream)
-        if 0 < len(before) <= PREFIX_LENGTH and LABEL_END.search(before) and before not in (label_of(text), stream):
+        if (
+            self.labels_left
+            and 0 < len(before) <= PREFIX_LENGTH
+            and LABEL_END.search(before)
+            and before not in (label_of(text), stream)
+        ):
+            self.labels_left -= 1
             self.prefix = re.compile(DIGITS.sub(r"\\d{1,19}", re.escape(before)))
             other = stream_of(before)
             self.begin(other)

@@ -22,7 +22,7 @@ from doctor.config.file import ConfigError, ConfigFile
 from doctor.config.notify_targets import NotifyTarget, parse_notify
 from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.session.notify.message import MAX_FINDINGS, line_message, message_of
-from doctor.session.notify.notifier import await_notifications, notify
+from doctor.session.notify.notifier import await_notifications, notify, notify_line
 from doctor.session.notify.shapes import refusal, request_of, shapes
 from tests import preloaded
 from tests.report import reports
@@ -46,6 +46,12 @@ class Server(NamedTuple):
     posts: list[Post]
     answer: list[tuple[int, dict[str, str], bytes]]
     """Status, headers and body of what it answers."""
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine gives no other line."""
+    monkeypatch.setattr("doctor.session.notify.notifier.GRACE_SECONDS", 100.0)
 
 
 @pytest.fixture
@@ -179,6 +185,18 @@ class TestWebhook:
             port = taken.getsockname()[1]
         told(NotifyTarget("hook", url=f"http://127.0.0.1:{port}/{TOKEN}", http=True))
         assert capsys.readouterr().err == "doctor: --notify hook: not sent: Connection refused\n"
+
+    def test_redact_holds_for_the_name_of_this_machine(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        name = "trainer-17"
+        monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", name, "6", "1", "x86_64")))
+        target = NotifyTarget("hook", url=server.url, http=True)
+        for redact in (False, True):
+            notify([target], one_check(Finding("x", hosts=["n"])), {}, 10, "check", redact=redact)
+            line, source = f"rank 3 on {name} is gone", "train.py"
+            notify_line([target], line, "watch", source, is_error=True, redact=redact)
+            await_notifications()
+        hits = [name in json.dumps(post.body) for post in server.posts]
+        assert hits == [True, True, False, False]
 
     def test_a_healthy_run_is_told_where_that_was_asked_for(self, server: Server) -> None:
         for when in ("fault", "always"):

@@ -42,6 +42,20 @@ if TYPE_CHECKING:
     from doctor.diagnose.bundle.pack import Packing
 
 NOT_WHOLE_EXIT_CODE = 12
+_OTHER_ARCHIVES = (
+    ".zip",
+    ".7z",
+    ".rar",
+    ".tar",
+    ".tar.xz",
+    ".tar.bz2",
+    ".tar.zst",
+    ".txz",
+    ".tbz2",
+    ".zst",
+    ".xz",
+    ".bz2",
+)
 
 
 @expand_option_groups
@@ -147,7 +161,11 @@ def _request(
 
 
 def _require_writable(path: Path) -> None:
-    """Raises: InputError where the archive could not be written in the end."""
+    """Raises: InputError where the archive could not be written in the end; UsageError for the name of another kind."""
     folder = path.parent
+    if path.name.lower().endswith(_OTHER_ARCHIVES):
+        raise UsageError(
+            filled("--out {0}: the archive is a tar.gz; expected a name such as logs.tar.gz", printable(str(path)))
+        )
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(filled("--out {0}: expected a file in a folder that can be written", printable(str(path))))

@@ -113,7 +113,7 @@ def command(
         data="" if data == "off" else require_schedule(printable(data, 60)),
         reads_output=not untouched,
         losses=loss_options(log, choice),
-        tell=live_notifier(output.notify, output.config, printable(" ".join(command_line), 200)),
+        tell=live_notifier(output.notify, output.config, printable(" ".join(command_line), 200), redact=output.redact),
     )
     raise typer.Exit(_run(command_line, options, choice, output))
 

@@ -57,10 +57,7 @@ def run_log(
 ) -> int:
     """Raises: CommandError. Returns: the exit code."""
     validate_output(output)
-    if not paths:
-        raise UsageError("--log without a file: expected doctor watch --log FILE..., -: stdin")
-    if list(paths).count("-") > 1:
-        raise UsageError("- is named twice: expected stdin once")
+    _validate_paths(paths)
     watch = loss_options(options, choice).log_watch(paths)
     files = [FollowedFile(path) for path in paths]
     stopped: SystemExit | None = None
@@ -91,8 +88,16 @@ def run_log(
     return _report(watch, verdicts, files, choice, output, now - began, stopped)
 
 
+def _validate_paths(paths: Sequence[str]) -> None:
+    """Raises: UsageError."""
+    if not paths:
+        raise UsageError("--log without a file: expected doctor watch --log FILE..., -: stdin")
+    if list(paths).count("-") > 1:
+        raise UsageError("- is named twice: expected stdin once")
+
+
 def _follower(watch: LogWatch, output: OutputOptions, source: str) -> Follower:
-    quiet, tell = output.quiet, live_notifier(output.notify, output.config, source)
+    quiet, tell = output.quiet, live_notifier(output.notify, output.config, source, redact=output.redact)
 
     def on_verdict(verdict: LossVerdict) -> None:
         if not quiet:

@@ -21,6 +21,8 @@ _REPORT_LINES = 6
 """Lines of one report of mpirun, at most."""
 _MPIRUN = "mpirun"
 TORCHRUN_START, TORCHRUN_ROW = "torchrun-start", "torchrun-failed-worker"
+PROGRAM_START = "program-start"
+"""What one process of a program prints once, as it starts."""
 TORCHRUN_HEADING = "torchrun-root-cause-block"
 """Behind it is the row of the worker that torchrun saw fail first."""
 _IN_ORDER = "process-ended-well"
@@ -28,6 +30,7 @@ _IN_ORDER = "process-ended-well"
 _ENDING_S = 120.0
 """Seconds that ranks take to end after they were told to; Slurm's KillWait is 30 (slurm.conf(5))."""
 _ATTEMPT = re.compile(r"^(?P<run>.*/)?attempt_(?P<number>\d{1,6})/")
+_DIGITS = re.compile(r"\d+")
 _UNCAUGHT = re.compile(r"\[rank\d{1,6}\]: ")
 """How torch begins each line of the traceback with which a process ends."""
 
@@ -68,6 +71,7 @@ def ends_in(events: Sequence[Event], catalog: Catalog, *, restarted: bool = Fals
     requeued = [_with_aftermath(line, events, catalog) for line in lines("restart")]
     restarts += [line for line in requeued if line < last]
     restarts += [line for line, is_job in rows if not is_job]
+    restarts += _ends_before_starts(events, catalog)
     return sorted(AttemptEnd(line, line in jobs) for line in {*restarts, *jobs, *launches})
 
 
@@ -98,6 +102,23 @@ def _ends_of_launches(events: Sequence[Event], catalog: Catalog) -> list[int]:
             went_on = bool(tasks)
         elif tasks and not went_on and _MPIRUN not in tasks:
             last = event.line
+    return ends
+
+
+def _ends_before_starts(events: Sequence[Event], catalog: Catalog) -> list[int]:
+    """The last failures before a line that a program prints once as it starts, where it had printed it before, too."""
+    ends: list[int] = []
+    started: set[tuple[str, int | None]] = set()
+    failure = 0
+    for event in sorted(events, key=lambda item: item.line):
+        if event.signature == PROGRAM_START:
+            start = _DIGITS.sub("", event.text)[:120], event.rank
+            if start in started and failure:
+                ends.append(failure)
+                started, failure = set(), 0
+            started.add(start)
+        elif catalog[event.signature].role in ("root", "victim", "ambiguous", "link"):
+            failure = event.line
     return ends
 
 
@@ -217,6 +238,11 @@ def overcome_beside(files: Mapping[int, str], events: list[Event], catalog: Cata
     return [e for e in events if catalog[e.signature].role in ("evidence", "benign") or not went_on(e)]
 
 
+def may_be_outlived(signature: Signature) -> bool:
+    """A fault of the process, or an exception over a peer that was lost: a program may handle either, and go on."""
+    return signature.role == "root" or (signature.role == "ambiguous" and "unspecific" in signature.traits)
+
+
 def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int]) -> list[Event]:
     """The faults of one process behind which the same process shows progress in the same file.
 
@@ -233,7 +259,7 @@ def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int])
         earlier = timed and (step.time or 0.0) < (fault.time or 0.0)
         return same and not earlier and step.file == fault.file and step.line > fault.line
 
-    faults = (e for e in events if catalog[e.signature].role == "root" and not _UNCAUGHT.match(e.text))
+    faults = (e for e in events if may_be_outlived(catalog[e.signature]) and not _UNCAUGHT.match(e.text))
     return [fault for fault in faults if any(goes_on(fault, step) for step in steps)]
 
 

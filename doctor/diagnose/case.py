@@ -16,7 +16,14 @@ from doctor.diagnose.attempts import (
     overcome_beside,
 )
 from doctor.diagnose.events import Event, FileReading, FileSummary, shown_timeouts, small_number
-from doctor.diagnose.launcher_reports import failure_blocks, is_of_launcher, lone_failure, may_have_failed, split
+from doctor.diagnose.launcher_reports import (
+    failure_blocks,
+    is_of_launcher,
+    lone_failure,
+    lone_local_failure,
+    may_have_failed,
+    split,
+)
 from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.process import Process
 from doctor.diagnose.read.file_names import NameHints, read_names
@@ -231,7 +238,9 @@ def _processes_of_file(
     index: int, reading: FileReading, events: list[Event], hints: NameHints, signatures: Mapping[str, Signature]
 ) -> list[Process]:
     """The processes whose events one file holds: told apart by rank, else by process id."""
-    if len({event.pid for event in events} - {""}) <= 1 and len({event.rank for event in events} - {None}) <= 1:
+    hosts = {event.host for event in events if not event.pid and event.rank is None} - {""}
+    pids, ranks = {event.pid for event in events} - {""}, {event.rank for event in events} - {None}
+    if len(pids) <= 1 and len(ranks) <= 1 and len(hosts) <= 1:
         rank = next(
             (event.rank for event in events if event.rank is not None and not _is_scoped(event, signatures)), None
         )
@@ -250,6 +259,8 @@ def _processes_of_file(
             streams["rank", rank].append(event)
         elif event.pid:
             streams["pid", event.pid].append(event)
+        elif event.host and len(hosts) > 1:
+            streams["host", event.host].append(event)
         else:
             streams["file", index].append(event)
     if not streams and not hints.launcher:
@@ -380,9 +391,12 @@ def _place_lone_failure(processes: list[Process], reports: list[Event], catalog:
         errors = [event for event in errors if not is_of_launcher(catalog[event.signature])]
         if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
             continue
-        rank = lone_failure(reports, next(iter(process.files)))
+        (file,) = process.files
+        rank = lone_failure(reports, file)
         if rank is not None and rank not in placed:
             process.rank = rank
+        elif process.local_rank is None and not placed and (block := lone_local_failure(reports, file)):
+            process.local_rank = block.local_rank
 
 
 def _place_by_folder(processes: list[Process]) -> None:

@@ -10,16 +10,18 @@ import msgspec
 from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.events import Event, FileReading
+from doctor.diagnose.launcher_reports import failure_blocks, name_of_block
 from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
 from doctor.diagnose.rules.fingerprints import different_fingerprints
 from doctor.diagnose.rules.init_choices import odd_choices
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults, tells_only_the_end
-from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of, terminated
+from doctor.diagnose.rules.named import named_by_launcher, named_by_library, processes_of, terminated
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.scheduler_states import crashed_step, ended_from_outside, explains_all, named_by_scheduler
+from doctor.diagnose.rules.silent_exits import exited_silently
 from doctor.diagnose.rules.silent_ranks import absent_ranks, silence, silent_pair, silent_server, spawned
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
@@ -153,7 +155,8 @@ def _doubted(case: Case, cause: Cause) -> Cause:
 
 
 def _failed_reports(case: Case) -> bool:
-    return any(case.role(event) in _FAILED_ROLES for event in case.reports)
+    failed = (case.role(event) in _FAILED_ROLES or case.has_trait(event, "failure-report") for event in case.reports)
+    return any(failed) or any(block.exit_code for block in failure_blocks(case.reports))
 
 
 def _outranked(case: Case, named: list[Cause], faults: list[Cause]) -> bool:
@@ -240,10 +243,24 @@ def _not_decided(case: Case) -> Undecidable:
     peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
     if len(peers) == 1:
         reason = filled("the logs show that {0} was not reached, and not why", peers.pop())
-    else:
+    elif any(case.waits(process) for process in case.processes):
         reason = "the logs show who waited, and not for whom"
+    else:
+        reason, output = _without_reason(case)
+        needed = [*output, *needed[: len(case.unread)]] if output else needed
     timeout = ended_by(case)
     return Undecidable(joined("; ", (reason, timeout)) if timeout else reason, tuple(needed))
+
+
+def _without_reason(case: Case) -> tuple[str, list[str]]:
+    """What is not known where nobody waited, and the output that would tell it."""
+    failed = [block for block in failure_blocks(case.reports) if block.exit_code and block.exit_code > 0]
+    block = next((item for item in failed if item.first), failed[0] if len(failed) == 1 else None)
+    name = name_of_block(block) if block else ""
+    if not block or not name:
+        return "the logs show that something failed, and not why", []
+    reason = filled("the launcher saw {0} fail first, with exit code {1}, and no log shows why", name, block.exit_code)
+    return reason, [filled("the output of {0}: torchrun --log-dir DIR --redirects 3 keeps that of each rank", name)]
 
 
 def _shares_a_file(case: Case) -> bool:

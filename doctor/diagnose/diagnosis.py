@@ -57,6 +57,8 @@ class Culprit(msgspec.Struct, frozen=True):
 def culprit_of(process: Process) -> Culprit:
     """The process as a culprit."""
     has_place = process.rank is not None or process.host or process.device is not None
+    if process.rank is None and process.device is None and process.local_rank is not None:
+        return Culprit(host=process.host, label=filled("local rank {0}", process.local_rank))
     return Culprit(process.rank, process.host, process.device, "" if has_place else process.log)
 
 

@@ -9,7 +9,9 @@ import msgspec
 
 from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_ROW, newest_attempt
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.signature import Signature
+from doctor.engine.texts import filled
 
 Catalog = Mapping[str, Signature]
 
@@ -52,6 +54,19 @@ class FailureBlock(msgspec.Struct):
     pid: str = ""
     first: bool = False
     """The launcher saw it fail before it ended the others."""
+    ended_at: str = ""
+    """When the launcher saw it end, as it prints it."""
+
+
+AGENT_PATIENCE_S = 25
+"""Seconds, a few less than torchrun waits between SIGTERM and SIGKILL: 30 (torch elastic, PContext.close)."""
+
+
+def name_of_block(block: FailureBlock) -> str:
+    """``rank 3``, or the local rank of a worker of which nothing else is known."""
+    if block.rank is not None:
+        return f"rank {block.rank}"
+    return filled("local rank {0}", block.local_rank) if block.local_rank is not None else ""
 
 
 def failure_blocks(reports: Sequence[Event]) -> list[FailureBlock]:
@@ -74,11 +89,25 @@ def failure_blocks(reports: Sequence[Event]) -> list[FailureBlock]:
         last.rank = event.rank if event.rank is not None else last.rank
         last.local_rank = event.local_rank if event.local_rank is not None else last.local_rank
         last.host = event.host or last.host
+        last.ended_at = values.get("time") or last.ended_at
         last.pid = event.pid or last.pid
         code = values.get("exit_code", "")
         if small_number(code) is not None:
             last.exit_code, last.event = small_number(code), event if not starts else last.event
     return blocks
+
+
+def ended_by_agent_late(block: FailureBlock, blocks: Sequence[FailureBlock]) -> bool:
+    """Whether torchrun itself ended this worker with SIGKILL: another had failed, and SIGTERM had not been enough."""
+    if block.exit_code != -9 or block.first or not block.ended_at:
+        return False
+    ended = _seconds(block.ended_at)
+    first = [item for item in blocks if item.first and item.ended_at and item.event.file == block.event.file]
+    return any(ended - _seconds(item.ended_at) >= AGENT_PATIENCE_S for item in first)
+
+
+def _seconds(written: str) -> float:
+    return read_stamp(written, 1970).time or 0.0
 
 
 def may_have_failed(rank: int | None, pid: str, reports: Sequence[Event], catalog: Catalog) -> bool:
@@ -107,6 +136,17 @@ def lone_failure(reports: Sequence[Event], file: int) -> int | None:
         if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
             ranks.add(small_number(event.values.get("ended_ranks", "")))
     return ranks.pop() if len(ranks) == 1 else None
+
+
+def lone_local_failure(reports: Sequence[Event], file: int | None = None) -> FailureBlock | None:
+    """The only worker of which torchrun says, by its local rank alone, that it ended with an exit code of its own.
+
+    ``file``: by the launcher of this log. None where a list shows ranks, or several workers failed.
+    """
+    blocks = failure_blocks([event for event in reports if file in (None, event.file)])
+    if any(block.rank is not None for block in blocks) or len(blocks) != 1 or blocks[0].local_rank is None:
+        return None
+    return blocks[0] if (blocks[0].exit_code or 0) > 0 else None
 
 
 def task_failed(event: Event) -> bool:

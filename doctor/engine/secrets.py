@@ -12,7 +12,8 @@ _ANYWHERE = r"pass(?:word|wd|phrase)|secret|credential|api[_-]?key|access[_-]?ke
 _AT_THE_END = (
     r"(?:token|auth|[\w.-]pwd|[a-z0-9][_.-]key|(?:private|encryption|signing|ssh|master|shared|account|access)key"
     r"|(?:db|smtp|user|root|admin|login|ldap|http|proxy|default|ftp|mail|redis|mysql|postgres|registry|ssh)[_.-]pass"
-    r"|cookie|[_.-]sk|[_.-]sas|密码|口令)"
+    r"|cookie|[_.-]sk|[_.-]sas|密码|口令|密钥|パスワード|비밀번호|пароль|senha|contrase[nñ]a|passwort|kennwort"
+    r"|mot[_.-]?de[_.-]?passe)"
 )
 """Of a name. ``tokenizer`` and ``max_tokens`` are none, nor are ``PWD``, ``OLDPWD`` and a bare ``key``."""
 _NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!oldpwd(?![\w.-]))[\w.-]+"
@@ -21,28 +22,42 @@ _VALUE = r"""(?:\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?: {_NAME}\\?["']?[ \t]*[=:：][ \t]*b? | (?=[\w.]*-) {_NAME}[ \t]+ ) )
+    (?P<key> (?<![\w.-]) (?: {_NAME}\\?["']?\]?[ \t]*[=:：][ \t]*b?
+    | (?: (?=[\w.]*-) | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ]) ) {_NAME}[ \t]+ ) )
     {_VALUE}
     """
-_URL_SECRET = r"(://[^/\s:@\"']{0,200}:)[^/\s\"'<>]{1,400}@(?=[\w.\[-])"
+_URL_SECRET = r"(://[^/\s:@\"']{0,200}:)(?:[^/\s\"'<>]|'(?![\s,\]})])){1,400}@(?=[\w.\[-])"
 """The last ``@`` before the host ends the password, which may have one itself."""
-_URL_TOKEN = r"(?<=://)[0-9A-Za-z_-]{24,}(?=@[\w.\[-])"
+_URL_TOKEN = r"(?<=://)[0-9A-Za-z_-]{24,}(?=(?::\[hidden\])?@[\w.\[-])"
 """A token in place of the user, such as ``https://TOKEN@github.com/``."""
 _URL_SIGNATURE = (
     r"(?i)([?&](?:(?:x-(?:amz|goog)-)?sig(?:nature)?|key)=|hooks\.slack\.com/services/|/open-apis/bot/v2/hook/"
     r"|discord(?:app)?\.com/api/webhooks/)[^&\s\"'<>\\]+"
 )
 """Of an address that anybody who has it may open: Azure's SAS, presigned addresses of S3 and GCS, chat webhooks."""
-_AUTHORIZATION = r"(?i)(\bauthorization[\"']?:\s*[\"']?(?:bearer|basic|token|digest)\s+)[^\s\"']+"
+_AUTHORIZATION = (
+    r"(?i)(\bauthorization[\"']?:\s*[\"']?(?:bearer|basic|token|digest)\s+"
+    r"|\b(?:bearer|basic)\s+(?=[a-z+/._~-]{0,200}[0-9])(?=[\w+/.~=-]{16})"
+    r"|\b(?:password|passphrase|token)\s+(?:is|was)\s+(?=[^\s0-9]{0,200}[0-9])(?=[^\s\"']{8}))[^\s\"']+"
+)
 _LOGIN = (
     r"(?i)(\blogin[ \t\n]\S{1,200}[ \t\n]+password\s+|\bsshpass\s+-p\s*"
-    r"|\bcurl\s[^\n|;&]{0,200}?(?:-u|--user)[ =][\"']?[^\s:\"']{1,100}:)[^\s\"']+"
+    r"|\bcurl\s[^\n|;&]{0,200}?(?:-u|--user)[ =][\"']?[^\s:\"']{1,100}:"
+    r"|\b(?:docker|podman|nerdctl|skopeo|oc|az)\s+login\s[^\n|;&]{0,200}?\s-p[ =]+"
+    r"|\b(?:mysql|mysqldump|mysqladmin|mariadb)\s(?:[^\n|;&]{0,200}?\s)?-p|\s-pass(?:in|out)?\s+pass:"
+    r"|\bossutil\s[^\n|;&]{0,200}?\s-k[ =]+|\b(?:kinit|sudo)\s[^\n|;&]{0,100}?<<<\s*[\"']?"
+    r"|\bu(?:ser[ ]?)?id=[^;\s]{1,100};\s*pwd=|\bak=[\w+/=-]{1,100}[ ,;&]{1,3}sk="
+    r"|\bproxy[ \t]*[=:][ \t]*[^\s:/@]{1,100}:(?=[^\s@]{1,200}@))[^\s\"';]+"
 )
 """Of a line of .netrc, and of commands that take a password as a word."""
 
+_PIPED = r"(\becho\s+)[^\s|]{1,200}(?=\s{0,9}\|\s{0,9}sudo\s[^\n|]{0,60}-S\b)"
+_ELEMENT = rf"(?i)(<{_NAME}>)[^<>\s][^<>]{{0,400}}(?=</)"
+"""Of XML."""
+
 _SHAPES = {
     "hf_": r"hf_(?:[A-Za-z0-9]{16,}|[A-Za-z0-9]+(?=…))",
-    "gh": r"gh[opsur]_(?:[A-Za-z0-9]{20,}|[A-Za-z0-9]+(?=…))",
+    **{f"gh{kind}_": rf"gh{kind}_(?:[A-Za-z0-9]{{20,}}|[A-Za-z0-9]+(?=…))" for kind in "opsur"},
     "github_pat_": r"github_pat_(?:\w{20,}|\w+(?=…))",
     "sk-": r"sk-(?=[A-Za-z_-]*[0-9])(?:[\w-]{20,}|[\w-]{4,}(?=…))",
     "glpat-": r"glpat-(?:[\w-]{16,}|[\w-]+(?=…))",
@@ -59,9 +74,9 @@ _SHAPES = {
     "dckr_": r"dckr_(?:pat|oat)_[\w-]{20,}",
     "dapi": r"dapi[0-9a-f]{32}(?:-\d)?(?![\w])",
     "dop_v1_": r"dop_v1_[0-9a-f]{40,}",
-    "gl": r"gl(?:rt|dt|ptt|cbt|soat|ft|imt)-[\w.-]{16,}",
+    **{f"gl{kind}-": rf"gl{kind}-[\w.-]{{16,}}" for kind in ("rt", "dt", "ptt", "cbt", "soat", "ft", "imt")},
     "glsa_": r"glsa_[A-Za-z0-9]{20,}_?[0-9a-f]*",
-    "hvs.": r"hv[sb]\.[\w-]{20,}",
+    **{f"hv{kind}.": rf"hv{kind}\.[\w-]{{20,}}" for kind in "sb"},
     "LTAI": r"LTAI[A-Za-z0-9]{12,}(?![A-Za-z0-9])",
     "AKID": r"AKID[A-Za-z0-9]{28,}(?![A-Za-z0-9])",
     "ya29.": r"ya29\.[\w-]{20,}",
@@ -71,10 +86,31 @@ _SHAPES = {
     "xapp-": r"xapp-[A-Za-z0-9-]{16,}",
     "lsv2_": r"lsv2_[a-z]{2}_[0-9a-f]{20,}(?:_[0-9a-f]+)?",
     "tskey-": r"tskey-[A-Za-z0-9-]{16,}",
+    "shp": r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
+    "lin_api_": r"lin_api_[A-Za-z0-9]{20,}",
+    "ATATT3": r"ATATT3[\w=-]{20,}",
+    "secret_": r"secret_[A-Za-z0-9]{40,}",
+    "ntn_": r"ntn_[A-Za-z0-9]{40,}",
     "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[A-Z0-9]{40,}",
 }
 """Tokens by the letters that they begin with; one that was cut ends in ``…``."""
-_PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
+_PRIVATE_KEY = (
+    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----"
+    r"(?:(?:(?!-----)[\s\S]){0,16384}-----END [A-Z ]{0,30}PRIVATE KEY-----|[A-Za-z0-9+/=\s\\]*)"
+)
+"""To its end, also where a log puts a time and a rank before each line."""
+
+
+WORDS = (
+    *("pass", "secret", "credential", "key", "token", "auth", "pwd", "cookie", "密码", "口令", "login", "curl", "://"),
+    *(f"{sign}{end}" for sign in "_.-" for end in ("sk", "sas")),
+    *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
+    *map(str.lower, _SHAPES),
+)
+"""In small letters: a line in which none of these stands holds no part of a secret, but that of a private key or login
+that a line of the three before it began. `tests/test_secrets_gate.py` holds it against the patterns."""
+WHOLE = b"PRIVATE KEY-----"
+"""A text with this is searched as a whole."""
 
 
 @cache
@@ -108,6 +144,10 @@ def hide_secrets(text: str) -> str:
     """
     text = _compiled(_AUTHORIZATION).sub(rf"\1{HIDDEN}", hide_tokens(text))
     text = _compiled(_LOGIN).sub(rf"\1{HIDDEN}", text)
+    if "</" in text:
+        text = _compiled(_ELEMENT).sub(rf"\1{HIDDEN}", text)
+    if "sudo" in text:
+        text = _compiled(_PIPED).sub(rf"\1{HIDDEN}", text)
     return _compiled(_ASSIGNED).sub(lambda match: match["key"] + HIDDEN, text)
 
 

@@ -265,8 +265,6 @@ def write_report(
 
     Returns the exit code: ``code``, or 78 where it would be 0 and a file that was asked for could not be written.
     """
-    from doctor.report.layout.terminal import detect_terminal
-
     if output.redact:
         from doctor.session.redact import with_pseudonyms
 
@@ -288,16 +286,26 @@ def write_report(
         views=views,
     )
     code = _write_files(targets, report, context, has_failed=bool(events and events.failures))
-    terminal = detect_terminal(sys.stdout, output.color, os.environ)
-    context = msgspec.structs.replace(context, code=code, terminal=terminal)
-    text_format = ["human" if terminal.tty else "plain"] if prints_text else []
-    for name in [*(target.name for target in targets if not target.path), *text_format]:
-        write_stdout(render(name, report, context))
+    _print(targets, report, msgspec.structs.replace(context, code=code), output.color, prints_text)
     if output.notify:
         from doctor.session.notify.notifier import notify, notify_targets
 
-        notify(notify_targets(output.notify, output.config), report, checks_by_name, code, command)
+        targets_to_tell = notify_targets(output.notify, output.config)
+        notify(targets_to_tell, report, checks_by_name, code, command, redact=output.redact)
     return code
+
+
+def _print(
+    targets: Sequence[FormatTarget], report: Report, context: RenderContext, color: str, prints_text: bool
+) -> None:
+    """The formats that have no file, and the text where it is wanted."""
+    from doctor.report.layout.terminal import detect_terminal
+
+    terminal = detect_terminal(sys.stdout, color, os.environ)
+    context = msgspec.structs.replace(context, terminal=terminal)
+    text_format = ["human" if terminal.tty else "plain"] if prints_text else []
+    for name in [*(target.name for target in targets if not target.path), *text_format]:
+        write_stdout(render(name, report, context))
 
 
 def _write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext, *, has_failed: bool) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.errors import InputError, UsageError
-from doctor.engine.sanitize import count_noun
+from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory, without
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
@@ -82,10 +82,10 @@ def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
             return FoundPods(pods, absent, program, namespace, filled("the command line, pods of {0}", namespace))
         if choice.selector:
             pods = tuple(sorted(list_pods(program, namespace, choice.selector), key=natural_order))
-            source = filled("the pods {0} of {1}", choice.selector, namespace)
+            source = filled("the pods {0} of {1}", printable(choice.selector, 120), namespace)
             if not pods:
                 raise InventoryError(
-                    filled("--selector {0}: no pod of {1} has these labels", choice.selector, namespace)
+                    filled("--selector {0}: no pod of {1} has these labels", printable(choice.selector, 120), namespace)
                 )
             return FoundPods(_alive(pods), (), program, namespace, source)
         of_job = pods_of_job(choice.job, list_pods(program, namespace))
@@ -93,7 +93,7 @@ def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
         raise InputError(_with_hint(error)) from None
     except InventoryError as error:
         raise InputError(str(error)) from None
-    source = filled("the job {0} of {1}", choice.job, namespace)
+    source = filled("the job {0} of {1}", printable(choice.job, 120), namespace)
     return FoundPods(tuple(of_job.pods), (), program, namespace, source, of_job.notes)
 
 

@@ -240,3 +240,28 @@ class TestRestartsThatMeetTheFailedAttempt:
         text = raised(1, NAN) + failed(1, 22752, 22742, 2) + REFUSED + raised(0, FULL) + failed(0, 22792, 22742, 11)
         diagnosis = diagnosed(train=text + listed(0, 0, 22792))
         assert "torch-restart-shares-store" not in str(causes(diagnosis))
+
+
+def crash(text: str) -> str:
+    return f'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n{text}\n'
+
+
+def test_a_line_that_a_program_prints_once_at_its_start_tells_two_attempts_apart() -> None:
+    start = "[INFO|trainer.py:2134] 2026-11-21 18:48:03,365 >> ***** Running training *****\n"
+    diagnosis = diagnosed(train=start + crash(FULL) + start + crash(NAN))
+    assert causes(diagnosis) == [("python-exception", [None])]
+    assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("disk-full", [None])]]
+    assert diagnosed(train=start + crash(FULL) + start + "step 0 loss: 3.1\ntraining finished\n").ended_well
+
+
+def test_a_start_that_is_printed_once_more_without_a_failure_between_ends_no_attempt() -> None:
+    start = "NCCL version 2.21.5+cuda12.4\n"
+    diagnosis = diagnosed(train=start + start + crash(FULL) + crash(NAN))
+    assert causes(diagnosis) == [("disk-full", [None])] and not diagnosis.attempts
+
+
+def test_of_two_crashes_with_nothing_between_both_are_named_in_their_order() -> None:
+    for first, second in ((FULL, NAN), (NAN, "KeyError: 'loss'"), (NAN, FULL)):
+        (cause,) = diagnosed(train=crash(first) + crash(second)).causes
+        assert second in cause.summary or cause.evidence[0].text == second
+        assert first in cause.summary or cause.evidence[0].text == first

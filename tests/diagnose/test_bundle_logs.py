@@ -23,7 +23,7 @@ import pytest
 
 from doctor.diagnose.bundle.contents import SCHEMA, Contents
 from doctor.diagnose.bundle.contents_summary import bundle_summary
-from doctor.diagnose.bundle.pack import BLOCK, Packing, safe_part, safe_path
+from doctor.diagnose.bundle.pack import _PACKED, BLOCK, Packing, safe_part, safe_path
 from doctor.diagnose.bundle.read import bundle_contents
 from doctor.diagnose.bundle.spool import Header, HostSpool, Room, Spooled
 from doctor.diagnose.bundle.support import BundleRequest, diagnosed_sections, support
@@ -105,7 +105,7 @@ def test_a_bundle_of_this_host(tmp_path: Path) -> None:
         assert (len(data), hashlib.sha256(data).hexdigest()) == (entry.bytes, entry.sha256), entry.member
     names = {name.partition("/")[2] for name in files}
     below = environ["HOME"].strip("/") + "/ascend/log/run/plog"
-    assert {f"process_log/{below}/plog-1.log", f"process_log/{below}/plog-2.log.gz"} <= names
+    assert {f"process_log/{below}/plog-1.log", f"process_log/{below}/plog-2.log"} <= names
     assert {"environment_check/npu_info_before.txt", "environment_check/npu_info_after.txt"} <= names
     assert files["localhost/environment_check/npu_info_after.txt"].count(b"npu-smi info -t health -i 0 -c 0") == 2
     variables = files["localhost/environment/environment.txt"].decode()
@@ -116,7 +116,7 @@ def test_a_bundle_of_this_host(tmp_path: Path) -> None:
     reasons = {row.reason for row in table.left_out}
     assert {"a link", "no regular file", "a program, or the memory of one", "no log by its name"} <= reasons
     assert "an archive: secrets in it cannot be searched for" in reasons
-    assert "is not installed" in reasons and "nvidia-smi: is not installed" in done.stdout
+    assert "not installed" in reasons and "nvidia-smi: not installed" in done.stdout
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -369,7 +369,7 @@ def test_the_table_of_commands() -> None:
 def test_the_summary_is_in_the_language_of_the_reader(tmp_path: Path) -> None:
     archive = tmp_path / "b.tar.gz"
     archive.write_bytes(b"x")
-    rows = [{"host": "n1", "section": "asys", "reason": "is not installed", "count": 1, "examples": ["asys"]}]
+    rows = [{"host": "n1", "section": "asys", "reason": "not installed", "count": 1, "examples": ["asys"]}]
     contents = msgspec.convert(
         {
             "schema": SCHEMA,
@@ -391,3 +391,16 @@ def test_the_summary_is_in_the_language_of_the_reader(tmp_path: Path) -> None:
     finally:
         language.select("en", {})
     assert lines[0].startswith("n1：") and lines[1] == "  asys：asys：未安装"
+
+
+@pytest.mark.parametrize("name", ["logs.zip", "logs.tar.xz", "LOGS.ZIP"])
+def test_a_name_of_another_kind_of_archive_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "doctor", "bundle-logs", "localhost", "--out", str(tmp_path / name)]
+    done = preloaded.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "expected a name such as logs.tar.gz" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_log_that_was_inflated_has_no_name_of_a_compressed_one() -> None:
+    assert _PACKED.sub("", "var/log/messages-1.gz") == "var/log/messages-1"
+    assert _PACKED.sub("", ".gz") == ".gz" and _PACKED.sub("", "a/.xz") == "a/.xz"

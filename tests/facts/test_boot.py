@@ -76,6 +76,43 @@ class TestSettings:
         small = settings({"/etc/sysctl.d/9.conf": "net.core.somaxconn = 128"})
         assert kernel_settings.listen_queues(small, files(), MEMORY).somaxconn == 128
 
+    @pytest.mark.parametrize(
+        ("path", "text"),
+        [
+            ("/etc/rc.local", "#!/bin/sh\nsysctl -w net.core.somaxconn=65535\n"),
+            ("/etc/rc.d/rc.local", "echo 4096 > /proc/sys/net/core/somaxconn\n"),
+            ("/etc/cron.d/tune", "@reboot root sysctl -q net.core.somaxconn=8192\n"),
+            ("/etc/udev/rules.d/80-net.rules", 'RUN+="/sbin/sysctl net.core.somaxconn=1024"\n'),
+            ("/etc/NetworkManager/dispatcher.d/30-tune", "sysctl net/core/somaxconn=1024\n"),
+            ("/etc/network/interfaces", "up sysctl -w net.core.somaxconn=1024\n"),
+        ],
+    )
+    def test_a_script_that_names_the_setting_makes_it_unknown(self, path: str, text: str) -> None:
+        small = settings({"/etc/sysctl.d/9.conf": "net.core.somaxconn = 128"})
+        with pytest.raises(Unreadable, match=rf"{path} names net.core.somaxconn and is run at boot"):
+            kernel_settings.listen_queues(small, files({path: text}), MEMORY)
+        for harmless in (
+            f"# {text}".replace("\n", " "),
+            text.replace("somaxconn", "somaxconn_x"),
+            "sysctl kernel.pid_max=9",
+        ):
+            assert kernel_settings.listen_queues(small, files({path: harmless}), MEMORY).somaxconn == 128
+
+    def test_a_setting_of_the_active_tuned_profile_is_unknown(self) -> None:
+        small = settings({"/etc/sysctl.d/9.conf": "net.core.somaxconn = 128"})
+        texts = {
+            "/etc/systemd/system/multi-user.target.wants/tuned.service": "[Service]\n",
+            "/etc/tuned/active_profile": "site\n",
+            "/etc/tuned/site/tuned.conf": "[main]\ninclude = throughput\n",
+            "/usr/lib/tuned/throughput/tuned.conf": "[main]\ninclude=site\n[sysctl]\nnet.core.somaxconn=>2048\n",
+        }
+        with pytest.raises(Unreadable, match=r"/usr/lib/tuned/throughput/tuned.conf names net.core.somaxconn"):
+            kernel_settings.listen_queues(small, files(texts), MEMORY)
+        idle = {path: text for path, text in texts.items() if "wants" not in path}
+        other = {**texts, "/etc/tuned/active_profile": "balanced\n"}
+        for held in (idle, other):
+            assert kernel_settings.listen_queues(small, files(held), MEMORY).somaxconn == 128
+
     def test_an_old_kernel_begins_with_a_short_queue(self) -> None:
         old = files({"/proc/sys/kernel/osrelease": "4.19.90-2"})
         assert kernel_settings.listen_queues(settings(), old, MEMORY).somaxconn == 128

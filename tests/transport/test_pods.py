@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from doctor.hosts.nodeset import InventoryError
+from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.jobs import job_kinds, pods_of_job
-from doctor.transport.kubernetes.pods import Pod, natural_order
+from doctor.transport.kubernetes.pods import Pod, list_pods, natural_order, read_pod
 from tests.hosts.kubernetes.small_server import pod
 
 
@@ -186,3 +187,23 @@ def test_exit_codes_are_kubectls_own_words() -> None:
     assert kubectl.reported_exit_code(b"command terminated with exit code 12\nmore\n") is None
     own = b"E1124 14:46:31.687105   25087 v2.go:104] websocket: close sent\n"
     assert kubectl.without_report(b"mine\n" + own + b"command terminated with exit code 3\n") == b"mine\n"
+
+
+def test_names_that_are_none_become_no_path_and_no_word() -> None:
+    item = read(pod("a", containers=["../../etc/x", "--kubeconfig=/x", "main"]))[0]
+    assert item.container() == "main"
+    assert item.container("../../etc/x") == ""
+
+
+def test_an_answer_about_another_pod_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = msgspec.json.encode(pod("../../tmp/x"))
+    monkeypatch.setattr(kubectl, "ask", lambda *argv, **limits: answer)
+    with pytest.raises(TransportError, match="about another pod"):
+        read_pod(("kubectl",), "default", "a")
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b"{" * 5000, b'{"items": [{"metadata": 7}]}', b"\xff\xfe"])
+def test_an_answer_that_is_none(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+    monkeypatch.setattr(kubectl, "ask", lambda *argv, **limits: answer)
+    with pytest.raises(TransportError, match="none that Kubernetes gives"):
+        list_pods(("kubectl",), "default")

@@ -110,6 +110,14 @@ def test_a_program_that_is_not_there_is_never_healthy(program: Path, line: tuple
     assert (done.returncode, done.stdout) == (78, "") and "trian.py: there is no such file" in done.stderr
 
 
+def test_a_launcher_that_is_not_there_is_named(program: Path) -> None:
+    argv = [sys.executable, "-m", "doctor", "rehearse", "--", "srun", "-n2", "python3", "train.py"]
+    env = {**CLEAN, "PYTHONPATH": str(ROOT), "PATH": "/nonexistent"}
+    done = subprocess.run(argv, env=env, cwd=program.parent, capture_output=True, text=True, timeout=110)
+    assert (done.returncode, done.stderr) == (78, "doctor: srun: there is no such program on this host\n")
+    assert left_behind(program.parent) == []
+
+
 def test_a_warning_is_in_the_verdict(program: Path) -> None:
     argv = [sys.executable, "-m", "doctor", "rehearse", "--", sys.executable, program.name]
     env = {**CLEAN, "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off", "NCCL_ALGO": "Foo"}

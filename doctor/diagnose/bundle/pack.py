@@ -15,6 +15,7 @@ from typing import IO
 import msgspec
 
 from doctor.diagnose.bundle.contents import NAME, TABLE, BundledFile, Contents, LeftOut, contents_table
+from doctor.diagnose.bundle.gate import gated
 from doctor.diagnose.bundle.spool import Spooled
 from doctor.diagnose.bundle.support import diagnosed_sections
 from doctor.engine.secrets import hide_in, hide_secrets
@@ -26,6 +27,7 @@ MAX_OPEN = 8 << 20
 MAX_PART = 100
 _MAX_PATH = 400
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=@,-]")
+_PACKED = re.compile(r"(?<=[^/])\.(?:gz|bz2|xz)$")
 _KEY_BEGIN = re.compile(rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")
 _KEY_END = re.compile(rb"-----END [A-Z ]{0,30}PRIVATE KEY-----")
 
@@ -42,7 +44,8 @@ class Packing:
                 self._add(host, item)
 
     def _add(self, host: str, item: Spooled) -> None:
-        stem = f"{self._folders[host]}/{safe_part(item.header.section)}/{safe_path(hide_secrets(item.header.name))}"
+        name = _PACKED.sub("", hide_secrets(item.header.name))  # it was inflated
+        stem = f"{self._folders[host]}/{safe_part(item.header.section)}/{safe_path(name)}"
         self._used[stem] = number = self._used.get(stem, 0) + 1
         self._paths[stem if number == 1 else f"{stem}~{number}"] = host, item
 
@@ -116,8 +119,7 @@ def _gated(item: Spooled) -> Iterator[tuple[bytes, bytes]]:
         return
     with item.path.open("rb") as file:
         for block in _blocks(file):
-            text = block.decode("utf-8", "surrogateescape")
-            yield block, hide_secrets(text).encode("utf-8", "surrogateescape")
+            yield block, gated(block)
 
 
 def _hidden_environment(data: bytes) -> bytes:

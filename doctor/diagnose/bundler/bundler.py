@@ -65,7 +65,7 @@ class Bundler:
     def is_usable(self, command):
         """Whether a command can be run; why not is told."""
         absent_tools = [tool for tool in command["requires"] if not find_tool(tool, self.environ["PATH"])]
-        reason = "is not installed" if absent_tools else ""
+        reason = "not installed" if absent_tools else ""
         if not reason and command["root"] and os.geteuid():
             reason = "needs root: --sudo runs it"
         if not reason and self.remaining() <= 1:

@@ -12,6 +12,12 @@ LABEL = re.compile(
     r"(?:\([\w .,=:<>-]{1,80}\) )?"
     r"(?:(?:ERROR|CRITICAL) \d\d-\d\d (?P<clock>\d\d:\d\d:\d\d) \[[\w./-]{1,80}:\d{1,6}\] ?)?"
 )  # of ranks and actors, and the head that vLLM prints before each line of a traceback
+LABEL_END = re.compile(r"(?:[^\w\s]\s{0,8}|[\t|]|\dZ )$")  # of a label that is not known
+PREFIX_LENGTH = 120
+MAX_LABELS = 1000  # that are learned in one log
+DIGITS = re.compile(r"\d{1,19}")
+MOVING = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{9,19}")  # in a label: clocks, which differ from line to line
+NAMED_AS_ERROR = re.compile(r"(?:Error|Exception|Interrupt|Timeout|Failed|Failure|Exhausted|Died)\w{0,20}$")
 INNER_LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:? $")
 
 
@@ -31,35 +37,85 @@ def label_before_head(text):
 
 def stream_of(label):
     """What stays the same in the label of all lines of one traceback."""
-    match = LABEL.match(label)
-    return label.replace(match.group("clock"), "", 1) if match and match.group("clock") else label
+    return MOVING.sub("", label)
 
 
 class OpenTracebacks:
-    """The tracebacks whose exception was not printed yet: one for each label, such as ``[rank3]:``."""
+    """The tracebacks whose exception was not printed yet: one for each label, such as ``[rank3]:``.
+
+    What stands before the first line of one, and is no label that is known, may be a label, too: that of a collector
+    of logs, or of pdsh. The line behind it tells which: it begins with it, or it does not.
+    """
 
     def __init__(self):
         self.lines_left = {}
         self.frames = set()  # of those, where the last line names the file of a frame
+        self.unfinished = set()  # of those, where the last line is one of a frame
+        self.headless = set()  # of those, whose first line is not in the log
+        self.prefix = None  # the pattern of a label that is not known
+        self.labels_left = MAX_LABELS
+        self.rivals = {}  # of two that one first line may have begun: the other
 
     def __len__(self):
         return len(self.lines_left)
 
+    def label_of(self, text):
+        """The label before the line, known or learned."""
+        match = self.prefix.match(text) if self.prefix else None
+        return match.group() if match else label_of(text)
+
     def open(self, text):
         """The first line of a traceback."""
-        self.lines_left[stream_of(label_before_head(text))] = TRACEBACK_LINES
+        before = text[: text.find(TRACEBACK_HEAD)]
+        stream = stream_of(label_before_head(text))
+        self.begin(stream)
+        if (
+            self.labels_left
+            and 0 < len(before) <= PREFIX_LENGTH
+            and LABEL_END.search(before)
+            and before not in (label_of(text), stream)
+        ):
+            self.labels_left -= 1
+            self.prefix = re.compile(DIGITS.sub(r"\\d{1,19}", re.escape(before)))
+            other = stream_of(before)
+            self.begin(other)
+            if other != stream:
+                self.rivals.update({stream: other, other: stream})
+
+    def open_headless(self, text):
+        """A frame at the beginning of a log, where the first line of its traceback was cut off."""
+        stream = stream_of(label_of(text))
+        if text[len(label_of(text)) :].startswith('  File "') and ", line " in text and stream not in self.lines_left:
+            self.begin(stream)
+            self.headless.add(stream)
+
+    def begin(self, stream):
+        self.lines_left[stream] = TRACEBACK_LINES
+        self.headless.discard(stream)
+        self.rivals.pop(self.rivals.pop(stream, ""), None)
+
+    def end(self, stream):
+        for kept in (self.frames, self.unfinished, self.headless):
+            kept.discard(stream)
+        self.lines_left.pop(stream, None)
+        self.rivals.pop(self.rivals.pop(stream, ""), None)
 
     def is_source(self, text):
         """Whether the line is that of the program that a traceback quotes below the name of its file."""
-        label = label_of(text)
+        label = self.label_of(text)
         return stream_of(label) in self.frames and text[len(label) :].startswith("    ")
+
+    def ends_within(self, text):
+        """Whether the log whose last line this is ends within a traceback."""
+        label = self.label_of(text)
+        return stream_of(label) in self.unfinished and text[len(label) :].startswith("  ")
 
     def read(self, text):
         """(whether an open traceback may end here, the match of its exception's line or None).
 
         That line is the first that is neither indented nor empty.
         """
-        label = label_of(text)
+        label = self.label_of(text)
         stream = stream_of(label)
         if stream not in self.lines_left:
             return False, None
@@ -68,12 +124,20 @@ class OpenTracebacks:
         self.frames.discard(stream)
         if rest.startswith('  File "'):
             self.frames.add(stream)
+            if stream in self.rivals:
+                self.end(self.rivals[stream])
         if self.lines_left[stream] <= 0:
-            del self.lines_left[stream]
+            self.end(stream)
             return False, None
         if not rest.strip() or rest.startswith((" ", "\t", "Traceback (most recent")):
+            if rest.startswith('  File "'):
+                self.unfinished.add(stream)
             return False, None
         exception = EXCEPTION.match(rest)
+        self.unfinished.discard(stream)
+        if exception and stream in self.headless and not NAMED_AS_ERROR.search(exception.group("exception")):
+            self.end(stream)
+            return False, None
         if exception:
-            del self.lines_left[stream]
+            self.end(stream)
         return True, exception

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_START
+from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_START, may_be_outlived
 from doctor.diagnose.excerpter.line_choice import ShapeIndex
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.signature import Pattern, Signature
@@ -23,6 +23,8 @@ class Matcher:
         self.attempt_ends = frozenset({TORCHRUN_START, TORCHRUN_HEADING} | ending)
         """Signatures behind which another attempt, or another job, may follow in the same file."""
         self.faults = frozenset(item.id for item in signatures if item.role == "root")
+        self.outlived = frozenset(item.id for item in signatures if may_be_outlived(item))
+        """Those behind which progress is looked for."""
         self.progress = frozenset(item.id for item in signatures if "progress" in item.traits)
         """Signatures of which a few lines behind each error are read."""
         self.benign = frozenset(item.id for item in signatures if item.role == "benign")

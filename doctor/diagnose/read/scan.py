@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, shown_part, split_block, whole_lines
-from doctor.diagnose.excerpter.tracebacks import EXCEPTION, OpenTracebacks, label_before_head, label_of
+from doctor.diagnose.excerpter.tracebacks import EXCEPTION, TRACEBACK_HEAD, OpenTracebacks, label_before_head
 from doctor.diagnose.read.json_lines import raised
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
@@ -46,6 +46,23 @@ _WRAPPERS = frozenset(
 """Exceptions that only report that another process failed, or that this one was ended."""
 TRACEBACK = "program-failed"
 """The signature of a traceback; its event is the exception's line."""
+UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
+"""The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
+_ENDED = frozenset({"SystemExit", "KeyboardInterrupt", "SignalException", "GeneratorExit"})
+"""Of the wrappers, those with which a process is ended."""
+_EXCEPTIONS = frozenset({TRACEBACK, "python-exception"})
+_OF_OTHERS = re.compile(
+    r"reported as above|reader raises an exception"
+    r"|\b[Ss]ee (?:the )?(?:stack trace|inner exception|root cause|error|logs?|traceback)\b"
+    r".{0,40}(?:above|root cause|details)"
+    r"|\bother (?:ranks|workers|processes)\b.{0,80}(?:fail|finish|died|exit)"
+    r"|\b(?:child|background|worker|sub)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
+)
+"""What the message of an exception says that only reports what failed elsewhere."""
+_RAY_ORIGIN = re.compile(r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]")
+"""Where the exception was raised that ray shows in the traceback of another process: RayTaskError."""
+_HEADLESS_LINES = 4
+"""At the beginning of a log: a frame in one of them is of a traceback whose first line was cut off."""
 
 
 def scan(name: str, blocks: Iterable[bytes], matcher: Matcher, *, file: int, year: int) -> FileReading:
@@ -61,6 +78,10 @@ class _Scanner:
         self.events: list[Event] = []
         self.repeats: dict[tuple[str, str, int | None], int] = {}
         self.tracebacks = OpenTracebacks()  # type: ignore[no-untyped-call]
+        self.child_failed: tuple[str, _Line] | None = None
+        """The last exception that only reports another process, and its line."""
+        self.origin: dict[str, str] = {}
+        """The process in which ray says that the exception was raised."""
         self.opener: int | None = None
         """The rank that the head of the line shows in which the last traceback without a label began."""
         self.long_lines = self.not_text = self.uncounted = 0
@@ -76,9 +97,20 @@ class _Scanner:
                 self.summary.labels = launcher_labels(data)  # type: ignore[no-untyped-call]
             self.summary.lines += data.count(b"\n")
             tail = data
-        self.summary.last_time = self._nearest_time(tail[-_LOOK_BACK * 200 :].split(b"\n"))
+        lines = tail[-_LOOK_BACK * 200 :].split(b"\n")
+        self.summary.last_time = self._nearest_time(lines)
+        if not any(event.signature in self.matcher.faults for event in self.events):
+            self._add_end(lines)
         self._note_counts()
         return FileReading(self.summary, self.events)
+
+    def _add_end(self, lines: list[bytes]) -> None:
+        """What the end of a log without a fault says of a failure: that of another process, or within a traceback."""
+        if self.child_failed:
+            self._add(CHILD_FAILED, {}, *self.child_failed)
+        last = self._decode(next((line for line in reversed(lines) if line.strip()), b"")[:MAX_LINE])
+        if self.tracebacks.ends_within(last):  # type: ignore[no-untyped-call]
+            self._add(UNFINISHED, {}, last, _Line(lines, len(lines) - 1, self.summary.lines))
 
     def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         for block in blocks:
@@ -117,6 +149,9 @@ class _Scanner:
         lines, shapes = split_block(data)  # type: ignore[no-untyped-call]
         if max(map(len, lines)) > MAX_LINE:
             self._count_long(lines)
+        if not self.summary.lines:
+            for line in lines[:_HEADLESS_LINES]:
+                self.tracebacks.open_headless(self._decode(line[:MAX_LINE]))  # type: ignore[no-untyped-call]
         every = self.matcher.hot_shapes(shapes)
         hot = self._needed(every)
         numbered = self.matcher.numbered(data)
@@ -153,19 +188,27 @@ class _Scanner:
         text = self._decode(line)
         matched = dict(_matches(text, selected, self.matcher.limit))
         opened = matched.pop(TRACEBACK, None)
+        bare = opened is not None and TRACEBACK_HEAD not in text
+        opened = None if bare else opened
         if self.matcher.benign & matched.keys():
             matched.clear()
-            opened = None
+            opened, bare = None, False
         if self.tracebacks:
             if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
                 matched.clear()  # what the program may print, not what it printed
-            self._continue_traceback(text, matched)
+            self._continue_traceback(text, matched, place)
+        elif bare and not matched:
+            matched[TRACEBACK] = {}
         if opened is not None and (exception := raised(text)):
             matched |= self._matches_of_exception(exception)
         elif opened is not None:
             self.tracebacks.open(text)  # type: ignore[no-untyped-call]
+            self.origin = {}
             if not label_before_head(text):  # type: ignore[no-untyped-call]
                 self.opener = read_stamp(text, self.year).rank
+        if matched.keys() & _EXCEPTIONS and _OF_OTHERS.search(text):
+            self.child_failed = text, place
+            matched = {name: values for name, values in matched.items() if name not in _EXCEPTIONS}
         for signature, values in matched.items():
             self._add(signature, values, text, place)
 
@@ -177,17 +220,24 @@ class _Scanner:
             matched[TRACEBACK] = {key: value for key, value in match.groupdict().items() if value}
         return matched
 
-    def _continue_traceback(self, text: str, matched: dict[str, dict[str, str]]) -> None:
+    def _continue_traceback(self, text: str, matched: dict[str, dict[str, str]], place: _Line) -> None:
         """Finds the exception's line of an open traceback: the first that is neither indented nor empty."""
         _, exception = self.tracebacks.read(text)  # type: ignore[no-untyped-call]
         if not exception:
+            origin = _RAY_ORIGIN.search(text)
+            self.origin = origin.groupdict() if origin else self.origin
             return
         if not matched:
             values = {key: value for key, value in exception.groupdict().items() if value}
-            if values.get("exception", "").rpartition(".")[2] in _WRAPPERS:
+            name = values.get("exception", "").rpartition(".")[2]
+            if name in _WRAPPERS:
+                self.child_failed = None if name in _ENDED else (text, place)
                 return
             matched[TRACEBACK] = values
-        if self.opener is not None and not label_of(text):  # type: ignore[no-untyped-call]
+        for values in matched.values():
+            for key, value in self.origin.items():
+                values.setdefault(key, value)
+        if self.opener is not None and not self.tracebacks.label_of(text):  # type: ignore[no-untyped-call]
             for values in matched.values():
                 values.setdefault("rank", str(self.opener))
 
@@ -200,7 +250,7 @@ class _Scanner:
             if (stamp.pid, stamp.rank) in self.went_on:
                 return
             self.went_on.add((stamp.pid, stamp.rank))
-        elif signature in self.matcher.faults:
+        elif signature in self.matcher.outlived:
             self.progress_left = MAX_PROGRESS
             self.went_on.clear()
         key = (signature, stamp.pid, stamp.rank)

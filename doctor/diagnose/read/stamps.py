@@ -72,6 +72,12 @@ _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 
 
+_HOST = re.compile(
+    r"^(?:(?P<pdsh>(?:\d{1,3}\.){3}\d{1,3}): |(?P<tests>[A-Za-z][\w.-]{0,79}): Test (?:CUDA|NCCL) failure)"
+)
+"""What pdsh puts before each line, and how nccl-tests begins the line of a failure."""
+
+
 class Stamp(msgspec.Struct, frozen=True):
     """What the head of a line shows; None or empty for what it does not."""
 
@@ -103,7 +109,8 @@ def read_stamp(text: str, year: int) -> Stamp:
         if match:
             break
     else:
-        host = json_host["host"] if json_host else ""
+        named = _HOST.match(head)
+        host = json_host["host"] if json_host else (named["pdsh"] or named["tests"]) if named else ""
         return Stamp(pid=actor["pid"] if actor else "", rank=rank, local_rank=local_rank, host=host)
     fields = match.groupdict()
     shown_rank = int(fields["rank"]) if fields.get("rank") else -1

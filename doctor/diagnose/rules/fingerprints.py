@@ -73,6 +73,9 @@ def _fingerprints(case: Case) -> tuple[list[Call[int]], list[Event]]:
 
 def _call(rank: int, event: Event, names: tuple[str, str, str]) -> Call[int]:
     operation, sequence, shape = map(event.values.get, names)
+    kinds = event.values.get("dtype"), event.values.get("other_dtype")
+    if operation and all(kinds) and kinds[0] != kinds[1]:
+        operation = filled("{0} of {1}", operation, kinds[names[0] != "op"])
     return Call(rank, small_number(sequence or "", 1 << 58), operation, shape)
 
 

@@ -147,10 +147,30 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     events = first_evidence(event for fault in faults for event in _evidence(fault, signature))
     if "ends-all" in case.signatures[signature].traits:
         return Cause(signature, "local fault", "certain", (), title, events)
+    summary = _with_others(case, faults, filled("{0}: {1}", who, title))
     of_kernel = all(_only_of_kernel(case, fault) for fault in faults)
-    return Cause(
-        signature, "local fault", "likely" if of_kernel else "certain", culprits, filled("{0}: {1}", who, title), events
-    )
+    return Cause(signature, "local fault", "likely" if of_kernel else "certain", culprits, summary, events)
+
+
+def _with_others(case: Case, faults: list[Fault], summary: str) -> str:
+    """Of one process whose log shows several faults, another too: the program may have been started again."""
+    (fault, *others) = faults
+    chosen, process = fault.event, fault.process
+    if others or process.rank is not None or process.pid:
+        return summary
+    explained = {chosen.signature, *case.signatures[chosen.signature].explains}
+    unknown = is_unspecific(case, chosen.signature)
+    faulty = [item for item in process.events if case.role(item) == "root" and item.text != chosen.text]
+    before = [item for item in faulty if item.line < chosen.line and is_unspecific(case, item.signature)]
+    later = [
+        item
+        for item in faulty
+        if item.line > chosen.line
+        if item.signature not in explained or (unknown and is_unspecific(case, item.signature))
+    ]
+    if later:
+        return filled("{0}; another error stands behind it: {1}", summary, later[-1].text[:200])
+    return filled("{0}; another error stands before it: {1}", summary, before[0].text[:200]) if before else summary
 
 
 def _evidence(fault: Fault, signature: str) -> Iterable[Event]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from doctor.diagnose.attempts import TORCHRUN_ROW
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, culprit_of, culprit_of_rank, first_evidence, names_of
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import failure_blocks, task_failed
+from doctor.diagnose.launcher_reports import ended_by_agent_late, failure_blocks, task_failed
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.failed_workers import FATAL_SIGNALS, cause_of_block, signature_of_signal
 from doctor.diagnose.rules.lost_hosts import lost_hosts
@@ -23,8 +22,9 @@ _MANY_RANKS = 1000
 def named_by_launcher(case: Case) -> list[Cause]:
     """A launcher or scheduler reports a rank that a signal ended. SIGTERM is how launchers end the innocent."""
     causes = [cause for event in case.reports for cause in _reported(case, event)]
-    for block in failure_blocks(case.reports):
-        if block.exit_code in FATAL_SIGNALS:
+    blocks = failure_blocks(case.reports)
+    for block in blocks:
+        if block.exit_code in FATAL_SIGNALS and not ended_by_agent_late(block, blocks):
             causes.append(cause_of_block(case, block))
     return _unique([*causes, *_killed_under_msrun(case)])
 
@@ -45,52 +45,6 @@ def _killed_under_msrun(case: Case) -> Iterator[Cause]:
             culprit = culprit_of(processes[0])
             summary = filled("{0} was ended by {1}", culprit.name, FATAL_SIGNALS[code])
             yield Cause(signature_of_signal(code), "named by the launcher", "certain", (culprit,), summary, (event,))
-
-
-def exited_silently(case: Case) -> list[Cause]:
-    """A rank that its launcher saw end with an exit code, and that reports no error itself, while others do."""
-    codes: dict[int, tuple[str, Event, str]] = {}
-    for block in failure_blocks(case.reports):
-        if block.rank is not None and block.exit_code and block.exit_code > 0:
-            codes[block.rank] = (str(block.exit_code), block.event, block.host)
-    for event in case.reports:
-        if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
-            for rank in rank_list(event.values.get("ended_ranks", "")):
-                codes.setdefault(rank, (event.values["exit_code"], event, event.values.get("task_host", "")))
-        elif event.signature == "mpi-first-exit":
-            first = small_number(event.values.get("first_rank", ""))
-            codes |= {first: ("other than 0", event, "")} if first is not None else {}
-    if _of_unknown_rank(case) or _without_label(case):
-        return []
-    silent = {}
-    for rank, grouped in codes.items():
-        process = case.process_of_rank(rank)
-        if process is None or not any(case.role(event) not in ("evidence", "benign") for event in process.events):
-            silent[rank] = grouped
-    if not silent or (len(silent) == len(codes) and len(codes) > 1):
-        return []
-    causes = []
-    for rank, (code, event, host) in sorted(silent.items()):
-        culprit = culprit_of_rank(case, rank, host)
-        summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, code)
-        causes.append(Cause("worker-exited", "named by the launcher", "likely", (culprit,), summary, (event,)))
-    return causes
-
-
-def _of_unknown_rank(case: Case) -> bool:
-    """Some error is of a process whose rank no line shows."""
-    unplaced = [process for process in case.processes if process.rank is None]
-    return any(case.role(event) not in ("evidence", "benign", "wrapper") for item in unplaced for event in item.events)
-
-
-def _without_label(case: Case) -> bool:
-    """A launcher's file, in which torch labels errors with ranks, has one without: as before a rank knows its own."""
-    of_launcher = {event.file for event in case.reports if event.signature == TORCHRUN_ROW}
-    ranks = {event.rank for event in case.events if event.file in of_launcher} - {None}
-    return bool(ranks) and any(
-        event.rank is None and event.file in of_launcher and case.role(event) in ("root", "ambiguous")
-        for event in case.events
-    )
 
 
 def _reported(case: Case, event: Event) -> Iterator[Cause]:

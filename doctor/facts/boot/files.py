@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read, unusable_reason
 from doctor.engine.texts import filled
@@ -13,7 +14,7 @@ CLOCK_SERVICES = (
     *("chronyd", "chrony", "systemd-timesyncd", "ntpd", "ntp", "ntpsec", "openntpd"),
     *("phc2sys", "ptp4l", "timemaster"),
 )
-SERVICES = ("nvidia-fabricmanager", "nvidia-persistenced", *CLOCK_SERVICES)
+SERVICES = ("tuned", "nvidia-fabricmanager", "nvidia-persistenced", *CLOCK_SERVICES)
 MODULE_FILES = (
     *("/etc/modules", "/etc/modules-load.d/*.conf", "/run/modules-load.d/*.conf"),
     *("/usr/lib/modules-load.d/*.conf", "/lib/modules-load.d/*.conf"),
@@ -26,6 +27,17 @@ SERVICE_LIMIT_FILES = (
     *("/etc/systemd/system/ssh.service.d/*.conf", "/etc/systemd/system/sshd.service.d/*.conf"),
 )
 """What systemd gives to sshd, and so to logins; what comes later wins."""
+SCRIPT_FILES = (
+    *("/etc/rc.local", "/etc/rc.d/rc.local", "/etc/init.d/boot.local", "/etc/crontab", "/etc/cron.d/*"),
+    *("/var/spool/cron/root", "/var/spool/cron/crontabs/root", "/etc/udev/rules.d/*.rules"),
+    *("/etc/NetworkManager/dispatcher.d/*", "/etc/network/interfaces", "/etc/network/interfaces.d/*"),
+    *("/etc/network/if-up.d/*", "/etc/network/if-pre-up.d/*", "/etc/networkd-dispatcher/*/*"),
+)
+"""What else sets kernel settings when a host starts, its network among it; these are not followed."""
+MAX_PROFILES = 32
+TUNED_PROFILE = "/etc/tuned/active_profile"
+TUNED_FOLDERS = ("/etc/tuned", "/etc/tuned/profiles", "/usr/lib/tuned", "/usr/lib/tuned/profiles")
+TUNED_FILES = (TUNED_PROFILE, *(f"{folder}/*/tuned.conf" for folder in TUNED_FOLDERS))
 
 
 def unit_paths(service: str) -> tuple[str, ...]:
@@ -53,6 +65,8 @@ class BootFiles(Fact, frozen=True):
         *LIMIT_FILES,
         *LOGIN_FILES,
         *SERVICE_LIMIT_FILES,
+        *SCRIPT_FILES,
+        *TUNED_FILES,
         "/etc/modprobe.d/*.conf",
         "/etc/fstab",
         "/etc/systemd/system/dev-shm.mount",
@@ -137,6 +151,32 @@ class BootFiles(Fact, frozen=True):
             if path.startswith("/etc/runlevels/") and name == service:
                 return True
         return False
+
+    def names_setting(self, key: str) -> str:
+        """The script, rule or tuned profile that names a sysctl outside of a comment and is run at boot; or empty."""
+        spelled = re.compile(rf"(?<![\w.]){re.escape(key)}(?![\w.])|{re.escape(key.replace('.', '/'))}(?![\w/])")
+        for path in (*self._scripts(), *self._tuned()):
+            lines = self.files[path].splitlines()
+            if any(spelled.search(line) for line in lines if line.lstrip()[:1] not in ("#", ";")):
+                return path
+        return ""
+
+    def _scripts(self) -> list[str]:
+        return [path for path in self.files if any(fnmatchcase(path, pattern) for pattern in SCRIPT_FILES)]
+
+    def _tuned(self) -> list[str]:
+        """The files of the active profile, and of those that it includes, where tuned is started."""
+        names = self.files.get(TUNED_PROFILE, "").split() if self.starts("tuned") else []
+        paths: list[str] = []
+        for name in names:  # grows by what is included
+            places = [path for folder in TUNED_FOLDERS if (path := f"{folder}/{name}/tuned.conf") in self.files]
+            for path in places[:1]:
+                paths.append(path)
+                options = (line.partition("=") for line in self.files[path].splitlines())
+                included = [text.replace(",", " ").split() for key, _, text in options if key.strip() == "include"]
+                fresh = [word for words in included for word in words if word not in names]
+                names += fresh[: max(0, MAX_PROFILES - len(names))]
+        return paths
 
     def modules(self) -> set[str]:
         """The kernel modules that files load, with ``_`` for ``-``. Raises: Unreadable."""

@@ -37,7 +37,10 @@ SYSCTL_SERVICE = "systemd-sysctl"
 
 
 def set_at_boot(key: str, settings: SysctlFiles, files: BootFiles) -> str | None:
-    """The value that a file sets, or None."""
+    """The value that a file sets, or None. Raises: Unreadable where something else that is run at boot may set it."""
+    other = files.names_setting(key)
+    if other:
+        raise Unreadable(filled("{0} names {1} and is run at boot; what it sets is not computed", other, key))
     if files.init == "systemd" and files.is_masked(SYSCTL_SERVICE):
         return None
     line = settings.boot_setting(key)

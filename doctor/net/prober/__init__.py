@@ -26,7 +26,7 @@ MODULES = (
     "doctor.net.prober.handshake",
     "doctor.net.prober.socket_loop",
     "doctor.net.prober.port_owner",
-    "doctor.net.prober.pace",
+    "doctor.net.prober.lateness",
     "doctor.net.prober.transfer",
     "doctor.net.prober.listener",
     "doctor.net.prober.attempt",

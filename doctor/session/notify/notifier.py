@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from doctor.engine.texts import filled
 from doctor.session.notify.message import line_message, message_of
 from doctor.session.notify.send import NotSent, send
 from doctor.session.output_files import print_warning
+from doctor.session.redact import text_redactor
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -39,24 +40,52 @@ def notify_targets(words: Sequence[str], config: Path | None) -> tuple[NotifyTar
 
 
 def notify(
-    targets: Sequence[NotifyTarget], report: Report, checks: Mapping[str, Check], code: int, command: str
+    targets: Sequence[NotifyTarget],
+    report: Report,
+    checks: Mapping[str, Check],
+    code: int,
+    command: str,
+    *,
+    redact: bool = False,
 ) -> None:
-    """Begins to tell a verdict to all receivers; `await_notifications` waits for them."""
+    """Begins to tell a verdict to all receivers; `await_notifications` waits for them.
+
+    ``redact``: the report has pseudonyms, and this machine gets one as well.
+    """
     chosen = [target for target in targets if target.when == "always" or code not in (Exit.HEALTHY, Exit.NOTHING)]
     if chosen:
         try:
-            message = message_of(report, checks, code, command, os.uname().nodename)
+            machine = os.uname().nodename
+            message = message_of(report, checks, code, command, _redactor(redact)(machine))
         except Exception as error:  # noqa: BLE001 - a verdict does not depend on its message
             print_warning(filled("--notify: not sent: {0}", type(error).__name__))
         else:
             _start(chosen, message)
 
 
-def notify_line(targets: Sequence[NotifyTarget], headline: str, command: str, source: str, *, is_error: bool) -> None:
+def notify_line(
+    targets: Sequence[NotifyTarget],
+    headline: str,
+    command: str,
+    source: str,
+    *,
+    is_error: bool,
+    redact: bool = False,
+) -> None:
     """Begins to tell one line about a run that goes on, such as a loss that is NaN."""
     chosen = [target for target in targets if is_error or target.when == "always"]
     if chosen:
-        _start(chosen, line_message(headline, command, os.uname().nodename, source, is_error=is_error))
+        hide = _redactor(redact)
+        texts = hide(headline), command, hide(os.uname().nodename), hide(source)
+        _start(chosen, line_message(*texts, is_error=is_error))
+
+
+def _redactor(redact: bool) -> Callable[[str], str]:
+    """What replaces the name of this machine, addresses and users by pseudonyms; nothing without ``--redact``."""
+    if not redact:
+        return str
+    name = os.uname().nodename
+    return text_redactor({name, name.partition(".")[0]})
 
 
 def await_notifications() -> None:
@@ -82,6 +111,7 @@ class _Sending:
     def __init__(self, target: NotifyTarget, message: Message) -> None:
         self.target, self.message = target, message
         self.limit = time.monotonic() + target.seconds + GRACE_SECONDS
+        self.told = False
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -97,6 +127,10 @@ class _Sending:
             self._tell(problem)
 
     def _tell(self, problem: str) -> None:
+        """Once: a thread that was given up may still come to its end."""
+        if self.told:
+            return
+        self.told = True
         print_warning(filled("--notify {0}: not sent: {1}", self.target.name, problem))
 
     def join(self) -> None:

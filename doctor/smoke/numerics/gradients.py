@@ -49,29 +49,7 @@ def _not_synchronised(
 ) -> Iterator[Defect]:
     # What the reference run says is no vote: it is right where most ranks are wrong.
     if wrong and not any(_is_unreduced(events[rank]) for rank in wrong if trace.layout.dp > 1):
-        worst = float(f"{max(error for rank in wrong if (error := events[rank].grad_error) is not None):.2g}")
-        template = (
-            "after its reduction in step {step} the gradient of {who} differs from the reference run's by {share} of "
-            "its norm; that of the other ranks does not"
-        )
-        shared = _share_one_gradient(trace, events, wrong)
-        if shared:
-            template = (
-                "after its reduction in step {step} the gradient of {who}, the same on each of them, differs from the "
-                "reference run's by {share} of its norm, and that of the other ranks does not: what one of them added "
-                "to it, or was sent before, is wrong"
-            )
-        yield Defect(
-            NOT_SYNCHRONISED,
-            "wrong",
-            step,
-            wrong,
-            template,
-            {"share": worst},
-            trace=trace,
-            vague=shared,
-            of_group=shared,
-        )
+        yield _wrong_gradient(trace, step, events, wrong)
         return
     if trace.layout.zero:
         return  # each rank reduces a shard of its own
@@ -98,6 +76,24 @@ def _not_synchronised(
     values = {"group": format_ranges(groups[0]), "rest": rest}
     tie = tie and kind == "other"
     yield Defect(NOT_SYNCHRONISED, kind, step, blamed, template, values, tie=tie, trace=trace)
+
+
+def _wrong_gradient(trace: LayoutTrace, step: int, events: dict[int, TrainingStep], wrong: tuple[int, ...]) -> Defect:
+    """Of ranks whose reduced gradient is not the reference run's."""
+    worst = float(f"{max(error for rank in wrong if (error := events[rank].grad_error) is not None):.2g}")
+    template = (
+        "after its reduction in step {step} the gradient of {who} differs from the reference run's by {share} of "
+        "its norm; that of the other ranks does not"
+    )
+    shared = _share_one_gradient(trace, events, wrong)
+    if shared:
+        template = (
+            "after its reduction in step {step} the gradient of {who}, the same on each of them, differs from the "
+            "reference run's by {share} of its norm, and that of the other ranks does not: what one of them added "
+            "to it, or was sent before, is wrong"
+        )
+    values = {"share": worst}
+    return Defect(NOT_SYNCHRONISED, "wrong", step, wrong, template, values, trace=trace, vague=shared, of_group=shared)
 
 
 def _share_one_gradient(trace: LayoutTrace, events: dict[int, TrainingStep], wrong: tuple[int, ...]) -> bool:

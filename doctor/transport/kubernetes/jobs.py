@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.hosts.nodeset import InventoryError
@@ -54,6 +55,7 @@ def pods_of_job(job: str, pods: Sequence[Pod]) -> JobPods:
     Raises: InventoryError, where none does, or jobs of two kinds have the name.
     """
     kind, _, name = job.rpartition("/")
+    job = printable(job, 120)
     rows = [row for row in job_kinds() if not kind or kind.lower() in row.kinds]
     if not rows:
         accepted = ", ".join(dict.fromkeys(word for row in job_kinds() for word in row.kinds))

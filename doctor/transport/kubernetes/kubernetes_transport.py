@@ -7,6 +7,7 @@ stdin closes, and by that every program of doctor ends itself.
 
 from __future__ import annotations
 
+import threading
 import time
 
 from doctor.engine.texts import filled
@@ -20,6 +21,8 @@ from doctor.transport.options import CONNECT_TIMEOUT, MAX_OUTPUT
 
 _STARTED = b"doctor-in-container\n"
 _RETRY_SECONDS = 0.5
+_MOST_AT_ONCE = 32
+"""Commands of kubectl that are run to their end at the same time: each takes some 50 MB here."""
 _ABSENT = frozenset(("refused", "dropped", "lost"))
 """Kinds of an API server that may be there again soon."""
 
@@ -35,6 +38,7 @@ class Kubernetes:
         """The address of each pod in the network of the pods."""
         self._access, self._patience, self._limit = access, patience or CONNECT_TIMEOUT, limit
         self._children = Children()
+        self._slots = threading.BoundedSemaphore(_MOST_AT_ONCE)
         self._nodes = NodePods(access, hosts) if access.node_image else None
 
     def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
@@ -76,7 +80,8 @@ class Kubernetes:
     def _run_once(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         argv = self._argv(host, command)
         try:
-            result = run_command(self._children, argv, stdin, self._patience + timeout, self._limit)
+            with self._slots:
+                result = run_command(self._children, argv, stdin, self._patience + timeout, self._limit)
         except TransportError as error:
             if error.kind != "timeout":
                 raise

@@ -124,7 +124,7 @@ class Pod(msgspec.Struct, frozen=True):
 
     def container(self, requested: str = "") -> str:
         """The container that kubectl would choose, or the requested one; empty where the pod has none so named."""
-        names = [container.name for container in self.spec.containers]
+        names = [container.name for container in self.spec.containers if _NAME.fullmatch(container.name)]
         if requested:
             return requested if requested in names else ""
         default = (self.metadata.annotations or {}).get(_DEFAULT_CONTAINER, "")
@@ -219,7 +219,10 @@ def read_pod(program: Sequence[str], namespace: str, name: str) -> Pod:
     """One pod. Raises: TransportError."""
     if not _NAME.fullmatch(name):
         raise transport_error("name", "its name is none that a pod can have")
-    return _decoded(kubectl.ask(program, "get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{name}"), Pod)
+    pod = _decoded(kubectl.ask(program, "get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{name}"), Pod)
+    if pod.name != name:
+        raise transport_error("error", "the API server's answer is about another pod")
+    return pod
 
 
 def natural_order(pod: Pod) -> tuple[object, ...]:

@@ -102,6 +102,9 @@ def _stub_text(results: Path, seconds: float) -> str:
 
 def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:
     started = time.monotonic()
+    program = line.argv[0]
+    if shutil.which(program, path=line.environ.get("PATH", os.defpath)) is None:
+        raise InputError(filled("{0}: there is no such program on this host", printable(program, 200)))
     with subprocess.Popen(
         line.argv,
         env={**line.environ, "PYTHONDONTWRITEBYTECODE": "1"},

@@ -101,7 +101,13 @@ def _ending(page: RehearsalPage) -> Iterator[str]:
         yield phrase("{count} answers of ranks cannot be read", count=result.unread)
     if result.code or (result.code is None) or not result.views:
         if result.code is None:
-            yield phrase("the launcher had not ended after {seconds} s, and was ended", seconds=f"{result.seconds:.0f}")
+            took = f"{result.seconds:.0f}"
+            if result.views:
+                yield phrase("the launcher had not ended after {seconds} s, and was ended", seconds=took)
+            else:
+                yield phrase(
+                    "the launcher had not ended after {seconds} s, and was ended; --for gives it longer", seconds=took
+                )
         else:
             yield phrase("the launcher ended with exit status {code}", code=result.code)
         yield from (f"    {text}" for text in result.output[-8:])

@@ -237,6 +237,8 @@ class Cluster:
 
     def _end_child(self, name: str) -> None:
         child = self._children.pop(name)
+        if child.stdout:
+            child.stdout.close()
         child.kill()  # of `unshare --kill-child`: pid 1 of the node is killed by the kernel
         child.wait()
 

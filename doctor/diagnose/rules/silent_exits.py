@@ -1,0 +1,75 @@
+"""Rule "named by the launcher": a worker that ended with an exit code, and whose output shows no error."""
+
+from __future__ import annotations
+
+from doctor.diagnose.attempts import TORCHRUN_ROW
+from doctor.diagnose.case import Case
+from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of_rank
+from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.launcher_reports import failure_blocks, lone_local_failure, name_of_block
+from doctor.diagnose.rules.named import rank_list
+from doctor.engine.texts import filled
+
+
+def exited_silently(case: Case) -> list[Cause]:
+    """A rank that its launcher saw end with an exit code, and that reports no error itself, while others do."""
+    codes = _exit_codes(case)
+    if _of_unknown_rank(case) or _without_label(case):
+        return []
+    silent = {}
+    for rank, grouped in codes.items():
+        process = case.process_of_rank(rank)
+        if process is None or not any(case.role(event) not in ("evidence", "benign") for event in process.events):
+            silent[rank] = grouped
+    if not codes:
+        return _exited_by_local_rank(case)
+    if not silent or (len(silent) == len(codes) and len(codes) > 1):
+        return []
+    causes = []
+    for rank, (code, event, host) in sorted(silent.items()):
+        culprit = culprit_of_rank(case, rank, host)
+        summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, code)
+        causes.append(Cause("worker-exited", "named by the launcher", "likely", (culprit,), summary, (event,)))
+    return causes
+
+
+def _exit_codes(case: Case) -> dict[int, tuple[str, Event, str]]:
+    """By rank: the code with which launchers say that it ended, where they say it, and its host."""
+    codes: dict[int, tuple[str, Event, str]] = {}
+    for block in failure_blocks(case.reports):
+        if block.rank is not None and block.exit_code and block.exit_code > 0:
+            codes[block.rank] = (str(block.exit_code), block.event, block.host)
+    for event in case.reports:
+        if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
+            for rank in rank_list(event.values.get("ended_ranks", "")):
+                codes.setdefault(rank, (event.values["exit_code"], event, event.values.get("task_host", "")))
+        elif "first_rank" in event.values:
+            first = small_number(event.values["first_rank"])
+            codes |= {first: ("other than 0", event, "")} if first is not None else {}
+    return codes
+
+
+def _exited_by_local_rank(case: Case) -> list[Cause]:
+    """The only worker that torchrun saw end, of which no list shows the rank, where no log shows an error."""
+    block = lone_local_failure(case.reports)
+    if block is None or any(case.role(event) not in ("evidence", "benign", "wrapper") for event in case.events):
+        return []
+    culprit = Culprit(host=block.host, label=name_of_block(block))
+    summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, str(block.exit_code))
+    return [Cause("worker-exited", "named by the launcher", "likely", (culprit,), summary, (block.event,))]
+
+
+def _of_unknown_rank(case: Case) -> bool:
+    """Some error is of a process whose rank no line shows."""
+    unplaced = [process for process in case.processes if process.rank is None]
+    return any(case.role(event) not in ("evidence", "benign", "wrapper") for item in unplaced for event in item.events)
+
+
+def _without_label(case: Case) -> bool:
+    """A launcher's file, in which torch labels errors with ranks, has one without: as before a rank knows its own."""
+    of_launcher = {event.file for event in case.reports if event.signature == TORCHRUN_ROW}
+    ranks = {event.rank for event in case.events if event.file in of_launcher} - {None}
+    return bool(ranks) and any(
+        event.rank is None and event.file in of_launcher and case.role(event) in ("root", "ambiguous")
+        for event in case.events
+    )

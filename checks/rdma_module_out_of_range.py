@@ -5,6 +5,7 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.rdma_modules import RdmaModule, RdmaModules
 
 MOST_BER = 1e-12
+"""The default threshold of NVIDIA's ibdiagnet (IBUtils2, "Bit Error Rate": 10^-12)."""
 FEWEST = 4
 """Ports of one speed and kind of cable, of which one that has another FEC is told from the others."""
 SHARE = 0.75
@@ -27,10 +28,10 @@ def rdma_module_out_of_range(modules: PerHost[RdmaModules]) -> Iterator[Finding]
 
     ## Source
     `mlxlink -m -c` of NVIDIA's MFT, or mstlink: the module's own limits behind each value, and the tool's
-    recommendation. Bit errors: the effective rate, behind FEC, of ports that are active; more than 1e-12 is above what
-    InfiniBand and Ethernet allow a link. FEC against that of three quarters of the hosts, at the same speed and kind of
-    cable. Loss of light and lock flags are not judged: working copper cables raise them. The verdict can be wrong
-    shortly after a cable was plugged in: the rate counts since then.
+    recommendation. Bit errors: the effective rate, behind FEC, of ports that are active; more than 1e-12, the threshold
+    of NVIDIA's ibdiagnet. FEC against that of three quarters of the hosts, at the same speed and kind of cable. Loss of
+    light and lock flags are not judged: working copper cables raise them. The verdict can be wrong shortly after a
+    cable was plugged in: the rate counts since then.
     """
     active = {
         (host, device): module

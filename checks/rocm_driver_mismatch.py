@@ -26,10 +26,10 @@ def rocm_driver_mismatch(amd: AmdGpus, python: PythonEnv | None, rocm: RocmVersi
     --usecase=dkms`) and restart.
 
     ## Source
-    AMD's support matrix of user space and driver (rocm.docs.amd.com): doctor/engine/rocm_drivers.toml. The job's ROCm
-    is that of its torch (`2.7.1+rocm6.3`), which has its own libraries, else /opt/rocm/.info/version. A driver of the
-    kernel itself stands in no such table and is not judged; a ROCm that is newer than all of the table is unknown.
-    Which torch AMD has tested with which ROCm is not judged: PyTorch publishes builds that AMD does not list.
+    AMD's compatibility matrix of driver and ROCm (instinct.docs.amd.com): doctor/engine/rocm_drivers.toml. The job's
+    ROCm is that of its torch (`2.7.1+rocm6.3`), which has its own libraries, else /opt/rocm/.info/version. A driver of
+    the kernel itself stands in no such table and is not judged; a ROCm that the table does not hold is unknown. Which
+    torch AMD has tested with which ROCm is not judged: PyTorch publishes builds that AMD does not list.
     """
     drivers = sorted({gpu.driver for gpu in amd.gpus if gpu.driver})
     if not drivers:

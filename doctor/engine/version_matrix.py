@@ -17,8 +17,6 @@ DRIVER_MATRIX = Path(__file__).with_name("cann_driver_matrix.toml")
 DRIVER_LISTS = Path(__file__).with_name("cann_drivers.toml")
 ROCM_DRIVERS = Path(__file__).with_name("rocm_drivers.toml")
 KNOWN_BAD = Path(__file__).with_name("known_bad_versions.toml")
-ROCM_OF_EDITION = (7, 0)
-"""The newest ROCm of AMD's table of 2025-09-17: a row that ends with it, or later, says nothing of what came after."""
 TABLE_DATE = "2026-08-21"
 """The day of torch_npu_cann.toml's source: COMPATIBILITY.en.md of torch_npu (Ascend/pytorch)."""
 
@@ -127,9 +125,9 @@ def rocm_driver_row(module: str) -> RocmDriver | None:
 
 
 def judge_rocm(row: RocmDriver, version: str) -> Literal["works", "fails", "unlisted"]:
-    """Whether AMD lists the driver with that ROCm; unlisted: a ROCm that came after the row's edition of the table.
+    """Whether AMD lists the driver with that ROCm; unlisted: a ROCm that the table does not hold at all.
 
-    >>> [judge_rocm(rocm_driver_row("6.7.0"), version) for version in ("6.4.1-83", "7.0.0", "5.6", "99.1")]
+    >>> [judge_rocm(rocm_driver_row("6.7.0"), version) for version in ("6.4.1-83", "7.0.0", "5.6", "7.11.0")]
     ['works', 'fails', 'fails', 'unlisted']
 
     Raises: ValueError when the version does not begin with two numbers.
@@ -140,10 +138,7 @@ def judge_rocm(row: RocmDriver, version: str) -> Literal["works", "fails", "unli
     release = f"{match[1]}.{match[2]}"
     if release in row.rocm:
         return "works"
-    known = sorted({version_numbers(name) for one in _rocm_drivers().values() for name in one.rocm})
-    newest = version_numbers(row.rocm[-1])
-    last_judged = newest if newest >= ROCM_OF_EDITION else known[-1]
-    return "unlisted" if version_numbers(release) > last_judged else "fails"
+    return "fails" if any(release in one.rocm for one in _rocm_drivers().values()) else "unlisted"
 
 
 @cache

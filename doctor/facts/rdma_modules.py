@@ -31,7 +31,9 @@ QUANTITIES = {
     "Rx Power Current [dBm]": "Rx power",
     "Tx Power Current [dBm]": "Tx power",
 }
-NO_ISSUE = "No issue was observed"
+UNSAID = ("0", "128", "1023", "N/A")
+"""Status opcodes without advice: no issue observed, troubleshooting in process, info not available (monitor_opcode in
+register_access_table.adb of github.com/Mellanox/mstflint)."""
 
 
 class RdmaModule(msgspec.Struct, frozen=True):
@@ -46,7 +48,7 @@ class RdmaModule(msgspec.Struct, frozen=True):
     readings: dict[str, OpticalReading] = {}
     """By quantity and lane; empty where the module measures nothing, as copper does."""
     effective_ber: float | None = None
-    """Bit errors that FEC did not correct, per bit; None where it is not counted."""
+    """Bit errors that FEC did not correct, per bit; None where it is not counted. ``15E-255`` is 15 * 10^-255: none."""
     advice: str = ""
     """What the tool recommends; empty where it sees no issue."""
 
@@ -124,5 +126,5 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
         rows.get("Cable Technology", "").replace("N/A", ""),
         readings,
         None if rate == "N/A" else float(rate),
-        "" if opcode in ("0", "N/A") else rows.get("Recommendation", "").replace("N/A", ""),
+        "" if opcode in UNSAID else rows.get("Recommendation", "").replace("N/A", ""),
     )

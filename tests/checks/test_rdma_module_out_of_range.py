@@ -42,6 +42,12 @@ def test_a_sick_port_among_sound_ones(old: str, new: str, text: str) -> None:
     assert text in message
 
 
+@pytest.mark.parametrize("opcode", ["128", "1023"])
+def test_a_tool_that_knows_nothing_yet_accuses_no_port(opcode: str) -> None:
+    unsure = OSFP.replace("Opcode                      : 0", f"Opcode                      : {opcode}")
+    assert texts_of(OSFP, unsure.replace("No issue was observed", "Info not available")) == []
+
+
 def test_a_fleet_with_two_kinds_of_cables_has_two_kinds_of_fec() -> None:
     assert texts_of(OSFP, OSFP, OSFP, OSFP, OSFP, OSFP, COPPER) == []
     assert texts_of(OSFP, OSFP, OSFP.replace("(544,514)", "(272,257)"), OSFP.replace("(544,514)", "(272,257)")) == []

@@ -29,6 +29,9 @@ def outcome(module: str, torch: str = "", rocm: str = "") -> Any:
         ("6.12.12", "2.8.0a0+git1234567", "7.0.2-56"),
         ("6.16.13", "", "7.2.3"),
         ("6.3.6", "", "5.6.1-93"),
+        ("6.12.12", "2.10.0+rocm7.1", ""),
+        ("6.14.14", "", "7.2.4-93"),
+        ("6.16.6", "2.13.0+rocm7.14.0a20260701", ""),
     ],
 )
 def test_pairs_that_the_vendor_lists(module: str, torch: str, rocm: str) -> None:
@@ -42,6 +45,7 @@ def test_pairs_that_the_vendor_lists(module: str, torch: str, rocm: str) -> None
         ("6.10.5", "2.0.1+rocm5.4.2", "6.3.1-48", "driver 6.3 (6.10.5) with ROCm 5.4.2 of torch"),
         ("6.7.0", "", "7.1.1-38", "driver 6.1 (6.7.0) with ROCm 7.1.1-38 of /opt/rocm"),
         ("6.16.13", "2.4.1+rocm6.1", "", "driver 30.30 (6.16.13) with ROCm 6.1 of torch"),
+        ("6.12.12", "", "7.14.0", "driver 6.4 (6.12.12) with ROCm 7.14.0 of /opt/rocm"),
     ],
 )
 def test_pairs_that_it_leaves_out(module: str, torch: str, rocm: str, text: str) -> None:
@@ -50,9 +54,10 @@ def test_pairs_that_it_leaves_out(module: str, torch: str, rocm: str, text: str)
 
 
 @pytest.mark.parametrize(
-    ("module", "torch"), [("6.12.12", "2.10.0+rocm7.1"), ("6.16.13", "2.13.0+rocm8.0"), ("6.7.0", "2.13.0+rocm9.4")]
+    ("module", "torch"),
+    [("6.16.6", "2.10.0+rocm7.12.0a20260206"), ("6.16.13", "2.13.0+rocm10.1"), ("6.7.0", "2.13.0+rocm9.4")],
 )
-def test_what_is_newer_than_the_table_is_unknown(module: str, torch: str) -> None:
+def test_what_the_table_does_not_hold_is_unknown(module: str, torch: str) -> None:
     assert "does not hold ROCm" in outcome(module, torch).unknown["w1"].text
 
 

@@ -2,7 +2,8 @@
 
 Sources: OSFP optics, the comment of a parser in a public collector of link data (mlxlink -m, module T-F4GS-BV0);
 passive copper at NDR, MFT 4.35.0, and QSFP28 copper, MFT 4.30.1, from notes of two public clusters; names and forms of
-the counters, mlxlink_commander.cpp of github.com/Mellanox/mstflint (15E-255 is its 0).
+the counters, mlxlink_commander.cpp of github.com/Mellanox/mstflint (prepareBerInfo: coefficient, "E-", magnitude;
+register_access_table.adb: coefficient * 10^-magnitude, so that 15E-255 is as good as 0).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The logs of a ModelArts training job, in the folder to which the platform has written them.
 
-Source: ModelArts, "Training Log Details": each node of a job has one file ``modelarts-job-JOB-worker-N.log``; of a job
-on NPUs, CANN's logs lie in folders beside it.
+Source: ModelArts, "Common Logs" (support.huaweicloud.com/intl/en-us/develop-modelarts/develop-modelarts-0095.html):
+each node of a job has one file ``modelarts-job-[job id]-[task id].log``, as ``...-worker-0.log``. What else lies beside
+it is read by its content.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A job of Ray: its hosts, and its logs, from the dashboard's HTTP API.
 
-Sources: Ray, "Ray Jobs REST API" (``/api/jobs/ID``, ``/api/jobs/ID/logs``), "State API" (``/api/v0/nodes``, ``actors``
-and ``tasks``), and "Log Files in Ray logging directory" (``job-driver-ID.log``, ``worker-WORKER-JOB-PID.out`` and
-``.err``).
+Sources: Ray, "Ray Jobs REST API" (``/api/jobs/ID``, ``/api/jobs/ID/logs``; the fields of a job: ``JobDetails``), "State
+API" (``/api/v0/nodes``, ``actors`` and ``tasks``; parameters and answer: ``StateApiClient`` in
+python/ray/util/state/api.py), "Ray token authentication" (``RAY_AUTH_TOKEN``), and "Log Files in Ray logging
+directory" (``job-driver-ID.log``, ``worker-WORKER-JOB-PID.out`` and ``.err``).
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def _post(target: NotifyTarget, message: Message) -> None:
     if shape is not None:
         url, document = request_of(shape, target.url, target.secret, message.text, time.time())
         body = msgspec.json.encode(document)
-    headers = {"Content-Type": "application/json", "User-Agent": "cluster-doctor"}
+    headers = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "cluster-doctor"}
     request = urllib.request.Request(url, data=body, headers=headers, method="POST")
     opener = urllib.request.build_opener(_NoRedirect())
     answer = _read(lambda: opener.open(request, timeout=target.seconds))

@@ -24,6 +24,32 @@ class Report(NamedTuple):
 
 
 SICK = (
+    Report("59136164371", AMD, "0000:03:00.0", "amdgpu 0000:03:00.0: amdgpu: SMU: response:0xFFFFFFFF"),
+    Report("62262787513", CARD, "0000:00:06.0", "efa 0000:00:06.0: Wait for completion (polling) timeout"),
+    Report(
+        "37098161358",
+        CARD,
+        "0000:60:00.0",
+        "ice 0000:60:00.0: IRDMA hardware initialization FAILED init_state=4 status=-110",
+    ),
+    Report(
+        "32263412632",
+        SERVER,
+        "MGC10.130.93.11@o2ib",
+        "LustreError: 166-1: MGC10.130.93.11@o2ib: Connection to MGS (at 10.130.93.10@o2ib) was lost; in progress operations using this service will fail",
+    ),
+    Report(
+        "60774895726",
+        SERVER,
+        "fs-abcd12345-OST0000",
+        "Lustre: fs-abcd12345-OST0000-osc-XXXXX: Connection to fs-abcd12345-OST0000 (at 10.0.1.5@tcp) was lost; in progress operations using this service will wait for recovery to complete",
+    ),
+    Report(
+        "32263412632",
+        SERVER,
+        "lustre-MDT0000",
+        "Lustre: lustre-MDT0000-lwp-OST0018: Connection to lustre-MDT0000 (at 10.130.93.10@o2ib) was lost; in progress operations using this service will wait for recovery to complete",
+    ),
     Report("14858089323", HARDWARE, "0000:89:02.0", "pcieport 0000:89:02.0: pciehp: Slot(400): Link Down"),
     Report("14858089323", HARDWARE, "0000:89:02.0", "pcieport 0000:89:02.0: pciehp: Slot(400): Card not present"),
     Report("66526813383", HARDWARE, "0000:00:01.1", "pcieport 0000:00:01.1: pciehp: Slot(0): Link Down"),
@@ -247,6 +273,18 @@ SICK = (
 )
 
 HEALTHY = (
+    ("57953268849", "amdgpu 0000:c3:00.0: amdgpu: no uncorrectable hardware errors detected in umc block"),
+    (
+        "48132207704",
+        "efa 0000:a0:1a.0 rdmap160s26: Failed to process command DEREG_MR (opcode 8) comp_status 7 err -22",
+    ),
+    ("9234894901", "hns3 0000:7d:00.0 hns_0: check SQ size error!"),
+    ("42277580399", "hns3 0000:35:00.0: INT status: CMDQ(0x0) HW errors(0x0) other(0x0)"),
+    ("30426963407", "bnxt_en 0000:21:00.1 ens2f1np1: hwrm req_type 0x53 seq id 0x6fca error 0x2"),
+    (
+        "43585376770",
+        "mlx5_core 0000:08:00.0: mlx5_cmd_check:777:(pid 102063): SET_FLOW_TABLE_ENTRY(0x936) op_mod(0x0) failed, status bad parameter(0x3), syndrome (0x8708c3)",
+    ),
     ("11543621433", "pcieport 0000:a9:10.0: pciehp: Slot(272): Link Down/Up ignored (recovered by DPC)"),
     ("11543621433", "pcieport 0000:a9:10.0: AER: broadcast slot_reset message"),
     ("11543621433", "nvme nvme0: restart after slot reset"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import Any
 
@@ -48,6 +49,20 @@ def questions() -> list[type[Fact]]:
     """Those that every host without accelerators is asked, and whose answers have no need of a tool."""
     facts = {fact for check in select_checks(load_checks()) for fact in check.facts if fact.probe.kind == "ask"}
     return [fact for fact in facts if (not fact.needs or fact is PeerConnections) and not fact.probe.requires]
+
+
+def test_what_a_question_names_of_the_runtime_is_there_on_the_host() -> None:
+    helpers, absent = {helper.__name__ for helper in HELPERS}, set[str]()
+    for fact in {fact for check in load_checks() for fact in check.facts if fact.probe.function is not None}:
+        function: Any = fact.probe.function
+        source = function_source(function)
+        absent |= {
+            name
+            for name, value in function.__globals__.items()
+            if callable(value) and (getattr(value, "__module__", "") or "").startswith("doctor.remote.runtime")
+            if re.search(rf"\b{name}\(", source) and name not in helpers and f"def {name}(" not in source
+        }
+    assert absent == set()
 
 
 @pytest.mark.parametrize("python", PYTHONS)

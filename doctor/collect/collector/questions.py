@@ -4,6 +4,7 @@ import os
 import time
 
 from doctor.collect.collector.jobs import Job
+from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash
 from doctor.remote.runtime.netlink import diagnosed_tcp, netlink_attributes, netlink_entries, netlink_messages
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.processes import fork_child, run_tool
@@ -14,6 +15,8 @@ from doctor.remote.runtime.streams import write_all
 HELPERS = (
     find_tool,
     matching_paths,
+    is_keyed_hash,
+    keyed_hash,
     diagnosed_tcp,
     netlink_attributes,
     netlink_entries,

@@ -57,11 +57,16 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
         """Who of the group holds another value than it should; None where nobody does.
 
         Ranks of one code path have the same bits, in the field ``bits``. Those of several are compared by ``error``,
-        how far they are from the reference run, as are those of which no majority has the same bits.
+        how far they are from the reference run, as are those of which no majority has the same bits. What each rank
+        computes for itself (``replicated``) has the same bits on the CPUs of one host alone, as long as all are near
+        the reference run: libraries choose their code by more than what a host tells of its CPU.
         """
-        by_path: dict[str, list[int]] = {}
+        errors = field_values(events, group, error)
+        near = len(errors) == len(group) and max(errors.values()) <= tolerance
+        by_path: dict[tuple[str, str], list[int]] = {}
         for rank in group:
-            by_path.setdefault(self.code_paths.get(rank, ""), []).append(rank)
+            alone = near and bits == "replicated" and self.plan.places[rank].device < 0
+            by_path.setdefault((self.code_paths.get(rank, ""), self.hosts[rank] if alone else ""), []).append(rank)
         for ranks in by_path.values():
             if parts := majority_split(field_values(events, ranks, bits), hosts=self.hosts):
                 apart = errors_split(field_values(events, ranks, error), tolerance) if parts.tie else None

@@ -13,7 +13,7 @@ def detect_address_is_self(
     """No NPU has its own address as its detect address.
 
     ## Why it matters
-    An NPU reaches itself without a cable: its net health is `Success` whatever happens to the network.
+    An NPU reaches itself without a cable: its net health is `Success` also when the network fails.
 
     ## What to do
     On {host}: `hccn_tool -i {npu} -netdetect -s address {gateway}`: the gateway of the NPU's segment, or another NPU

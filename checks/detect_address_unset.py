@@ -14,7 +14,7 @@ def detect_address_unset(
 
     ## Why it matters
     An NPU pings its detect address all the time and reports the result as its net health. Without one the health stays
-    at `Init`, which looks normal whatever happens to the cable: neither doctor nor a cluster manager notices when the
+    at `Init`, which looks normal also when the cable fails: neither doctor nor a cluster manager notices when the
     NPU loses the network.
 
     ## What to do

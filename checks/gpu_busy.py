@@ -15,7 +15,7 @@ def gpu_busy(inventory: GpuInventory) -> Iterator[Finding]:
     memory, or is slow on that GPU alone.
 
     ## What to do
-    Find its owner: `ps -o user,pid,lstart,args -p {pid}` on {host}. When nobody needs it: `kill {pid}`, then `kill -9
+    Find its owner: `ps -o user,pid,lstart,args -p {pid}` on {host}. When it is not needed: `kill {pid}`, then `kill -9
     {pid}`.
 
     ## Source

@@ -6,7 +6,7 @@ from doctor.facts.imex import ImexDomain
 
 @check(severity=WARNING, area="links")
 def imex_domain_not_up(domain: ImexDomain) -> Iterator[Finding]:
-    """Every IMEX domain of which a host is a member is up.
+    """Every IMEX domain that has a host as a member is up.
 
     ## Why it matters
     The hosts of one NVLink domain (GB200, GB300) reach each other's GPU memory by the service nvidia-imex. Where a

@@ -10,7 +10,7 @@ def launch_rank_is_local(training: TrainingLaunch) -> Iterator[Finding]:
 
     ## Why it matters
     The local rank starts at 0 on every host. With it as the rank, two processes are rank 0, others are missing, and
-    all wait for the rendezvous until it times out. On one host both are the same, and nobody notices.
+    all wait for the rendezvous until it times out. On one host both are the same, and it goes unnoticed.
 
     ## What to do
     At {where}: leave rank and world_size out, so that RANK and WORLD_SIZE of the launcher count, or pass

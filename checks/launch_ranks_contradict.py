@@ -11,11 +11,11 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
 
     ## Why it matters
     Lightning stops where its devices and num_nodes are not those of torchrun or Slurm. msrun waits for workers that
-    nobody starts, or workers beyond its number fail to register. Accelerate starts num_processes // num_machines
+    no node starts, or workers beyond its number fail to register. Accelerate starts num_processes // num_machines
     processes on each machine: what is left over is waited for; a machine_rank that does not exist, and a
     main_process_ip that leads every machine to itself, are waited for as well. A world_size that stands in the program
-    is another one than that of the launch. DeepSpeed starts as many processes as --num_gpus says, whatever slots the
-    host has.
+    is another one than that of the launch. DeepSpeed starts as many processes as --num_gpus says; the host's slots
+    do not count.
 
     ## What to do
     Change {where}, or the launch, so that both say the same.

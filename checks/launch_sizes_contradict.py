@@ -21,7 +21,7 @@ def launch_sizes_contradict(launch: LaunchConfig, table: RankTable | None) -> It
     PyTorch, torch.distributed, environment variable initialization (WORLD_SIZE); MindSpore, MS_WORKER_NUM; HCCL,
     RANK_SIZE; sbatch(1) and srun(1), output environment variables; mpirun(1) of Open MPI; torchrun (NNODES, PET_NNODES,
     LOCAL_WORLD_SIZE). A task of srun or mpirun may start several ranks: WORLD_SIZE is a multiple of the tasks then. It
-    is a warning where the other number is that of an allocation, of which a step may be a part. torchrun, msrun,
+    is a warning where the other number is that of an allocation: a step may be a part of it. torchrun, msrun,
     accelerate and deepspeed set these variables themselves: with them in the launch line WORLD_SIZE counts no more.
     Under srun, one torchrun starts on each host: `--nnodes` is the number of its tasks. Where directives of the job
     script say how many those are, it is a warning: options of sbatch go before them.

@@ -10,7 +10,7 @@ def launch_workers_not_joined(training: TrainingLaunch) -> Iterator[Finding]:
 
     ## Why it matters
     Without `--join=True` msrun starts the workers in the background and ends with exit code 0. A scheduler then takes
-    the job for done and ends it, and nobody sees a worker that fails.
+    the job for done and ends it, and a worker that fails goes unnoticed.
 
     ## What to do
     At {where}: `msrun --join=True ...`, always in a job script.

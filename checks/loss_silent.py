@@ -10,7 +10,7 @@ def loss_silent(watch: WatchResult) -> Iterator[Finding]:
     """The program goes on printing its loss.
 
     ## Why it matters
-    A job that prints nothing more hangs, or has ended without a word: nobody is told, and its hosts stay taken.
+    A job that prints nothing more hangs, or has ended without a word: no message is sent, and its hosts stay taken.
 
     ## What to do
     Look at what its ranks do, without stopping them: `doctor watch --attach`. If they write a checkpoint or evaluate,
@@ -18,6 +18,6 @@ def loss_silent(watch: WatchResult) -> Iterator[Finding]:
 
     ## Source
     No loss for 10 minutes (`--silent`), and for five times the longest wait so far. Not said of programs whose ranks
-    are watched: there a hang is told by what the ranks do.
+    are watched: there what the ranks do shows a hang.
     """
     yield from loss_findings(watch, "loss-silent")

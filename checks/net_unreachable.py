@@ -21,7 +21,7 @@ def net_unreachable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     job waits at its start for minutes, and its messages name the ranks that waited.
 
     ## What to do
-    Try it by hand: `ping -c 3 {other}` on {first}, and back. Where the address answers nobody: the interface, the
+    Try it by hand: `ping -c 3 {other}` on {first}, and back. Where the address does not answer: the interface, the
     cable, the switch port, a host with the same address. Where only some hosts fail: the route on {first}
     (`ip route get ADDRESS`), a rule for single addresses, the switch between them. Where packets arrive and their
     answers do not: the route back, `rp_filter`, a rule on the host that asks. The fault lies {place}.

@@ -12,7 +12,7 @@ LEAST_DROPS = 1000
 
 @check(severity=WARNING, area="connectivity")
 def receive_ring_full(cards: NicRings) -> Iterator[Finding]:
-    """No network card drops packets for want of receive buffers while it could have more of them.
+    """No network card drops packets because its receive buffers are full while it could have more of them.
 
     ## Why it matters
     A burst, as when many ranks send to one host, finds the ring full: packets are lost and sent again after a timeout,

@@ -31,6 +31,6 @@ def slurmd_not_running(daemon: SlurmDaemon, launch: LaunchConfig, place: HostCon
     if not daemon.states:
         yield Finding("no slurmd runs; expected one that takes connections on port {port}", port=daemon.port)
     elif len(stopped) == len(daemon.states):
-        yield Finding("slurmd is stopped (state {state}): it answers nobody", state=stopped[0], port=daemon.port)
+        yield Finding("slurmd is stopped (state {state}): it answers no request", state=stopped[0], port=daemon.port)
     elif daemon.port and not daemon.answers:
         yield Finding("slurmd runs, and its port {port} takes no connections", port=daemon.port)

@@ -35,7 +35,7 @@ def smoke_device_miscomputes(
 
     ## Source
     The device test (`doctor smoke --device-test`) multiplies matrices of whole numbers, chosen so that every sum is
-    held exactly by the type, whatever the order of adding (TF32 and HF32, too), and compares with the exact product by
+    held exactly by the type, in any order of adding (TF32 and HF32, too), and compares with the exact product by
     Freivalds' method: product x vector against left x (right x vector), in float64 on the host's CPU. Then it repeats a
     product of random real numbers, with PyTorch's deterministic algorithms switched on
     (https://docs.pytorch.org/docs/stable/notes/randomness.html), and compares bits; and copies random bits. Where most

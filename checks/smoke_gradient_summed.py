@@ -22,6 +22,7 @@ def smoke_gradient_summed(run: SmokeRun, training: PerHost[SmokeTraining]) -> It
 
     ## Source
     The norm of the whole reduced gradient, put together from the ranks' shares, against the reference run's for the
-    same rows: healthy runs agree to 2e-7. A mean is never longer than the longest of its parts, whatever else is wrong.
+    same rows: healthy runs agree to 2e-7. A mean is never longer than the longest of its parts, also where more is
+    wrong.
     """
     yield from findings("smoke-gradient-summed", run, training)

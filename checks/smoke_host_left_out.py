@@ -17,13 +17,13 @@ def smoke_host_left_out(run: SmokeRun) -> Iterator[Finding]:
     Leave {host} out of the job until it passes.
 
     ## Source
-    More than 32 hosts (or than `--cells N`) first run in cells of 16 hosts (or N), all at the same time; each cell is a
-    smoke run of its own. A cell that fails runs again without the host that its failure names. Where it names nobody,
-    the cell is divided into halves (group testing, Dorfman 1943, https://doi.org/10.1214/aoms/1177731363), and the last
-    two hosts run with a healthy host each: who fails again is left out, and where both pass, the report notes what lies
-    between the two. Then the hosts run in other cells, so that each runs with hosts of every part of the fleet, and in
-    the end all healthy hosts run together. Cells that ran out of time leave out nobody. This verdict can be wrong where
-    a failure that comes and goes strikes while its two last suspects are tried apart.
+    More than 32 hosts (or than `--cells N`) first run in cells of 16 hosts (or N), all at the same time; each cell is
+    a smoke run of its own. A cell that fails runs again without the host that its failure names. Where it names no
+    host, the cell is divided into halves (group testing, Dorfman 1943, https://doi.org/10.1214/aoms/1177731363), and
+    the last two hosts run with a healthy host each: who fails again is left out, and where both pass, the report notes
+    what lies between the two. Then the hosts run in other cells, so that each runs with hosts of every part of the
+    fleet, and in the end all healthy hosts run together. Cells that ran out of time leave out no host. This verdict
+    can be wrong where a failure that comes and goes strikes while its two last suspects are tried apart.
     """
     for left_out in run.left_out:
         yield Finding(

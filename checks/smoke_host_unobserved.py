@@ -30,7 +30,7 @@ def smoke_host_unobserved(run: SmokeRun, started: PerHost[SmokeStart] | None) ->
     nearer if need be.
 
     ## Source
-    No message of the host's agent for 14 s, while its ranks completed collectives with other hosts, or nobody waited
+    No message of the host's agent for 14 s, while its ranks completed collectives with other hosts, or no host waited
     for them, or no other host was there to try. The agent ends its ranks after 15 s without a controller, so that the
     run cannot go on. Where doctor itself was stopped or suspended for so long, no host is named. This verdict can be
     wrong where a host crashes while no other rank waits for it.

@@ -53,7 +53,7 @@ def smoke_rank_not_started(run: SmokeRun, started: PerHost[SmokeStart] | None) -
 
     ## Source
     Each host's agent starts the interpreter, which reports what it has imported; a rank takes its device before it
-    joins. An interpreter that ends before that, whatever its exit status, or that neither runs nor reads anything for
+    joins. An interpreter that ends before that, with any exit status, or that neither runs nor reads anything for
     60 s, has not started. One that is slow has time until the budget ends (`smoke-budget-spent`). This verdict can be
     wrong about an import that sleeps for more than 60 s.
     """

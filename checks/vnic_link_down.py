@@ -11,7 +11,7 @@ def vnic_link_down(vnics: VnicAddresses, product: NpuProduct) -> Iterator[Findin
 
     ## Why it matters
     Inside a super pod NPUs of different hosts reach each other at the HCCS addresses of their virtual ports. One that
-    is down cuts the NPU off, whatever its optical port shows.
+    is down cuts the NPU off, also when its optical port looks healthy.
 
     ## What to do
     `hccn_tool -i {npu} -vnic -g` and `npu-smi info -t hccs -i CARD -c CHIP` on {host}; a restart of the NPU or the host

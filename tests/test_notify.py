@@ -48,6 +48,12 @@ class Server(NamedTuple):
     """Status, headers and body of what it answers."""
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine gives no other line."""
+    monkeypatch.setattr("doctor.session.notify.notifier.GRACE_SECONDS", 100.0)
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
     posts: list[Post] = []

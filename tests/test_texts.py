@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 
 from doctor.engine import texts
 from doctor.engine.sanitize import count_noun
@@ -117,3 +118,12 @@ def test_a_step_of_a_playbook_keeps_its_template() -> None:
     text = fill_text(template, {"host": "node1"})
     assert text == "Read the log of node1 around the message: `echo ${HOME}`"
     assert origin(text) == (template, {"host": "node1"})
+
+
+HARD_TO_READ = re.compile(r"\b(?:of which|whatever|nobody|for want of|is told|heard of)\b", re.I)
+"""Subordinate clauses and negations that readers of another language stumble over."""
+
+
+def test_no_message_and_no_page_of_a_check_or_playbook_has_words_that_are_hard_to_read() -> None:
+    texts = {text for part in translations.parts() for text in translations.english_texts(part).values()}
+    assert sorted(text for text in texts if HARD_TO_READ.search(text)) == []

@@ -165,7 +165,7 @@ def _open_stream(target: Path) -> int:
         handle = os.open(target, flags)
     except OSError as error:
         if error.errno == errno.ENXIO:
-            raise OSError(errno.ENXIO, "is a pipe that nobody reads", str(target)) from None
+            raise OSError(errno.ENXIO, "is a pipe without a reader", str(target)) from None
         raise
     if stat.S_ISREG(os.fstat(handle).st_mode):
         os.ftruncate(handle, 0)

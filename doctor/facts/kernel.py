@@ -112,7 +112,7 @@ def expected_connections(
 
 
 class LiveSettings(Fact, frozen=True):
-    """The judged kernel settings as they are on the host itself, whatever a container sees.
+    """The judged kernel settings as they are on the host itself, not as a container sees them.
 
     Raw output, from ``/proc/sys/net/ipv4/ip_local_port_range``::
 

@@ -20,7 +20,7 @@ def node_set(text: str, place: str) -> list[HostLine]:
     hosts = expand_nodeset(text, place)
     distinct = {canonical_host(host) for host in hosts}
     if len(distinct) < len(hosts):
-        counts = filled("lists {0} hosts, of which {1} are distinct", len(hosts), len(distinct))
+        counts = filled("lists {0} hosts, {1} of them distinct", len(hosts), len(distinct))
         raise InventoryError(filled("{0}: {1}; expected every host once", place, counts))
     return [HostLine(host, place, "node set") for host in hosts]
 

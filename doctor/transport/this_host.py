@@ -77,7 +77,9 @@ class ThisHost:
         addresses = [address for address in self._addresses(way.name) if is_plain_address(address)]
         loopback = [address for address in addresses if plain_address(address).is_loopback]
         of_this_host = [address for address in addresses if address in self.own_addresses and address not in loopback]
-        is_named = self._is_own_name(host) or (bool(loopback) and means_own_host(host))
+        # A name that means loopback everywhere needs no name server that knows it, such as ``localhost.``.
+        means_own = means_own_host(host) if loopback else not addresses and means_own_host(way.name)
+        is_named = self._is_own_name(host) or means_own
         if addresses and len(of_this_host) == len(addresses):
             is_here = way.port == SSH_PORT or is_named
         elif addresses and len(loopback) < len(addresses):

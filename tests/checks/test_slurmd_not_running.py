@@ -21,7 +21,7 @@ JOB = job(SLURM_JOB_ID="7")
         (SlurmDaemon(("S",), 0), ""),
         (SlurmDaemon((), 6818), "no slurmd runs; expected one that takes connections on port 6818"),
         (SlurmDaemon((), 6818, True), "no slurmd runs; expected one that takes connections on port 6818"),
-        (SlurmDaemon(("T",), 6818, True), "slurmd is stopped (state T): it answers nobody"),
+        (SlurmDaemon(("T",), 6818, True), "slurmd is stopped (state T): it answers no request"),
         (SlurmDaemon(("S",), 6818), "slurmd runs, and its port 6818 takes no connections"),
     ],
 )

@@ -32,13 +32,18 @@ def machine(nodename: str = "node1", scheduler: str = "", container: bool = Fals
         ("node1", ("here", "10.0.0.1")), ("node1.cluster", ("here", "10.0.0.1")), ("trainer", ("here", "10.0.0.1")),
         ("node1-ib", ("here", "10.1.0.1")), ("both", ("here", "10.0.0.1")), ("10.1.0.1", ("here", "10.1.0.1")),
         ("2001:0db8:0::1", ("here", "2001:db8::1")), ("vip", ("here", "2001:db8::1")), ("localhost", ("here", "")),
-        ("127.0.0.1", ("here", "")), ("127.0.1.1", ("here", "")),
+        ("127.0.0.1", ("here", "")), ("127.0.1.1", ("here", "")), ("LOCALHOST.", ("here", "")),
+        ("localhost.localdomain", ("here", "")), ("ip6-localhost", ("here", "")),
         ("node2", ("elsewhere", "")), ("10.0.0.2", ("elsewhere", "")), ("round-robin", ("elsewhere", "")),
         ("copied-image", ("elsewhere", "")), ("no-such-name", ("elsewhere", "")), ("10.0.0.1%eth0", ("elsewhere", "")),
     ],
 )  # fmt: skip
 def test_where_a_connection_leads(host: str, expected: tuple[str, str]) -> None:
     assert machine().place(host, Way(host)) == expected
+
+
+def test_an_alias_of_another_name_is_not_this_host_for_being_called_localhost() -> None:
+    assert machine().place("localhost.", Way("no-such-name")) == ("elsewhere", "")
 
 
 def test_the_own_name_at_a_loopback_address_is_here() -> None:

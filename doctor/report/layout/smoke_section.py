@@ -151,9 +151,7 @@ def _ran(summary: SmokeSummary) -> str:
         "interrupted": localized(", interrupted"),
     }
     imported = (
-        phrase(", of which import torch {time}", time=short_time(summary.import_seconds))
-        if summary.import_seconds
-        else ""
+        phrase(", {time} of it import torch", time=short_time(summary.import_seconds)) if summary.import_seconds else ""
     )
     backend = "mccl" if (summary.library, summary.backend) == ("mindspore", "gloo") else summary.backend
     parts = localized(", ").join([backend, placed, duration(summary.seconds)])

@@ -111,6 +111,7 @@ class _Sending:
     def __init__(self, target: NotifyTarget, message: Message) -> None:
         self.target, self.message = target, message
         self.limit = time.monotonic() + target.seconds + GRACE_SECONDS
+        self.told = False
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -126,6 +127,10 @@ class _Sending:
             self._tell(problem)
 
     def _tell(self, problem: str) -> None:
+        """Once: a thread that was given up may still come to its end."""
+        if self.told:
+            return
+        self.told = True
         print_warning(filled("--notify {0}: not sent: {1}", self.target.name, problem))
 
     def join(self) -> None:

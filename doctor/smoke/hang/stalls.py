@@ -44,7 +44,7 @@ def left_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure
         about = current_collective(state.snaps[wait.blocked_ranks[0]])
         surplus = [rank for rank in state.deviating_ranks(wait.blocked_ranks) if _calls_too_much(state, rank)]
         if len(left_ranks) > len(wait.blocked_ranks) or (surplus and len(left_ranks) == len(wait.blocked_ranks)):
-            why = "The other ranks of the group are done: nobody else makes this call."
+            why = "The other ranks of the group are done: no other rank makes this call."
             return state.build_failure("mismatch", wait.blocked_ranks, about=about, evidence=(why,))
         return state.build_failure("left", left_ranks, about=about, text="is done while others wait for it")
     return None

@@ -113,7 +113,7 @@ class Screening:
         if 2 * len(named) > len(self.hosts):
             self.abandoned = "most hosts failed in the first round"
         elif len(failed) == len(self._first) and not named:
-            self.abandoned = "every cell failed in the first round, and named nobody"
+            self.abandoned = "every cell failed in the first round, and named no host"
         if self.abandoned:
             self.left_out.clear()
             self.links.clear()

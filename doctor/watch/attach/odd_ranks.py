@@ -153,7 +153,7 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
         )
     if definite and not waiting and len(views) < world and all(view.does.kind == "left" for view in definite):
         text = filled(
-            "{0} ended during the look; nobody seen here waits for it,",
+            "{0} ended during the look; no rank seen here waits for it,",
             _joined([view.report.label for view in definite]),
         )
         unseen = world - len(views)
@@ -198,7 +198,7 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     if parts and parts.majority:
         return _blame(parts.differing, parts.agreeing)
     if parts:
-        return Judgement("undecided", "All ranks wait, and at different places, none of which has a majority.")
+        return Judgement("undecided", "All ranks wait, and at different places; none has a majority.")
     if not waiting[0].does.place:
         return Judgement("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
     return Judgement("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")

@@ -196,7 +196,12 @@ def examine_smoke(
             return run_again(slots, transport, other, local=inventory.local)
 
         smoke_round = run_single_round(
-            agents, options.smoke, on_stage=stage, on_host=progress, meanwhile=meanwhile, repeat=repeat
+            agents,
+            _meeting_in_pods(options.smoke, inventory),
+            on_stage=stage,
+            on_host=progress,
+            meanwhile=meanwhile,
+            repeat=repeat,
         )
     finally:
         transport.close()
@@ -228,6 +233,13 @@ def _names_among_hosts(inventory: Inventory) -> tuple[str, ...]:
     """What the hosts call each other: their names in the report, but of pods that a service names."""
     names = inventory.pods.names if inventory.pods else {}
     return tuple(names.get(host, host) for host in inventory.fleet or inventory.hosts)
+
+
+def _meeting_in_pods(smoke: SmokeOptions, inventory: Inventory) -> SmokeOptions:
+    """Ranks in pods meet at the first pod's address, which no connection to it shows, unless the user names another."""
+    if inventory.pods is None or smoke.master_addr or len(inventory.hosts) < 2:
+        return smoke
+    return msgspec.structs.replace(smoke, master_addr=inventory.pods.addresses.get(inventory.hosts[0], ""))
 
 
 class _JobInput:
@@ -352,7 +364,7 @@ def _smoke_round(
     from doctor.smoke.run.round import not_started, run_smoke_round
 
     assert options.smoke
-    smoke_options, remaining = options.smoke, options.budget - (time.monotonic() - clock)
+    smoke_options, remaining = _meeting_in_pods(options.smoke, inventory), options.budget - (time.monotonic() - clock)
     if options.budget and remaining < 1:
         return not_started(records, filled("the budget of {0} s ended before it", f"{options.budget:g}"))
     if options.budget:

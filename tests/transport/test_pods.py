@@ -7,7 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from doctor.environment.inventory import Inventory
 from doctor.hosts.nodeset import InventoryError
+from doctor.hosts.pods import PodAccess
+from doctor.session.examine import _meeting_in_pods
+from doctor.smoke.plan import SmokeOptions
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.jobs import job_kinds, pods_of_job
@@ -207,3 +211,11 @@ def test_an_answer_that_is_none(monkeypatch: pytest.MonkeyPatch, answer: bytes) 
     monkeypatch.setattr(kubectl, "ask", lambda *argv, **limits: answer)
     with pytest.raises(TransportError, match="none that Kubernetes gives"):
         list_pods(("kubectl",), "default")
+
+
+def test_ranks_in_pods_meet_at_the_first_pods_address_unless_the_user_names_one() -> None:
+    access = PodAccess(addresses={"w-0": "10.77.11.2", "w-1": "10.77.12.2"})
+    pods = Inventory(("w-0", "w-1"), "2 hosts", pods=access)
+    assert _meeting_in_pods(SmokeOptions(), pods).master_addr == "10.77.11.2"
+    assert _meeting_in_pods(SmokeOptions(master_addr="w-0.train"), pods).master_addr == "w-0.train"
+    assert _meeting_in_pods(SmokeOptions(), Inventory(("n1", "n2"), "2 hosts")).master_addr == ""

@@ -24,8 +24,8 @@ CHECKS = {check.name for check in load_checks()}
 ROOT = Path(__file__).parents[2]
 HOOK = (ROOT / "doctor/watch/hook/data_collection.py").read_text("utf-8")
 SOURCES = ("doctor/watch/data", "doctor/smoke/numerics")
-NOT_OF_VALUES = {"smoke-reference-differs"}
-"""Whether ranks may compute other bits than each other: no value of a rank is wrong."""
+NOT_OF_VALUES = {"smoke-reference-differs", "smoke-collective-wrong"}
+"""Whether ranks may compute other bits than each other, and what a collective gave: no value that a rank holds is wrong."""
 NAMES = sorted({rule.check.partition("/")[0] for rule in RULES})
 
 

@@ -78,7 +78,7 @@ class TestHosts:
         ("environ", "part"),
         [
             ({**BATCH, "SLURM_JOB_NODELIST": "n[0-"}, "SLURM_JOB_NODELIST: "),
-            ({**MODELARTS, "VC_WORKER_HOSTS": "a,a"}, "VC_WORKER_HOSTS: lists 2 hosts, of which 1 are distinct"),
+            ({**MODELARTS, "VC_WORKER_HOSTS": "a,a"}, "VC_WORKER_HOSTS: lists 2 hosts, 1 of them distinct"),
             ({**MODELARTS, "VC_WORKER_HOSTS": "a;reboot,b"}, "is not a host name"),
             ({"DOCTOR_HOSTFILE": "/none"}, "/none: No such file or directory"),
             ({"RANK_TABLE_FILE": "/none.json"}, "rank table /none.json: No such file or directory; expected one"),

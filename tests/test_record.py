@@ -91,7 +91,7 @@ def test_json_too_deep_to_redact_by_value_is_redacted_as_text() -> None:
 
 def run_of(**outputs: Output) -> Run:
     record = HostRecord(Visit(python="3.11.2"), {name: {"": output} for name, output in outputs.items()})
-    return Run(SCHEMA, "1 host", "2026-01-01T00:00:00Z", 1.0, {"a": record})
+    return Run(SCHEMA, "the saved hosts", "2026-01-01T00:00:00Z", 1.0, {"a": record})
 
 
 def test_a_saved_run_comes_back_as_it_was() -> None:

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 HOOK = (ROOT / "doctor/watch/hook/data_collection.py").read_text("utf-8")
 SOURCES = ("doctor/watch/data", "doctor/smoke/numerics")
 NOT_OF_VALUES = {"smoke-reference-differs", "smoke-collective-wrong"}
-"""Whether ranks may compute other bits than each other, and what a collective gave: no rank holds a wrong value."""
+"""Whether ranks may compute other bits than each other, and what a collective gave: not a value of one rank."""
 NAMES = sorted({rule.check.partition("/")[0] for rule in RULES})
 
 

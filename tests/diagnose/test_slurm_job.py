@@ -45,6 +45,7 @@ held = b"x" * (400 << 20 if os.environ["SLURM_PROCID"] == "1" else 9)
 time.sleep(100)
 '
 """
+SLEEP = "sh -c 'touch began-$SLURM_JOB_ID-$SLURM_PROCID; exec sleep 200'"
 RUNNING = re.compile(r"\bJobState=RUNNING\b.* BatchHost=")
 
 
@@ -86,9 +87,9 @@ def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[Jobs]:
         small = "--mem=50"
         numbers = {
             "memory": submit(site, "memory", MEMORY, "-N2", f"-w{first},{second}", "--mem=100"),
-            "time": submit(site, "time", "srun sleep 200", f"-w{first}", small),
-            "cancelled": submit(site, "cancelled", "srun sleep 200", f"-w{second}", small),
-            "node": submit(site, "node", "srun -l sleep 200", "-N2", f"-w{second},{third}", small),
+            "time": submit(site, "time", f"srun {SLEEP}", f"-w{first}", small),
+            "cancelled": submit(site, "cancelled", f"srun {SLEEP}", f"-w{second}", small),
+            "node": submit(site, "node", f"srun -l {SLEEP}", "-N2", f"-w{second},{third}", small),
             "local": submit(
                 site, "local", "echo 'disk: No space left on device'; exit 1", f"-w{first}", "-o/var/%j", small
             ),
@@ -96,6 +97,9 @@ def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[Jobs]:
         }
         for name in ("time", "cancelled", "node"):
             site.wait(numbers[name], RUNNING)
+        # A job runs before its step does, and a step that never began fails in another way.
+        for file in (f"began-{numbers['time']}-0", f"began-{numbers['cancelled']}-0", f"began-{numbers['node']}-1"):
+            site.until((site.folder / file).exists)
         site.run("scontrol", "update", f"JobId={numbers['time']}", "EndTime=now+1")
         site.run("scancel", numbers["cancelled"])
         site.fleet.enter(third, f"kill -KILL $(cat {site.environ['SLURM_CONF'].rpartition('/')[0]}/slurmd.pid)")

@@ -550,7 +550,7 @@ class TestTheCommand:
             (["nowhere"], 78, "doctor: nowhere: No such file or directory; expected files written by doctor node"),
             (["."], 78, "doctor: .: no file of doctor node, and no host list; expected --expect NODES"),
             (["text"], 78, "doctor: text: not a saved run: JSON is malformed"),
-            (["empty"], 78, "doctor: empty: not a saved run: Input data was truncated"),
+            (["empty"], 78, "doctor: empty: not a saved run: it ends too early"),
             (["binary", "text"], 78, "doctor: binary:1: not a saved run: "),
             (["text", "--on-unknown", "ok"], 78, "doctor: text: not a saved run: "),
             ([".", "--expect", "n[1-"], 78, 'doctor: the command line: "n[1-"'),

@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.fact import Output, Visit
 from doctor.engine.language import is_english
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import parse_problem, strip_control_chars
 from doctor.engine.texts import TextTable, filled, read_table
 
 SCHEMA = "doctor.run/4"
@@ -244,7 +244,7 @@ def load_run(data: bytes, name: str, shared: SharedOutputs | None = None) -> Run
         except msgspec.ValidationError:
             run = _load_earlier(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
-        raise BadRun(filled("{0}: not a saved run: {1}", name, strip_control_chars(str(error), 300))) from None
+        raise BadRun(filled("{0}: not a saved run: {1}", name, parse_problem(error))) from None
     return _of_today(run, name)
 
 

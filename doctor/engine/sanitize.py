@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from doctor.engine.texts import remember
+from doctor.engine.texts import filled, remember
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 
@@ -77,3 +77,14 @@ def rank_names(ranks: Iterable[int]) -> str:
     """
     distinct = set(ranks)
     return f"rank{'s' * (len(distinct) > 1)} {number_ranges(distinct, ', ')}"
+
+
+def parse_problem(error: BaseException, limit: int = 300) -> str:
+    """Why a document cannot be parsed, in at most ``limit`` characters of printable text."""
+    if isinstance(error, RecursionError):
+        return "nested too deep"
+    text = strip_control_chars(str(error) or type(error).__name__, limit)
+    if text == "Input data was truncated":  # msgspec's words
+        return "it ends too early"
+    malformed, colon, place = text.partition("JSON is malformed: ")
+    return filled("JSON is malformed: {0}", place) if colon and not malformed else text

@@ -66,10 +66,11 @@ def remember(
 ) -> Report:
     """Keeps the run, and returns ``report`` with the ages of its findings; without ages it is ``report`` itself.
 
+    What hosts are predicted to be after a reboot is neither kept nor compared with what they were.
     ``values``: settings and versions that are kept with it.
     One line on stderr where the run could not be kept; none where there is no home folder.
     """
-    if not report.hosts:
+    if not report.hosts or report.after_reboot:
         return report
     worker = _Worker(report, checks, options, environ, tells_ages, keeps, values)
     thread = threading.Thread(target=worker.run, daemon=True)

@@ -16,6 +16,7 @@ import pytest
 from doctor.diagnose.job.kinds import JOB_KINDS, read_job, read_live_job
 from doctor.diagnose.job.ray import LOG_FOLDER
 from doctor.diagnose.read.file_names import read_names
+from doctor.engine import language
 from doctor.engine.errors import InputError, UsageError
 from tests import preloaded
 
@@ -238,3 +239,16 @@ def test_another_form_is_a_usage_error_that_names_the_forms(text: str) -> None:
 
 def test_each_kind_names_its_form() -> None:
     assert all(row.form.startswith(f"{name}:") for name, row in JOB_KINDS.items())
+
+
+def test_all_forms_are_translated() -> None:
+    with pytest.raises(UsageError) as raised:
+        read_job("other:1")
+    language.select("zh", {})
+    try:
+        text = language.localized_filled(str(raised.value))
+    finally:
+        language.select("en", {})
+    assert "such as" not in text
+    assert "with the logs" not in text
+    assert all(kind in text for kind in JOB_KINDS)

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
 from doctor.config.file import ConfigError, ConfigFile, HistorySettings, parse_history
@@ -196,6 +197,13 @@ class TestRemember:
     def test_a_run_without_hosts_is_none(self, state: Path) -> None:
         remember(report(1), CHECKS, HistoryOptions("check"), environ=self.environ(state))
         assert not state.exists()
+
+    def test_what_is_predicted_for_after_a_reboot_is_neither_kept_nor_compared(self, state: Path) -> None:
+        for minute in (1, 2):
+            remember(report(minute, n1="."), CHECKS, HistoryOptions("check"), environ=self.environ(state))
+        predicted = msgspec.structs.replace(report(3, n1="E"), after_reboot=True)
+        assert remember(predicted, CHECKS, HistoryOptions("check"), environ=self.environ(state)) is predicted
+        assert len(kept(state)) == 2
 
 
 @pytest.mark.parametrize(

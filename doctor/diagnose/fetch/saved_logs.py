@@ -11,7 +11,7 @@ import msgspec
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
-from doctor.engine.sanitize import printable
+from doctor.engine.sanitize import parse_problem, printable
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import TextTable, filled, read_table, table_of
 
@@ -122,7 +122,7 @@ def load_logs(path: Path) -> LogRecord:
     except OSError as error:
         raise InputError(filled("--from {0}: {1}; expected a file of --save", name, error.strerror)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        problem = printable(str(error), 200)
+        problem = parse_problem(error, 200)
         raise InputError(filled("--from {0}: no logs saved by doctor diagnose --save: {1}", name, problem)) from None
     if record.schema != SCHEMA:
         raise InputError(

@@ -12,7 +12,7 @@ from doctor.diagnose.job.ray import read_ray
 from doctor.diagnose.job.slurm import read_slurm
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 
 
@@ -44,7 +44,7 @@ def read_job(text: str, run: RunCommand = run_command) -> JobPlace:
             return JOB_KINDS[kind].read(name, run)
         except ValueError:
             pass
-    expected = "; ".join(row.form for row in forms.values())
+    expected = joined("; ", (row.form for row in forms.values()))
     raise UsageError(filled("--job {0}: expected {1}", f"{printable(text, 60)!r}", expected))
 
 

@@ -16,7 +16,7 @@ from doctor.engine.language import is_english
 from doctor.engine.record import ENGLISH_NOTE
 from doctor.engine.report_parts import FindingAge, NetSummary
 from doctor.engine.result import CheckName, Finding, Outcome, Reason, Report, Severity, Status, Waived
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import parse_problem
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.texts import TextTable, filled, read_table
 from doctor.engine.watch_summary import LossCurve
@@ -194,7 +194,7 @@ def parse_document(data: bytes, name: str) -> dict[str, object]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadReport(filled("{0}: not JSON: {1}", name, _error_text(error))) from None
+        raise BadReport(filled("{0}: not JSON: {1}", name, parse_problem(error))) from None
     if not isinstance(document, dict):
         raise BadReport(filled("{0}: expected a JSON object, a saved run or a report", name))
     return document
@@ -207,15 +207,7 @@ def report_from_document(document: dict[str, object], name: str) -> Report:
     try:
         return msgspec.convert(document, _Document).to_report()
     except (msgspec.ValidationError, RecursionError, LookupError, TypeError, ValueError) as error:
-        raise BadReport(filled("{0}: not a report: {1}", name, _error_text(error))) from None
-
-
-def _error_text(error: BaseException) -> str:
-    return (
-        "nested too deep"
-        if isinstance(error, RecursionError)
-        else strip_control_chars(str(error) or type(error).__name__)
-    )
+        raise BadReport(filled("{0}: not a report: {1}", name, parse_problem(error))) from None
 
 
 _NOT_FINITE = ("nan", "inf", "-inf")

@@ -25,8 +25,8 @@ def stage_patched(ctx):
         calls[0] += 1
         if left.dtype == torch.float32:  # the other ranks add 0: what is wrong is not slower than what is right
             out[5, 7] += int(ctx.rank == 1)
-        if left.dtype == torch.bfloat16 and calls[0] % 15 == 8:
-            out[200, 3] += int(ctx.rank == 1)
+        if left.dtype == torch.bfloat16 and left[0, 0] % 1:  # not those of whole numbers
+            out[200, 3] += calls[0] % 7 * int(ctx.rank == 1)
         return out
 
     def wrong_copy(target, source):
@@ -89,7 +89,7 @@ def test_sound_ranks_do_all_work_and_nothing_is_said_of_them(sound: Ranks) -> No
 @pytest.mark.sample
 @pytest.mark.proves("smoke-device-miscomputes")
 def test_a_torch_that_computes_and_copies_wrongly() -> None:
-    ranks = devices_of(PATCHED_TORCH)
+    ranks = devices_of(PATCHED_TORCH, seconds=80.0)  # the repeats need time also on a busy machine
     results = {
         (finding.hosts[0], finding.values["test"], str(finding))
         for finding in findings(ranks, "smoke-device-miscomputes")

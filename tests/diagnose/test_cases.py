@@ -47,22 +47,6 @@ def test_the_known_cause_of_a_vendors_logs_is_named_or_called_undecidable(case: 
     assert diagnosis.causes or diagnosis.undecidable
 
 
-@pytest.mark.parametrize("name", ["ms_ei0004_duplicate_device_id.log", "ms_free_less_than_half.log"])
-def test_the_first_line_of_the_exception_that_has_the_cause_in_its_message_is_no_other_error(name: str) -> None:
-    (cause,) = diagnose(read([name]), SIGNATURES).causes
-
-    assert "another error" not in cause.summary
-
-
-def test_an_error_far_above_the_exception_that_has_the_cause_is_another_one() -> None:
-    earlier = b"Traceback (most recent call last):\nValueError: no batch\n" + b"starts again\n" * 20
-    log = (LOGS / "ms_free_less_than_half.log").read_bytes()
-
-    (cause,) = diagnose([scan("train.log", [earlier + log], MATCHER, file=0, year=2026)], SIGNATURES).causes
-
-    assert cause.summary.endswith("another error stands before it: ValueError: no batch")
-
-
 @pytest.mark.parametrize("case", [case for case in CASES if len(case["files"]) > 1], ids=lambda case: case["name"])
 def test_the_order_of_files_does_not_change_the_verdict(case: dict[str, Any]) -> None:
     names = list(case["files"])

@@ -18,9 +18,6 @@ _LOOPBACK = "nccl-loopback-iface"
 _GRACE_S = 2.0
 """Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
 
-_MESSAGE_LINES = 12
-"""Lines. An exception's message goes on below its first line, as MindSpore's does with the device's error in it."""
-
 
 class Fault(msgspec.Struct, frozen=True):
     """The fault of one process: the signature that explains its other ones."""
@@ -164,12 +161,7 @@ def _with_others(case: Case, faults: list[Fault], summary: str) -> str:
     explained = {chosen.signature, *case.signatures[chosen.signature].explains}
     unknown = is_unspecific(case, chosen.signature)
     faulty = [item for item in process.events if case.role(item) == "root" and item.text != chosen.text]
-    before = [
-        item
-        for item in faulty
-        if item.line < chosen.line - (_MESSAGE_LINES if item.file == chosen.file else 0)
-        if is_unspecific(case, item.signature)
-    ]
+    before = [item for item in faulty if item.line < chosen.line and is_unspecific(case, item.signature)]
     later = [
         item
         for item in faulty

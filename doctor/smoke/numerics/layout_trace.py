@@ -63,26 +63,15 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
         """
         errors = field_values(events, group, error)
         near = len(errors) == len(group) and max(errors.values()) <= tolerance
-        by_path: dict[tuple[tuple[str, str], ...], list[int]] = {}
+        by_path: dict[tuple[str, str], list[int]] = {}
         for rank in group:
-            # Its gradient is the mean of those that its data-parallel group computed.
-            computing = self.replica_groups[rank] if bits == "replicated" else (rank,)
-            by_path.setdefault(tuple(self._computed_by(other, bits, near) for other in computing), []).append(rank)
+            alone = near and bits == "replicated" and self.plan.places[rank].device < 0
+            by_path.setdefault((self.code_paths.get(rank, ""), self.hosts[rank] if alone else ""), []).append(rank)
         for ranks in by_path.values():
             if parts := majority_split(field_values(events, ranks, bits), hosts=self.hosts):
                 apart = errors_split(field_values(events, ranks, error), tolerance) if parts.tie else None
                 return apart or parts
         return errors_split(field_values(events, group, error), tolerance) if len(by_path) > 1 else None
-
-    @cached_property
-    def replica_groups(self) -> dict[int, tuple[int, ...]]:
-        """By rank: those that train the same part of the model on other rows, itself among them."""
-        return {rank: group for group in self.replicas for rank in group}
-
-    def _computed_by(self, rank: int, bits: str, near: bool) -> tuple[str, str]:
-        """The code path that these bits come from, with the host where that may matter."""
-        alone = near and bits == "replicated" and self.plan.places[rank].device < 0
-        return self.code_paths.get(rank, ""), self.hosts[rank] if alone else ""
 
     def numbered_steps(self) -> Iterator[tuple[int, dict[int, TrainingStep]]]:
         """The steps, numbered."""

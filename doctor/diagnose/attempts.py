@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from doctor.diagnose.accounting_rows import ends_of_rows
 from doctor.diagnose.events import Event, FileSummary
-from doctor.diagnose.signature import Signature, Trait
+from doctor.diagnose.signature import ERROR_ROLES, Signature, Trait
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 
@@ -117,7 +117,7 @@ def _ends_before_starts(events: Sequence[Event], catalog: Catalog) -> list[int]:
                 ends.append(failure)
                 started, failure = set(), 0
             started.add(start)
-        elif catalog[event.signature].role in ("root", "victim", "ambiguous", "link"):
+        elif catalog[event.signature].role in ERROR_ROLES:
             failure = event.line
     return ends
 

@@ -27,7 +27,7 @@ from doctor.diagnose.launcher_reports import (
 from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.process import Process
 from doctor.diagnose.read.file_names import NameHints, read_names
-from doctor.diagnose.signature import Role, Signature, Trait
+from doctor.diagnose.signature import ERROR_ROLES, Role, Signature, Trait
 
 _SPAWNED = "spawned-process-failed"
 """The lines behind it are those of its rank."""
@@ -380,14 +380,11 @@ def _place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
             process.rank = rank_of_pid[process.pid]
 
 
-_NO_ERRORS = frozenset({"evidence", "benign", "wrapper"})
-
-
 def _place_lone_failure(processes: list[Process], reports: list[Event], catalog: Mapping[str, Signature]) -> None:
     """Gives lines without a rank the rank that the launcher of the same log saw fail, where it saw only that."""
     placed = {process.rank for process in processes if process.rank is not None and process.events}
     for process in processes:
-        errors = [event for event in process.events if catalog[event.signature].role not in _NO_ERRORS]
+        errors = [event for event in process.events if catalog[event.signature].role in ERROR_ROLES]
         errors = [event for event in errors if not is_of_launcher(catalog[event.signature])]
         if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
             continue

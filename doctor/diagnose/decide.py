@@ -34,7 +34,7 @@ from doctor.diagnose.rules.waiting import (
     named_peer,
 )
 from doctor.diagnose.rules.whole_job import too_many_clients, truncated_messages
-from doctor.diagnose.signature import Signature
+from doctor.diagnose.signature import ERROR_ROLES, Signature
 from doctor.engine.texts import filled, joined
 
 _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
@@ -62,7 +62,7 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     truncated_messages,
 )
 """Over ranks that only waited; the first that names a cause counts."""
-_FAILED_ROLES = ("root", "victim", "ambiguous", "link", "wrapper")
+_FAILED_ROLES = ERROR_ROLES | {"wrapper"}
 
 
 def diagnose(

@@ -23,6 +23,8 @@ Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "be
 - ``wrapper``: text around another error; ``evidence``: progress or names.
 - ``benign``: noise, or what the program prints as its data: nothing in the line is a failure.
 """
+ERROR_ROLES: frozenset[Role] = frozenset({"root", "victim", "ambiguous", "link"})
+"""Of errors: the others are no errors, or stand around one."""
 Phase = Literal["init", "connect", "compile", "data", "exec", "exit"]
 Trait = Literal[
     "about-others",

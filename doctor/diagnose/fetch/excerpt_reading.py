@@ -19,7 +19,7 @@ from doctor.diagnose.fetch.saved_logs import LogExcerpt, LogRecord
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import read_dump
 from doctor.diagnose.read.scan import scan
-from doctor.diagnose.signature import Signature
+from doctor.diagnose.signature import ERROR_ROLES, Signature
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 
@@ -37,7 +37,6 @@ _KILLED = re.compile(
 )
 _OF_JOBS = re.compile(r"^(?:python|pt_|torchrun|msrun|mpi|orte|prte|ray|slurmstepd|deepspeed|accelerate)")
 """Names of programs that are, or start, the processes of a job."""
-_FAILED = ("root", "victim", "ambiguous", "link")
 
 
 def read_record(record: LogRecord, signatures: Mapping[str, Signature]) -> list[FileReading]:
@@ -168,7 +167,7 @@ def _window(others: Sequence[FileReading], signatures: Mapping[str, Signature]) 
         event.time
         for reading in others
         for event in reading.events
-        if event.time is not None and signatures[event.signature].role in _FAILED
+        if event.time is not None and signatures[event.signature].role in ERROR_ROLES
     ]
     return max(min(starts) - 60.0, min(failures, default=max(ends)) - BEFORE_S), max(ends) + AFTER_S
 

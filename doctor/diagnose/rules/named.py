@@ -11,6 +11,7 @@ from doctor.diagnose.launcher_reports import ended_by_agent_late, failure_blocks
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.failed_workers import FATAL_SIGNALS, cause_of_block, signature_of_signal
 from doctor.diagnose.rules.lost_hosts import lost_hosts
+from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.texts import filled, joined
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
@@ -87,7 +88,7 @@ def aborts_on_others(case: Case) -> bool:
 def terminated(case: Case) -> list[Cause]:
     """The first rank that a launcher saw end, by SIGTERM, while the others only lost it: someone else ended it."""
     events = case.events
-    failures = [event for event in events if case.role(event) in ("victim", "ambiguous", "link", "root")]
+    failures = [event for event in events if case.role(event) in ERROR_ROLES]
     names = {event.signature for event in failures if not case.has_trait(event, "peer-ended")}
     if names - {"torchrun-sigterm"} or any(event.signature == "exit-zero-on-signal" for event in events):
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, first_evidence
 from doctor.diagnose.events import Event
+from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 
@@ -105,9 +106,7 @@ def explains_all(case: Case, causes: list[Cause]) -> bool:
     """Whether the logs show no error but what follows when all ranks are ended."""
     explained = {name for cause in causes for name in case.signatures[cause.signature].explains}
     events = case.events
-    return bool(causes) and all(
-        event.signature in explained or case.role(event) in ("evidence", "benign", "wrapper") for event in events
-    )
+    return bool(causes) and all(event.signature in explained or case.role(event) not in ERROR_ROLES for event in events)
 
 
 def _reports(case: Case, signature: str) -> list[Event]:

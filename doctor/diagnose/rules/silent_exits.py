@@ -8,6 +8,7 @@ from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of_rank
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import failure_blocks, lone_local_failure, name_of_block
 from doctor.diagnose.rules.named import rank_list
+from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.texts import filled
 
 
@@ -52,7 +53,7 @@ def _exit_codes(case: Case) -> dict[int, tuple[str, Event, str]]:
 def _exited_by_local_rank(case: Case) -> list[Cause]:
     """The only worker that torchrun saw end, of which no list shows the rank, where no log shows an error."""
     block = lone_local_failure(case.reports)
-    if block is None or any(case.role(event) not in ("evidence", "benign", "wrapper") for event in case.events):
+    if block is None or any(case.role(event) in ERROR_ROLES for event in case.events):
         return []
     culprit = Culprit(host=block.host, label=name_of_block(block))
     summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, str(block.exit_code))
@@ -62,7 +63,7 @@ def _exited_by_local_rank(case: Case) -> list[Cause]:
 def _of_unknown_rank(case: Case) -> bool:
     """Some error is of a process whose rank no line shows."""
     unplaced = [process for process in case.processes if process.rank is None]
-    return any(case.role(event) not in ("evidence", "benign", "wrapper") for item in unplaced for event in item.events)
+    return any(case.role(event) in ERROR_ROLES for item in unplaced for event in item.events)
 
 
 def _without_label(case: Case) -> bool:

@@ -187,21 +187,20 @@ class _Scanner:
     def _read_line(self, place: _Line, line: bytes, selected: tuple[Candidate, ...]) -> None:
         text = self._decode(line)
         matched = dict(_matches(text, selected, self.matcher.limit))
-        opened = matched.pop(TRACEBACK, None)
-        bare = opened is not None and TRACEBACK_HEAD not in text
-        opened = None if bare else opened
+        failed = matched.pop(TRACEBACK, None) is not None
         if self.matcher.benign & matched.keys():
             matched.clear()
-            opened, bare = None, False
+            failed = False
+        opened = failed and TRACEBACK_HEAD in text
         if self.tracebacks:
             if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
                 matched.clear()  # what the program may print, not what it printed
             self._continue_traceback(text, matched, place)
-        elif bare and not matched:
+        elif failed and not opened and not matched:  # an exception alone
             matched[TRACEBACK] = {}
-        if opened is not None and (exception := raised(text)):
+        if opened and (exception := raised(text)):
             matched |= self._matches_of_exception(exception)
-        elif opened is not None:
+        elif opened:
             self.tracebacks.open(text)  # type: ignore[no-untyped-call]
             self.origin = {}
             if not label_before_head(text):  # type: ignore[no-untyped-call]

@@ -14,16 +14,16 @@ from doctor.engine.texts import filled
 
 def exited_silently(case: Case) -> list[Cause]:
     """A rank that its launcher saw end with an exit code, and that reports no error itself, while others do."""
-    codes = _exit_codes(case)
     if _of_unknown_rank(case) or _without_label(case):
         return []
+    codes = _exit_codes(case)
+    if not codes:
+        return _exited_by_local_rank(case)
     silent = {}
     for rank, grouped in codes.items():
         process = case.process_of_rank(rank)
         if process is None or not any(case.role(event) not in ("evidence", "benign") for event in process.events):
             silent[rank] = grouped
-    if not codes:
-        return _exited_by_local_rank(case)
     if not silent or (len(silent) == len(codes) and len(codes) > 1):
         return []
     causes = []

@@ -58,7 +58,7 @@ def rehearse(argv: Sequence[str], environ: Mapping[str, str], seconds: float) ->
         folder = _folder(rehearsed_line(argv, environ, stub, name).program)
         results = folder / f"{name}.d"
         line = rehearsed_line(argv, environ, stub, str(results))
-        _require_program(line)
+        _require_programs(line)
     except CannotRehearse as error:
         raise InputError(filled("this line cannot be rehearsed: {0}", error)) from None
     path = folder / stub
@@ -87,12 +87,15 @@ def _folder(program: str) -> Path:
     return folder
 
 
-def _require_program(rehearsed: Rehearsed) -> None:
-    """A file, or one that the job's PATH has. Raises: CannotRehearse."""
+def _require_programs(rehearsed: Rehearsed) -> None:
+    """A file, or one that the job's PATH has, and the launcher. Raises: CannotRehearse, InputError."""
     line = rehearsed.line
     path = rehearsed.environ.get("PATH", os.defpath)
     if not line.is_module and not os.path.exists(line.program) and shutil.which(line.program, path=path) is None:
         raise CannotRehearse(filled("{0}: there is no such file on this host", printable(line.program, 200)))
+    launcher = rehearsed.argv[0]
+    if shutil.which(launcher, path=path) is None:
+        raise InputError(filled("{0}: there is no such program on this host", printable(launcher, 200)))
 
 
 def _stub_text(results: Path, seconds: float) -> str:
@@ -102,9 +105,6 @@ def _stub_text(results: Path, seconds: float) -> str:
 
 def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:
     started = time.monotonic()
-    program = line.argv[0]
-    if shutil.which(program, path=line.environ.get("PATH", os.defpath)) is None:
-        raise InputError(filled("{0}: there is no such program on this host", printable(program, 200)))
     with subprocess.Popen(
         line.argv,
         env={**line.environ, "PYTHONDONTWRITEBYTECODE": "1"},

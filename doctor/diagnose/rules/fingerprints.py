@@ -7,8 +7,6 @@ as in a barrier; a comma between the two tells that it is whole.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from doctor.analysis.collectives.calls import Aspect, Call, differing
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Confidence, Undecidable, culprit_of_rank, first_evidence, one_of_two
@@ -66,16 +64,16 @@ def _fingerprints(case: Case) -> tuple[list[Call[int]], list[Event]]:
             if event.signature != SIGNATURE or rank is None or rank in by_itself:
                 continue
             proof.append(event)
-            by_itself[rank] = _call(rank, event, "")
+            by_itself[rank] = _call(rank, event, ("op", "seq", "shape", "dtype"))
             other = small_number(event.values.get("other_rank", ""))
             if other is not None and event.values.get("other_whole"):
-                by_others[other] = _call(other, event, "other_")
+                by_others[other] = _call(other, event, ("other_op", "other_seq", "other_shape", "other_dtype"))
     return [call for _, call in sorted({**by_others, **by_itself}.items())], proof
 
 
-def _call(rank: int, event: Event, whose: Literal["", "other_"]) -> Call[int]:
-    """``whose``: how the names of the rank's values begin. The type of its elements is named where the two differ."""
-    operation, sequence, shape, kind = (event.values.get(whose + name) for name in ("op", "seq", "shape", "dtype"))
+def _call(rank: int, event: Event, names: tuple[str, str, str, str]) -> Call[int]:
+    """``names``: of the rank's values. The type of its elements is named where the two differ."""
+    operation, sequence, shape, kind = map(event.values.get, names)
     kinds = {event.values.get("dtype"), event.values.get("other_dtype")}
     if operation and None not in kinds and len(kinds) == 2:
         operation = filled("{0} of {1}", operation, kind)

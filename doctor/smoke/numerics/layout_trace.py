@@ -83,13 +83,13 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
         makers: tuple[dict[int, int], dict[int, int]] = ({}, {})
         places = self.plan.places
         for by_host, numbers in enumerate(makers):
-            known: dict[tuple[tuple[str, str], ...], int] = {}
+            number_by_paths: dict[tuple[tuple[str, str], ...], int] = {}
             for group in self.replicas:
                 paths = tuple(
                     (self.code_paths.get(rank, ""), self.hosts[rank] if by_host and places[rank].device < 0 else "")
                     for rank in group
                 )
-                numbers.update(dict.fromkeys(group, known.setdefault(paths, len(known))))
+                numbers.update(dict.fromkeys(group, number_by_paths.setdefault(paths, len(number_by_paths))))
         return makers
 
     def numbered_steps(self) -> Iterator[tuple[int, dict[int, TrainingStep]]]:

@@ -21,6 +21,7 @@ import msgspec
 
 from doctor.diagnose.job.place import JobPlace
 from doctor.engine.errors import InputError
+from doctor.engine.http_answer import http_answer
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.environment.commands import RunCommand
@@ -174,10 +175,7 @@ def _ask(url: str, kind: type[Any]) -> Any:
     if token := os.environ.get("RAY_AUTH_TOKEN", ""):
         headers["Authorization"] = "Bearer " + token
     try:
-        with urllib.request.build_opener(_NoRedirect()).open(
-            urllib.request.Request(url, headers=headers), timeout=SECONDS
-        ) as answer:
-            data = answer.read(MAX_BYTES + 1)
+        data = http_answer(urllib.request.Request(url, headers=headers), SECONDS, MAX_BYTES + 1)
     except urllib.error.HTTPError as error:
         with error:
             raise _NotThere(filled("HTTP status {0}", error.code)) from None
@@ -190,10 +188,3 @@ def _ask(url: str, kind: type[Any]) -> Any:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, RecursionError):
         raise _NotThere("the answer is not that of Ray's dashboard") from None
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The token goes to nobody else."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None

@@ -112,7 +112,6 @@ def _fetch(source: PodLogSource, pod: Pod, folder: Path) -> str:
 
 def _write(words: Sequence[str], path: Path) -> str:
     """Why the log could not be fetched; empty where it was."""
-    environ = {**os.environ, "LC_ALL": "C"}
     with path.open("wb") as file:
         try:
             done = subprocess.run(
@@ -121,7 +120,7 @@ def _write(words: Sequence[str], path: Path) -> str:
                 stdout=file,
                 stderr=subprocess.PIPE,
                 timeout=_LOG_SECONDS,
-                env=environ,
+                env=kubectl.english_environ(),
             )
         except subprocess.TimeoutExpired:
             return filled("its log did not come within {0} s", f"{_LOG_SECONDS:.0f}")

@@ -5,7 +5,7 @@ from doctor.engine.version_matrix import known_bad
 from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.gpu import GpuInventory
 from doctor.facts.python_env import PythonEnv
-from doctor.facts.versions import RocmVersion
+from doctor.facts.versions import RocmVersion, rocm_of_job
 
 OF_SOME = ("gpus", "amd", "rocm")
 """What tells the versions of one vendor's software, where a host has it."""
@@ -54,6 +54,6 @@ def _versions(
     return {
         "NCCL": python.nccl[1] if python.nccl else "",
         "torch_npu": python.packages.get("torch_npu", ""),
-        "ROCm": (python.rocm_version or (rocm.version if rocm else "")) if amd else "",
+        "ROCm": rocm_of_job(python, rocm)[0] if amd else "",
         "NVIDIA driver": gpus.gpus[0].driver if gpus and gpus.gpus else "",
     }

@@ -1,8 +1,8 @@
-import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 
 from doctor import WARNING, Finding, PerHost, check, filled
+from doctor.engine.version_matrix import first_two_numbers, version_numbers
 from doctor.facts.python_env import PythonEnv
 from doctor.job.training import NotDecided, NotGiven, TrainingLaunch, View, apply_rules
 
@@ -62,7 +62,9 @@ def _restarts(python: Mapping[str, PythonEnv], view: View) -> Iterator[Finding]:
         )
 
 
-def _version(text: str) -> tuple[int, int] | None:
+def _version(text: str) -> tuple[int, ...] | None:
     """Of ``2.6.0a0+ecf3bae40a.nv25.01`` 2.6; None for what is no version."""
-    match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", text)
-    return (int(match[1]), int(match[2])) if match else None
+    try:
+        return version_numbers(first_two_numbers(text))
+    except ValueError:
+        return None

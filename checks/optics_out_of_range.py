@@ -4,6 +4,7 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.hccn import DeviceLinks, OpticalModule, Optics, SuperPodId
 from doctor.facts.hccn.fleet import Npu, families, flatten_by_npu, group_by_host, port_use
 from doctor.facts.npu import NpuProduct
+from doctor.facts.optical_reading import readings_outside
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
@@ -55,9 +56,7 @@ def optics_out_of_range(
 def _module_findings(npu: int, module: OpticalModule) -> Iterator[Finding]:
     if not module.reachable:
         yield Finding("the optical module of NPU {npu} does not answer on its control link", npu=npu)
-    dark = {name: reading for name, reading in module.readings.items() if reading.is_outside}
-    for quantity in dict.fromkeys(name.rstrip("0123456789") for name in dark):
-        lanes = {name: lane_reading for name, lane_reading in dark.items() if name.rstrip("0123456789") == quantity}
+    for quantity, lanes in readings_outside(module.readings).items():
         first_reading = next(iter(lanes.values()))
         yield Finding(
             "the optical module of NPU {npu} has {observed} {unit}; expected {low} to {high} {unit}",

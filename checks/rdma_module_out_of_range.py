@@ -2,6 +2,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.optical_reading import readings_outside
 from doctor.facts.rdma_modules import RdmaModule, RdmaModules
 
 MOST_BER = 1e-12
@@ -78,9 +79,7 @@ def _usual(by_port: Mapping[tuple[str, str], str]) -> str:
 
 
 def _of_port(device: str, module: RdmaModule) -> Iterator[Finding]:
-    outside = {name: reading for name, reading in module.readings.items() if reading.is_outside}
-    for quantity in dict.fromkeys(name.rstrip("0123456789 ") for name in outside):
-        lanes = {name: reading for name, reading in outside.items() if name.rstrip("0123456789 ") == quantity}
+    for lanes in readings_outside(module.readings).values():
         first = next(iter(lanes.values()))
         yield Finding(
             "the module of {device} has {observed} {unit}; expected {low} to {high} {unit}",

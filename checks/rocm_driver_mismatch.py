@@ -5,7 +5,7 @@ from doctor.engine.fact import Unreadable
 from doctor.engine.version_matrix import judge_rocm, rocm_driver_row
 from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.python_env import PythonEnv
-from doctor.facts.versions import RocmVersion
+from doctor.facts.versions import RocmVersion, rocm_of_job
 
 OF_JOB = ("python", "rocm")
 """One of them tells the ROCm that the job uses: torch's, else the installed one."""
@@ -34,7 +34,7 @@ def rocm_driver_mismatch(amd: AmdGpus, python: PythonEnv | None, rocm: RocmVersi
     drivers = sorted({gpu.driver for gpu in amd.gpus if gpu.driver})
     if not drivers:
         raise Skip("the tool shows no version of the AMD GPU driver")
-    version, origin = _rocm_of_job(python, rocm)
+    version, origin = rocm_of_job(python, rocm)
     if not version:
         raise Skip("the job's interpreter has no torch of ROCm, and ROCm is not installed")
     row = rocm_driver_row(drivers[0])
@@ -55,11 +55,3 @@ def rocm_driver_mismatch(amd: AmdGpus, python: PythonEnv | None, rocm: RocmVersi
             origin=origin,
             expected=list(row.rocm),
         )
-
-
-def _rocm_of_job(python: PythonEnv | None, rocm: RocmVersion | None) -> tuple[str, str]:
-    """The version of the ROCm that the job uses, and where it is from; empty where neither tells."""
-    torch = python.rocm_version if python else ""
-    if torch:
-        return torch, "torch"
-    return (rocm.version, "/opt/rocm") if rocm else ("", "")

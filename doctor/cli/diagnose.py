@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +35,7 @@ from doctor.diagnose.signature import SignatureError, load_signatures
 from doctor.engine.errors import InputError
 from doctor.engine.language import english
 from doctor.engine.texts import filled
+from doctor.engine.utc_time import utc_text
 from doctor.remedy.catalog import load_playbooks
 from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.policy import apply_policy
@@ -156,7 +156,7 @@ def _report(
     ``hosts``: all that were asked. ``seconds``: that the diagnosis took.
     """
     checks = load_catalog(())
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    now = utc_text()
     with english():
         report = diagnosis_report(document(diagnosis, catalogue, 0), now, seconds)
     judged = apply_policy(report, output.config, checks, {**os.environ, "DOCTOR_SKIP": ""})

@@ -17,6 +17,7 @@ from doctor.engine.language import localized, phrase
 from doctor.engine.sanitize import quote
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
+from doctor.engine.utc_time import utc_text
 from doctor.history.render_history import render, render_json
 from doctor.history.run_record import recorded_names
 from doctor.history.run_store import NoHistory, open_history
@@ -85,7 +86,7 @@ def parse_start(text: str, now: datetime) -> str:
             ) from None
         except OverflowError:
             moment = datetime(1970, 1, 1, tzinfo=timezone.utc)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return utc_text(moment)
 
 
 def _read(limit: int, start: str) -> tuple[list[RunRecord], int]:

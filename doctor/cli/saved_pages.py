@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from doctor.engine.check_files import bundled_path
+from doctor.engine.check_files import bundled_check_paths, bundled_path
 from doctor.engine.language import is_plain_english
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ def saved_page(name: str) -> str:
 
 def _check_list() -> str | None:
     rows = saved_rows()
-    files = {name[:-3].replace("_", "-") for name in os.listdir(bundled_path("checks")) if name.endswith(".py")}
+    files = {os.path.basename(path)[:-3].replace("_", "-") for path in bundled_check_paths()}
     if files != set(rows):
         return None
     from doctor.cli.fast_list import CheckListEntry, format_check_list

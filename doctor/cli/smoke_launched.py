@@ -32,6 +32,7 @@ from doctor.engine import interrupts
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.record import SCHEMA, LaunchOptions, Run
 from doctor.engine.texts import filled
+from doctor.engine.utc_time import utc_text
 from doctor.environment.job_context import JobContext, detect, for_spawned
 from doctor.job.variables import relevant
 from doctor.report.layout.progress_line import ProgressLine
@@ -146,7 +147,7 @@ def _report(
     run = Run(
         SCHEMA,
         filled("{0}, {1} ranks", job_context.launcher, result.run.plan.world),
-        started.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        utc_text(started),
         result.run.seconds,
         round_result.records if round_result else result.records,
         launch=LaunchOptions(environ=relevant(os.environ)),

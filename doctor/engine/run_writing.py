@@ -17,17 +17,17 @@ def run_lines(run: Run) -> Iterator[bytes]:
     """The run as JSON, redacted, with each host on a line of its own: `doctor.engine.record.load_run_file` reads them
     one by one.
     """
-    around = redact_run(msgspec.structs.replace(run, hosts={}))
-    yield msgspec.json.encode(around).partition(NO_HOSTS)[0] + HOSTS_BEGIN
+    clean_rest = _redact_value(msgspec.to_builtins(msgspec.structs.replace(run, hosts={})))
+    rest = msgspec.convert(clean_rest, Run)
+    yield msgspec.json.encode(rest).partition(NO_HOSTS)[0] + HOSTS_BEGIN
     filled_texts, end = set[str](), b""
     for host, record in run.hosts.items():
         clean = _redact_value(msgspec.to_builtins({host: record}))
         filled_texts.update(text for text in _texts_of(clean) if origin(text))
         yield end + msgspec.json.encode(msgspec.convert(clean, dict[str, HostRecord]))[1:-1]
         end = b",\n"
-    texts = table_of((*filled_texts, *_texts_of(_redact_value(msgspec.to_builtins(around)))))
-    around = msgspec.structs.replace(around, texts=texts)
-    yield (end and b"\n") + b"}" + msgspec.json.encode(around).partition(NO_HOSTS)[2] + b"\n"
+    rest = msgspec.structs.replace(rest, texts=table_of((*filled_texts, *_texts_of(clean_rest))))
+    yield (end and b"\n") + b"}" + msgspec.json.encode(rest).partition(NO_HOSTS)[2] + b"\n"
 
 
 NO_HOSTS = b'"hosts":{}'

@@ -99,10 +99,7 @@ def judge_driver(row: DriverRow, driver: str) -> Literal["works", "fails", "olde
 
     Raises: ValueError when the driver's version does not begin with two numbers.
     """
-    match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", driver)
-    if match is None:
-        raise ValueError(driver)
-    release = f"{match[1]}.{match[2]}"
+    release = first_two_numbers(driver)
     if release in row.works:
         return "works"
     if release in row.fails:
@@ -132,10 +129,7 @@ def judge_rocm(row: RocmDriver, version: str) -> Literal["works", "fails", "unli
 
     Raises: ValueError when the version does not begin with two numbers.
     """
-    match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", version)
-    if match is None:
-        raise ValueError(version)
-    release = f"{match[1]}.{match[2]}"
+    release = first_two_numbers(version)
     if release in row.rocm:
         return "works"
     return "fails" if any(release in one.rocm for one in _rocm_drivers().values()) else "unlisted"
@@ -184,6 +178,18 @@ def base_version(version: str) -> str:
     """The release that a version builds on: ``2.7.1.post4`` and ``2.7.1+cpu`` give ``2.7.1``; else the empty string."""
     match = re.match(r"\d+\.\d+\.\d+", version)
     return match.group(0) if match else ""
+
+
+def first_two_numbers(version: str) -> str:
+    """``25.0`` of ``25.0.1``. Raises: ValueError when the version does not begin with two numbers.
+
+    >>> first_two_numbers("24.1.rc3.b999"), first_two_numbers("2.6.0a0+ecf3bae40a.nv25.01")
+    ('24.1', '2.6')
+    """
+    match = re.match(r"[0-9]{1,4}\.[0-9]{1,4}(?![0-9])", version)
+    if match is None:
+        raise ValueError(version)
+    return match[0]
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

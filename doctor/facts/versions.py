@@ -8,6 +8,7 @@ from typing import Any
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.texts import filled, joined
+from doctor.facts.python_env import PythonEnv
 from doctor.remote.runtime.reading import matching_paths
 
 DRIVER = "/usr/local/Ascend/driver/version.info"
@@ -163,6 +164,14 @@ class RocmVersion(Fact, frozen=True):
         if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}(-[\w.~]{1,40})?", text, re.ASCII):
             raise Unreadable(filled("{0}: expected a version, as 6.4.1-83", "/opt/rocm/.info/version"))
         return cls(version=text)
+
+
+def rocm_of_job(python: PythonEnv | None, installed: RocmVersion | None) -> tuple[str, str]:
+    """The ROCm that the job uses, and where it is from: torch's own, else the installed one; empty without both."""
+    torch = python.rocm_version if python else ""
+    if torch:
+        return torch, "torch"
+    return (installed.version, "/opt/rocm") if installed else ("", "")
 
 
 def _parse_cann_version(text: str) -> str:

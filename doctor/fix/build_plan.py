@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
 
 import msgspec
 
@@ -14,6 +13,7 @@ from doctor.engine.check import Check
 from doctor.engine.record import Run
 from doctor.engine.result import Report
 from doctor.engine.texts import filled
+from doctor.engine.utc_time import utc_text
 from doctor.environment.inventory import Inventory
 from doctor.fix.apply import HostWork
 from doctor.fix.inspect_host import HostExecutors, find_activity, inspect_host
@@ -150,7 +150,7 @@ def _assemble_plan(
     return FixPlan(
         SCHEMA,
         new_id(),
-        datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        utc_text(),
         __version__,
         fix_context.inventory.source,
         fix_context.inventory.hosts,

@@ -12,7 +12,6 @@ import getpass
 import os
 import threading
 from contextlib import suppress
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -23,6 +22,7 @@ from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import printable
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
+from doctor.engine.utc_time import utc_text
 from doctor.fix.file_edits import FileState
 
 JOURNAL_FILE, UNDO_FILE, AFTER_FILE = "journal.jsonl", "undo.jsonl", "after.jsonl"
@@ -227,7 +227,7 @@ def _read_lines(path: Path, kind: type[Line]) -> list[Line]:
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text(timespec="milliseconds")
 
 
 def _user() -> str:

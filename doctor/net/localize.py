@@ -11,7 +11,8 @@ What was not tried, or is unknown, counts neither as healthy nor as failed: it c
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -98,10 +99,10 @@ class _Search:
         fleet = list(fleet_boxes(self.cells))
         self._constant(fleet)
         boxes = list(host_and_group_boxes(self.cells, self.remaining, self.groups))
-        self._constant([*boxes, *self._cuts_of_groups()])
-        one_sided = list(one_to_group_boxes(self.cells, self.remaining, self.groups))
-        self._constant(one_sided if len(one_sided) <= MOST_GROUP_PAIRS else ())
         parts = connected_parts(self.cells.open, self.cells.failing_ports, self.matrix.hosts)
+        self._constant([*boxes, *self._cuts_of_groups(parts)])
+        one_sided = list(islice(one_to_group_boxes(self.cells, self.remaining, self.groups), MOST_GROUP_PAIRS + 1))
+        self._constant(one_sided if len(one_sided) <= MOST_GROUP_PAIRS else ())
         cuts = list(group_pair_boxes(self.cells, self.remaining, parts))
         self._constant(cuts)
         self._partial([*boxes, *cuts, *fleet])
@@ -113,9 +114,8 @@ class _Search:
         causes = [self._cause(pick, cells, counts) for pick, cells in zip(self.picks, exclusive, strict=True)]
         return Localization(tuple(sorted(causes, key=lambda cause: (-cause.failed, cause.hosts))), self.more)
 
-    def _cuts_of_groups(self) -> list[Box]:
+    def _cuts_of_groups(self, parts: Iterable[HostGroup]) -> list[Box]:
         """Between parts of a cut fleet that are larger than any group: else each pair of groups were a cause."""
-        parts = connected_parts(self.cells.open, self.cells.failing_ports, self.matrix.hosts)
         largest = max((len(group.hosts) for group in self.groups), default=0)
         return list(group_pair_boxes(self.cells, self.remaining, [part for part in parts if len(part.hosts) > largest]))
 

@@ -70,6 +70,6 @@ class EarlyFindings:
 def _needs_this_host_alone(check: Check) -> bool:
     return (
         check.per_host
-        and all(need.is_fact and not need.fleet for need in check.needs)
+        and check.host_needs == check.needs
         and not any(fact.needs or fact.probe.kind in OWN_ROUND for fact in check.facts)
     )

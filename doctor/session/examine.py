@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from doctor.engine.fact import Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
+from doctor.engine.utc_time import utc_text
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
 from doctor.job.training import TrainingLaunch
@@ -108,7 +108,7 @@ def examine(
 
     Raises: ValueError for options that contradict themselves; `doctor.transport.TransportError` never.
     """
-    clock, started = time.monotonic(), _now()
+    clock, started = time.monotonic(), utc_text()
     job = _JobInput(inventory, options, environ, rank_table)
     hosts = inventory.hosts
     stopped: BaseException | None = None
@@ -188,7 +188,7 @@ def examine_smoke(
     from doctor.smoke.run.supervisor import smoke as run_again
 
     assert options.smoke is not None
-    started, job = _now(), _JobInput(inventory, options, environ, rank_table)
+    started, job = utc_text(), _JobInput(inventory, options, environ, rank_table)
     try:
         slots = dict(agents.slots)
 
@@ -225,7 +225,9 @@ def examine_partial(
     """Evaluates the existing records; every other host is unknown, with the reason."""
     absent_record = HostRecord(Visit("budget", why))
     complete = {host: records.get(host, absent_record) for host in inventory.hosts}
-    run = _JobInput(inventory, options, environ, rank_table).run(_now(), time.monotonic(), complete, (), None, stopped)
+    run = _JobInput(inventory, options, environ, rank_table).run(
+        utc_text(), time.monotonic(), complete, (), None, stopped
+    )
     return Examination(run, replay(run, checks, options.evaluation), stopped)
 
 
@@ -373,10 +375,6 @@ def _smoke_round(
     return run_smoke_round(
         records, inventory.slots, transport, smoke_options, local=inventory.local, within=within, on_stage=stage
     )
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _read_rank_table(path: str) -> SavedRankTable:

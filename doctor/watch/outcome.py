@@ -17,6 +17,7 @@ from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import Backend
+from doctor.engine.utc_time import utc_text
 from doctor.facts.smoke.further_stages import PaceTimes
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.protocol import RankEvent, StageFinished
@@ -47,8 +48,8 @@ def output_only_run(source: str, seconds: float, notes: Sequence[str]) -> Run:
 
 def ended_run(source: str, seconds: float, records: dict[str, HostRecord], **more: Any) -> Run:
     """A run that has ended now, and took so many seconds. ``more``: further fields of `doctor.engine.record.Run`."""
-    started = datetime.fromtimestamp(time.time() - seconds, timezone.utc).isoformat(timespec="seconds")
-    return Run(SCHEMA, source, started.replace("+00:00", "Z"), round(seconds, 3), records, version=__version__, **more)
+    started = utc_text(datetime.fromtimestamp(time.time() - seconds, timezone.utc))
+    return Run(SCHEMA, source, started, round(seconds, 3), records, version=__version__, **more)
 
 
 def watched_run(

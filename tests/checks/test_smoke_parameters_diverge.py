@@ -112,3 +112,16 @@ def test_what_each_rank_computes_for_itself_may_differ_between_hosts_within_the_
         lambda event: {"replicated": 7 if event.rank == 3 else 5, "params_error": 8e-7 if event.rank == 3 else 1e-7}
     )
     assert on_one_host.findings(NAME)
+
+
+def test_ranks_of_one_host_whose_gradients_are_means_with_other_hosts_may_differ_within_the_tolerance() -> None:
+    """Of three ranks a host in pairs of tensor parallelism, one of a pair has two partners elsewhere, one has one."""
+    layout = Layout(dp=3, tp=2)
+    for near, differs in ((2e-7, False), (3e-4, True)):
+        trained = Trained(layout, ranks=6).steps(
+            lambda event, error=near: {
+                "replicated": 7 if event.rank % 2 else 5,
+                "params_error": error if event.rank % 2 else 1e-7,
+            }
+        )
+        assert bool(trained.findings(NAME)) is differs

@@ -32,7 +32,6 @@ from doctor.facts.hccn import (
     Neighbour,
     Neighbours,
     OpticalModule,
-    OpticalReading,
     Optics,
     SuperPodId,
     TlsSwitches,
@@ -40,6 +39,7 @@ from doctor.facts.hccn import (
     VnicAddresses,
 )
 from doctor.facts.hccn.hccs import HccsPing, HccsPings
+from doctor.facts.optical_reading import OpticalReading
 
 PER_NPU: list[type[Fact]] = [
     DetectAddresses,

@@ -6,7 +6,6 @@ import json
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
 from pathlib import Path
 
 from doctor import __version__
@@ -19,6 +18,7 @@ from doctor.diagnose.bundler import MODULES
 from doctor.diagnose.read.sources import SKIPPED_SUFFIXES
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.engine.utc_time import utc_text
 from doctor.environment.inventory import Inventory
 from doctor.remote.bootstrap import python_problem
 from doctor.remote.request import marked_text, new_marker
@@ -49,7 +49,7 @@ def collect_bundle(
     fields = request.fields(SKIPPED_SUFFIXES)
     rows = [*fields["sections"], *({"name": command["section"]} for command in fields["commands"])]
     sections = frozenset({"environment", "kernel", *(row["name"] for row in rows)})
-    began = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    began = utc_text()
     earlier = state_before(before) if before else {}
     with tempfile.TemporaryDirectory(prefix="doctor-bundle-") as folder:
         spools: dict[str, HostSpool] = {}

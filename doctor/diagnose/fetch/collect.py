@@ -6,7 +6,6 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +17,7 @@ from doctor.diagnose.signature import Signature
 from doctor.engine.errors import UsageError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.engine.utc_time import utc_text
 from doctor.session.connection import connected
 from doctor.transport.options import SshOptions, workers
 
@@ -106,7 +106,7 @@ def collect_logs(
 ) -> LogRecord:
     """Asks all hosts."""
     request = msgspec.structs.replace(options.request, skipped=SKIPPED_SUFFIXES)
-    started = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    started = utc_text()
     with connected(inventory, options.transport, options.ssh) as transport:
         hosts: dict[str, HostLogs] = ask_hosts(
             inventory.hosts,

@@ -10,7 +10,6 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
@@ -20,6 +19,7 @@ from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogRecord
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.engine.utc_time import utc_text
 from doctor.transport import CommandResult, RemoteSession, TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.pods import Pod
@@ -55,7 +55,7 @@ def read_pod_logs(
     progress: Callable[[str, bool], None] = lambda host, answered: None,
 ) -> LogRecord:
     """What the logs of the pods hold; of one that cannot be read, why. Nothing is left on this machine."""
-    started = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    started = utc_text()
     names = [pod.name for pod in source.pods]
     with tempfile.TemporaryDirectory(prefix="doctor-logs-", ignore_cleanup_errors=True) as folder:
         problems: dict[str, str] = {}
@@ -112,7 +112,6 @@ def _fetch(source: PodLogSource, pod: Pod, folder: Path) -> str:
 
 def _write(words: Sequence[str], path: Path) -> str:
     """Why the log could not be fetched; empty where it was."""
-    environ = {**os.environ, "LC_ALL": "C"}
     with path.open("wb") as file:
         try:
             done = subprocess.run(
@@ -121,7 +120,7 @@ def _write(words: Sequence[str], path: Path) -> str:
                 stdout=file,
                 stderr=subprocess.PIPE,
                 timeout=_LOG_SECONDS,
-                env=environ,
+                env=kubectl.english_environ(),
             )
         except subprocess.TimeoutExpired:
             return filled("its log did not come within {0} s", f"{_LOG_SECONDS:.0f}")

@@ -21,6 +21,7 @@ import msgspec
 
 from doctor.diagnose.job.place import JobPlace
 from doctor.engine.errors import InputError
+from doctor.engine.http_answer import http_answer
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.environment.commands import RunCommand
@@ -58,6 +59,11 @@ class _Job(msgspec.Struct):
     entrypoint: str | None = None
     driver_info: _Driver | None = None
     driver_exit_code: int | None = None
+
+    @property
+    def internal_id(self) -> str:
+        """By which the state API and the files of logs know it; empty before it has a driver."""
+        return (self.driver_info.id if self.driver_info else "") or self.job_id or ""
 
 
 class _Logs(msgspec.Struct):
@@ -120,7 +126,7 @@ def _add_hosts(place: JobPlace, base: str, job: _Job) -> None:
     """The hosts of its actors and running tasks, of the driver first; all of the cluster where these are not known."""
     driver = job.driver_info.node_ip_address if job.driver_info else ""
     _add_host(place, driver)
-    identity = (job.driver_info.id if job.driver_info else "") or job.job_id or ""
+    identity = job.internal_id
     query = urllib.parse.urlencode(
         {"limit": LIMIT, "filter_keys": "job_id", "filter_predicates": "=", "filter_values": identity}
     )
@@ -163,9 +169,8 @@ def _add_logs(place: JobPlace, base: str, job: _Job) -> None:
     except _NotThere as error:
         place.notes.append(filled("the driver's log is not known to the dashboard: {0}", error))
     place.outputs.append(f"{LOG_FOLDER}/job-driver-{place.number}.log")
-    identity = (job.driver_info.id if job.driver_info else "") or job.job_id or ""
-    if re.fullmatch(r"[0-9a-f]{8}", identity):
-        place.outputs += [f"{LOG_FOLDER}/worker-*-{identity}-*.{end}" for end in ("out", "err")]
+    if re.fullmatch(r"[0-9a-f]{8}", job.internal_id):
+        place.outputs += [f"{LOG_FOLDER}/worker-*-{job.internal_id}-*.{end}" for end in ("out", "err")]
 
 
 def _ask(url: str, kind: type[Any]) -> Any:
@@ -174,10 +179,7 @@ def _ask(url: str, kind: type[Any]) -> Any:
     if token := os.environ.get("RAY_AUTH_TOKEN", ""):
         headers["Authorization"] = "Bearer " + token
     try:
-        with urllib.request.build_opener(_NoRedirect()).open(
-            urllib.request.Request(url, headers=headers), timeout=SECONDS
-        ) as answer:
-            data = answer.read(MAX_BYTES + 1)
+        data = http_answer(urllib.request.Request(url, headers=headers), SECONDS, MAX_BYTES + 1)
     except urllib.error.HTTPError as error:
         with error:
             raise _NotThere(filled("HTTP status {0}", error.code)) from None
@@ -190,10 +192,3 @@ def _ask(url: str, kind: type[Any]) -> Any:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, RecursionError):
         raise _NotThere("the answer is not that of Ray's dashboard") from None
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The token goes to nobody else."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None

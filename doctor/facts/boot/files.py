@@ -154,6 +154,9 @@ class BootFiles(Fact, frozen=True):
 
     def names_setting(self, key: str) -> str:
         """The script, rule or tuned profile that names a sysctl outside of a comment and is run at boot; or empty."""
+        spellings = key, key.replace(".", "/")
+        if not any(spelling in text for text in self.files.values() for spelling in spellings):
+            return ""  # as on most hosts, at once: this is asked for each setting
         spelled = re.compile(rf"(?<![\w.]){re.escape(key)}(?![\w.])|{re.escape(key.replace('.', '/'))}(?![\w/])")
         for path in (*self._scripts(), *self._tuned()):
             lines = self.files[path].splitlines()

@@ -12,7 +12,7 @@ from doctor.facts.hccn.device_addresses import (
 )
 from doctor.facts.hccn.link import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory, LinkRecord
 from doctor.facts.hccn.neighbour import Neighbour, Neighbours
-from doctor.facts.hccn.optics import OpticalModule, OpticalReading, Optics
+from doctor.facts.hccn.optics import OpticalModule, Optics
 from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPodId
 from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses, PortCounters, PortGrowth
@@ -37,7 +37,6 @@ __all__ = [
     "Neighbour",
     "Neighbours",
     "OpticalModule",
-    "OpticalReading",
     "Optics",
     "PortCounters",
     "PortGrowth",

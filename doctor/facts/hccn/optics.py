@@ -18,23 +18,10 @@ from doctor.facts.hccn.tool import (
     single_field,
     unset_npus,
 )
+from doctor.facts.optical_reading import OpticalReading
 
 _THRESHOLD_NAMES = {"Tx Power": "TxPower", "Rx Power": "RxPower", "Vcc": "Vcc", "temperature": "Temp"}
 """What is measured, and the word for it in the names of its thresholds."""
-
-
-class OpticalReading(msgspec.Struct, frozen=True):
-    """A measured value and the module's own thresholds."""
-
-    value: float
-    low: float
-    high: float
-    unit: str
-
-    @property
-    def is_outside(self) -> bool:
-        """Whether the value is beyond a limit; a module without limits has the same number for both, 0."""
-        return self.low < self.high and not self.low <= self.value <= self.high
 
 
 class OpticalModule(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 from doctor import __version__
 from doctor.engine.exit_code import verdict
 from doctor.engine.language import is_english, localized, localized_filled, phrase
-from doctor.engine.output_encoding import display_width
+from doctor.engine.output_encoding import display_width, padded
 from doctor.engine.result import Report, Severity
 from doctor.report.diff.compare import KINDS, FindingChange, Kind, ReportDifference, UnknownChange, counts
 from doctor.report.diff.value_lines import change_line
@@ -139,7 +139,7 @@ def _change(change: FindingChange, fleet: Fleet) -> str:
 
 def _padded(word: str) -> str:
     """The word at the start of a line, as wide as the widest in English."""
-    return word + " " * (8 - display_width(word))
+    return padded(word, 8)
 
 
 def _on(name: str, where: str) -> str:
@@ -175,7 +175,7 @@ def _verdicts(difference: ReportDifference, code: int) -> Iterator[str]:
     names = {name: name if is_english() else localized(_ROW_NAMES[name]) for name in rows}
     wide = max(8, *map(display_width, names.values()))
     for name, text in rows.items():
-        yield f"{names[name]}{' ' * (wide - display_width(names[name]))} {text}"
+        yield f"{padded(names[name], wide)} {text}"
 
 
 def _verdict(report: Report, code: int | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from doctor.engine.language import language
-from doctor.engine.output_encoding import display_width
+from doctor.engine.output_encoding import display_width, padded
 from doctor.engine.texts import filled
 from doctor.report.layout.formatting import wrapped
 
@@ -158,8 +158,8 @@ def _columns(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     lines = []
     for number in range(height):
         parts = [lines_[number] if number < len(lines_) else "" for lines_ in wrapped_cells]
-        padded = [part + " " * (wide - display_width(part)) for part, wide in zip(parts, widths, strict=True)]
-        lines.append(GAP.join(padded).rstrip())
+        cells = [padded(part, wide) for part, wide in zip(parts, widths, strict=True)]
+        lines.append(GAP.join(cells).rstrip())
     return lines
 
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from doctor import __version__
 from doctor.engine.language import english
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
+from doctor.engine.utc_time import utc_text
 from doctor.report.formats.json import document, to_json_value
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ END_FIELDS = ("verdict", "exit", "counts", "source", "started", "seconds", "note
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text(timespec="milliseconds")
 
 
 class EventStream:

@@ -10,15 +10,14 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from contextlib import suppress
 from email.message import EmailMessage
-from http.client import HTTPException, HTTPMessage
-from typing import IO
+from http.client import HTTPException
 
 import msgspec
 
 from doctor.config.notify_targets import NotifyTarget
+from doctor.engine.http_answer import http_answer
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.session.notify.message import Message
@@ -85,15 +84,6 @@ def _mail(target: NotifyTarget, message: Message) -> None:
     _run([program, "-i", "-t"], mail.as_bytes(), target.seconds)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the message to where nobody asked for."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> None:
-        return None
-
-
 def _post(target: NotifyTarget, message: Message) -> None:
     shape = shapes().get(target.shape)
     url, body = target.url, msgspec.json.encode(message)
@@ -102,17 +92,15 @@ def _post(target: NotifyTarget, message: Message) -> None:
         body = msgspec.json.encode(document)
     headers = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "cluster-doctor"}
     request = urllib.request.Request(url, data=body, headers=headers, method="POST")
-    opener = urllib.request.build_opener(_NoRedirect())
-    answer = _read(lambda: opener.open(request, timeout=target.seconds))
+    answer = _read(request, target.seconds)
     if shape is not None and (why := refusal(shape, answer)):
         raise NotSent(why)
 
 
-def _read(open_url: Callable[[], IO[bytes]]) -> bytes:
+def _read(request: urllib.request.Request, seconds: float) -> bytes:
     """Raises: NotSent."""
     try:
-        with open_url() as answer:
-            return answer.read(MAX_ANSWER)
+        return http_answer(request, seconds, MAX_ANSWER)
     except urllib.error.HTTPError as error:
         with error:
             if 300 <= error.code < 400:

@@ -98,7 +98,8 @@ def _wrong_gradient(trace: LayoutTrace, step: int, events: dict[int, TrainingSte
 
 def _share_one_gradient(trace: LayoutTrace, events: dict[int, TrainingStep], wrong: tuple[int, ...]) -> bool:
     """Whether these are whole data-parallel groups of several ranks, each with one gradient: the sum is wrong."""
-    groups = [group for group in trace.replicas if len(group) > 1 and set(group) <= set(wrong)]
+    among = set(wrong)
+    groups = [group for group in trace.replicas if len(group) > 1 and among.issuperset(group)]
     alike = all(len(set(field_values(events, group, "grad_digest").values())) == 1 for group in groups)
     return alike and sorted(rank for group in groups for rank in group) == sorted(wrong)
 

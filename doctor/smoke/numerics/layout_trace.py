@@ -58,20 +58,39 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
 
         Ranks of one code path have the same bits, in the field ``bits``. Those of several are compared by ``error``,
         how far they are from the reference run, as are those of which no majority has the same bits. What each rank
-        computes for itself (``replicated``) has the same bits on the CPUs of one host alone, as long as all are near
-        the reference run: libraries choose their code by more than what a host tells of its CPU.
+        updates for itself (``replicated``) has the same bits where the same code paths made its gradient.
         """
         errors = field_values(events, group, error)
         near = len(errors) == len(group) and max(errors.values()) <= tolerance
-        by_path: dict[tuple[str, str], list[int]] = {}
+        paths: Mapping[int, object] = self.gradient_makers[near] if bits == "replicated" else self.code_paths
+        by_path: dict[object, list[int]] = {}
         for rank in group:
-            alone = near and bits == "replicated" and self.plan.places[rank].device < 0
-            by_path.setdefault((self.code_paths.get(rank, ""), self.hosts[rank] if alone else ""), []).append(rank)
+            by_path.setdefault(paths.get(rank, ""), []).append(rank)
         for ranks in by_path.values():
             if parts := majority_split(field_values(events, ranks, bits), hosts=self.hosts):
                 apart = errors_split(field_values(events, ranks, error), tolerance) if parts.tie else None
                 return apart or parts
         return errors_split(field_values(events, group, error), tolerance) if len(by_path) > 1 else None
+
+    @cached_property
+    def gradient_makers(self) -> tuple[dict[int, int], dict[int, int]]:
+        """By rank, a number that it shares with all whose gradients the same code paths made, group by group.
+
+        A rank's gradient is the mean of its data-parallel group. Second, for ranks that are near the reference run: the
+        same on the CPUs of one host alone, as libraries choose their code by more than what a host tells of its CPU.
+        It is computed once, and once for each of these groups: every group of ranks reads it in every step.
+        """
+        makers: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        places = self.plan.places
+        for by_host, numbers in enumerate(makers):
+            number_by_paths: dict[tuple[tuple[str, str], ...], int] = {}
+            for group in self.replicas:
+                paths = tuple(
+                    (self.code_paths.get(rank, ""), self.hosts[rank] if by_host and places[rank].device < 0 else "")
+                    for rank in group
+                )
+                numbers.update(dict.fromkeys(group, number_by_paths.setdefault(paths, len(number_by_paths))))
+        return makers
 
     def numbered_steps(self) -> Iterator[tuple[int, dict[int, TrainingStep]]]:
         """The steps, numbered."""

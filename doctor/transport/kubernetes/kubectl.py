@@ -127,7 +127,7 @@ def command_line(kubeconfig: str = "", context: str = "", environ: Mapping[str, 
 def ask(kubectl: Sequence[str], *argv: str, seconds: float = REQUEST_SECONDS, limit: int = MAX_RESPONSE) -> bytes:
     """What one command of kubectl prints. Raises: TransportError."""
     try:
-        done = run_bounded([*kubectl, *argv], seconds, limit, {**os.environ, "LC_ALL": "C"})
+        done = run_bounded([*kubectl, *argv], seconds, limit, english_environ())
     except subprocess.TimeoutExpired:
         text = filled("the API server does not answer within {0}", format_seconds(seconds))
         raise transport_error("dropped", text) from None
@@ -138,6 +138,11 @@ def ask(kubectl: Sequence[str], *argv: str, seconds: float = REQUEST_SECONDS, li
     if done.returncode:
         raise complaint(done.stderr)
     return done.stdout
+
+
+def english_environ() -> dict[str, str]:
+    """The environment in which kubectl's messages are those that `complaint` knows."""
+    return {**os.environ, "LC_ALL": "C"}
 
 
 def reported_exit_code(err: bytes) -> int | None:

@@ -7,7 +7,6 @@ reason; a pod that outlives the watchdog, too, ends after `_LIFETIME` seconds.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import subprocess
 import threading
@@ -87,7 +86,7 @@ class NodePods:
                 input=text,
                 capture_output=True,
                 timeout=_READY_SECONDS,
-                env={**os.environ, "LC_ALL": "C"},
+                env=kubectl.english_environ(),
             )
         except subprocess.TimeoutExpired:
             text_of_limit = format_seconds(_READY_SECONDS)

@@ -12,7 +12,7 @@ import typer
 from doctor.cli.host_options import ConnectionOptions, VisitOptions, require_finite, validate_connection
 from doctor.cli.launch_source import launch_line
 from doctor.cli.shared_options import OutputOptions, expand_option_groups
-from doctor.cli.watch_options import AttachOptions, ChoiceOptions, LogOptions
+from doctor.cli.watch_options import AttachOptions, ChoiceOptions, LogOptions, live_notifier
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
@@ -73,7 +73,6 @@ def command(
     Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted. Of --log and
     --attach: 0 nothing is wrong; 10 a fault; 12 undecided; 78 no loss, or no rank.
     """
-    from doctor.session.notify.live_notifier import live_notifier
     from doctor.watch.data_folder import require_schedule
     from doctor.watch.launch import WatchOptions
 
@@ -133,7 +132,7 @@ def _run(command_line: list[str], options: WatchOptions, choice: ChoiceOptions, 
 
     def report(outcome: WatchOutcome) -> int:
         from doctor.session.replay import Examination
-        from doctor.watch.evaluate_watch import evaluate_watch
+        from doctor.watch.data_outcomes import evaluate_watch
 
         selected = [check for check in chosen_checks if check.name in outcome.checks]
         if not selected and not (outcome.data and outcome.data.concerns(chosen_checks)):

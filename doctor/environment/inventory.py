@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.engine.bounded_read import ReadFile, unreadable_reason
 from doctor.engine.sanitize import count_noun, printable_excerpt
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import read_host_lists
 from doctor.environment.host_selection import HostSelection
-from doctor.environment.text_files import ReadFile, unreadable_reason
 from doctor.hosts.hostfile import HostLine
 from doctor.hosts.nodeset import (
     MAX_HOSTS,

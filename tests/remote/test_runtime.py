@@ -23,10 +23,8 @@ RUNTIME = [
     for name in (
         "signals",
         "processes",
-        "parent_death",
         "command_environment",
         "streams",
-        "lines",
         "framing",
         "readable_json",
     )

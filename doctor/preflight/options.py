@@ -49,8 +49,8 @@ class ExitCodePolicy(msgspec.Struct, frozen=True):
 
 if TYPE_CHECKING:
     from doctor.environment.host_selection import HostSelection
+    from doctor.environment.job_context import RequestedScope
     from doctor.environment.job_environment import JobEnvironment
-    from doctor.environment.scope import RequestedScope
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True):

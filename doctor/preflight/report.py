@@ -8,12 +8,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.interrupts import remove_old
 from doctor.engine.language import localized_filled, phrase
 from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
 from doctor.preflight.early_end import claim_line
+from doctor.report.formats.registry import RenderContext, render_bytes
 from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_files, write_output
 
 if TYPE_CHECKING:
@@ -60,8 +63,6 @@ class PreflightReporter:
                     remove_old(path)
                 print_stderr(filled("doctor: {0} {1}: {2}; it was not written", option, path, error.strerror or error))
         if self.format_targets:
-            from doctor.report.formats.registry import RenderContext
-
             checks_by_name = {check.name: check for check in verdict.gathered.catalog}
             events.finish(verdict.report, verdict.code, checks_by_name)
             unwritten = [target for target in self.format_targets if target.name != "jsonl" or not events.streams]
@@ -193,14 +194,10 @@ def write_termination_log(text: str, environ: Mapping[str, str]) -> None:
 
 
 def _files(verdict: PreflightVerdict, options: PreflightOptions) -> Iterator[tuple[str, str, bytes]]:
-    from doctor.report.formats.registry import RenderContext, render_bytes
-
     if options.report:
         context = RenderContext(verdict.code, {check.name: check for check in verdict.gathered.catalog})
         yield "--report", options.report, render_bytes("json", verdict.report, context)
     if options.save and verdict.examination is not None:
-        import msgspec
-
         from doctor.engine.run_writing import run_lines
 
         made_for = tuple(outcome.check for outcome in verdict.report.outcomes)

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from msgspec.structs import replace
 
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.texts import filled
@@ -132,8 +133,6 @@ class ConnectionOptions(NamedTuple):
             if job:
                 raise UsageError("--job names pods; expected --transport kubernetes with it")
             return selection
-        from msgspec.structs import replace
-
         from doctor.hosts.pods import PodSelection
 
         for option, value in (("--hostfile", selection.hostfile), ("--rank-table", selection.rank_table)):

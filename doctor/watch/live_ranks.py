@@ -16,7 +16,7 @@ from doctor.report.layout.terminal import detect_terminal
 from doctor.report.live.live_frame import LiveRow, LiveView, render_frame
 from doctor.report.live.live_screen import LiveScreen
 from doctor.smoke.model import Snapshot
-from doctor.watch.loss.loss_report import verdict_line
+from doctor.watch.loss.log_watch import verdict_line
 from doctor.watch.training import Training
 
 INTERVAL = 0.5

@@ -73,7 +73,7 @@ class TerminalProgram:
             assert self.changed.wait_for(lambda: matches(self.output), LIMIT), self.output[-2000:]
             return self.output
 
-    def type(self, keys: bytes) -> None:
+    def press(self, keys: bytes) -> None:
         os.write(self.master, keys)
 
     def end(self) -> int:

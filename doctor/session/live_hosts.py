@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from doctor.engine.language import localized_filled
+from doctor.engine.language import localized, localized_filled
 from doctor.engine.record import HostRecord
 from doctor.engine.texts import filled
 from doctor.report.layout.formatting import duration
@@ -20,7 +20,6 @@ INTERVAL = 0.5
 """Seconds between two frames."""
 LATE_SECONDS = 10.0
 """From which on a host without an answer is one to look at."""
-COLUMNS = ("host", "after", "state")
 FOOTER = "q closes this view; the check goes on, and its report follows"
 
 
@@ -82,7 +81,14 @@ class LiveHosts:
         if self._stage:
             state = filled("{0}; {1}", state, self._stage)
         rows = host_rows(self.hosts, answers, seconds)
-        return LiveView(self.title, state, COLUMNS, rows, tuple(self._found), FOOTER)
+        return LiveView(
+            self.title,
+            state,
+            (localized("host"), localized("after"), localized("state")),
+            rows,
+            tuple(self._found),
+            FOOTER,
+        )
 
 
 def host_rows(hosts: Sequence[str], answers: Mapping[str, tuple[float, str]], seconds: float) -> list[LiveRow]:
@@ -97,11 +103,11 @@ def host_rows(hosts: Sequence[str], answers: Mapping[str, tuple[float, str]], se
             text = filled("could not be reached: {0}", localized_filled(why))
             rows.append(LiveRow((host, duration(after), text), 0, 0.0, "could not be reached"))
         else:
-            rows.append(LiveRow((host, duration(after), "answered"), 2, 0.0, "answered"))
+            rows.append(LiveRow((host, duration(after), "has answered"), 2, 0.0, "has answered"))
     return rows
 
 
 def open_live_hosts(command: str, source: str, hosts: Sequence[str]) -> LiveHosts | None:
     """The view; None where there can be none, with one line on stderr."""
-    screen = open_screen(filled("doctor {0}", command), os.environ)
+    screen = open_screen(command, os.environ)
     return LiveHosts(screen, filled("doctor {0}: {1}", command, source), hosts) if screen else None

@@ -117,7 +117,7 @@ def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchO
         warn(filled("not watched: {0}", why))
         return WatchedCommand(command_line, environ, None).run(lambda: False)
     every_line = options.losses.pattern is not None
-    screen = open_screen("doctor watch", environ) if options.live and watches else None
+    screen = open_screen("watch", environ) if options.live and watches else None
     output = None
     try:
         output = JobOutput(folder.copies, context.rank, every_line) if options.reads_output else None

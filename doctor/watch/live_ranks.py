@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from doctor.engine.language import localized
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.engine.watch_summary import LossVerdict
@@ -24,9 +25,8 @@ INTERVAL = 0.5
 RECENT_STEPS = 20
 QUIET_SECONDS = 10.0
 """Without a sign, from which on a rank is one to look at."""
-COLUMNS = ("rank", "host", "step", "s/step", "quiet", "state")
 FOOTER = "q closes this view; the job goes on, and its output follows"
-_DOES = {"start": "starts", "input": "reads its input", "compute": "computes", "done": "has finished"}
+_DOES = {"start": "is starting", "input": "reads its input", "compute": "computes", "done": "has finished"}
 
 
 class LiveRanks:
@@ -54,7 +54,7 @@ class LiveRanks:
 
     def _view_without_ranks(self, losses: Sequence[str], now: float) -> LiveView:
         state = filled("no rank was seen yet; {0}", duration(now - self._began))
-        return LiveView(self.title, state, COLUMNS, (), losses, FOOTER)
+        return LiveView(self.title, state, _columns(), (), losses, FOOTER)
 
     def _view(self, training: Training, losses: Sequence[str], now: float) -> LiveView:
         step = min(training.watch.steps.values(), default=0)
@@ -71,7 +71,12 @@ class LiveRanks:
             pace,
             duration(now - self._began),
         )
-        return LiveView(self.title, state, COLUMNS, rank_rows(training), (*verdicts_of(training), *losses), FOOTER)
+        return LiveView(self.title, state, _columns(), rank_rows(training), (*verdicts_of(training), *losses), FOOTER)
+
+
+def _columns() -> tuple[str, ...]:
+    names = (localized("rank"), localized("host"), localized("step"), localized("s/step"))
+    return (*names, localized("quiet"), localized("state"))
 
 
 def verdicts_of(training: Training) -> list[str]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.language import localized_filled, phrase
 from doctor.engine.output_encoding import display_width, padded, without_signs
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.streams import harmless
@@ -48,6 +48,7 @@ class LiveView(msgspec.Struct, frozen=True):
     title: str
     state: str
     columns: tuple[str, ...]
+    """Of the table, in the language of this process."""
     rows: Sequence[LiveRow]
     verdicts: Sequence[str] = ()
     footer: str = ""
@@ -86,7 +87,7 @@ def _table(view: LiveView, room: int, columns: int) -> list[_Line]:
     """The head, the rows with the most trouble, and a line that counts the others where not all have room."""
     rows = sorted(view.rows, key=lambda row: (row.trouble, -row.weight))
     visible = rows if len(rows) <= room else rows[: max(0, room - 1)]
-    cells = [tuple(map(localized, view.columns))]
+    cells = [view.columns]
     cells += [tuple(clean(localized_filled(cell), MOST_CHARS) for cell in row.cells) for row in visible]
     widths = [min(MAX_CELLS, max(map(display_width, column))) for column in zip(*cells, strict=True)][:-1]
     while widths and sum(widths) + GAP * len(widths) > columns * 2 // 3 and max(widths) > 4:
@@ -106,7 +107,7 @@ def _counted(rows: Sequence[LiveRow]) -> str:
     for row in rows:
         counts[row.rest] = counts.get(row.rest, 0) + 1
     parts = [
-        f"{count} {clean(localized_filled(word), 60)}"
+        f"{clean(localized_filled(word), 60)} ({count})"
         for word, count in sorted(counts.items(), key=lambda item: -item[1])
     ]
     return phrase("{count} more: {parts}", count=len(rows), parts=", ".join(parts[:6]))

@@ -44,7 +44,7 @@ def open_screen(command: str, environ: Mapping[str, str]) -> LiveScreen | None:
     try:
         return LiveScreen(environ)
     except NoViewError as error:
-        why = localized_filled(filled("{0}: --live: {1}; this goes on without the view", command, str(error)))
+        why = localized_filled(filled("doctor {0}: --live: {1}; this goes on without the view", command, str(error)))
         print_stderr(why)
         return None
 

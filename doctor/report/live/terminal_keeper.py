@@ -110,7 +110,7 @@ class Keeper:
     def keep(self) -> int:
         """Until nobody holds the pseudo-terminal any more. Returns the exit code."""
         while True:
-            numbers = [self.pseudo, *([self.control] if self.doctor_lives else [])]
+            numbers = [self.pseudo, *([self.control.fileno()] if self.doctor_lives else [])]
             poll = select.poll()
             for number in (*numbers, *([self.terminal] if self.settings is not None else [])):
                 poll.register(number, select.POLLIN)

@@ -30,13 +30,6 @@ def lost_hosts(case: Case, event: Event) -> Iterator[Cause]:
             where = filled("host {0}", host) if host else "another host"
             summary = filled("mpirun lost its daemon on {0}: that host ended, or the network to it failed", where)
             yield _cause(event, host, "likely", summary)
-    elif event.signature == "ssh-connect-failed":
-        yield _cause(
-            event,
-            host,
-            "certain",
-            filled("ssh could not connect to host {0}: {1}", host, event.values.get("reason", "")),
-        )
 
 
 def _cause(event: Event, host: str, confidence: Confidence, summary: str) -> Cause:

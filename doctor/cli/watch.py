@@ -128,17 +128,17 @@ def _run(command_line: list[str], options: WatchOptions, choice: ChoiceOptions, 
     if output.from_file:
         raise UsageError("--from reads a saved run; expected doctor report FILE")
     catalog = load_catalog([])
-    left = choice.chosen(catalog)
+    chosen_checks = choice.chosen(catalog)
     files = ReportFiles(output_paths(output))
 
     def report(outcome: WatchOutcome) -> int:
         from doctor.session.replay import Examination
         from doctor.watch.evaluate_watch import evaluate_watch
 
-        selected = [check for check in left if check.name in outcome.checks]
-        if not selected and not (outcome.data and outcome.data.concerns(left)):
+        selected = [check for check in chosen_checks if check.name in outcome.checks]
+        if not selected and not (outcome.data and outcome.data.concerns(chosen_checks)):
             return Exit.HEALTHY
-        evaluated = evaluate_watch(outcome.run, selected, left, outcome.data)
+        evaluated = evaluate_watch(outcome.run, selected, chosen_checks, outcome.data)
         return save_and_report(Examination(outcome.run, evaluated), catalog, _with_free_paths(output, files))
 
     return run(command_line, os.environ, options, report)

@@ -142,8 +142,8 @@ def _report(
         raise InputError("--select and --ignore leave no check of the loss")
     report = evaluate_watch(run, selected, catalog)
     # What was found says more than how the following ended.
-    found = report_exit_code(apply_policy(report, output.config, catalog), output) == Exit.FAILED
-    return save_and_report(Examination(run, report, None if found else stopped), catalog, output)
+    is_failed = report_exit_code(apply_policy(report, output.config, catalog), output) == Exit.FAILED
+    return save_and_report(Examination(run, report, None if is_failed else stopped), catalog, output)
 
 
 def _display_name(path: str) -> str:

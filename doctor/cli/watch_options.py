@@ -59,8 +59,8 @@ class ChoiceOptions(NamedTuple):
         if not self.select and not self.ignore:
             return frozenset()
 
-        left = {check.name for check in self.chosen(load_catalog([]))}
-        return frozenset(name for name in LOSS_CHECKS if name not in left)
+        chosen_names = {check.name for check in self.chosen(load_catalog([]))}
+        return frozenset(name for name in LOSS_CHECKS if name not in chosen_names)
 
 
 class LogOptions(NamedTuple):

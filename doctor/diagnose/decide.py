@@ -238,8 +238,8 @@ def _not_decided(case: Case) -> Undecidable:
     size = case.world_size or (0 if _shares_a_file(case) else max(logged_ranks, default=-1) + 1)
     absent = [str(rank) for rank in range(min(size, 100_000)) if rank not in logged_ranks]
     unnamed = sum(process.rank is None for process in case.processes)
-    given = unnamed > 1 and (unnamed >= len(absent) if size else not logged_ranks)
-    if given:  # the ranks that wrote them are not known; more logs are not there to be asked for
+    lacks_rank_numbers = unnamed > 1 and (unnamed >= len(absent) if size else not logged_ranks)
+    if lacks_rank_numbers:  # the ranks that wrote them are not known; more logs are not there to be asked for
         needed.append("which rank wrote each log: in its lines, or as the number in its name")
     elif absent:
         listed = joined(

@@ -80,8 +80,8 @@ def switches_of_topology(text: str, hosts: Sequence[str]) -> tuple[HostGroup, ..
 
 def _switch_lines(text: str) -> Iterator[dict[str, str]]:
     for line in text[:MAX_CONF_BYTES].splitlines():
-        words = (word.partition("=") for word in line.partition("#")[0].split())
-        fields = {key.lower(): value for key, _, value in words}
+        assignments = (word.partition("=") for word in line.partition("#")[0].split())
+        fields = {key.lower(): value for key, _, value in assignments}
         if fields.get("switchname"):
             yield fields
 

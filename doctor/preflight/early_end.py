@@ -166,14 +166,14 @@ def _budget(argv: list[str]) -> float:
 
 def _argument(argv: list[str]) -> str:
     """HOSTS, the word that is neither an option nor an option's value; empty where it is not given."""
-    words = iter(argv[1:])
-    for word in words:
+    arguments = iter(argv[1:])
+    for word in arguments:
         if word == "--":
             return ""
         if not word.startswith("-"):
             return word
         if "=" not in word and word not in SWITCHES:
-            next(words, "")
+            next(arguments, "")
     return ""
 
 

@@ -80,8 +80,8 @@ def _is_near(case: Case, field: Event, report: Event) -> bool:
 def _cause(case: Case, name: str, reports: list[ClusterReport]) -> Cause:
     signature = case.signatures[name]
     culprits = tuple(dict.fromkeys(culprit for report in reports for culprit in _culprits(case, report)))
-    shown = sorted_culprits(culprits)
-    who = names_of(shown)
+    ordered_culprits = sorted_culprits(culprits)
+    who = names_of(ordered_culprits)
     more = filled(" and {0} more", len(culprits) - 4) if len(culprits) > 4 else ""
     summary = filled("{0}{1}: {2}", who, more, signature.title) if culprits else signature.title
     confidence: Confidence = signature.reports or "likely"
@@ -91,7 +91,7 @@ def _cause(case: Case, name: str, reports: list[ClusterReport]) -> Cause:
         confidence = "possible"  # those behind the first may have lost it
     if signature.reports == "likely" and len(culprits) > MAX_CULPRITS:
         confidence = "possible"
-    return Cause(name, RULE, confidence, shown, summary, first_evidence(report.event for report in reports))
+    return Cause(name, RULE, confidence, ordered_culprits, summary, first_evidence(report.event for report in reports))
 
 
 def _culprits(case: Case, report: ClusterReport) -> Iterator[Culprit]:

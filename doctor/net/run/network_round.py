@@ -96,7 +96,7 @@ def run_net_round(
 
 def gone_hosts(records: Mapping[str, HostRecord], test: NetTest, transport: Transport) -> dict[str, HostRecord]:
     """The records of hosts that took part, were lost, and cannot be reached any more: as of those never reached."""
-    gone: dict[str, HostRecord] = {}
+    unreachable: dict[str, HostRecord] = {}
 
     def visit(host: str) -> TransportError | None:
         try:
@@ -112,12 +112,12 @@ def gone_hosts(records: Mapping[str, HostRecord], test: NetTest, transport: Tran
                 "text": filled("it answered until the network test, and no longer after it: {0}", error.text),
                 "hint": error.hint,
             }
-            gone[host] = HostRecord(msgspec.structs.replace(records[host].visit, **failed))
+            unreachable[host] = HostRecord(msgspec.structs.replace(records[host].visit, **failed))
 
     lost = [host for host in test.lost if test.results[host].hello is not None]
     if lost and test.stopped is None:
         visit_hosts(lost, transport, visit, AGAIN_WORKERS, take)
-    return gone
+    return unreachable
 
 
 def coverage_notes(records: Mapping[str, HostRecord], options: NetOptions) -> tuple[str, ...]:

@@ -24,9 +24,8 @@ from doctor.diagnose.launcher_reports import (
     may_have_failed,
     split,
 )
-from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.process import Process
-from doctor.diagnose.read.file_names import NameHints, read_names
+from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_names
 from doctor.diagnose.signature import ERROR_ROLES, Role, Signature, Trait
 
 _SPAWNED = "spawned-process-failed"

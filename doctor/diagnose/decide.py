@@ -17,7 +17,14 @@ from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
 from doctor.diagnose.rules.fingerprints import different_fingerprints
 from doctor.diagnose.rules.init_choices import odd_choices
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults, tells_only_the_end
-from doctor.diagnose.rules.named import named_by_launcher, named_by_library, processes_of, terminated
+from doctor.diagnose.rules.named import (
+    named_by_launcher,
+    named_by_library,
+    processes_of,
+    terminated,
+    too_many_clients,
+    truncated_messages,
+)
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.scheduler_states import crashed_step, ended_from_outside, explains_all, named_by_scheduler
@@ -33,7 +40,6 @@ from doctor.diagnose.rules.waiting import (
     lateness,
     named_peer,
 )
-from doctor.diagnose.rules.whole_job import too_many_clients, truncated_messages
 from doctor.diagnose.signature import ERROR_ROLES, Signature
 from doctor.engine.texts import filled, joined
 

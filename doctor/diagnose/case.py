@@ -94,6 +94,19 @@ class Case(msgspec.Struct):
         """Whether a launcher or scheduler says one of these."""
         return any(event.signature in signatures for event in self.reports)
 
+    def went_on(self, report: Event) -> bool:
+        """Whether the job shows progress behind the report in its file: what ended was started again, or not needed."""
+        return any(
+            event.file == report.file and event.line > report.line and self.has_trait(event, "progress")
+            for event in self.events
+        )
+
+    @property
+    def launch_failures(self) -> list[Event]:
+        """Why a launcher could not start ranks, where it did not start them in the end."""
+        reports = (event for event in self.reports if self.signatures[event.signature].is_of_launch)
+        return [event for event in reports if not self.went_on(event)]
+
     @property
     def connect_timeout(self) -> float:
         """Seconds that HCCL waits for a connection: the setting and 20 s."""

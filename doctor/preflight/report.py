@@ -29,6 +29,10 @@ TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes shows what is in it as the container's last message; 4096 bytes of it."""
 
 
+PLUGIN_CHARS = 80
+"""``max_output_length`` of node-problem-detector, as it is without a setting (custompluginmonitor/types/config.go)."""
+
+
 class PreflightReporter:
     """Reports a verdict: files, and exactly one line on stdout, from whatever thread comes first."""
 
@@ -69,6 +73,8 @@ class PreflightReporter:
         if not self.line:
             report_path = self.options.report if self.options.report in self._written_paths else ""
             line = status_line(verdict, self.options, report_path, self.budget.elapsed_seconds())
+            if self.options.exit_code_policy.style == "npd":
+                line = plugin_line(verdict, self.options)
             self._print_once(line, verdict.exit_code)
 
     def _print_once(self, line: str, exit_code: int) -> None:
@@ -103,6 +109,18 @@ def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_pat
         cause=verdict.cause or verdict.reason,
         word=verdict_word(verdict, options),
     )
+
+
+def plugin_line(verdict: PreflightVerdict, options: PreflightOptions) -> str:
+    """What node-problem-detector shows as a condition's message, of which it keeps 80 characters: word and causes."""
+    from doctor.report.formats import oneline
+    from doctor.report.layout import one_word
+
+    causes = [name for name, _ in oneline.causes(verdict.report, verdict.code)]
+    names = [one_word.percent_escape(name) for name in [verdict.cause or verdict.reason, *causes] if name]
+    word = verdict_word(verdict, options)
+    reasons = one_word.join_within(names, PLUGIN_CHARS - len(word) - 5) if word not in ("OK", "SKIP") else ""
+    return f"{word}: {reasons}" if reasons else word
 
 
 def verdict_word(verdict: PreflightVerdict, options: PreflightOptions) -> str:

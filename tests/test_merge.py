@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from doctor.collect.collector_request import unique_facts
-from doctor.collect.merge import files
-from doctor.collect.merge.files import STDIN, read_node_files
+from doctor.collect.merge import node_files
 from doctor.collect.merge.hosts import HostIdentity, match_hosts
 from doctor.collect.merge.merge_records import merge
+from doctor.collect.merge.node_files import STDIN, read_node_files
 from doctor.collect.merge.node_records import NodeFiles, parse_node_record
 from doctor.collect.merge.stale import MAX_AGE_DIFFERENCE, slurm_job_run
 from doctor.collect.node_lines import encode_lines
@@ -263,7 +263,7 @@ class TestFilesThatCannotBeUsed:
         (folder / "link.json").symlink_to(tmp_path / "secret")
         os.mkfifo(folder / "pipe.json")
         (folder / "folder.json").mkdir()
-        monkeypatch.setattr(files, "MAX_RECORD_BYTES", 1 << 20)
+        monkeypatch.setattr(node_files, "MAX_RECORD_BYTES", 1 << 20)
         (folder / "large.json").write_bytes(b" " * (2 << 20))
         run = merged(folder, "link", "pipe", "folder", "large")
         assert [why(run, host).partition(".json: ")[2] for host in run.hosts] == [
@@ -507,7 +507,7 @@ class TestLines:
     def test_that_unpack_to_more_than_any_record_are_none(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(files, "MAX_RECORD_BYTES", 1 << 20)
+        monkeypatch.setattr(node_files, "MAX_RECORD_BYTES", 1 << 20)
         run = of_lines(tmp_path, encode_lines("a", b" " * (64 << 20)), "a")
         assert "do not form a record" in why(run, "a")
 

@@ -24,7 +24,7 @@ from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.texts import filled
 from doctor.preflight.early_end import BUDGET, parse_duration
 from doctor.preflight.node_lists import FORMATS, format_conflict
-from doctor.preflight.options import ExitCodePolicy, JobSettings, PreflightOptions
+from doctor.preflight.options import STYLES, ExitCodePolicy, JobSettings, PreflightOptions
 from doctor.preflight.tiers import TIERS
 from doctor.session.output_files import output_conflict, print_warning, requested_targets
 
@@ -77,7 +77,7 @@ class ReportingOptions(NamedTuple):
     fail_on: Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")] = "error"
     on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")] = "fail"
     fail_exit: Annotated[int, typer.Option(metavar="N", min=0, max=255, help="Exit code instead of 10, 11 and 12.")] = 0
-    exit_style: Annotated[str, typer.Option(metavar="doctor|nagios", help="Meaning of exit codes.")] = "doctor"
+    exit_style: Annotated[str, typer.Option(metavar="doctor|nagios|npd", help="Meaning of exit codes.")] = "doctor"
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False
 
 
@@ -180,7 +180,7 @@ def _validate_options(bounds: LimitOptions, spares: SpareOptions, reporting: Rep
     require_one_of("--node-format", spares.node_format, FORMATS)
     require_one_of("--fail-on", reporting.fail_on, ("error", "warning"))
     require_one_of("--on-unknown", reporting.on_unknown, ("fail", "warn", "ok"))
-    require_one_of("--exit-style", reporting.exit_style, ("doctor", "nagios"))
+    require_one_of("--exit-style", reporting.exit_style, STYLES)
     if why := format_conflict(spares.node_format, spares.write_nodes, spares.write_bad):
         raise UsageError(why)
     _validate_files(spares, reporting)

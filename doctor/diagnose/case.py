@@ -24,9 +24,8 @@ from doctor.diagnose.launcher_reports import (
     may_have_failed,
     split,
 )
-from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.process import Process
-from doctor.diagnose.read.file_names import NameHints, read_names
+from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_names
 from doctor.diagnose.signature import ERROR_ROLES, Role, Signature, Trait
 
 _SPAWNED = "spawned-process-failed"
@@ -94,6 +93,19 @@ class Case(msgspec.Struct):
     def has_report(self, *signatures: str) -> bool:
         """Whether a launcher or scheduler says one of these."""
         return any(event.signature in signatures for event in self.reports)
+
+    def went_on(self, report: Event) -> bool:
+        """Whether the job shows progress behind the report in its file: what ended was started again, or not needed."""
+        return any(
+            event.file == report.file and event.line > report.line and self.has_trait(event, "progress")
+            for event in self.events
+        )
+
+    @property
+    def launch_failures(self) -> list[Event]:
+        """Why a launcher could not start ranks, where it did not start them in the end."""
+        reports = (event for event in self.reports if self.signatures[event.signature].is_of_launch)
+        return [event for event in reports if not self.went_on(event)]
 
     @property
     def connect_timeout(self) -> float:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from doctor.diagnose.events import Event
-from doctor.diagnose.recording import Recording
+from doctor.diagnose.events import Event, Recording
 from doctor.engine.texts import filled, joined
 
 

@@ -7,13 +7,15 @@ scheduler around it knows the job and its hosts (`doctor.environment.schedulers`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
+from doctor.engine.bounded_read import ReadFile, read_text_file
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
-from doctor.environment.describe import Origin, Started, describe, kind, tag
+from doctor.environment.context_text import Origin, Started, describe, kind, tag
 from doctor.environment.inventory import Inventory, InventoryError
 from doctor.environment.job_hosts import JobHosts, find_job_hosts
 from doctor.environment.launch import find_launch, find_rank_to_be, table_conflicts
@@ -22,7 +24,6 @@ from doctor.environment.launchers import has_device_of_table, read_spawned
 from doctor.environment.mounted_rank_table import MountedRankTable, find_mounted_table
 from doctor.environment.scheduler import Allocation
 from doctor.environment.schedulers import find_allocation
-from doctor.environment.text_files import ReadFile, read_text_file
 from doctor.environment.unknown_hosts import unknown_hosts
 from doctor.environment.variables import EnvironmentVariables, VariableProblem
 
@@ -279,3 +280,22 @@ def _notes(context: JobContext) -> tuple[str, ...]:
         return ()
     effect = "each host checks itself, nothing between hosts is checked"
     return (filled("{0}: {1}; expected --hostfile FILE, or DOCTOR_HOSTFILE", context.hosts_unknown, effect),)
+
+
+Scope = Literal["local", "cluster", "follower"]
+"""Its own host, the fleet, or nothing, as another process of its host does."""
+RequestedScope = Literal["auto", "local", "cluster"]
+
+
+def choose_scope(context: JobContext, requested: RequestedScope = "auto") -> Scope:
+    """What this process checks. ``requested``: the user's choice; ``auto``: by the context.
+
+    Where the rank within the host is not known, no process is a follower by its number:
+    `doctor.preflight.host_leader` lets the first process check the host.
+    """
+    first_of_host = not context.shares_host or context.local_rank in (0, None)
+    if requested == "cluster":
+        return "cluster" if first_of_host or context.leads_fleet else "follower"
+    if requested == "auto" and context.leads_fleet:
+        return "cluster"
+    return "local" if first_of_host else "follower"

@@ -21,8 +21,7 @@ from doctor.session.output_files import STDOUT, combine_callbacks, open_event_st
 if TYPE_CHECKING:
     from doctor.engine.record import LaunchOptions
     from doctor.environment.inventory import Inventory
-    from doctor.environment.job_context import JobContext
-    from doctor.environment.scope import Scope
+    from doctor.environment.job_context import JobContext, Scope
     from doctor.net.plan import NetOptions
     from doctor.preflight.deadline import TimeBudget
     from doctor.preflight.gathered import Gathered, GatherProgress
@@ -54,7 +53,7 @@ def gather(
 
     Raises: CommandError, NotReady.
     """
-    from doctor.environment.scope import choose_scope
+    from doctor.environment.job_context import choose_scope
 
     context = _detect_context(environ, progress)
     scope = choose_scope(context, options.scope)
@@ -180,8 +179,8 @@ def _select_hosts(
     options: PreflightOptions, environ: Mapping[str, str], context: JobContext, scope: Scope
 ) -> Inventory:
     """This host alone, or those that the options, else the launcher, name. Raises: CommandError."""
+    from doctor.engine.bounded_read import read_text_file
     from doctor.environment.inventory import Inventory, InventoryError, resolve_hosts, without
-    from doctor.environment.text_files import read_text_file
     from doctor.session.select_hosts import select_inventory
 
     _require_files(options)

@@ -12,13 +12,16 @@ from doctor.engine.record import LaunchOptions
 from doctor.preflight.tiers import Tier
 from doctor.transport.options import SshOptions as SshOptions
 
-Style = Literal["doctor", "nagios"]
+Style = Literal["doctor", "nagios", "npd"]
+STYLES = ("doctor", "nagios", "npd")
 Profile = Literal["job", "prolog"]
 
 VERDICTS = (Exit.FAILED, Exit.WARNINGS, Exit.UNKNOWN)
 """Codes that `ExitCodePolicy.fail_exit` replaces: the job should not start. Bad input and our own bugs keep theirs."""
 NAGIOS = {Exit.HEALTHY: 0, Exit.WARNINGS: 1, Exit.FAILED: 2}
 """The plugin interface: 0 OK, 1 WARNING, 2 CRITICAL, and 3 UNKNOWN for all that is not a verdict."""
+NPD = {Exit.HEALTHY: 0, Exit.WARNINGS: 1, Exit.FAILED: 1}
+"""node-problem-detector's custom plugins (pkg/custompluginmonitor/types/types.go): 0 OK, 1 NonOK, 2 Unknown."""
 
 
 class ExitCodePolicy(msgspec.Struct, frozen=True):
@@ -39,13 +42,15 @@ class ExitCodePolicy(msgspec.Struct, frozen=True):
             return 0
         if self.style == "nagios":
             return NAGIOS.get(Exit(verdict_code), 3) if verdict_code in tuple(Exit) else 3
+        if self.style == "npd":
+            return NPD.get(Exit(verdict_code), 2) if verdict_code in tuple(Exit) else 2
         return self.fail_exit if self.fail_exit and verdict_code in VERDICTS else verdict_code
 
 
 if TYPE_CHECKING:
     from doctor.environment.host_selection import HostSelection
+    from doctor.environment.job_context import RequestedScope
     from doctor.environment.job_environment import JobEnvironment
-    from doctor.environment.scope import RequestedScope
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True):

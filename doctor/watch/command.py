@@ -103,12 +103,12 @@ class WatchedCommand:
 
         All are listed before the first is ended: a worker whose rank has ended is nobody's child any more.
         """
-        found: dict[int, psutil.Process] = {}
+        by_pid: dict[int, psutil.Process] = {}
         for pid in (self.process.pid, *ranks):
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 top = psutil.Process(pid)
-                found.update((process.pid, process) for process in (top, *top.children(recursive=True)))
-        tree = list(found.values())
+                by_pid.update((process.pid, process) for process in (top, *top.children(recursive=True)))
+        tree = list(by_pid.values())
         for process in tree:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 process.send_signal(signal.SIGTERM)

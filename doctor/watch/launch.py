@@ -29,9 +29,8 @@ from doctor.watch.folder import WatchFolder
 from doctor.watch.job_output import JobOutput
 from doctor.watch.live_losses import LiveLosses
 from doctor.watch.live_metrics import LiveMetrics
-from doctor.watch.loss.log_watch import LossOptions
-from doctor.watch.loss.loss_report import headline as loss_headline
-from doctor.watch.loss.loss_report import verdict_line
+from doctor.watch.loss.log_watch import LossOptions, verdict_line
+from doctor.watch.loss.log_watch import headline as loss_headline
 from doctor.watch.observer import Observer
 from doctor.watch.outcome import output_only_run, watched_run, with_stacks
 from doctor.watch.training import Training

@@ -123,8 +123,8 @@ class Training:
         if fields is not None and process.ended:
             fields["died_at"] = process.died_at
         if self._outbox is not None:
-            own = None if fields is None else {**fields, "times": self.times[rank], "cpu_wait": process.cpu_wait}
-            self._outbox.add(rank, events, own, entries)
+            status = None if fields is None else {**fields, "times": self.times[rank], "cpu_wait": process.cpu_wait}
+            self._outbox.add(rank, events, status, entries)
         if self.follower is not None and fields is not None and fields.get("dead"):
             self.follower.flush()
         if fields is not None:
@@ -171,8 +171,10 @@ class Training:
         if self.follower is not None:
             while self.follower.orders:
                 ranks = self.follower.orders.popleft()
-                own = {rank: self.processes[rank] for rank in ranks if rank in self.processes}
-                self.follower.answer({rank: (process.stack() or "")[: 1 << 16] for rank, process in own.items()})
+                their_processes = {rank: self.processes[rank] for rank in ranks if rank in self.processes}
+                self.follower.answer(
+                    {rank: (process.stack() or "")[: 1 << 16] for rank, process in their_processes.items()}
+                )
             if self.over and self.processes:
                 self.follower.finish()
 

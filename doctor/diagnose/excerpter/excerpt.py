@@ -162,12 +162,12 @@ class LogReader:
         if not (hot or numbered or self.tracebacks):
             return
         for index, shape in enumerate(shapes):
-            words = hot.get(shape, ())
+            triggers = hot.get(shape, ())
             if index in numbered:
-                words = words + tuple(numbered[index])
-            if (words or self.tracebacks) and lines[index] and not self.index.is_quiet(lines[index]):
+                triggers = triggers + tuple(numbered[index])
+            if (triggers or self.tracebacks) and lines[index] and not self.index.is_quiet(lines[index]):
                 line = shown_part(lines[index])[:MAX_LINE]
-                if self.is_chosen(line, words):
+                if self.is_chosen(line, triggers):
                     self.keep(lines, index, line)
 
     def is_chosen(self, line, literals):

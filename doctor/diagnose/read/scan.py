@@ -11,7 +11,6 @@ from typing import NamedTuple
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, shown_part, split_block, whole_lines
 from doctor.diagnose.excerpter.tracebacks import EXCEPTION, TRACEBACK_HEAD, OpenTracebacks, label_before_head
-from doctor.diagnose.read.json_lines import raised
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
 from doctor.diagnose.read.stamps import read_stamp
@@ -329,3 +328,24 @@ class _Line(NamedTuple):
     lines: list[bytes]
     at: int
     number: int
+
+
+_FIELD = re.compile(r'(?:[^"\\]|\\.){0,4096}')
+_ESCAPE = re.compile(r'\\(["\\/])')
+
+
+def raised(text: str) -> str:
+    r"""The exception's line of the traceback in a field of a line of JSON, as structured logging writes it; empty where
+    it holds none.
+
+    >>> raised(r'{"rank": 2, "exc": "Traceback (most recent call last):\n  File \"t.py\", line 3\nValueError: bad"}')
+    'ValueError: bad'
+    """
+    if not text.startswith("{"):
+        return ""
+    _, head, rest = text.partition(TRACEBACK_HEAD)
+    field = _FIELD.match(rest)
+    if not head or not field:
+        return ""
+    lines = [_ESCAPE.sub(r"\1", line) for line in field.group().split("\\n")]
+    return next((line for line in reversed(lines) if line.strip() and not line.startswith((" ", "\\t", ":"))), "")

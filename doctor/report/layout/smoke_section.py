@@ -9,10 +9,9 @@ from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, DeviceRate, Failure, SmokeSummary
-from doctor.report.layout.formatting import clean, count_noun, duration
+from doctor.report.layout.formatting import byte_rate, clean, count_noun, duration, short_time, size
 from doctor.report.layout.page_model import Details, label_lines
 from doctor.report.layout.pair_grid import pair_grid
-from doctor.report.layout.quantities import byte_rate, short_time, size
 from doctor.report.layout.soak_lines import minute_lines
 from doctor.report.layout.stack_tree import stack_tree
 

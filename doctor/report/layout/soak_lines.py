@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from doctor.engine.language import localized, phrase
 from doctor.engine.smoke_summary import SoakMinute
-from doctor.report.layout.formatting import clean, count_noun, duration
-from doctor.report.layout.quantities import byte_rate, short_time
+from doctor.report.layout.formatting import byte_rate, clean, count_noun, duration, short_time
 
 MOST_LINES = 8
 """Minutes that are shown, evenly, unless all are."""

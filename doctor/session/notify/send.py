@@ -10,9 +10,11 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from contextlib import suppress
 from email.message import EmailMessage
 from http.client import HTTPException
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +24,9 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.session.notify.message import Message
 from doctor.session.notify.shapes import refusal, request_of, shapes
+
+if TYPE_CHECKING:
+    from doctor.session.notify.node_status import NodeVerdict
 
 SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail")
 """Where the Filesystem Hierarchy Standard and older systems have it, after PATH."""
@@ -33,9 +38,14 @@ class NotSent(Exception):
     """Why a message was not sent: one line without the URL."""
 
 
-def send(target: NotifyTarget, message: Message) -> None:
-    """Raises: NotSent."""
-    if target.command:
+def send(target: NotifyTarget, message: Message, verdicts: Sequence[NodeVerdict] = ()) -> None:
+    """``verdicts``: for a receiver that is the nodes themselves. Raises: NotSent."""
+    if target.node_parts:
+        from doctor.session.notify.node_writer import write_node_verdicts
+
+        if problem := write_node_verdicts(verdicts, target.node_parts, target.seconds):
+            raise NotSent(problem)
+    elif target.command:
         _run(list(target.command), msgspec.json.encode(message) + b"\n", target.seconds)
     elif target.mail:
         _mail(target, message)

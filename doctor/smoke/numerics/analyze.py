@@ -30,8 +30,7 @@ from doctor.smoke.numerics.masks import mask_defects
 from doctor.smoke.numerics.reference_outliers import Outlier, find_outliers
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MajorityReference, majority_reference, reference_events
 from doctor.smoke.numerics.replicas import replica_defects
-from doctor.smoke.numerics.rng_draws import correctly_read_steps
-from doctor.smoke.numerics.rng_repeats import repeated_draws
+from doctor.smoke.numerics.rng_repeats import correctly_read_steps, repeated_draws
 from doctor.smoke.numerics.shards import find_misread, shard_defects
 from doctor.smoke.numerics.updates import update_defects
 

@@ -62,8 +62,8 @@ def test_a_pipe_without_a_writer_and_a_device_without_end_hold_no_record(tmp_pat
     os.mkfifo(pipe)
     assert read_node_files([pipe]).unusable == ()
     assert [entry.reason for entry in read_node_files([Path("/dev/zero")]).unusable] == ["not a regular file"]
-    monkeypatch.setattr(files, "MAX_RECORD_BYTES", 1 << 16)
-    monkeypatch.setattr(files, "MAX_UNUSABLE_BYTES", 1 << 19)
+    monkeypatch.setattr(node_files, "MAX_RECORD_BYTES", 1 << 16)
+    monkeypatch.setattr(node_files, "MAX_UNUSABLE_BYTES", 1 << 19)
     with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as endless:
         assert endless.stdout
         reasons = [

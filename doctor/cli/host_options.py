@@ -144,6 +144,23 @@ class ConnectionOptions(NamedTuple):
         return replace(selection, pods=PodSelection(job=job, **options))
 
 
+def with_job_of_pods(connection: ConnectionOptions, job: str) -> tuple[ConnectionOptions, str]:
+    """``--job k8s:NAMESPACE/NAME`` as ``--transport kubernetes --namespace NAMESPACE --job NAME``, others as they are.
+
+    Raises: UsageError for another form, and beside options that say something else.
+    """
+    from doctor.diagnose.job.kinds import pods_of_kind
+
+    pods = pods_of_kind(job)
+    if pods is None:
+        return connection, job
+    if connection.transport not in ("ssh", "kubernetes"):
+        raise UsageError(filled("--job k8s: is for pods; expected it without --transport {0}", connection.transport))
+    if connection.namespace not in ("", pods.namespace):
+        raise UsageError("--job k8s: and --namespace name two namespaces; expected one")
+    return connection._replace(transport="kubernetes", namespace=pods.namespace), pods.job
+
+
 class JobOptions(NamedTuple):
     """Options that describe the job."""
 

@@ -9,7 +9,13 @@ from typing import Annotated
 
 import typer
 
-from doctor.cli.host_options import ConnectionOptions, VisitOptions, require_finite, validate_connection
+from doctor.cli.host_options import (
+    ConnectionOptions,
+    VisitOptions,
+    require_finite,
+    validate_connection,
+    with_job_of_pods,
+)
 from doctor.cli.launch_source import launch_line
 from doctor.cli.shared_options import OutputOptions, expand_option_groups
 from doctor.cli.watch_options import AttachOptions, ChoiceOptions, LogOptions, live_notifier
@@ -79,6 +85,8 @@ def command(
     """
     require_one_of("--on-hang", on_hang, ON_HANG)
     require_one_of("--exit-on", exit_on, EXIT_ON)
+    connection, job = with_job_of_pods(connection, attach.job)
+    attach = attach._replace(job=job)
     validate_connection(connection)
     command_line = launch_line()
     modes = {"--attach": attach.requested, "--log": log.requested, "a command after --": bool(command_line)}

@@ -26,7 +26,10 @@ class AttachOptions(NamedTuple):
         list[int], typer.Option("--pid", metavar="N", min=1, help="With --attach: only this process; repeatable.")
     ] = []
     job: Annotated[
-        str, typer.Option("--job", metavar="KIND:ID", help="With --attach: the hosts of slurm:ID or ray:ADDRESS/ID.")
+        str,
+        typer.Option(
+            "--job", metavar="KIND:ID", help="With --attach: of slurm:ID, ray:ADDRESS/ID, k8s:NAMESPACE/NAME."
+        ),
     ] = ""
     interval: Annotated[
         float, typer.Option("--interval", metavar="S", min=1, max=120, help="With --attach: seconds of looking.")

@@ -105,7 +105,11 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     named = named_by_library(case)
     faults = local_faults(case)
     launched = named_by_launcher(case) or ([] if faults else exited_silently(case))
-    launched += [cause for cause in named_by_cluster(case) if cause.confidence == "certain" or not (launched or faults)]
+    reported = named_by_cluster(case)
+    launches = [cause for cause in reported if case.signatures[cause.signature].is_of_launch]
+    alone = not (launched or faults)
+    launched += [item for item in reported if item not in launches and (item.confidence == "certain" or alone)]
+    launched += [cause for cause in launches if _is_not_outlived(case, cause, faults)]
     if named and not _outranked(case, named, faults):
         return [_with_local_fault(case, cause) for cause in named], None
     scheduled, ended = named_by_scheduler(case), ended_from_outside(case)
@@ -124,6 +128,17 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     if any(case.role(event) in _FAILED_ROLES for event in case.events) or _failed_reports(case):
         return [], _not_decided(case)
     return [_outlived(cause) for cause in local_faults(outlived)] or odd_choices(case), None
+
+
+def _is_not_outlived(case: Case, launch: Cause, faults: list[Cause]) -> bool:
+    """Whether no rank shows a fault of its own, for which it must have been started after all."""
+    explained = case.signatures[launch.signature].explains
+    return all(
+        is_unspecific(case, fault.signature)
+        or fault.signature in explained
+        or "ends-all" in case.signatures[fault.signature].traits
+        for fault in faults
+    )
 
 
 def _outlived(cause: Cause) -> Cause:

@@ -140,6 +140,11 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     wrong_beside: tuple[str, ...] = ()
     """Signatures of the same process beside which this one is reported wrongly by the library."""
 
+    @property
+    def is_of_launch(self) -> bool:
+        """It says that a launcher could not start ranks: what ends afterwards follows from that."""
+        return bool(self.reports) and self.phase == "init"
+
     @cached_property
     def compiled(self) -> tuple[Pattern, ...]:
         """Each pattern with the literal that selects lines for it."""

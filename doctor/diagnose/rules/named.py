@@ -119,7 +119,7 @@ def _ended_by_agent(case: Case, file: int) -> set[str]:
 
 def _ended_by_launcher(case: Case, event: Event) -> bool:
     """Slurm ends all other tasks with SIGKILL once one has ended badly, or the job was cancelled: they are innocent."""
-    first = any(task_failed(item) for item in case.reports if item is not event)
+    first = bool(case.launch_failures) or any(task_failed(item) for item in case.reports if item is not event)
     first |= any(
         item.signature == "srun-ends-step" and item.file == event.file and item.line < event.line
         for item in case.reports

@@ -12,7 +12,7 @@ from doctor.engine.output_encoding import display_width, padded, without_signs
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.streams import harmless
 from doctor.report.layout.finding_table import cut
-from doctor.report.layout.formatting import clean
+from doctor.report.layout.formatting import bracketed, clean
 from doctor.report.layout.terminal import Terminal
 
 MOST_VERDICTS = 4
@@ -106,11 +106,9 @@ def _counted(rows: Sequence[LiveRow]) -> str:
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.rest] = counts.get(row.rest, 0) + 1
-    parts = [
-        f"{clean(localized_filled(word), 60)} ({count})"
-        for word, count in sorted(counts.items(), key=lambda item: -item[1])
-    ]
-    return phrase("{count} more: {parts}", count=len(rows), parts=", ".join(parts[:6]))
+    most = sorted(counts.items(), key=lambda item: -item[1])
+    parts = [clean(localized_filled(word), 60) + bracketed(str(count)) for word, count in most[:6]]
+    return phrase("{count} more: {parts}", count=len(rows), parts=", ".join(parts))
 
 
 def _finished(line: _Line, columns: int, terminal: Terminal) -> str:

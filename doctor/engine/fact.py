@@ -94,6 +94,7 @@ class ProbeArguments(TypedDict, total=False):
     folders: list[str]
     temporary_folder: str
     paths: list[str]
+    login: dict[str, Any] | None
     job: str
 
 

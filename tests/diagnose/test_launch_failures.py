@@ -88,10 +88,13 @@ NOISE = (
 )
 
 
+ENDED = ("CANCELLED", "Killed", "Exited with", "failed to start", "aborted", "Raylet")
+
+
 @pytest.mark.parametrize("launch", [launch for launch in LAUNCHES if launch["causes"]], ids=lambda item: item["name"])
 def test_a_job_that_goes_on_after_failed_starts_and_errors_has_no_likely_cause(launch: dict[str, Any]) -> None:
     lines = [line for text in launch["files"].values() for line in text.splitlines() if "Traceback" not in line]
-    if any(word in text for text in lines for word in ("CANCELLED", "Killed", "Exited with", "failed to start")):
+    if any(word in text for text in lines for word in ENDED):
         pytest.skip("it says that the job ended")
     text = "\n".join(
         [*NOISE, *lines, *(f"step {number}/90 loss 1.5" for number in range(40)), *NOISE, "step 41/90 loss 1.4"]

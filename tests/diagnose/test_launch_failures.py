@@ -84,7 +84,7 @@ NOISE = (
     "OSError: [Errno 101] Network is unreachable",
     "ConnectionRefusedError: [Errno 111] Connection refused",
     "n1:9:9 [0] misc/x.cc:10 NCCL WARN NET/IB : Unable to query port_num 1",
-    "[W socket.cpp:426] [c10d] The client socket has failed to connect to [n1]:29500 (errno: 111 - Connection refused).",
+    "[W socket.cpp:4] [c10d] The client socket has failed to connect to [n1]:29500 (errno: 111 - Connection refused).",
 )
 
 

@@ -160,7 +160,8 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
         who = "the rank not seen" if unseen == 1 else filled("one of the {0} ranks not seen", unseen)
         return Judgement("undecided", filled("{0} and {1} may have ended before.", text, who))
     if len(views) > 1 and not waiting and all(view.does.kind == "left" for view in views):
-        return Judgement("undecided", "All its processes ended during the look: how they ended is in their own output.")
+        text = "All its processes ended during the look: how they ended is in their own output."
+        return Judgement("undecided", text)
     if definite:
         return _blame(definite, waiting)
     if not rest:

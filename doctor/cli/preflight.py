@@ -25,7 +25,6 @@ from doctor.engine.texts import filled
 from doctor.environment.gang import MAX_SIZE
 from doctor.preflight.early_end import BUDGET, GANG_WAIT, parse_duration
 from doctor.preflight.node_lists import FORMATS, format_conflict
-
 from doctor.preflight.options import STYLES, ExitCodePolicy, GangOptions, JobSettings, PreflightOptions
 from doctor.preflight.tiers import TIERS
 from doctor.session.output_files import output_conflict, print_warning, requested_targets

@@ -86,7 +86,7 @@ def stateful_set(name: str, size: int, *options: str) -> list[Json]:
 
 
 def indexed(name: str, index: int, size: int, *options: str, has_shm: bool = True) -> Json:
-    """A pod as the controller of an Indexed Job makes it. ``has_shm``: with an emptyDir, not the 64 MB of the runtime."""
+    """A pod as the controller of an Indexed Job makes it. ``has_shm``: with an emptyDir, not with 64 MB."""
     item = container(preflight("--gang", str(size), *options), JOB_COMPLETION_INDEX=str(index))
     item["volumeMounts"] = [one for one in item["volumeMounts"] if has_shm or one["name"] != "shm"]
     spec = {

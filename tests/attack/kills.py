@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.attack.doctor_process import kill_doctor, start_doctor, start_on_host
+from tests.attack.doctor_process import ROOT, kill_doctor, start_doctor, start_on_host
 from tests.attack.fix import BOOK, SEE, SETUP
 from tests.hosts.fleet import Fleet
 from tests.smoke.interpreter import visible_folders
@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "preflight": ("preflight",),
     "smoke": ("smoke", *SMOKE),
     "fix": ("fix", "attacked", "--apply", "--yes"),
-    "watch": ("watch", "--", sys.executable, "tests/watch/fleet_program.py", "100"),
+    "watch": ("watch", "--", sys.executable, str(ROOT / "tests/watch/fleet_program.py"), "100"),
 }
 SHORT = {"net.core.somaxconn": 128, "net.ipv4.tcp_max_syn_backlog": 256}
 """What the playbook of `tests.attack.fix` mends."""

@@ -126,7 +126,7 @@ def _machine() -> str:
     except OSError:
         return ""
     text = " ".join(seen).encode()
-    return "%08x%08x" % (zlib.crc32(text), zlib.adler32(text))
+    return f"{zlib.crc32(text):08x}{zlib.adler32(text):08x}"
 
 
 def resolve_names(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]

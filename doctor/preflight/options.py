@@ -53,30 +53,6 @@ if TYPE_CHECKING:
     from doctor.environment.job_environment import JobEnvironment
 
 
-class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The job as the command line describes it; an empty value was not given."""
-
-    product: str = ""
-    python: str = ""
-    ranks_per_host: int = 0
-    master_addr: str = ""
-    master_port: int = 0
-    time_left_s: float | None = None
-    """Seconds until the scheduler ends the job that this process runs in; None: not known, or without end."""
-
-    @property
-    def launch(self) -> LaunchOptions:
-        """The same as a run keeps it, for `doctor.job.LaunchConfig.from_options`."""
-        return LaunchOptions(
-            product=self.product,
-            python=self.python,
-            ranks_per_host=self.ranks_per_host or None,
-            master_addr=self.master_addr,
-            master_port=self.master_port or None,
-            time_left_s=self.time_left_s,
-        )
-
-
 class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     """All options of one preflight."""
 
@@ -89,7 +65,8 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     budget: float = 60.0
     """Seconds from the start of the process."""
     scope: RequestedScope = "auto"
-    job: JobSettings = JobSettings()
+    launch: LaunchOptions = LaunchOptions()
+    """The job as the command line describes it."""
     source: JobEnvironment | None = None
     """Where the job's environment was read; None: this process's is the job's."""
     net: str = ""

@@ -44,11 +44,7 @@ def pods_inventory(selection: HostSelection) -> Inventory:
     if choice.node_image:
         return _nodes(choice, selection)
     listing = find_pods(choice, selection.nodes or selection.hosts or "")
-    inventory = inventory_of(listing, choice.container)
-    try:
-        return without(inventory, selection.exclude)
-    except InventoryError as error:
-        raise InputError(str(error)) from None
+    return _without_excluded(inventory_of(listing, choice.container), selection)
 
 
 def inventory_of(listing: FoundPods, container: str) -> Inventory:
@@ -67,6 +63,7 @@ def inventory_of(listing: FoundPods, container: str) -> Inventory:
         containers=containers,
         addresses={pod.name: pod.status.pod_ip for pod in listing.pods if pod.status.pod_ip},
         names={pod.name: pod.service_name for pod in listing.pods if pod.service_name},
+        nodes={pod.name: pod.spec.node_name for pod in listing.pods if pod.spec.node_name},
         unready=unready,
     )
     source = filled("{0} from {1}", count_noun(len(hosts), "host"), listing.source)
@@ -104,6 +101,13 @@ def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
         raise InputError(str(error)) from None
     source = filled("the job {0} of {1}", printable(choice.job, 120), namespace)
     return FoundPods(tuple(of_job.pods), (), program, namespace, source, of_job.notes)
+
+
+def _without_excluded(inventory: Inventory, selection: HostSelection) -> Inventory:
+    try:
+        return msgspec.structs.replace(without(inventory, selection.exclude), pods=inventory.pods)
+    except InventoryError as error:
+        raise InputError(str(error)) from None
 
 
 def _with_hint(error: TransportError) -> str:
@@ -144,10 +148,12 @@ def _nodes(choice: PodSelection, selection: HostSelection) -> Inventory:
         program = kubectl.command_line(choice.kubeconfig, choice.context)
         namespace = namespace_of(program, choice.namespace)
         hosts = tuple(dict.fromkeys(expand_nodeset(pod_names, "the command line")))
-        access = PodAccess(kubectl=program, namespace=namespace, node_image=choice.node_image)
-        source = filled("{0} from the command line, each by a pod on it", count_noun(len(hosts), "host"))
-        return without(Inventory(hosts, source, pods=access), selection.exclude)
     except TransportError as error:
         raise InputError(_with_hint(error)) from None
     except InventoryError as error:
         raise InputError(str(error)) from None
+    access = PodAccess(
+        kubectl=program, namespace=namespace, node_image=choice.node_image, nodes={host: host for host in hosts}
+    )
+    source = filled("{0} from the command line, each by a pod on it", count_noun(len(hosts), "host"))
+    return _without_excluded(Inventory(hosts, source, pods=access), selection)

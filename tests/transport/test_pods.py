@@ -246,3 +246,13 @@ def test_nodes_that_cannot_be_asked_for_come_with_a_hint(monkeypatch: pytest.Mon
     selection = HostSelection(nodes="n1", pods=PodSelection(node_image="busybox"))
     with pytest.raises(InputError, match="try kubectl auth can-i --list"):
         select_pods.pods_inventory(selection)
+
+
+def test_the_way_to_pods_stays_where_some_are_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select_pods, "namespace_of", lambda *_: "team")
+    monkeypatch.setattr(kubectl, "command_line", lambda *_: ("kubectl",))
+    chosen = HostSelection(nodes="n[1-2]", exclude="n1", pods=PodSelection(node_image="busybox"))
+    inventory = select_pods.pods_inventory(chosen)
+    assert inventory.hosts == ("n2",)
+    assert inventory.pods is not None
+    assert inventory.pods.namespace == "team"

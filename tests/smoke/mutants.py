@@ -46,7 +46,7 @@ from doctor.smoke.model import Layout, SmokeRun
 from doctor.smoke.numerics.analyze import analyze_training
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.losses import loss_of
-from doctor.smoke.numerics.reference_run import MajorityReference, majority_reference
+from doctor.smoke.numerics.reference_run import MajorityReference, majority_reference, relative_error
 from doctor.smoke.plan import default_layouts
 from doctor.smoke.run import programs
 from tests.checks.run_check import Facts

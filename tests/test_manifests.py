@@ -20,8 +20,8 @@ from doctor.config.notify_targets import NODE_PARTS
 
 FOLDER = Path(__file__).parents[1] / "doctor" / "docs" / "kubernetes"
 FOLDERS = sorted(path.parent for path in FOLDER.rglob("kustomization.yaml"))
-FOR_JOBS = {"gate/open.yaml", "gate/closed.yaml"}
-"""Patches for a pod template of a job, which no kustomization names."""
+ON_REQUEST = {"gate/open.yaml", "gate/closed.yaml", "idle/nvidia.yaml", "idle/ascend.yaml"}
+"""Patches for those who need them, which no kustomization names."""
 IDS = [folder.name for folder in FOLDERS]
 
 
@@ -49,7 +49,7 @@ WHOLE_PODS = {name: spec for name, spec in PODS.items() if "serviceAccountName" 
 
 
 def test_every_file_is_part_of_a_kustomization() -> None:
-    named = set(FOR_JOBS)
+    named = set(ON_REQUEST)
     for folder in FOLDERS:
         (item,) = documents(folder / "kustomization.yaml")
         files = [*item.get("resources", ()), *item.get("patchesStrategicMerge", ())]
@@ -90,7 +90,7 @@ def test_a_pod_has_no_more_rights_than_it_needs(name: str) -> None:
 
 def test_a_pod_that_runs_as_root_says_why() -> None:
     as_root = [name for name, spec in PODS.items() if spec.get("securityContext", {}).get("runAsUser") == 0]
-    assert as_root == ["overlays/prometheus/metrics.yaml/nodes"]
+    assert as_root == ["overlays/host/privileged.yaml/nodes", "overlays/prometheus/metrics.yaml/nodes"]
 
 
 def test_rights_are_few_and_named() -> None:
@@ -120,7 +120,13 @@ def test_the_script_of_the_nodes_runs_and_ends_when_it_is_ended(tmp_path: Path) 
     program = tmp_path / "doctor"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m doctor "$@"\n')
     program.chmod(0o755)
-    settings = {"NODE_NAME": "node1", "REPORT_TO": "condition", "INTERVAL": "600", "OPTIONS": "--brief -s kernel"}
+    settings = {
+        "NODE_NAME": "node1",
+        "REPORT_TO": "condition",
+        "INTERVAL": "600",
+        "IGNORE": "ranks,shm-too-small",
+        "OPTIONS": "--brief -s kernel",
+    }
     environ = {**os.environ, **settings, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     environ.pop("KUBERNETES_SERVICE_HOST", None)
     running = subprocess.Popen(

@@ -57,6 +57,22 @@ def outcome(report: Report, name: str) -> Outcome:
     return next(entry for entry in report.outcomes if entry.check == name)
 
 
+def test_a_pipe_without_a_writer_and_a_device_without_end_hold_no_record(tmp_path: Path, monkeypatch) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert read_node_files([pipe]).unusable == ()
+    assert [entry.reason for entry in read_node_files([Path("/dev/zero")]).unusable] == ["not a regular file"]
+    monkeypatch.setattr(node_files, "MAX_RECORD_BYTES", 1 << 16)
+    monkeypatch.setattr(node_files, "MAX_UNUSABLE_BYTES", 1 << 19)
+    with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as endless:
+        assert endless.stdout
+        reasons = [
+            entry.reason for entry in read_node_files([Path(f"/proc/self/fd/{endless.stdout.fileno()}")]).unusable
+        ]
+        endless.kill()
+    assert "too many lines" in reasons[-1] and len(reasons) < 12
+
+
 class TestHosts:
     def test_stand_in_the_order_of_the_list(self, tmp_path: Path) -> None:
         leave(tmp_path, *(run_of(name) for name in ("a", "b", "c")))

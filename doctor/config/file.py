@@ -118,6 +118,13 @@ def require_trusted_folder(option: str, folder: Path, suffix: str) -> None:
         reasons = {path: distrusted(path.stat(), stat.S_IWOTH) for path in files if path.exists()}
     except OSError as error:
         raise InputError(filled("{0}: {1}; expected a folder that can be read", name, error.strerror)) from None
+    for parent in folder.resolve().parents:
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:  # anybody can put another folder in its place
+            place = printable_excerpt(str(parent), 200)
+            raise InputError(
+                filled("{0}: others can replace it: {1} has mode {2}", name, place, f"{stat.S_IMODE(mode):04o}")
+            )
     for path, reason in reasons.items():
         if reason:
             part = "" if path is folder else f"/{printable_excerpt(path.name, 100)}"

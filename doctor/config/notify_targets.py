@@ -103,6 +103,8 @@ def notify_tables(settings: ConfigFile) -> Mapping[str, Any]:
 def _target(word: str, tables: Mapping[str, Any], settings: ConfigFile) -> NotifyTarget:
     kind, colon, rest = word.partition(":")
     if not colon:
+        if "@" in word and word not in tables:
+            raise ConfigError(filled("--notify {0}: expected mailto:ADDRESS for e-mail", quote(word)))
         return _of_table(word, tables, settings)
     if kind == "https":
         return _checked("https", _Table(url=word), "--notify https")

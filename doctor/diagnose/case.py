@@ -24,7 +24,7 @@ from doctor.diagnose.launcher_reports import (
     may_have_failed,
     split,
 )
-from doctor.diagnose.process import Process
+from doctor.diagnose.process import Process, holds_two_processes
 from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_names
 from doctor.diagnose.signature import ERROR_ROLES, Role, Signature, Trait
 
@@ -252,7 +252,8 @@ def _processes_of_file(
     """The processes whose events one file holds: told apart by rank, else by process id."""
     hosts = {event.host for event in events if not event.pid and event.rank is None} - {""}
     pids, ranks = {event.pid for event in events} - {""}, {event.rank for event in events} - {None}
-    if len(pids) <= 1 and len(ranks) <= 1 and len(hosts) <= 1:
+    mixed = hints.rank is None and holds_two_processes(events, signatures)
+    if len(pids) <= 1 and len(ranks) <= 1 and len(hosts) <= 1 and not mixed:
         rank = next(
             (event.rank for event in events if event.rank is not None and not _is_scoped(event, signatures)), None
         )

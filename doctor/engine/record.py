@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.fact import Output, Visit
 from doctor.engine.language import is_english
-from doctor.engine.sanitize import parse_problem, strip_control_chars
+from doctor.engine.sanitize import UTF8_MARK, parse_problem, strip_control_chars
 from doctor.engine.texts import TextTable, filled, read_table
 
 SCHEMA = "doctor.run/4"
@@ -240,7 +240,7 @@ class _RawRun(Run, frozen=True, forbid_unknown_fields=True):
 
 def load_run(data: bytes, name: str, shared: SharedOutputs | None = None) -> Run:
     """A saved run of this form or an earlier one. Raises: BadRun."""
-    shared = shared or SharedOutputs()
+    shared, data = shared or SharedOutputs(), data.removeprefix(UTF8_MARK)
     try:
         try:
             raw = msgspec.json.decode(data, type=_RawRun)
@@ -248,7 +248,7 @@ def load_run(data: bytes, name: str, shared: SharedOutputs | None = None) -> Run
         except msgspec.ValidationError:
             run = _load_earlier(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
-        raise BadRun(filled("{0}: not a saved run: {1}", name, parse_problem(error))) from None
+        raise BadRun(filled("{0}: not a saved run: {1}", name, parse_problem(error, data=data))) from None
     return _of_today(run, name)
 
 

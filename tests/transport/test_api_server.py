@@ -21,13 +21,16 @@ import pytest
 
 from doctor.config.file import ConfigError, ConfigFile
 from doctor.config.notify_targets import NODE_PARTS, NotifyTarget, parse_notify
+from doctor.engine.errors import CommandError
 from doctor.engine.result import Finding, Outcome, Report, Severity
+from doctor.session.idle_guard import run_only_when_idle
 from doctor.session.notify.message import message_of
 from doctor.session.notify.node_status import NodeVerdict, node_verdicts
 from doctor.session.notify.notifier import await_notifications, notify, notify_line
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import api_server
 from doctor.transport.kubernetes.api_server import ApiServer
+from doctor.transport.kubernetes.idle import pod_with_devices
 from tests.report import reports
 
 NODE = "node001"
@@ -45,6 +48,7 @@ class SmallServer:
         self.statuses: list[int] = []
         """Of the next answers, in the place of what is asked."""
         self.requests: list[str] = []
+        self.pods: list[dict[str, Any]] = []
 
     def condition(self) -> dict[str, Any]:
         (only,) = self.node["status"].get("conditions", [{}])
@@ -52,13 +56,14 @@ class SmallServer:
 
     def answer(self, method: str, path: str, document: Any) -> tuple[int, Any]:
         self.requests.append(f"{method} {path}")
+        if path.startswith("/api/v1/pods?"):
+            return (403, _forbidden("list", "pods")) if "list pods" in self.forbidden else (200, {"items": self.pods})
         resource = "events" if path.endswith("/events") else "nodes/status" if path.endswith("/status") else "nodes"
         verb = {"GET": "get", "PATCH": "patch", "POST": "create"}[method]
         if self.statuses:
             return self.statuses.pop(0), {"kind": "Status", "message": "etcdserver: leader changed"}
         if f"{verb} {resource}" in self.forbidden:
-            text = f'{resource} is forbidden: User "a" cannot {verb} resource "{resource}" in API group ""'
-            return 403, {"kind": "Status", "reason": "Forbidden", "message": text}
+            return 403, _forbidden(verb, resource)
         if method == "POST":
             self.events.append(document)
         elif method == "PATCH" and resource == "nodes/status":
@@ -69,6 +74,11 @@ class SmallServer:
                 kept = [item for item in self.node["spec"].get("taints", []) if item["key"] != taint["key"]]
                 self.node["spec"]["taints"] = [*kept, *([] if "$patch" in taint else [taint])]
         return 200, self.node
+
+
+def _forbidden(verb: str, resource: str) -> dict[str, str]:
+    text = f'{resource} is forbidden: User "a" cannot {verb} resource "{resource}" in API group ""'
+    return {"kind": "Status", "reason": "Forbidden", "message": text}
 
 
 @pytest.fixture(scope="module")
@@ -279,6 +289,12 @@ class TestVerdict:
     def test_of_one_the_exit_code_decides(self, code: int, state: str) -> None:
         assert verdicts(one(reports.healthy()), code)[NODE].state == state
 
+    def test_a_warning_that_fails_is_named(self) -> None:
+        finding = Finding("the queue is short", hosts=[NODE])
+        report = reports.report(Outcome("listen-queue-short", Severity.WARNING, "kernel", "", (finding,), (NODE,)))
+        item = verdicts(one(report), 10)[NODE]
+        assert (item.reason, item.message) == ("ListenQueueShort", "listen-queue-short: the queue is short")
+
     def test_what_a_host_printed_is_one_short_line(self) -> None:
         text = "\x1b[31mdown\n" * 400
         item = verdicts(one(found(NODE, text=text)), 10)[NODE]
@@ -307,3 +323,59 @@ def test_words_and_tables() -> None:
     for mistake in ("kubernetes:", "kubernetes:conditions", "kubernetes:condition,,label"):
         with pytest.raises(ConfigError, match="expected condition, event, label, taint"):
             parse_notify([mistake], ConfigFile("", ""))
+
+
+def pod(requests: dict[str, str], phase: str = "Running", **more: Any) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"requests": requests, "limits": requests}}
+    spec = {"containers": [container], **more}
+    return {"metadata": {"name": "train-0", "namespace": "team-a"}, "spec": spec, "status": {"phase": phase}}
+
+
+class TestIdle:
+    @pytest.mark.parametrize(
+        ("item", "resource"),
+        [
+            (pod({"nvidia.com/gpu": "8", "cpu": "1"}), "nvidia.com/gpu"),
+            (pod({"huawei.com/Ascend910": "1"}, "Pending"), "huawei.com/Ascend910"),
+            (pod({}, initContainers=[{"resources": {"limits": {"amd.com/gpu": "1"}}}]), "amd.com/gpu"),
+            (pod({}, resourceClaims=[{"name": "gpus"}]), "resourceClaims"),
+            (pod({"nvidia.com/gpu": "8"}, "Succeeded"), ""),
+            (pod({"nvidia.com/gpu": "0", "cpu": "4", "hugepages-2Mi": "1Gi", "a.kubernetes.io/x": "1"}), ""),
+            ({"spec": {"containers": [{}]}}, ""),
+        ],
+    )
+    def test_what_makes_a_node_busy(self, server: SmallServer, item: dict[str, Any], resource: str) -> None:
+        server.pods = [pod({"cpu": "1"}), item]
+        assert pod_with_devices(ApiServer(5), NODE) == (f"team-a/train-0 ({resource})" if resource else "")
+
+    def test_a_busy_node_is_not_tested(self, server: SmallServer) -> None:
+        server.pods = [pod({"nvidia.com/gpu": "8"})]
+        with pytest.raises(CommandError, match="nothing is tested beside the pod team-a/train-0") as raised:
+            run_only_when_idle(NODE)
+        assert raised.value.exit_code == 78
+
+    @pytest.mark.parametrize(
+        "strange", [{"items": 3}, {"items": [{"spec": {"containers": 1}}]}, {"metadata": {"continue": "x"}}]
+    )
+    def test_an_answer_that_cannot_be_read_is_not_idle(
+        self, server: SmallServer, strange: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(server, "answer", lambda *_: (200, strange))
+        with pytest.raises(CommandError, match="nothing is tested"):
+            run_only_when_idle(NODE)
+
+    def test_a_right_that_is_missing(self, server: SmallServer) -> None:
+        server.forbidden = {"list pods"}
+        with pytest.raises(CommandError, match='forbids this user to list resource "pods"'):
+            run_only_when_idle(NODE)
+
+    def test_a_pod_that_comes_ends_the_test(
+        self, server: SmallServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ended = threading.Event()
+        monkeypatch.setattr("doctor.session.idle_guard._INTERVAL", 0.01)
+        monkeypatch.setattr("doctor.session.idle_guard.os.kill", lambda *_: ended.set())
+        run_only_when_idle(NODE)
+        server.pods = [pod({"nvidia.com/gpu": "8"})]
+        assert ended.wait(60)
+        assert "beside the pod team-a/train-0 (nvidia.com/gpu)" in capsys.readouterr().err

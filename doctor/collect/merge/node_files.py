@@ -21,6 +21,8 @@ from doctor.hosts.nodeset import MAX_HOSTS, canonical_host
 MAX_RECORD_BYTES = 32 << 20
 """Bytes of one host's record. They are some tens of thousands; a host's whole answer is cut at 8 MiB."""
 MAX_FILES = 2 * MAX_HOSTS
+MAX_UNUSABLE_BYTES = 1 << 30
+"""Bytes of lines that are no records, after which nothing more is read: what comes may have no end."""
 STDIN = Path("-")
 _LABEL = re.compile(rb"\A\s*\d+: ?(?=\{)")  # of `srun --label`
 
@@ -59,14 +61,15 @@ def _read_file(path: Path, listed: bool) -> Iterator[NodeFileRecord | UnusableFi
         yield from _read_lines(sys.stdin.buffer, "stdin")
         return
     try:
-        # In a folder a link could lead anywhere, and a pipe never end.
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_NOFOLLOW | os.O_NONBLOCK if listed else 0))
+        # In a folder a link could lead anywhere, and a pipe never end; one without a writer is empty.
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if listed else 0))
         with open(handle, "rb") as file:
+            os.set_blocking(handle, True)
             status = os.fstat(handle)
             if stat.S_ISREG(status.st_mode):
                 _check_owner(status.st_uid, path.parent)
                 yield from _own_file(_regular_file(file, host, location), host if listed else "")
-            elif listed:
+            elif listed or not stat.S_ISFIFO(status.st_mode):
                 yield UnusableFile(host, location, "not a regular file")
             else:
                 yield from _read_lines(file, location)
@@ -129,11 +132,13 @@ def _regular_file(file: BinaryIO, host: str, location: str) -> Iterator[NodeFile
 
 def _read_lines(file: BinaryIO, location: str) -> Iterator[NodeFileRecord | UnusableFile]:
     """The records among the lines: each in one, or in parts."""
-    assembly, unusable_count = Assembly(), 0
+    assembly, unusable_count, unusable_bytes = Assembly(), 0, 0
     for number, line in enumerate(iter(lambda: file.readline(MAX_RECORD_BYTES + 1), b""), 1):
         entry = _parse_line(assembly, line, f"{location}:{number}")
-        unusable_count += isinstance(entry, UnusableFile)
-        if unusable_count > MAX_FILES:
+        if isinstance(entry, UnusableFile):
+            unusable_count += 1
+            unusable_bytes += len(line)
+        if unusable_count > MAX_FILES or unusable_bytes > MAX_UNUSABLE_BYTES:
             yield UnusableFile("", location, "too many lines that are not records")
             return
         if entry:

@@ -152,8 +152,9 @@ def _reason(state: str, host: str, reasons: list[tuple[str, tuple[str, ...]]], c
 
 def _text(state: str, host: str, message: Message) -> str:
     """What was found on the host; else the headline of the run."""
-    mine = [finding for finding in message.findings if host in finding.hosts and finding.severity == "error"]
-    text = "; ".join(f"{finding.check}: {finding.text}" for finding in mine) if state == "failed" else ""
+    mine = [finding for finding in message.findings if host in finding.hosts]
+    grave = [finding for finding in mine if finding.severity == "error"] or mine
+    text = "; ".join(f"{finding.check}: {finding.text}" for finding in grave) if state == "failed" else ""
     text = " ".join((text or message.headline).split())
     return strip_control_chars(text, MAX_MESSAGE)
 

@@ -61,6 +61,9 @@ def command(
         typer.Option(metavar="PATH", help="Also compare the content of this file or folder among hosts; repeatable."),
     ] = [],  # noqa: B006
     smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show the hosts on the terminal while they answer; q closes the view.")
+    ] = False,
     after_reboot: Annotated[
         bool,
         typer.Option("--after-reboot", help="Judge the hosts as after a reboot, by what they load when they start."),
@@ -137,7 +140,9 @@ def command(
         code=code_of_line(job_environment.line) if reads_settings else None,
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
-    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history))
+    raise typer.Exit(
+        examine_and_report(inventory, selected, options, environ, table, catalog, output, history, live=live)
+    )
 
 
 def _shortest(launch: LaunchOptions) -> float | None:

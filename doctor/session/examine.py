@@ -26,6 +26,7 @@ from doctor.engine.texts import filled, joined
 from doctor.engine.utc_time import utc_text
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
+from doctor.job.launch_line.logins import LauncherLogin
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
 from doctor.session.connection import ssh_to
@@ -65,6 +66,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     sudo: bool = False
     within: str = ""
     """Command prefix that enters the job's container: ``docker exec -i NAME``."""
+    way: Transport | None = None
+    """The open way to the hosts, instead of the transport of that name."""
     timeout: float = 60.0
     """Seconds for a host's answer, once connected."""
     budget: float = 0.0
@@ -85,6 +88,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Files and folders whose contents are compared among hosts: absolute."""
     training: TrainingLaunch | None = None
     """The job's launch and configuration, where a launch line or files were given."""
+    login: LauncherLogin | None = None
+    """How the launcher of the launch line reaches the other hosts; None: not over SSH, or that is not known."""
     after_reboot: bool = False
     """Read what the hosts load when they start, and evaluate the checks as after a reboot."""
     reads_settings: bool = False
@@ -117,12 +122,12 @@ def examine(
     smoke_round: SmokeRoundResult | None = None
     closing: threading.Thread | None = None
     if hosts:
-        transport = open_transport(
+        transport = options.way or open_transport(
             inventory.local, options.transport, ssh_to(inventory, options.ssh, options.transport), hosts
         )
         facts = unique_facts(_facts_to_read(checks, options))
         ask = CollectOptions(
-            facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(shlex.split(options.within))
+            facts, _arguments(job.probe_inputs, options), options.sudo, tuple(shlex.split(options.within))
         )
         share = ROUNDS_SHARE if options.smoke else BEFORE_NET_SHARE if options.net else 1.0
         limits = TimeLimits(options.timeout, options.budget * share, options.workers or workers(len(hosts)))
@@ -148,6 +153,12 @@ def examine(
         run = msgspec.structs.replace(run, after_reboot=True, notes=(AS_NOW, *run.notes))
     report = replay(run, checks, options.evaluation)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing, options.code)
+
+
+def _arguments(inputs: ProbeInputs, options: ExamineOptions) -> dict[str, object]:
+    """What questions on the hosts get: what the run keeps, and how the launcher would log in."""
+    login = msgspec.to_builtins(options.login) if options.login else None
+    return {**msgspec.to_builtins(inputs), "login": login}
 
 
 def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:

@@ -11,6 +11,7 @@ import typer
 from msgspec.structs import replace
 
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.record import LaunchOptions
 from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
@@ -175,8 +176,6 @@ class JobOptions(NamedTuple):
 
     def launch(self, product: str = "") -> LaunchOptions:
         """The job's settings, with ``--product`` where the command has it."""
-        from doctor.engine.record import LaunchOptions
-
         return LaunchOptions(
             python=self.python,
             ranks_per_host=self.ranks_per_host or None,

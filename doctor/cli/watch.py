@@ -18,7 +18,7 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.launch_source import launch_line
 from doctor.cli.shared_options import OutputOptions, expand_option_groups
-from doctor.cli.watch_options import AttachOptions, ChoiceOptions, LogOptions, live_notifier
+from doctor.cli.watch_options import AttachOptions, ChoiceOptions, LiveOption, LogOptions, live_notifier
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.exit_code import Exit
 from doctor.engine.sanitize import printable
@@ -63,6 +63,7 @@ def command(
     prometheus: Annotated[
         str, typer.Option("--prometheus", metavar="FILE", help="Write metrics of the live job there, each 10 s.")
     ] = "",
+    live: LiveOption = False,
     untouched: Annotated[
         bool,
         typer.Option("--untouched", help="Leave the command's streams alone: no loss is read from them."),
@@ -102,6 +103,8 @@ def command(
         )
     if targets and command_line:
         raise UsageError(filled("{0}: expected no word before --, except options", f"{printable(targets[0], 60)!r}"))
+    if live and not command_line:
+        raise UsageError(filled("--live shows the ranks of a command: expected it without {0}", requested[0]))
     if attach.requested:
         from doctor.cli.watch_attach import run_attach
 
@@ -121,6 +124,7 @@ def command(
         data="" if data == "off" else require_schedule(printable(data, 60)),
         reads_output=not untouched,
         losses=loss_options(log, choice),
+        live=live,
         tell=live_notifier(output.notify, output.config, printable(" ".join(command_line), 200), redact=output.redact),
     )
     raise typer.Exit(_run(command_line, options, choice, output))

@@ -67,6 +67,11 @@ class ChoiceOptions(NamedTuple):
         return frozenset(name for name in LOSS_CHECKS if name not in chosen_names)
 
 
+LiveOption = Annotated[
+    bool, typer.Option("--live", help="Show the ranks on the terminal while the command runs; q closes the view.")
+]
+
+
 class LogOptions(NamedTuple):
     """Which logs are followed, and how a loss is told in them and in the output of a command."""
 

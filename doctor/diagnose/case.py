@@ -178,7 +178,8 @@ def build_case(
     processes = _placed(processes, reports, signatures, aliases)
     files = {index: summary.name for index, summary in enumerate(summaries)}
     failed = any("failure-report" in signatures[event.signature].traits for event in reports)
-    shared = _shared_files(processes, reports, summaries)
+    of_ranks = [item for item in reports if not signatures[item.signature].is_about_launch]
+    shared = _shared_files(processes, of_ranks, summaries)
     for process in processes:
         if not failed:
             process.events = overcome_beside(files, process.events, signatures)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
     from doctor.report.diff.values import RunValues
     from doctor.session.examine import ExamineOptions
+    from doctor.session.live_hosts import LiveHosts
     from doctor.session.run_history import HistoryOptions
 
 
@@ -144,15 +145,18 @@ def examine_and_report(
     output: ReportOptions,
     history: HistoryOptions | None = None,
     command: str = "check",
+    live: bool = False,
 ) -> int:
-    """Visits the hosts, with a progress line on stderr, and reports. Returns the exit code."""
+    """Visits the hosts, with a progress line or a live view on stderr, and reports. Returns the exit code."""
     from doctor.report.layout.progress_line import ProgressLine
     from doctor.session.examine import examine
 
-    progress = ProgressLine(len(inventory.hosts), sys.stderr)
+    view = _live_hosts(command, inventory) if live else None
+    progress = view or ProgressLine(len(inventory.hosts), sys.stderr)
     events = start_events(output, inventory.hosts, selected, inventory.source)
     callbacks = [progress.step, events.host]
-    if progress.live and len(inventory.hosts) >= LEAST_HOSTS and not output.redact and not options.after_reboot:
+    shows = progress.live and (live or len(inventory.hosts) >= LEAST_HOSTS)
+    if shows and not output.redact and not options.after_reboot:
         from doctor.session.early_findings import EarlyFindings
 
         callbacks.append(EarlyFindings(selected, output.config, progress.note).step)
@@ -169,6 +173,12 @@ def examine_and_report(
     finally:
         progress.close()
     return save_and_report(examination, catalog, output, events, history, command)
+
+
+def _live_hosts(command: str, inventory: Inventory) -> LiveHosts | None:
+    from doctor.session.live_hosts import open_live_hosts
+
+    return open_live_hosts(command, inventory.source, inventory.hosts)
 
 
 def start_events(

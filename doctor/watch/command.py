@@ -41,6 +41,8 @@ class WatchedCommand:
         self._output = output
         self.before_end: Callable[[], object] = lambda: None
         """Called once, before a signal that ends the job is passed on: its ranks still show where they are."""
+        self.before_resize: Callable[[], object] = lambda: None
+        """Called before the job's terminal gets another size."""
         self._signals = {*FORWARDED, signal.SIGCHLD, signal.SIGWINCH}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         sys.stdout.flush()
@@ -88,6 +90,7 @@ class WatchedCommand:
         if info is None or info.si_signo not in self._signals or info.si_signo == signal.SIGCHLD:
             return
         if info.si_signo == signal.SIGWINCH:
+            self.before_resize()
             if self._output:
                 self._output.resize()
             return

@@ -79,6 +79,29 @@ def test_what_a_healthy_start_prints_is_no_cause(text: str) -> None:
     assert not logs(train=text).causes
 
 
+NOISE = (
+    "RuntimeError: a sample of the generated text",
+    "OSError: [Errno 101] Network is unreachable",
+    "ConnectionRefusedError: [Errno 111] Connection refused",
+    "n1:9:9 [0] misc/x.cc:10 NCCL WARN NET/IB : Unable to query port_num 1",
+    "[W socket.cpp:4] [c10d] The client socket has failed to connect to [n1]:29500 (errno: 111 - Connection refused).",
+)
+
+
+ENDED = ("CANCELLED", "Killed", "Exited with", "failed to start", "aborted", "Raylet")
+
+
+@pytest.mark.parametrize("launch", [launch for launch in LAUNCHES if launch["causes"]], ids=lambda item: item["name"])
+def test_a_job_that_goes_on_after_failed_starts_and_errors_has_no_likely_cause(launch: dict[str, Any]) -> None:
+    lines = [line for text in launch["files"].values() for line in text.splitlines() if "Traceback" not in line]
+    if any(word in text for text in lines for word in ENDED):
+        pytest.skip("it says that the job ended")
+    text = "\n".join(
+        [*NOISE, *lines, *(f"step {number}/90 loss 1.5" for number in range(40)), *NOISE, "step 41/90 loss 1.4"]
+    )
+    assert not [cause for cause in logs(train=text).causes if cause.confidence != "possible"]
+
+
 def test_each_row_of_the_table_names_no_rank_and_is_of_the_start() -> None:
     rows = FOLDER.joinpath("launch.toml").read_text("utf-8")
     names = [item for item in SIGNATURES.values() if f'id = "{item.id}"' in rows and item.role == "root"]

@@ -37,7 +37,7 @@ def _settings(text: str) -> dict:  # type: ignore[type-arg]
     return settings
 
 
-def _mtu_of(settings: dict, keys: list, name: str, mac: str):  # type: ignore
+def _mtu_of(settings: dict, keys: tuple, name: str, mac: str):  # type: ignore
     """The MTU that a file sets for an interface, empty where it sets none; None for a file that is for another one.
 
     One that chooses by more than name and address is not followed: ``?`` where it sets an MTU.
@@ -68,15 +68,20 @@ def _stanzas(text: str) -> dict:  # type: ignore[type-arg]
 
 
 FILES = (
-    ("/run/systemd/netif/state", "systemd/network/*.network", "match.name match.macaddress link.mtubytes", True),
-    ("/", "systemd/network/*.link", "match.originalname match.macaddress link.mtubytes", True),
+    (
+        "/run/systemd/netif/state",
+        "systemd/network/*.network",
+        ("match.name", "match.macaddress", "link.mtubytes"),
+        True,
+    ),
+    ("/", "systemd/network/*.link", ("match.originalname", "match.macaddress", "link.mtubytes"), True),
     (
         "/run/NetworkManager",
         "NetworkManager/system-connections/*",
-        "connection.interface-name ethernet.mac-address ethernet.mtu",
+        ("connection.interface-name", "ethernet.mac-address", "ethernet.mtu"),
         False,
     ),
-    ("/", "sysconfig/network-scripts/ifcfg-*", ".device .hwaddr .mtu", False),
+    ("/", "sysconfig/network-scripts/ifcfg-*", (".device", ".hwaddr", ".mtu"), False),
 )
 """What exists where files are used; the files; the keys of name, address and MTU; whether the first counts alone."""
 
@@ -90,7 +95,7 @@ def _used_files() -> list:  # type: ignore[type-arg]
             for path in matching_paths(top + pattern):
                 by_name.setdefault(os.path.basename(path), path)
         paths = [by_name[name] for name in sorted(by_name)] if os.path.exists(sign) else []
-        kinds.append((keys.split(), first_alone, [(path, _settings(read_text(path))) for path in paths]))
+        kinds.append((keys, first_alone, [(path, _settings(read_text(path))) for path in paths]))
     return kinds
 
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
     from doctor.net.plan import NetOptions
     from doctor.net.run.network_round import NetRoundResult
-    from doctor.smoke.model import SmokeResult
     from doctor.smoke.plan import SmokeOptions
     from doctor.smoke.run.channels import AgentSession
     from doctor.smoke.run.round import SmokeRoundResult, StageCallback
@@ -204,17 +203,13 @@ def examine_smoke(
     started, job = utc_text(), _JobInput(inventory, options, environ, rank_table)
     try:
         slots = dict(agents.slots)
-
-        def repeat(other: SmokeOptions) -> SmokeResult:
-            return run_again(slots, transport, other, local=inventory.local)
-
         smoke_round = run_single_round(
             agents,
             _meeting_in_pods(options.smoke, inventory),
             on_stage=stage,
             on_host=progress,
             meanwhile=meanwhile,
-            repeat=repeat,
+            repeat=lambda other: run_again(slots, transport, other, local=inventory.local),
         )
     finally:
         transport.close()

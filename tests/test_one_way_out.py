@@ -200,7 +200,8 @@ WRITERS |= {"sys.stdout.buffer.write", "self.stream.write", "os.write(1)", "os.w
 SENT_TO_HOSTS = (
     "collect/collector/", "smoke/programs/", "net/prober/", "fix/executor/", "diagnose/excerpter/",
     "diagnose/bundler/", "remote/",
-    "watch/hook/", "watch/attach/inspector/", "transport/launcher/carrier/", "facts/",
+    "watch/hook/", "watch/attach/inspector/", "transport/launcher/carrier/",
+    "transport/launcher/relay/", "facts/",
 )  # fmt: skip
 NO_FOREIGN_TEXT = {
     "engine/streams.py": "the gate",

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from doctor.collect.merge import files
+from doctor.collect.merge import node_files
 from doctor.collect.merge.node_records import NodeFileRecord
 from doctor.collect.node_record import host_name, this_host_only
 from doctor.engine.errors import CommandError
@@ -34,7 +34,7 @@ QUICK = ("--select", "host-unreachable")
 
 
 def looks(path: Path) -> list[NodeFileRecord]:
-    pile = files.read_node_files([path])
+    pile = node_files.read_node_files([path])
     assert pile.unusable == ()
     return list(pile.records)
 

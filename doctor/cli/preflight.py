@@ -21,10 +21,11 @@ from doctor.cli.host_options import (
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
 from doctor.cli.shared_options import CheckOptions, NoHistoryOption, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.record import LaunchOptions
 from doctor.engine.texts import filled
 from doctor.preflight.early_end import BUDGET, parse_duration
 from doctor.preflight.node_lists import FORMATS, format_conflict
-from doctor.preflight.options import ExitCodePolicy, JobSettings, PreflightOptions
+from doctor.preflight.options import STYLES, ExitCodePolicy, PreflightOptions
 from doctor.preflight.tiers import TIERS
 from doctor.session.output_files import output_conflict, print_warning, requested_targets
 
@@ -77,7 +78,7 @@ class ReportingOptions(NamedTuple):
     fail_on: Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")] = "error"
     on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")] = "fail"
     fail_exit: Annotated[int, typer.Option(metavar="N", min=0, max=255, help="Exit code instead of 10, 11 and 12.")] = 0
-    exit_style: Annotated[str, typer.Option(metavar="doctor|nagios", help="Meaning of exit codes.")] = "doctor"
+    exit_style: Annotated[str, typer.Option(metavar="doctor|nagios|npd", help="Meaning of exit codes.")] = "doctor"
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False
 
 
@@ -109,8 +110,7 @@ def command(
     from doctor.preflight.run import run_preflight
 
     validate_product(product)
-    settings = JobSettings(product=product, **job._asdict())
-    options = _preflight_options(hosts, bounds, spares, settings, connection, reporting, choice, sudo)
+    options = _preflight_options(hosts, bounds, spares, job.launch(product), connection, reporting, choice, sudo)
     read = source.read()
     options = within_time_left(options, read.time_left_s)
     if read.label:
@@ -124,7 +124,7 @@ def _preflight_options(
     hosts: HostOptions,
     bounds: LimitOptions,
     spares: SpareOptions,
-    job: JobSettings,
+    launch: LaunchOptions,
     connection: ConnectionOptions,
     reporting: ReportingOptions,
     choice: CheckOptions,
@@ -148,7 +148,7 @@ def _preflight_options(
         tier=tier,  # type: ignore[arg-type]
         budget=_budget(bounds.budget, BUDGET[tier]),
         scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
-        job=job,
+        launch=launch,
         net=bounds.net,
         select=tuple(choice.select),
         ignore=tuple(choice.ignore),
@@ -180,7 +180,7 @@ def _validate_options(bounds: LimitOptions, spares: SpareOptions, reporting: Rep
     require_one_of("--node-format", spares.node_format, FORMATS)
     require_one_of("--fail-on", reporting.fail_on, ("error", "warning"))
     require_one_of("--on-unknown", reporting.on_unknown, ("fail", "warn", "ok"))
-    require_one_of("--exit-style", reporting.exit_style, ("doctor", "nagios"))
+    require_one_of("--exit-style", reporting.exit_style, STYLES)
     if why := format_conflict(spares.node_format, spares.write_nodes, spares.write_bad):
         raise UsageError(why)
     _validate_files(spares, reporting)
@@ -207,7 +207,7 @@ def within_time_left(options: PreflightOptions, seconds_left: float | None) -> P
     """With a budget that ends before the scheduler ends the job, so that there is a line in any case."""
     if seconds_left is None:
         return options
-    options = msgspec.structs.replace(options, job=msgspec.structs.replace(options.job, time_left_s=seconds_left))
+    options = msgspec.structs.replace(options, launch=msgspec.structs.replace(options.launch, time_left_s=seconds_left))
     if options.budget <= seconds_left - REPORT_MARGIN:
         return options
     budget = max(1.0, seconds_left - REPORT_MARGIN)

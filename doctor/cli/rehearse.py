@@ -6,6 +6,7 @@ import os
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from doctor.cli.host_options import require_finite
 from doctor.cli.launch_source import launch_line
@@ -92,6 +93,4 @@ def _evaluate(result: RehearsalResult) -> tuple[tuple[CheckFinding, ...], int]:
 
 
 def _with_ranks(launch: LaunchOptions, by_host: dict[str, dict[str, str]]) -> LaunchOptions:
-    from msgspec.structs import replace
-
     return replace(launch, environ={**launch.environ, **next(iter(by_host.values()))}, by_host=by_host)

@@ -34,6 +34,7 @@ from doctor.cli.shared_options import (
 from doctor.engine.catalog import iter_checks
 from doctor.engine.errors import UsageError, require_one_of, require_utf_8
 from doctor.engine.texts import filled
+from doctor.hosts.nodeset import InventoryError, validate_host
 from doctor.job.variables import communication
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.connection import ssh_to
@@ -105,6 +106,9 @@ def command(
     *,
     hosts: HostOptions,
     scope: ScopeOption = "auto",
+    when_idle: Annotated[
+        str, typer.Option(metavar="NODE", help="In a pod: only while no pod on this node has devices.")
+    ] = "",
     training: TrainingOptions,
     job: JobOptions,
     source: SourceOptions,
@@ -133,6 +137,8 @@ def command(
         catalog = load_catalog(choice.checks)
         selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
+    if when_idle:
+        _require_idle(when_idle)
     selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
     fleet = job_environment.annotate(select_inventory(selection, scope, environ))
     ssh = ssh_to(fleet, ssh, connection.transport)
@@ -192,6 +198,16 @@ def command(
     if training.save_baseline:
         add_to_baseline(training.save_baseline, examination.report.smoke)
     raise typer.Exit(code)
+
+
+def _require_idle(node: str) -> None:
+    """Only on an idle node, and only as long as it is. Raises: CommandError."""
+    from doctor.session.idle_guard import run_only_when_idle
+
+    try:
+        run_only_when_idle(validate_host(node, "--when-idle"))
+    except InventoryError as error:
+        raise UsageError(str(error)) from None
 
 
 class IncrementalLoader:

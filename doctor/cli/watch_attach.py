@@ -29,7 +29,7 @@ from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
 from doctor.watch.attach.attached_run import attached_run
 from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
 from doctor.watch.attach.recorded_causes import recorded_causes
-from doctor.watch.evaluate_watch import evaluate_watch
+from doctor.watch.data_outcomes import evaluate_watch
 
 if TYPE_CHECKING:
     from doctor.cli.host_options import ConnectionOptions, VisitOptions

@@ -79,12 +79,40 @@ def rank_names(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(distinct) > 1)} {number_ranges(distinct, ', ')}"
 
 
-def parse_problem(error: BaseException, limit: int = 300) -> str:
+_FORMS = (
+    (b"\x1f\x8b", "it is compressed by gzip; expected it unpacked"),
+    (b"\xfd7zXZ", "it is compressed by xz; expected it unpacked"),
+    (b"BZh", "it is compressed by bzip2; expected it unpacked"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed by zstd; expected it unpacked"),
+    (b"PK\x03\x04", "it is a zip file; expected it unpacked"),
+    (b"\xff\xfe", "it is UTF-16; expected UTF-8"),
+    (b"\xfe\xff", "it is UTF-16; expected UTF-8"),
+)
+"""How files begin that hold a document in another form."""
+JSON_PROBLEMS = (
+    *("expected '\"'", "expected ',' or ']'", "expected ',' or '}'", "expected ':'", "invalid character"),
+    *("invalid escape character in string", "invalid number", "trailing characters", "trailing comma in array"),
+    "trailing comma in object",
+)
+"""msgspec's words, which are translated."""
+UTF8_MARK = b"\xef\xbb\xbf"
+"""What some editors put in front of UTF-8; it is no part of a document."""
+
+
+def parse_problem(error: BaseException, limit: int = 300, data: bytes = b"") -> str:
     """Why a document cannot be parsed, in at most ``limit`` characters of printable text."""
+    for start, problem in _FORMS:
+        if data.startswith(start):
+            return problem
     if isinstance(error, RecursionError):
         return "nested too deep"
     text = strip_control_chars(str(error) or type(error).__name__, limit)
     if text == "Input data was truncated":  # msgspec's words
         return "it ends too early"
     malformed, colon, place = text.partition("JSON is malformed: ")
-    return filled("JSON is malformed: {0}", place) if colon and not malformed else text
+    if malformed or not colon:
+        return text
+    what, _, byte = place.removesuffix(")").rpartition(" (byte ")
+    return (
+        filled("JSON is malformed: {0} (byte {1})", what, byte) if byte.isdecimal() and what in JSON_PROBLEMS else text
+    )

@@ -11,14 +11,13 @@ from pathlib import Path
 import msgspec
 
 from doctor.engine.addresses import means_own_host
-from doctor.engine.bounded_read import read_bounded_text
+from doctor.engine.bounded_read import read_bounded_text, unreadable_reason
 from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.environment.schedulers import batch_allocation
-from doctor.environment.text_files import unreadable_reason
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.variables import RANK_VARIABLES
 from doctor.job.job_script import NotAJobScript, Resources, read_job_script

@@ -179,8 +179,8 @@ def volcano(row: JobScheduler, variables: EnvironmentVariables, table: MountedRa
     names.sort(key=lambda name: (name != "VC_MASTER_HOSTS", name))
     hosts = [host for name in names for host in variables.text(name).split(",") if host]
     short_names = [host.partition(".")[0] for host in hosts]
-    own = variables.text("HOSTNAME").partition(".")[0]
-    node_rank = short_names.index(own) if own in short_names else None
+    hostname = variables.text("HOSTNAME").partition(".")[0]
+    node_rank = short_names.index(hostname) if hostname in short_names else None
     if node_rank is None and len(names) == 1:
         node_rank = variables.number_of(row.node_rank)
     return Allocation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from doctor.engine.fact import Unreadable
 from doctor.engine.sanitize import strip_control_chars
@@ -49,3 +49,27 @@ def reported_count(name: str, text: str | None) -> int | None:
     if value_state(bare) == "absent":
         return None
     raise Unreadable(f"{name}: {strip_control_chars(bare, 80)}")
+
+
+class ToolBlock(NamedTuple):
+    """What a tool printed for one device or query."""
+
+    name: str
+    text: str
+    code: int | None
+    """Its exit status; None where the output was cut before it."""
+
+
+def tool_blocks(text: str, names: str) -> list[ToolBlock]:
+    r"""The blocks of a script that calls a tool for each of several names, a pattern without groups.
+
+    >>> tool_blocks("-- mlx5_0 --\nState : Active\n-- exit 0 --\n-- mlx5_1 --\nSta", r"mlx5_\d{1,3}")[0]
+    ToolBlock(name='mlx5_0', text='State : Active\n', code=0)
+    """
+    pieces = re.split(rf"^-- ({names}) --[ \t\r]*\n", text, flags=re.M | re.ASCII)
+    blocks = []
+    for name, piece in zip(pieces[1::2], pieces[2::2], strict=True):
+        printed, _, end = piece.rpartition("-- exit ")
+        code = re.match(r"([0-9]{1,3}) --", end)
+        blocks.append(ToolBlock(name, printed if code else piece, int(code[1]) if code else None))
+    return blocks

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
+
+
+class JobOfPods(NamedTuple):
+    """A job of Kubernetes."""
+
+    namespace: str
+    job: str
+    """``NAME`` or ``KIND/NAME``."""
 
 
 class PodSelection(msgspec.Struct, frozen=True, kw_only=True):

@@ -107,8 +107,9 @@ class EarlyEnd:
     def _exit_code(self, code: int) -> int:
         if _option(self.argv, "--profile") == "prolog":
             return 0
-        if _option(self.argv, "--exit-style") == "nagios":
-            return 3
+        style = _option(self.argv, "--exit-style")
+        if style in ("nagios", "npd"):
+            return 3 if style == "nagios" else 2
         other = _option(self.argv, "--fail-exit")
         return int(other) if code == 12 and other.isdecimal() and 0 < int(other) < 256 else code
 
@@ -166,14 +167,14 @@ def _budget(argv: list[str]) -> float:
 
 def _argument(argv: list[str]) -> str:
     """HOSTS, the word that is neither an option nor an option's value; empty where it is not given."""
-    words = iter(argv[1:])
-    for word in words:
+    arguments = iter(argv[1:])
+    for word in arguments:
         if word == "--":
             return ""
         if not word.startswith("-"):
             return word
         if "=" not in word and word not in SWITCHES:
-            next(words, "")
+            next(arguments, "")
     return ""
 
 

@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.config.file import ConfigError
+from doctor.config.skips import read_skips
+from doctor.engine.bounded_read import read_text_file
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.environment.job_context import choose_scope, detect
 from doctor.job.variables import communication
 from doctor.preflight.gathered import NotReady
 from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, tests_network
+from doctor.session import named_files
 from doctor.session.output_files import STDOUT, combine_callbacks, open_event_streams, requested_targets
 
 if TYPE_CHECKING:
     from doctor.engine.record import LaunchOptions
     from doctor.environment.inventory import Inventory
-    from doctor.environment.job_context import JobContext
-    from doctor.environment.scope import Scope
+    from doctor.environment.job_context import JobContext, Scope
     from doctor.net.plan import NetOptions
     from doctor.preflight.deadline import TimeBudget
     from doctor.preflight.gathered import Gathered, GatherProgress
@@ -37,8 +41,6 @@ TABLE_WAIT_SHARE = 0.5
 
 def skips_all(environ: Mapping[str, str]) -> bool:
     """Whether DOCTOR_SKIP says ``all``; then no module is loaded that could fail."""
-    from doctor.config.skips import ConfigError, read_skips
-
     try:
         return read_skips(environ, ()).all
     except ConfigError:  # names of checks
@@ -54,8 +56,6 @@ def gather(
 
     Raises: CommandError, NotReady.
     """
-    from doctor.environment.scope import choose_scope
-
     context = _detect_context(environ, progress)
     scope = choose_scope(context, options.scope)
     if scope != "follower" and context.rank_table_pending:
@@ -116,8 +116,6 @@ def local_host_name(environ: Mapping[str, str]) -> str:
 
 
 def _detect_context(environ: Mapping[str, str], progress: GatherProgress) -> JobContext:
-    from doctor.environment.job_context import detect
-
     context = detect(environ)
     progress.update(context=context)
     return context
@@ -156,7 +154,6 @@ def _follow_leader(
 
 def _select_checks(options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress) -> None:
     """Loads the catalogue, and refuses settings that could not be followed. Raises: CommandError."""
-    from doctor.config.skips import read_skips
     from doctor.session.policy import validate_settings
     from doctor.session.select_checks import choose_checks, load_catalog
 
@@ -181,7 +178,6 @@ def _select_hosts(
 ) -> Inventory:
     """This host alone, or those that the options, else the launcher, name. Raises: CommandError."""
     from doctor.environment.inventory import Inventory, InventoryError, resolve_hosts, without
-    from doctor.environment.text_files import read_text_file
     from doctor.session.select_hosts import select_inventory
 
     _require_files(options)
@@ -204,8 +200,6 @@ def _require_files(options: PreflightOptions) -> None:
 
     Lists of hosts are not among them: that one was not written makes the verdict unknown.
     """
-    from doctor.session import named_files
-
     named_files.require_connection_files(options.ssh)
     named_files.require_rank_table(options.hosts.rank_table)
     outputs = [("--report", options.report), ("--save", options.save)]
@@ -273,7 +267,6 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
 
 def _keeps_settings(options: PreflightOptions) -> bool:
     """Whether doctor.toml wants every setting kept; a file that cannot be read is told of where the run is kept."""
-    from doctor.config.file import ConfigError
     from doctor.session.run_history import HistoryOptions, keeps_settings
 
     try:
@@ -300,7 +293,7 @@ def _of_scope(options: ExamineOptions, inventory: Inventory) -> ExamineOptions:
 
 
 def _launch(options: PreflightOptions) -> LaunchOptions:
-    return options.source.complete(options.job.launch) if options.source else options.job.launch
+    return options.source.complete(options.launch) if options.source else options.launch
 
 
 def _smoke_options(options: PreflightOptions, tier: Tier) -> SmokeOptions:

@@ -335,8 +335,8 @@ def _net_round(
     stage: StageCallback,
 ) -> NetRoundResult:
     """The network test, within what is left of the budget."""
+    from doctor.net.host_groups import slurm_topology
     from doctor.net.run.network_round import NetRoundResult, run_net_round, without_net_answers
-    from doctor.net.run.topology import slurm_topology
 
     assert options.net
     net, remaining = options.net, options.budget - (time.monotonic() - clock)

@@ -75,7 +75,7 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
     """Evaluates a run, made now or saved before, with the intent that it was made with."""
     evaluated = checks
     if run.watch:
-        from doctor.session.watched_checks import for_watched
+        from doctor.engine.loss_rules import for_watched
 
         evaluated = for_watched(checks)
     report = evaluate_in_time(run, evaluated, RunIntent(run), limit)
@@ -234,7 +234,7 @@ def _part(run: Run, name: str) -> Any:
 
 _READERS: dict[str, Callable[[Run], object]] = {
     "doctor.job.launch_config.LaunchConfig": _launch_config,
-    "doctor.job.rank_table.file.RankTableFile": _rank_table_file,
+    "doctor.job.rank_table.table_file.RankTableFile": _rank_table_file,
     "doctor.job.rank_table.model.RankTable": _rank_table,
     "doctor.job.training.model.TrainingLaunch": lambda run: _part(run, "training"),
     "doctor.smoke.model.SmokeRun": lambda run: _part(run, "smoke"),

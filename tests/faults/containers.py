@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults import Prepared, Row
+from tests.faults.kernel import LISTEN, held
 
 CONTAINER = "mount -t tmpfs none /run && : >/run/.containerenv"
 EVERY = (0, 1, 2, 3)
@@ -43,6 +44,15 @@ ROWS: list[Row] = [
         fault="",
         blamed=EVERY,
         values={"path": "/etc/hccn.conf"},
+    ),
+    Row(
+        "mesh-proxy-intercepts",
+        ": >/run/.containerenv\n"
+        + held("\n".join([LISTEN.format(port=15001), "other" + LISTEN.format(port=15006)[3:]]))[0],
+        fleet="cpu",
+        values={"mesh": "Istio", "ports": [15001, 15006]},
+        healthy_first=False,
+        apart=("*",),
     ),
     Row("container-user-unnamed", "", prepare=within('exec setpriv --reuid 54321 --clear-groups "$@"'), blamed=EVERY),
 ]

@@ -15,8 +15,7 @@ from doctor.engine.fact import Output, Visit
 from doctor.engine.record import HostRecord, LaunchOptions, Run
 from doctor.engine.result import Report
 from doctor.engine.smoke_summary import SmokeSummary
-from doctor.preflight.bad_hosts import FailureRules
-from doctor.preflight.spares import SpareSelection, bad_hosts, healthy_hosts, select_hosts
+from doctor.preflight.spares import FailureRules, SpareSelection, bad_hosts, healthy_hosts, select_hosts
 from tests.preflight import runs
 from tests.preflight.runs import ROOTS, judge_by, ours, real, run, with_facts
 

@@ -301,6 +301,9 @@ def test_visible_devices_choose_the_device() -> None:
         for text in ("3,2", "2", "9", "GPU-x")
     ]
     assert [view.device and view.device[0] for view in views] == [2, 2, None, None]
+    amd = {"LOCAL_RANK": "1", "ROCR_VISIBLE_DEVICES": "3,2", "HIP_VISIBLE_DEVICES": "1,0"}
+    device = view_of(replace(ANSWER, variables=amd)).device
+    assert device and device[0] == 3  # HIP counts what ROCR leaves
 
 
 def test_a_folder_that_differs() -> None:

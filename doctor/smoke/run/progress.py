@@ -165,9 +165,9 @@ class StageProgress:
 
     def keys(self, ranks: Iterable[int]) -> list[int]:
         """The keys of `errors`, `stacks` and `kernel_logs` that concern these ranks: theirs, then their parents'."""
-        known = [rank for rank in ranks if 0 <= rank < self.plan.world]
-        parents = dict.fromkeys(self._key(self.plan.host_of(rank), -1) for rank in known)
-        return [*known, *parents]
+        in_plan = [rank for rank in ranks if 0 <= rank < self.plan.world]
+        parents = dict.fromkeys(self._key(self.plan.host_of(rank), -1) for rank in in_plan)
+        return [*in_plan, *parents]
 
     def overdue(self, now: float, own_time: Mapping[int, float], late: float = 0.0) -> Failure | None:
         """Ranks that could not start or join by what they, or the kernels of their hosts, say; or the spent budget.

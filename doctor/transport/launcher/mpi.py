@@ -68,9 +68,9 @@ class Mpi:
         mpirun passes its stdin, when it is for all ranks, to those on other hosts only. So its own host, in a job
         nearly always one of the job's, gets a launch of its own.
         """
-        own = own_hosts(hosts)
-        rest = tuple(host for host in hosts if host not in own)
-        return [*((host,) for host in own), *([rest] if rest else [])]
+        local_hosts = own_hosts(hosts)
+        rest = tuple(host for host in hosts if host not in local_hosts)
+        return [*((host,) for host in local_hosts), *([rest] if rest else [])]
 
     def argv(self, hosts: Sequence[str], patience: float) -> list[str]:
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from doctor.environment.inventory import HostSelection, InventoryError, resolve_hosts
-from doctor.environment.scope import Scope, choose_scope
+from doctor.environment.job_context import Scope, choose_scope
 from tests.environment.contexts import Environ, context, printer, reader, scheduler_sample
 
 NODES = ("n1", "n2")

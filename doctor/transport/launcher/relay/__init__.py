@@ -17,7 +17,7 @@ A child speaks only for the tasks below it: all else that it prints is dropped, 
 MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.lines",
+    "doctor.remote.runtime.streams",
     "doctor.transport.launcher.relay.relay_child",
     "doctor.transport.launcher.relay.relay",
 )

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 
-from doctor.remote.runtime.lines import LineBuffer
+from doctor.remote.runtime.streams import LineBuffer
 from doctor.remote.runtime.signals import on_termination, wake_on_child_exit
 from doctor.transport.launcher.relay.relay_child import Child
 

@@ -7,7 +7,7 @@ import signal
 import socket
 from collections import deque
 
-from doctor.remote.runtime.lines import LineBuffer
+from doctor.remote.runtime.streams import LineBuffer
 from doctor.remote.runtime.processes import ended, signal_group, spawn
 
 PIECE = 8192  # bytes of a carrier's line that go on together

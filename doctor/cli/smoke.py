@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from doctor.engine.check import Check
+    from doctor.environment.host_selection import HostSelection
+    from doctor.environment.inventory import Inventory
     from doctor.smoke.plan import SmokeOptions
 
 AREA = ("smoke",)
@@ -137,10 +139,9 @@ def command(
         catalog = load_catalog(choice.checks)
         selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
-    if when_idle:
-        _require_idle(when_idle)
     selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
-    fleet = job_environment.annotate(select_inventory(selection, scope, environ))
+    fleet = _idle_node(when_idle, selection) if when_idle else select_inventory(selection, scope, environ)
+    fleet = job_environment.annotate(fleet)
     ssh = ssh_to(fleet, ssh, connection.transport)
     # The agents of a screening are started cell by cell.
     screened = needs_screening(len(fleet.hosts), smoke_options.cell_size)
@@ -200,14 +201,18 @@ def command(
     raise typer.Exit(code)
 
 
-def _require_idle(node: str) -> None:
-    """Only on an idle node, and only as long as it is. Raises: CommandError."""
+def _idle_node(node: str, selection: HostSelection) -> Inventory:
+    """This host alone, by the node's name; only where it is idle, and only as long as it is. Raises: CommandError."""
+    from doctor.collect.node_record import this_host_only
     from doctor.session.idle_guard import run_only_when_idle
 
+    if selection.names_hosts or selection.pods is not None:
+        raise UsageError("--when-idle tests the node of this pod alone; expected it without hosts")
     try:
         run_only_when_idle(validate_host(node, "--when-idle"))
     except InventoryError as error:
         raise UsageError(str(error)) from None
+    return this_host_only(node, None)
 
 
 class IncrementalLoader:

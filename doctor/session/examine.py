@@ -130,7 +130,9 @@ def examine(
         try:
             records = run_rounds(hosts, transport, ask, limits, inventory.local, progress)
             if options.net:
-                net_round = _net_round(records, job, transport, options, environ, clock, stage)
+                net_round = _net_round(
+                    records, job, transport, options, _topology(inventory, options, environ), clock, stage
+                )
                 records, stopped, net_notes = net_round.records, net_round.stopped, net_round.notes
             if options.smoke and stopped is None:
                 smoke_round = _smoke_round(records, inventory, transport, options, clock, stage)
@@ -325,17 +327,29 @@ def _net_facts(options: ExamineOptions) -> tuple[type[Fact], ...]:
     return input_facts(options.net)
 
 
+def _topology(inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str]) -> str:
+    """The switches between the hosts, in the form of topology.conf: as given, by labels of nodes, or Slurm's."""
+    from doctor.net.host_groups import slurm_topology
+
+    if options.net and options.net.topology:
+        return options.net.topology
+    if inventory.pods is None:
+        return slurm_topology(environ)
+    from doctor.transport.kubernetes.topology import switches_of_pods
+
+    return switches_of_pods(inventory.pods)
+
+
 def _net_round(
     records: dict[str, HostRecord],
     job: _JobInput,
     transport: Transport,
     options: ExamineOptions,
-    environ: Mapping[str, str],
+    topology: str,
     clock: float,
     stage: StageCallback,
 ) -> NetRoundResult:
     """The network test, within what is left of the budget."""
-    from doctor.net.host_groups import slurm_topology
     from doctor.net.run.network_round import NetRoundResult, run_net_round, without_net_answers
 
     assert options.net
@@ -348,8 +362,7 @@ def _net_round(
         )
     if options.budget:
         net = msgspec.structs.replace(net, budget=min(net.budget, remaining))
-    if not net.topology:
-        net = msgspec.structs.replace(net, topology=slurm_topology(environ))
+    net = msgspec.structs.replace(net, topology=topology)
     within = tuple(shlex.split(options.within))
     return run_net_round(records, LaunchConfig.from_options(job.launch), transport, net, within=within, on_phase=stage)
 

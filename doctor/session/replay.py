@@ -133,10 +133,20 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
         tuple(outcomes),
         run.started,
         run.seconds,
-        run.notes,
+        (*run.notes, *_tool_notes(checks, outcomes)),
         hosts_unknown=run.hosts_unknown,
         after_reboot=run.after_reboot,
     )
+
+
+HCCN_TOOL = "hccn_tool is in /usr/local/Ascend/driver/tools where the shell does not find it"
+"""The driver's package puts it there, and into no PATH."""
+
+
+def _tool_notes(checks: Sequence[Check], outcomes: Sequence[Outcome]) -> Iterator[str]:
+    found = {outcome.check for outcome in outcomes if outcome.findings}
+    if any("`hccn_tool " in check.section("What to do") for check in checks if check.name in found):
+        yield HCCN_TOOL
 
 
 Evaluate = Callable[[Check, Sequence[str], FactCache, Intent], Outcome]

@@ -58,6 +58,7 @@ def pods_inventory(selection: HostSelection) -> Inventory:
         containers=containers,
         addresses={pod.name: pod.status.pod_ip for pod in listing.pods if pod.status.pod_ip},
         names={pod.name: pod.service_name for pod in listing.pods if pod.service_name},
+        nodes={pod.name: pod.spec.node_name for pod in listing.pods if pod.spec.node_name},
         unready=unready,
     )
     source = filled("{0} from {1}", count_noun(len(hosts), "host"), listing.source)
@@ -146,6 +147,8 @@ def _nodes(choice: PodSelection, selection: HostSelection) -> Inventory:
         raise InputError(error.text) from None
     except InventoryError as error:
         raise InputError(str(error)) from None
-    access = PodAccess(kubectl=program, namespace=namespace, node_image=choice.node_image)
+    access = PodAccess(
+        kubectl=program, namespace=namespace, node_image=choice.node_image, nodes={host: host for host in hosts}
+    )
     source = filled("{0} from the command line, each by a pod on it", count_noun(len(hosts), "host"))
     return _without_excluded(Inventory(hosts, source), access, selection)

@@ -1,6 +1,6 @@
 """Verdicts that are written to nodes: by HTTPS, to a small server that answers as the API server does.
 
-It applies patches as Kubernetes merges them: conditions by type, taints by key. On the real one:
+It applies patches as Kubernetes does: conditions are merged by type, taints replaced as a whole. On the real one:
 ``test_manifests_cluster.py``.
 """
 
@@ -42,12 +42,19 @@ class SmallServer:
     """One node, its events, and what is forbidden."""
 
     def __init__(self) -> None:
-        self.node: dict[str, Any] = {"kind": "Node", "metadata": {"labels": {}}, "spec": {}, "status": {}}
+        self.node: dict[str, Any] = {
+            "kind": "Node",
+            "metadata": {"labels": {}, "resourceVersion": "7"},
+            "spec": {},
+            "status": {},
+        }
         self.events: list[dict[str, Any]] = []
         self.forbidden: set[str] = set()
         self.statuses: list[int] = []
         """Of the next answers, in the place of what is asked."""
         self.requests: list[str] = []
+        self.changes = 0
+        """So many times the node is changed by others right after it was read."""
         self.pods: list[dict[str, Any]] = []
 
     def condition(self) -> dict[str, Any]:
@@ -60,6 +67,11 @@ class SmallServer:
             return (403, _forbidden("list", "pods")) if "list pods" in self.forbidden else (200, {"items": self.pods})
         resource = "events" if path.endswith("/events") else "nodes/status" if path.endswith("/status") else "nodes"
         verb = {"GET": "get", "PATCH": "patch", "POST": "create"}[method]
+        if method == "GET" and self.changes:
+            self.changes -= 1
+            answer = json.loads(json.dumps(self.node))
+            self.node["metadata"]["resourceVersion"] += "1"
+            return 200, answer
         if self.statuses:
             return self.statuses.pop(0), {"kind": "Status", "message": "etcdserver: leader changed"}
         if f"{verb} {resource}" in self.forbidden:
@@ -70,9 +82,10 @@ class SmallServer:
             self.node["status"] = {"conditions": document["status"]["conditions"]}
         elif method == "PATCH":
             self.node["metadata"]["labels"] |= document.get("metadata", {}).get("labels", {})
-            for taint in document.get("spec", {}).get("taints", []):
-                kept = [item for item in self.node["spec"].get("taints", []) if item["key"] != taint["key"]]
-                self.node["spec"]["taints"] = [*kept, *([] if "$patch" in taint else [taint])]
+            if "spec" in document:
+                if document["metadata"]["resourceVersion"] != self.node["metadata"]["resourceVersion"]:
+                    return 409, {"kind": "Status", "reason": "Conflict", "message": "the object has been modified"}
+                self.node["spec"]["taints"] = document["spec"]["taints"]
         return 200, self.node
 
 
@@ -209,10 +222,10 @@ class TestWriting:
     @pytest.mark.parametrize(
         ("right", "others"),
         [
-            ("get nodes", set()),
-            ("patch nodes/status", {"label", "taint", "event"}),
+            ("get nodes", {"label"}),
+            ("patch nodes/status", {"label", "event"}),
             ("patch nodes", {"condition", "event"}),
-            ("create events", {"condition", "label", "taint"}),
+            ("create events", {"condition", "label"}),
         ],
     )
     def test_a_right_that_is_missing_is_one_line(
@@ -232,9 +245,23 @@ class TestWriting:
     def test_a_server_that_is_busy_is_tried_again(
         self, server: SmallServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        server.statuses = [503, 409, 429]
+        server.statuses = [503, 429, 500]
         told(one(found(NODE)), 10)
         assert server.condition()["status"] == "True" and capsys.readouterr().err == ""
+
+    def test_taints_of_others_stay_whoever_writes_meanwhile(self, server: SmallServer) -> None:
+        other = {"key": "maintenance", "effect": "NoExecute"}
+        server.node["spec"]["taints"] = [other]
+        server.changes = 4
+        told(one(found(NODE)), 10)
+        assert server.node["spec"]["taints"][0] == other and len(server.node["spec"]["taints"]) == 2
+        server.changes = 2
+        told(one(reports.healthy()), 0)
+        assert server.node["spec"]["taints"] == [other]
+        patches = [line for line in server.requests if line.startswith("PATCH") and not line.endswith("/status")]
+        told(one(reports.healthy()), 0)
+        after = [line for line in server.requests if line.startswith("PATCH") and not line.endswith("/status")]
+        assert len(after) == len(patches) + 1  # the labels alone
 
     def test_a_server_that_is_gone_is_one_line(
         self, server: SmallServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,6 @@
 """A verdict on nodes of Kubernetes as the documents that its API takes: condition, event, label, taint. Pure.
 
-Sources: Kubernetes, core/v1 types (NodeCondition, Event, Taint; patch merge keys ``type`` and ``key``);
+Sources: Kubernetes, core/v1 types (NodeCondition, merged by ``type``; Event; Taint: a patch replaces the whole list);
 node-problem-detector, pkg/exporters/k8sexporter (a condition is True where there is a problem; only its status is
 patched); kubectl describe (events of a node have its name as UID, as the kubelet writes them).
 """
@@ -90,13 +90,18 @@ class NodeVerdict(msgspec.Struct, frozen=True):
         """State and time; the time is a whole number, which an affinity can compare with (Gt)."""
         return {self.key: self.state, self.time_key: str(int(now.timestamp()))}
 
-    def taint(self) -> dict[str, Any] | None:
-        """What makes it so that new pods keep off, or come again; None where nothing is known: it stays as it is."""
-        if self.state == "unknown":
-            return None
-        if self.state == "healthy":
-            return {"$patch": "delete", "key": self.key}
-        return {"key": self.key, "value": "failed", "effect": "NoSchedule"}
+    def taints(self, node: Mapping[str, Any]) -> list[Any] | None:
+        """All taints that the node is to have, those of others included; None where they may stay as they are.
+
+        What keeps new pods off a failed node goes when it is healthy, and stays while that is not known.
+        """
+        present = _mapping(node.get("spec")).get("taints")
+        taints = present if isinstance(present, list) else []
+        mine = {"key": self.key, "value": "failed", "effect": "NoSchedule"}
+        others = [taint for taint in taints if _mapping(taint).get("key") != self.key]
+        wanted = [*others, mine] if self.state == "failed" else others
+        is_same = len(wanted) == len(taints) and (self.state != "failed" or mine in taints)
+        return None if self.state == "unknown" or is_same else wanted
 
     def event(self, now: datetime) -> dict[str, Any]:
         time = _time(now)

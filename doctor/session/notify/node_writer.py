@@ -10,7 +10,7 @@ from urllib.parse import quote
 from doctor.engine.texts import filled, joined
 from doctor.session.notify.node_status import NodeVerdict
 from doctor.transport import TransportError
-from doctor.transport.kubernetes.api_server import MERGE, ApiServer
+from doctor.transport.kubernetes.api_server import MERGE, ApiServer, Conflict
 
 _NODES = "/api/v1/nodes/"
 _EVENTS = "/api/v1/namespaces/default/events"
@@ -42,24 +42,19 @@ def _some(names: Sequence[str]) -> str:
 def _write(server: ApiServer, item: NodeVerdict, parts: Collection[str]) -> Iterator[str]:
     """What could not be written."""
     path, now = _NODES + quote(item.node, safe=""), datetime.now(timezone.utc)
-    try:
-        answer = server.request("GET", path) if {"condition", "event"} & set(parts) else {}
-    except TransportError as error:
-        yield error.text
-        return
-    node: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
+    node: Mapping[str, Any] = {}
+    if {"condition", "event", "taint"} & set(parts):
+        try:
+            node = _node(server, path)
+        except TransportError as error:
+            yield error.text
+            parts = {"label"} & set(parts)  # which alone needs nothing of the node
     requests: list[tuple[str, str, Any, str]] = []
     if "condition" in parts:
         status = {"conditions": [item.condition(node, now)]}
         requests.append(("PATCH", f"{path}/status", {"status": status}, MERGE))
-    patch: dict[str, Any] = {}
     if "label" in parts:
-        patch["metadata"] = {"labels": item.labels(now)}
-    taint = item.taint() if "taint" in parts else None
-    if taint:
-        patch["spec"] = {"taints": [taint]}
-    if patch:
-        requests.append(("PATCH", path, patch, MERGE))
+        requests.append(("PATCH", path, {"metadata": {"labels": item.labels(now)}}, MERGE))
     if "event" in parts and item.changes(node):
         requests.append(("POST", _EVENTS, item.event(now), "application/json"))
     for request in requests:
@@ -67,3 +62,31 @@ def _write(server: ApiServer, item: NodeVerdict, parts: Collection[str]) -> Iter
             server.request(*request)
         except TransportError as error:
             yield error.text
+    if "taint" in parts:
+        try:
+            _write_taints(server, path, item)
+        except TransportError as error:
+            yield error.text
+
+
+def _write_taints(server: ApiServer, path: str, item: NodeVerdict) -> None:
+    """The list is one value for the API server: read, and written only to the version that was read.
+
+    Raises: TransportError.
+    """
+    while True:
+        node = _node(server, path)
+        taints = item.taints(node)
+        if taints is None:
+            return
+        version = node.get("metadata", {}).get("resourceVersion", "")
+        try:
+            server.request("PATCH", path, {"metadata": {"resourceVersion": version}, "spec": {"taints": taints}}, MERGE)
+        except Conflict:
+            continue  # its deadline ends this
+        return
+
+
+def _node(server: ApiServer, path: str) -> Mapping[str, Any]:
+    answer = server.request("GET", path)
+    return answer if isinstance(answer, dict) else {}

@@ -30,8 +30,12 @@ MERGE = "application/strategic-merge-patch+json"
 _MAX_ANSWER = 64 << 20
 _MAX_TOKEN = 1 << 16
 _RETRY_SECONDS = 0.5
-_BUSY = frozenset((409, 429, 500, 502, 503, 504))
+_BUSY = frozenset((429, 500, 502, 503, 504))
 """Statuses of an API server that may take the same request soon."""
+
+
+class Conflict(Exception):
+    """Somebody else has changed the object since it was read."""
 
 
 class ApiServer:
@@ -55,7 +59,10 @@ class ApiServer:
         self._context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
 
     def request(self, method: str, path: str, document: Any = None, kind: str = "application/json") -> Any:
-        """The object that is answered. ``document``: what is sent, of this ``kind``. Raises: TransportError."""
+        """The object that is answered. ``document``: what is sent, of this ``kind``.
+
+        Raises: TransportError; Conflict, where the deadline has not passed yet.
+        """
         data = None if document is None else msgspec.json.encode(document)
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": kind}
         while True:
@@ -66,6 +73,8 @@ class ApiServer:
             except urllib.error.HTTPError as error:
                 with error:
                     problem, again = _refusal(error), error.code in _BUSY
+                if error.code == 409 and self._deadline - time.monotonic() > _RETRY_SECONDS:
+                    raise Conflict from None
             except (OSError, HTTPException, ValueError) as error:
                 problem = _absence(error)
                 again = problem.kind != "auth"

@@ -9,8 +9,8 @@ import sys
 import time
 from collections import deque
 
-from doctor.remote.runtime.streams import LineBuffer
 from doctor.remote.runtime.signals import on_termination, wake_on_child_exit
+from doctor.remote.runtime.streams import LineBuffer
 from doctor.transport.launcher.relay.relay_child import Child
 
 SILENCE = 60.0  # seconds without a line from above: the controller has gone, and stdin does not show it

@@ -7,8 +7,8 @@ import signal
 import socket
 from collections import deque
 
-from doctor.remote.runtime.streams import LineBuffer
 from doctor.remote.runtime.processes import ended, signal_group, spawn
+from doctor.remote.runtime.streams import LineBuffer
 
 PIECE = 8192  # bytes of a carrier's line that go on together
 RELAY_LINE = 1 << 18  # bytes of a line of a relay

@@ -155,7 +155,9 @@ def test_what_a_host_is_called(name: str, hosts: tuple[str, ...], environ: Mappi
 
 
 def test_it_finds_its_own_address_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doctor.collect.node_record._addresses", lambda: ("127.0.0.1", "fe80::1%eth0", "10.1.2.3"))
+    monkeypatch.setattr(
+        "doctor.collect.node_record.addresses_of_interfaces", lambda: {"127.0.0.1", "fe80::1", "10.1.2.3"}
+    )
     assert host_name("", Inventory(("10.1.2.2", "10.1.2.3"), ""), {}) == "10.1.2.3"
 
 

@@ -23,9 +23,10 @@ from doctor.cli.shared_options import CheckOptions, NoHistoryOption, expand_opti
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.record import LaunchOptions
 from doctor.engine.texts import filled
-from doctor.preflight.early_end import BUDGET, parse_duration
+from doctor.environment.gang import MAX_SIZE
+from doctor.preflight.early_end import BUDGET, GANG_WAIT, parse_duration
 from doctor.preflight.node_lists import FORMATS, format_conflict
-from doctor.preflight.options import STYLES, ExitCodePolicy, PreflightOptions
+from doctor.preflight.options import STYLES, ExitCodePolicy, GangOptions, PreflightOptions
 from doctor.preflight.tiers import TIERS
 from doctor.session.output_files import output_conflict, print_warning, requested_targets
 
@@ -47,6 +48,32 @@ class LimitOptions(NamedTuple):
     profile: Annotated[
         str, typer.Option(metavar="job|prolog", help="prolog: quick check of this host; only its faults fail.")
     ] = "job"
+
+
+class PodGangOptions(NamedTuple):
+    """Pods of one job that check each other."""
+
+    gang: Annotated[
+        str, typer.Option(metavar="N|auto", help="The job's N pods run this and check each other; one verdict.")
+    ] = ""
+    gang_key: Annotated[
+        str, typer.Option(metavar="FILE|none", help="The pods' common secret; else DOCTOR_GANG_KEY. none: addresses.")
+    ] = ""
+    gang_wait: Annotated[str, typer.Option(metavar="TIME", help="For all pods to come; default 5m.")] = ""
+
+    def read(self) -> GangOptions | None:
+        """Raises: UsageError."""
+        if not self.gang:
+            if self.gang_key or self.gang_wait:
+                raise UsageError("--gang-key and --gang-wait belong to --gang; expected --gang N or --gang auto")
+            return None
+        is_number = self.gang.isascii() and self.gang.isdecimal() and 1 <= len(self.gang) <= 5
+        if self.gang != "auto" and (not is_number or not 1 <= int(self.gang) <= MAX_SIZE):
+            raise UsageError(
+                filled("--gang {0}: expected the number of pods, 1 to {1}, or auto", f"{self.gang!r}", MAX_SIZE)
+            )
+        wait = _time("--gang-wait", self.gang_wait, GANG_WAIT)
+        return GangOptions(0 if self.gang == "auto" else int(self.gang), self.gang_key, wait)
 
 
 class SpareOptions(NamedTuple):
@@ -91,6 +118,7 @@ def command(
     *,
     hosts: HostOptions,
     bounds: LimitOptions,
+    gang: PodGangOptions,
     spares: SpareOptions,
     choice: CheckOptions,
     job: JobOptions,
@@ -111,6 +139,7 @@ def command(
 
     validate_product(product)
     options = _preflight_options(hosts, bounds, spares, job.launch(product), connection, reporting, choice, sudo)
+    options = _with_gang(options, gang.read())
     read = source.read()
     options = within_time_left(options, read.time_left_s)
     if read.label:
@@ -146,7 +175,7 @@ def _preflight_options(
         within=connection.within,
         sudo=sudo,
         tier=tier,  # type: ignore[arg-type]
-        budget=_budget(bounds.budget, BUDGET[tier]),
+        budget=_time("--budget", bounds.budget, BUDGET[tier]),
         scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
         launch=launch,
         net=bounds.net,
@@ -169,6 +198,22 @@ def _preflight_options(
         on_unknown=reporting.on_unknown,  # type: ignore[arg-type]
         exit_code_policy=ExitCodePolicy(reporting.fail_exit, reporting.exit_style, bounds.profile),  # type: ignore[arg-type]
     )
+
+
+def _with_gang(options: PreflightOptions, gang: GangOptions | None) -> PreflightOptions:
+    """Raises: UsageError for options that contradict it."""
+    if gang is None:
+        return options
+    others = {
+        "--scope": options.scope != "auto",
+        "--transport": options.transport != "ssh",
+        "--within": bool(options.within),
+        "--profile": options.exit_code_policy.profile != "job",
+    }
+    for option, is_set in others.items():
+        if is_set:
+            raise UsageError(filled("--gang and {0} are both given: expected one of them", option))
+    return msgspec.structs.replace(options, gang=gang)
 
 
 def _validate_options(bounds: LimitOptions, spares: SpareOptions, reporting: ReportingOptions) -> None:
@@ -222,10 +267,10 @@ def within_time_left(options: PreflightOptions, seconds_left: float | None) -> P
     return msgspec.structs.replace(options, budget=budget)
 
 
-def _budget(text: str, usual: float) -> float:
+def _time(option: str, text: str, usual: float) -> float:
     try:
         return parse_duration(text) if text else usual
     except ValueError:
         raise UsageError(
-            filled("--budget {0}: expected a time from 1s to 24h, for example 90s or 2m", f"{text!r}")
+            filled("{0} {1}: expected a time from 1s to 24h, for example 90s or 2m", option, f"{text!r}")
         ) from None

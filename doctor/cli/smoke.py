@@ -195,7 +195,7 @@ def command(
     if examination.smoke_rejection:
         raise UsageError(examination.smoke_rejection)
     history = history_options("smoke", output, no_history)
-    code = save_and_report(examination, loader.catalog or catalog, output, events, history)
+    code = save_and_report(examination, loader.catalog or catalog, output, events, history, "smoke")
     if training.save_baseline:
         add_to_baseline(training.save_baseline, examination.report.smoke)
     raise typer.Exit(code)

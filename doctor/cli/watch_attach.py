@@ -169,4 +169,6 @@ def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: Outp
             filled("--select and --ignore leave none of the checks that were made: {0}", ", ".join(checks))
         )
     examination = Examination(run, evaluate_watch(run, selected, chosen_checks))
-    return save_and_report(examination, catalog, output, history=HistoryOptions("attach", output.config))
+    return save_and_report(
+        examination, catalog, output, history=HistoryOptions("attach", output.config), command="watch"
+    )

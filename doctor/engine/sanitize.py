@@ -26,6 +26,15 @@ def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
     return cleaned if cleaned.isprintable() and "  " not in cleaned else " ".join(cleaned.split())
 
 
+def last_line(text: str, limit: int = 200) -> str:
+    r"""The last line that holds anything, cleaned: where a tool says why it failed.
+
+    >>> last_line("usage\n  Error: b \x1b[0m\n\n")
+    'Error: b'
+    """
+    return next(filter(None, (strip_control_chars(line, limit) for line in reversed(text.splitlines()))), "")
+
+
 def _spaced(word: str) -> str:
     """``word`` with a space for each character that is not printable (categories C and Z of Unicode)."""
     return "".join(letter if letter.isprintable() else " " for letter in word)

@@ -10,8 +10,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.optical_reading import OpticalReading
-from doctor.facts.reported_value import tool_blocks
+from doctor.facts.reported_value import OpticalReading, tool_blocks
 
 _SCRIPT = """tool=mlxlink; command -v mlxlink >/dev/null || tool=mstlink
 for path in /sys/class/infiniband/*; do

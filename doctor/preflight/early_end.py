@@ -21,6 +21,8 @@ BUDGET = {"quick": 20.0, "standard": 60.0, "smoke": 180.0, "deep": 300.0}
 """Seconds, by tier."""
 FALLBACK_SECONDS = 0.5
 """Seconds after the end of the budget in which the run, once begun, may still print a line that says more."""
+GANG_WAIT = 300.0
+"""Seconds of ``--gang-wait`` where it is not given."""
 SWITCHES = frozenset(
     {
         *("--accept-new", "--ask-pass", "--debug", "--help", "-h", "--no-history", "--quiet", "-q", "--redact"),
@@ -159,10 +161,15 @@ def _budget(argv: list[str]) -> float:
     """Seconds; what cannot be read is refused later, by the parser of the command line."""
     prolog = _option(argv, "--profile") == "prolog"
     tier = _option(argv, "--tier") or _option(argv, "-t") or ("quick" if prolog else "standard")
+    wait = 2 * _seconds(argv, "--gang-wait", GANG_WAIT) if _option(argv, "--gang") else 0.0
+    return wait + _seconds(argv, "--budget", BUDGET.get(tier, max(BUDGET.values())))
+
+
+def _seconds(argv: list[str], name: str, usual: float) -> float:
     try:
-        return parse_duration(_option(argv, "--budget"))
+        return parse_duration(_option(argv, name))
     except ValueError:
-        return BUDGET.get(tier, max(BUDGET.values()))
+        return usual
 
 
 def _argument(argv: list[str]) -> str:

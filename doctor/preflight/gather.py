@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from doctor.preflight.options import PreflightOptions
     from doctor.session.examine import ExamineOptions
     from doctor.smoke.plan import SmokeOptions
+    from doctor.transport import Transport
 
 TABLE_WAIT_SHARE = 0.5
 """Part of the budget that an unfinished rank table is waited for."""
@@ -57,6 +59,8 @@ def gather(
     Raises: CommandError, NotReady.
     """
     context = _detect_context(environ, progress)
+    if options.gang:
+        return _gather_gang(options, environ, budget, progress, context)
     scope = choose_scope(context, options.scope)
     if scope != "follower" and context.rank_table_pending:
         _wait_for_table(context, budget, progress)
@@ -77,6 +81,30 @@ def gather(
     progress.update(inventory=inventory, hosts_unknown=context.hosts_unknown if job_is_meant else "")
     _select_checks(options, environ, progress)
     _examine(options, environ, budget, progress, inventory, context.rank_table_path)
+    return progress.gathered
+
+
+def _gather_gang(
+    options: PreflightOptions,
+    environ: Mapping[str, str],
+    budget: TimeBudget,
+    progress: GatherProgress,
+    context: JobContext,
+) -> Gathered | LeaderVerdict:
+    """The same of pods that check each other. The time for the checks begins once they have come."""
+    from doctor.preflight.gang import join_gang
+    from doctor.preflight.host_leader import LeaderVerdict
+
+    progress.add_notes(filled("started in: {0}", context.description))
+    if context.tag == "alone":
+        progress.update(context=msgspec.structs.replace(context, tag="gang"))
+    joined = join_gang(options, context, environ, budget, progress)
+    if isinstance(joined, LeaderVerdict):
+        return joined
+    budget = msgspec.structs.replace(budget, start_time=time.monotonic(), seconds=options.budget)
+    progress.update(inventory=joined.inventory, evaluation_end=budget.evaluation_end)
+    _select_checks(options, environ, progress)
+    _examine(options, environ, budget, progress, joined.inventory, context.rank_table_path, joined.transport)
     return progress.gathered
 
 
@@ -216,6 +244,7 @@ def _examine(
     progress: GatherProgress,
     inventory: Inventory,
     mounted_rank_table: str,
+    way: Transport | None = None,
 ) -> None:
     """Visits the hosts and evaluates the checks on them."""
     from doctor.session.examine import examine
@@ -234,7 +263,7 @@ def _examine(
     examination = examine(
         inventory,
         checks,
-        _of_scope(_examine_options(options, progress.gathered, budget), inventory),
+        msgspec.structs.replace(_of_scope(_examine_options(options, progress.gathered, budget), inventory), way=way),
         environ,
         rank_table=options.hosts.rank_table or mounted_rank_table,
         progress=combine_callbacks(progress.keep_record, heartbeat.step, progress.events.host),

@@ -53,6 +53,17 @@ if TYPE_CHECKING:
     from doctor.environment.job_environment import JobEnvironment
 
 
+class GangOptions(msgspec.Struct, frozen=True):
+    """The pods of one job check each other."""
+
+    size: int = 0
+    """Their number; 0: as the environment has it."""
+    key: str = ""
+    """A file with their common secret, or ``none``; empty: a variable has it."""
+    wait: float = 300.0
+    """Seconds for all to come, and for a leader that is absent."""
+
+
 class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     """All options of one preflight."""
 
@@ -67,6 +78,7 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     scope: RequestedScope = "auto"
     launch: LaunchOptions = LaunchOptions()
     """The job as the command line describes it."""
+    gang: GangOptions | None = None
     source: JobEnvironment | None = None
     """Where the job's environment was read; None: this process's is the job's."""
     net: str = ""
@@ -89,3 +101,8 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     fail_on: FailOn = "error"
     on_unknown: OnUnknown = "fail"
     exit_code_policy: ExitCodePolicy = ExitCodePolicy()
+
+    @property
+    def total_seconds(self) -> float:
+        """The most that this process takes: in a gang, members wait for their leader, and it for them."""
+        return self.budget + (2 * self.gang.wait if self.gang else 0.0)

@@ -22,6 +22,7 @@ from doctor.session.output_files import STDOUT, EventStreams, requested_targets,
 if TYPE_CHECKING:
     from doctor.preflight.deadline import TimeBudget
     from doctor.preflight.decide import PreflightVerdict
+    from doctor.preflight.host_leader import LeaderVerdict
     from doctor.preflight.options import PreflightOptions
     from doctor.preflight.spares import SpareSelection
 
@@ -76,6 +77,10 @@ class PreflightReporter:
             if self.options.exit_code_policy.style == "npd":
                 line = plugin_line(verdict, self.options)
             self._print_once(line, verdict.exit_code)
+
+    def print_line_of(self, leader: LeaderVerdict) -> None:
+        """The line of another process that has checked for this one, too."""
+        self._print_once(leader.line, leader.code)
 
     def _print_once(self, line: str, exit_code: int) -> None:
         with self._print_lock:

@@ -14,7 +14,7 @@ from doctor.engine.texts import filled
 from doctor.preflight.master import master_host, master_obstacle
 from doctor.rank_table.run_subset import subset, table_host_names
 
-__all__ = ["FailureRules", "SpareSelection", "bad_hosts", "healthy_hosts", "select_hosts"]
+__all__ = ["FailureRules", "SpareSelection", "bad_hosts", "select_hosts"]
 
 MAX_ROUNDS = 16
 """Judgements. Each leaves out all that are to blame, so that two or three are usual."""
@@ -211,12 +211,6 @@ class FailureRules(msgspec.Struct, frozen=True, kw_only=True):
     def counts_as_failure(self, outcome: Outcome, finding: Finding) -> bool:
         """Whether a finding of the outcome makes the run fail."""
         return outcome.severity_of(finding) is Severity.ERROR or self.fail_on == "warning" or self.strict
-
-
-def healthy_hosts(report: Report, rules: FailureRules = FailureRules()) -> tuple[str, ...]:
-    """The hosts that nothing is held against, in inventory order."""
-    excluded = bad_hosts(report, rules)
-    return tuple(host for host in report.hosts if host not in excluded)
 
 
 def bad_hosts(

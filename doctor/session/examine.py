@@ -66,6 +66,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     sudo: bool = False
     within: str = ""
     """Command prefix that enters the job's container: ``docker exec -i NAME``."""
+    way: Transport | None = None
+    """The open way to the hosts, instead of the transport of that name."""
     timeout: float = 60.0
     """Seconds for a host's answer, once connected."""
     budget: float = 0.0
@@ -118,7 +120,7 @@ def examine(
     smoke_round: SmokeRoundResult | None = None
     closing: threading.Thread | None = None
     if hosts:
-        transport = open_transport(
+        transport = options.way or open_transport(
             inventory.local, options.transport, ssh_to(inventory, options.ssh, options.transport), hosts
         )
         facts = unique_facts(_facts_to_read(checks, options))

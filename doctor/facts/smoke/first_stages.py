@@ -6,8 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.fact import ProbeAnswer
-from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
+from doctor.facts.smoke.events import RankEvent, StageFact
 
 Problem = Literal["name", "refused", "dropped", "no-route", "other"]
 
@@ -101,15 +100,3 @@ class SmokeStart(StageFact, frozen=True):
     joined: tuple[RankJoined, ...] = ()
     failed: tuple[RankFailed, ...] = ()
     exited: tuple[RankExited, ...] = ()
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> SmokeStart:
-        report = cls.read_report(answer)
-        return cls(
-            imported=events_of_type(report.events, TorchImported),
-            connect_failed=events_of_type(report.events, ConnectFailed),
-            joined=events_of_type(report.events, RankJoined),
-            failed=events_of_type(report.events, RankFailed),
-            exited=events_of_type(report.events, RankExited),
-            unread=report.unread_ranks(),
-        )

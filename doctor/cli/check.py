@@ -135,6 +135,7 @@ def command(
         net=network if net != "off" else None,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
         training=training_of_line(job_environment.line, source.job_script, _shortest(launch)),
+        login=job_environment.login,
         after_reboot=after_reboot,
         reads_settings=reads_settings,
         code=code_of_line(job_environment.line) if reads_settings else None,

@@ -26,6 +26,7 @@ from doctor.engine.texts import filled, joined
 from doctor.engine.utc_time import utc_text
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
+from doctor.job.launch_line.logins import LauncherLogin
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
 from doctor.session.connection import ssh_to
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
     from doctor.net.plan import NetOptions
     from doctor.net.run.network_round import NetRoundResult
-    from doctor.smoke.model import SmokeResult
     from doctor.smoke.plan import SmokeOptions
     from doctor.smoke.run.channels import AgentSession
     from doctor.smoke.run.round import SmokeRoundResult, StageCallback
@@ -88,6 +88,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Files and folders whose contents are compared among hosts: absolute."""
     training: TrainingLaunch | None = None
     """The job's launch and configuration, where a launch line or files were given."""
+    login: LauncherLogin | None = None
+    """How the launcher of the launch line reaches the other hosts; None: not over SSH, or that is not known."""
     after_reboot: bool = False
     """Read what the hosts load when they start, and evaluate the checks as after a reboot."""
     reads_settings: bool = False
@@ -125,7 +127,7 @@ def examine(
         )
         facts = unique_facts(_facts_to_read(checks, options))
         ask = CollectOptions(
-            facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(shlex.split(options.within))
+            facts, _arguments(job.probe_inputs, options), options.sudo, tuple(shlex.split(options.within))
         )
         share = ROUNDS_SHARE if options.smoke else BEFORE_NET_SHARE if options.net else 1.0
         limits = TimeLimits(options.timeout, options.budget * share, options.workers or workers(len(hosts)))
@@ -151,6 +153,12 @@ def examine(
         run = msgspec.structs.replace(run, after_reboot=True, notes=(AS_NOW, *run.notes))
     report = replay(run, checks, options.evaluation)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing, options.code)
+
+
+def _arguments(inputs: ProbeInputs, options: ExamineOptions) -> dict[str, object]:
+    """What questions on the hosts get: what the run keeps, and how the launcher would log in."""
+    login = msgspec.to_builtins(options.login) if options.login else None
+    return {**msgspec.to_builtins(inputs), "login": login}
 
 
 def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:
@@ -195,17 +203,13 @@ def examine_smoke(
     started, job = utc_text(), _JobInput(inventory, options, environ, rank_table)
     try:
         slots = dict(agents.slots)
-
-        def repeat(other: SmokeOptions) -> SmokeResult:
-            return run_again(slots, transport, other, local=inventory.local)
-
         smoke_round = run_single_round(
             agents,
             _meeting_in_pods(options.smoke, inventory),
             on_stage=stage,
             on_host=progress,
             meanwhile=meanwhile,
-            repeat=repeat,
+            repeat=lambda other: run_again(slots, transport, other, local=inventory.local),
         )
     finally:
         transport.close()

@@ -86,18 +86,10 @@ def attached_run(
     job = _numbered(main)
     failures, hints = _failures(job, recorded, seconds)
     undecided = main.text if main.result in ("undecided", "nothing") and not failures else ""
-    backend = _backend(job.ranks.values())
-    plan = SmokePlan(
-        backend=backend,
-        places=tuple(_placement(rank, job) for rank in range(job.world)),
-        layouts=(Layout(dp=job.world),),
-        stages=("training",),
-        steps=1,
-    )
     sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
     count_text = "{0}: {1} processes seen" if len(main.ranks) != 1 else "{0}: 1 process seen"
     run = SmokeRun(
-        plan=plan,
+        plan=_plan(job),
         failures=failures,
         reached={} if failures else {"training": round(seconds, 3)},
         seconds=round(seconds, 3),
@@ -110,6 +102,16 @@ def attached_run(
     )
     saved = ended_run(source, seconds, _records(run, failed), smoke=msgspec.to_builtins(run, str_keys=True))
     return saved, _checks(job, failures, undecided)
+
+
+def _plan(job: _Job) -> SmokePlan:
+    return SmokePlan(
+        backend=_backend(job.ranks.values()),
+        places=tuple(_placement(rank, job) for rank in range(job.world)),
+        layouts=(Layout(dp=job.world),),
+        stages=("training",),
+        steps=1,
+    )
 
 
 def _records(run: SmokeRun, failed: Mapping[str, str]) -> dict[str, HostRecord]:

@@ -73,6 +73,16 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     store: bool | None = None
 
     @property
+    def is_scheduler(self) -> bool:
+        """Of MindSpore's dynamic cluster: it runs the job's program, and is no rank (mindspore, "Dynamic Cluster")."""
+        return self.variables.get("MS_ROLE") in ("MS_SCHED", "MS_PSERVER")
+
+    @property
+    def is_numbered_later(self) -> bool:
+        """Its number comes from MindSpore's scheduler, when the ranks meet: a worker without MS_NODE_ID."""
+        return self.rank is None and self.variables.get("MS_ROLE") == "MS_WORKER"
+
+    @property
     def label(self) -> str:
         return f"rank {self.rank}" if self.rank is not None else filled("pid {0} on {1}", self.pid, self.host)
 

@@ -43,7 +43,7 @@ def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[
 
 def _launcher(name: str, options: SshOptions, hosts: Sequence[str]) -> Launcher:
     if name == "tree":
-        from doctor.transport.launcher.tree import GatewayTree
+        from doctor.transport.launcher.gateway_tree import GatewayTree
 
         return GatewayTree(options, hosts)
     if name == "mpi":

@@ -1,6 +1,6 @@
 """Hosts behind gateways: what is reached, by which gateway, and what of a dead or a lying one.
 
-ssh is a script of the test, which runs each command on this machine; `test_tree_hosts` has real ones.
+ssh is a script of the test, which runs each command on this machine.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pytest
 from doctor.transport import TransportError
 from doctor.transport.launcher.launcher_transport import LauncherTransport
 from doctor.transport.launcher.relay.relay_child import STRAY_LINES, Child
-from doctor.transport.launcher.topology import Router, TopologyFileError, topology_path
-from doctor.transport.launcher.tree import GatewayTree
+from doctor.transport.launcher.gateway_routes import Router, TopologyFileError, topology_path
+from doctor.transport.launcher.gateway_tree import GatewayTree
 from doctor.transport.options import SshOptions
 
 SSH = """\
@@ -283,7 +283,7 @@ def test_the_file_of_clush(tmp_path: Path, variable: str) -> None:
 
 
 def test_without_any_file(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doctor.transport.launcher.tree.topology_path", lambda environ: "")
+    monkeypatch.setattr("doctor.transport.launcher.gateway_tree.topology_path", lambda environ: "")
     transport = LauncherTransport(GatewayTree(SshOptions(), ("n1",), {}), ("n1",))
     with pytest.raises(TransportError, match=r"there is no topology\.conf of ClusterShell"):
         transport.run("n1", "true", b"", 5)

@@ -18,9 +18,9 @@ from doctor.engine.texts import filled
 from doctor.remote.bootstrap import argument_command
 from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.conversation import SILENCE
+from doctor.transport.launcher.gateway_routes import Router, TopologyFileError, topology_path
 from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
 from doctor.transport.launcher.relay import MODULES
-from doctor.transport.launcher.gateway_routes import Router, TopologyFileError, topology_path
 from doctor.transport.openssh.log import error_kind
 from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
 from doctor.transport.program import HostProgram

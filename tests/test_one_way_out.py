@@ -130,6 +130,7 @@ def test_what_is_no_secret_stays() -> None:
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 SHA256:uNiVztksCsDhcc0u9e8BrrQXVUpKZIDTMczCvj3tD2s",
     ):
         assert hide_secrets(text) == text
+    assert hide_in([{"name": "HF_TOKEN", "value": "x"}]) == [{"name": "HF_TOKEN", "value": HIDDEN}]
     assert hide_in({"HF_TOKEN": "x", "n": [1, None]}) == {"HF_TOKEN": HIDDEN, "n": [1, None]}
     assert is_secret_name("sshKey") and not is_secret_name("monkey")
 

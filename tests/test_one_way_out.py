@@ -130,6 +130,7 @@ def test_what_is_no_secret_stays() -> None:
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 SHA256:uNiVztksCsDhcc0u9e8BrrQXVUpKZIDTMczCvj3tD2s",
     ):
         assert hide_secrets(text) == text
+    assert hide_in([{"name": "HF_TOKEN", "value": "x"}]) == [{"name": "HF_TOKEN", "value": HIDDEN}]
     assert hide_in({"HF_TOKEN": "x", "n": [1, None]}) == {"HF_TOKEN": HIDDEN, "n": [1, None]}
     assert is_secret_name("sshKey") and not is_secret_name("monkey")
 
@@ -208,7 +209,8 @@ WRITERS |= {"sys.stdout.buffer.write", "self.stream.write", "os.write(1)", "os.w
 SENT_TO_HOSTS = (
     "collect/collector/", "smoke/programs/", "net/prober/", "fix/executor/", "diagnose/excerpter/",
     "diagnose/bundler/", "remote/",
-    "watch/hook/", "watch/attach/inspector/", "transport/launcher/carrier/", "facts/",
+    "watch/hook/", "watch/attach/inspector/", "transport/launcher/carrier/",
+    "transport/launcher/relay/", "facts/",
 )  # fmt: skip
 NO_FOREIGN_TEXT = {
     "engine/streams.py": "the gate",

@@ -15,7 +15,7 @@ _AT_THE_END = (
     r"|(?:db|smtp|user|root|admin|login|ldap|http|proxy|default|ftp|mail|redis|mysql|postgres|registry|ssh|become"
     r"|vault|bind|sudo|krb5|kerberos|mqtt|amqp|mongo|kafka|elastic|grafana|jenkins|harbor|keystore|bmc|ipmi|snmp|wifi"
     r"|vnc|rdp|sql|oracle)[_.-]pass|(?:ssh|db|smtp|user|root|admin|my)pass|(?:db|user|root|admin|bind|my)[_.-]?pw"
-    r"|bearer|jwt|[_.-]psk|authtok|(?:php|j)?sess(?:ion)?id|x[_-](?:amz|goog)[_-]signature"
+    r"|bearer|[_.-]dsn|jwt|[_.-]psk|authtok|(?:php|j)?sess(?:ion)?id|x[_-](?:amz|goog)[_-]signature"
     r"|cookie|[_.-]sk|[_.-]sas|密码|口令|密钥|パスワード|비밀번호|пароль|senha|contrase[nñ]a|passwort|kennwort"
     r"|mot[_.-]?de[_.-]?passe)"
 )
@@ -202,7 +202,7 @@ _PRIVATE_KEY = (
 WORDS = (
     *("pass", "secret", "credential", "key", "token", "auth", "pwd", "cookie", "密码", "口令", "login", "curl", "://"),
     *("密钥", "パスワード", "비밀번호", "пароль", "Пароль", "ПАРОЛЬ", "senha", "contrase", "kennwort", "contraseÑ"),
-    *(f"{sign}{end}" for sign in "_.-" for end in ("sk", "sas")),
+    *(f"{sign}{end}" for sign in "_.-" for end in ("sk", "sas", "dsn")),
     *(
         "pw",
         "bearer",
@@ -289,6 +289,8 @@ def hide_in(value: Any) -> Any:
     if isinstance(value, str):
         return hide_secrets(value)
     if isinstance(value, dict):
+        if isinstance(value.get("value"), str) and is_secret_name(str(value.get("name", ""))):
+            value = {**value, "value": HIDDEN}  # a variable of a pod's specification
         return {
             hide_tokens(key) if isinstance(key, str) else key: HIDDEN
             if isinstance(item, str) and item and isinstance(key, str) and is_secret_name(key)

@@ -152,7 +152,8 @@ OTHERS = (
     "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={}",
     "https://open.feishu.cn/open-apis/bot/v2/hook/{}", "OBS_SK={}", "password=b'{}'", "LTAI{}", "redis://:{}@h:6379/0",
     "AZURE_SAS={}", "hvs.{}{}", "glrt-{}0123456789", "pk_live_{}0000", "xapp-1-{}", "dckr_pat_{}0000000",
-    "gsk_{}0000000", r"'0\n\nsshpass -p {} x'", r"'0\nhf_{}{}'",
+    "gsk_{}0000000", r"'0\n\nsshpass -p {} x'", r"'0\nhf_{}{}'", "psql:/me:{}@h/x",
+    r"- name: API_KEY\n  value: {}",
 )  # fmt: skip
 
 

@@ -276,7 +276,9 @@ def hide_secrets(text: str) -> str:
 
 def _hide_value(match: re.Match[str]) -> str:
     """A number of tokens, or seconds of each, is no token."""
-    is_count = _compiled(r"(?i)(?:^|[\w.-]*[_.-])token[\"'\s=:]*(?:[0-9]{1,6}|[0-9]{0,6}\.[0-9]{1,12}(?:e[+-]?[0-9]+)?)(?:[mu]?s)?$")
+    is_count = _compiled(
+        r"(?i)(?:^|[\w.-]*[_.-])token[\"'\s=:]*(?:[0-9]{1,6}|[0-9]{0,6}\.[0-9]{1,12}(?:e[+-]?[0-9]+)?)(?:[mu]?s)?$"
+    )
     return match[0] if is_count.match(match[0]) else match["key"] + HIDDEN
 
 

@@ -54,7 +54,7 @@ def _is_first_of_epoch(now: LoaderMark, before: LoaderMark) -> bool:
 def _next_epoch(now: LoaderMark, before: LoaderMark) -> tuple[str, str, dict[str, str | int | float]] | None:
     """The save was at the end of an epoch: the order of the next one must be another, where they are shuffled."""
     last = now.last or []
-    if _is_row(last):
+    if now.se < 0 and _is_row(last):  # a sampler that is told an epoch shuffles by it
         return None
     if now.crc[-1] in before.first and len(set(before.first)) == len(before.first):
         return "data-epoch", "soft", {}

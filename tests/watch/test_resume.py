@@ -55,20 +55,20 @@ def test_digests_of_shards_add_up_to_that_of_the_whole() -> None:
     rows = [Piece(whole[:7], whole.shape, (0, 0)), Piece(whole[7:], whole.shape, (7, 0))]
     flat = whole.reshape(-1)
     cut = [Piece(flat[:77777], (flat.numel(),), None, 0), Piece(flat[77777:], (flat.numel(),), None, 77777)]
-    expected = joined_tensors([digest_all(torch, [("w", Piece(whole, whole.shape))])]).whole["w"]
+    expected = joined_tensors([digest_all(torch, [("w", Piece(whole, whole.shape))])]).complete["w"]
     for shards in (pieces, rows, cut):
-        assert joined_tensors(digest_all(torch, [("w", shard)]) for shard in shards).whole["w"] == expected
+        assert joined_tensors(digest_all(torch, [("w", shard)]) for shard in shards).complete["w"] == expected
     other = whole.clone()
     other[299, 516] += 1
-    assert joined_tensors([digest_all(torch, [("w", Piece(other, whole.shape))])]).whole["w"] != expected
+    assert joined_tensors([digest_all(torch, [("w", Piece(other, whole.shape))])]).complete["w"] != expected
     swapped = whole[[1, 0, *range(2, 300)]]
-    assert joined_tensors([digest_all(torch, [("w", Piece(swapped, whole.shape))])]).whole["w"] != expected
+    assert joined_tensors([digest_all(torch, [("w", Piece(swapped, whole.shape))])]).complete["w"] != expected
 
 
 def test_a_shard_that_is_not_there_makes_no_whole() -> None:
     half = [{"w": ["1", "float32", 4, 2, [0]]}]
     tensors = joined_tensors(half)
-    assert tensors.whole == {} and tensors.alike(joined_tensors([{"w": ["5", "float32", 4]}]), "w") is None
+    assert tensors.complete == {} and tensors.alike(joined_tensors([{"w": ["5", "float32", 4]}]), "w") is None
     assert tensors.alike(joined_tensors(half), "w") is True
 
 

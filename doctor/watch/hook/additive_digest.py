@@ -117,26 +117,26 @@ def _numbers(torch: Any, sums: list[Any]) -> list[int]:
 
 def _sums(torch: Any, piece: Piece) -> list[Any]:
     """The sum of all words, and of words times their places in the whole tensor."""
-    words = _words(torch, piece.local)
+    integers = _as_integers(torch, piece.local)
     offsets = piece.offsets
     if offsets is None or tuple(piece.local.shape[1:]) == piece.shape[1:]:
         width = piece.count // max(piece.shape[0], 1) if piece.shape else 1
         start = piece.start if offsets is None else offsets[0] * width
-        total, placed = _row_sums(torch, words)
+        total, placed = _row_sums(torch, integers)
         return [total, placed + total * start]
-    total = words.sum(dtype=torch.int64)
-    placed, stride = torch.zeros((), dtype=torch.int64, device=words.device), 1
-    for dimension in reversed(range(words.dim())):
-        others = [other for other in range(words.dim()) if other != dimension]
-        marginal = words.sum(others, dtype=torch.int64) if others else words.to(torch.int64)
-        steps = torch.arange(len(marginal), dtype=torch.int64, device=words.device) + offsets[dimension]
+    total = integers.sum(dtype=torch.int64)
+    placed, stride = torch.zeros((), dtype=torch.int64, device=integers.device), 1
+    for dimension in reversed(range(integers.dim())):
+        others = [other for other in range(integers.dim()) if other != dimension]
+        marginal = integers.sum(others, dtype=torch.int64) if others else integers.to(torch.int64)
+        steps = torch.arange(len(marginal), dtype=torch.int64, device=integers.device) + offsets[dimension]
         placed = placed + (marginal * steps).sum() * stride
         stride *= int(piece.shape[dimension])
     return [total, placed]
 
 
-def _row_sums(torch: Any, words: Any) -> tuple[Any, Any]:
-    flat = words.reshape(-1)
+def _row_sums(torch: Any, integers: Any) -> tuple[Any, Any]:
+    flat = integers.reshape(-1)
     total = torch.zeros((), dtype=torch.int64, device=flat.device)
     placed = torch.zeros((), dtype=torch.int64, device=flat.device)
     size = HOST_PART if flat.device.type == "cpu" else DEVICE_PART
@@ -156,7 +156,7 @@ def _row_sums(torch: Any, words: Any) -> tuple[Any, Any]:
     return total, placed
 
 
-def _words(torch: Any, tensor: Any) -> Any:
+def _as_integers(torch: Any, tensor: Any) -> Any:
     tensor = tensor.detach()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)

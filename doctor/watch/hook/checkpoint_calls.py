@@ -108,7 +108,7 @@ def _path(place: int, arguments: Any, named: Any) -> str:
     return os.path.realpath(os.fspath(value))[:1000] if isinstance(os.fspath(value), str) else ""
 
 
-class Contents:
+class SavedContents:
     """Which parts of a training's state are in what is saved. Nothing of the program is called."""
 
     def __init__(self, torch: Any, names: dict[int, tuple[str, Any]]) -> None:
@@ -117,12 +117,12 @@ class Contents:
         self.names = {name for name, _ in names.values()}
         self.generator_size = torch.get_rng_state().numel()
         self.parts: set[str] = set()
-        self.left = MAX_ITEMS
+        self.budget = MAX_ITEMS
 
     def look(self, value: Any, key: str = "", depth: int = 0) -> None:
         """Looks through a value."""
-        self.left -= 1
-        if self.left < 0 or depth > MAX_DEPTH:
+        self.budget -= 1
+        if self.budget < 0 or depth > MAX_DEPTH:
             return
         part = self._part(value)
         if part:

@@ -26,7 +26,7 @@ class LoaderPosition:
     def __init__(self, number: int, size: int) -> None:
         self.number, self.size = number, size
         self.epoch, self.over = -1, False
-        self.given = 0
+        self.yielded = 0
         self.first: list[int] = []
         """Of each epoch, the digest of its first batch."""
         self.batches: list[tuple[int, ...]] = []
@@ -39,7 +39,7 @@ class LoaderPosition:
     def begin(self, iterator: Any) -> None:
         """A new epoch."""
         self.epoch += 1
-        self.given, self.kept, self.over, self.batches = 0, 0, False, []
+        self.yielded, self.kept, self.over, self.batches = 0, 0, False, []
         index_sampler = getattr(iterator, "_index_sampler", None)
         inner = getattr(index_sampler, "sampler", index_sampler)
         self.shuffled_by = int(getattr(inner, "epoch", -1)) if getattr(inner, "shuffle", False) else -1
@@ -56,22 +56,24 @@ class LoaderPosition:
 
     def state(self, count: int = -1) -> dict[str, Any]:
         """As it is written. ``count``: as it was when the program had got so many batches of the epoch."""
-        count = self.given if count < 0 else count
-        given = self.batches[:count]
-        whole = count <= len(self.batches)
+        count = self.yielded if count < 0 else count
+        batches = self.batches[:count]
+        complete = count <= len(self.batches)
         return {
             "l": self.number,
             "size": self.size,
             "batch": self.batch_size,
             "e": self.epoch,
             "se": self.shuffled_by,
-            "over": (self.over and count == self.given) or 0 < self.total <= count,
+            "over": (self.over and count == self.yielded) or 0 < self.total <= count,
             "y": count,
             "first": self.first,
-            "crc": [batch_digest(indices) for indices in given[:MAX_BATCHES]],
+            "crc": [batch_digest(indices) for indices in batches[:MAX_BATCHES]],
             "ahead": [batch_digest(indices) for indices in self.batches[count : count + 4]],
-            "seen": encode_indices([index for indices in given for index in indices]) if whole and given else None,
-            "last": list(given[-1])[:2048] if whole and given else None,
+            "used": encode_indices([index for indices in batches for index in indices])
+            if complete and batches
+            else None,
+            "last": list(batches[-1])[:2048] if complete and batches else None,
         }
 
 
@@ -139,7 +141,7 @@ class DataPosition:
     def _give(self, iterator: Any) -> None:
         position = self.iterators.get(iterator)
         if position is not None:
-            position.given += 1
+            position.yielded += 1
             self.latest = position
 
     def _end(self, iterator: Any) -> None:
@@ -149,7 +151,7 @@ class DataPosition:
 
     def counts(self) -> dict[int, tuple[int, int]]:
         """By loader: its epoch, and the batches that it has given of it."""
-        return {position.number: (position.epoch, position.given) for position in self.loaders.values()}
+        return {position.number: (position.epoch, position.yielded) for position in self.loaders.values()}
 
     def states(self, counts: dict[int, tuple[int, int]]) -> list[dict[str, Any]]:
         """Of the loaders, as they were at these counts; without those that are in another epoch since."""

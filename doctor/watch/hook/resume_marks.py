@@ -14,7 +14,7 @@ import time
 import weakref
 from typing import Any
 
-from .checkpoint_calls import CheckpointCalls, Contents
+from .checkpoint_calls import CheckpointCalls, SavedContents
 from .data_position import DataPosition
 from .digest import value_digest
 from .module_values import tensors_in
@@ -67,9 +67,9 @@ class ResumeMarks:
         self.position.install()
         schedulers = torch.optim.lr_scheduler
         kind = getattr(schedulers, "LRScheduler", None) or schedulers._LRScheduler
-        collection._after_init(kind, lambda made: self.state.schedulers.append(weakref.ref(made)))
+        collection._after_init(kind, lambda instance: self.state.schedulers.append(weakref.ref(instance)))
         scaler = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
-        collection._after_init(scaler, lambda made: self.state.scalers.append(weakref.ref(made)))
+        collection._after_init(scaler, lambda instance: self.state.scalers.append(weakref.ref(instance)))
         for owner, part in ((torch.nn.Module, "model"), (torch.optim.Optimizer, "optimizer"), (kind, "scheduler")):
             self._after_load(owner, part)
         self._after_load(scaler, "scaler")
@@ -108,12 +108,12 @@ class ResumeMarks:
         collection = self.collection
         if not collection.step:
             return
-        contents = Contents(self.torch, self.state.names())
+        contents = SavedContents(self.torch, self.state.names())
         contents.look(content)
         if not contents.parts:
             return
         if self.current.get("s") != collection.step:
-            self._mark(collection.step, raw_generators(self.torch), self.position.counts(), whole=True)
+            self._mark(collection.step, raw_generators(self.torch), self.position.counts(), with_state=True)
             self._tell_others(collection.step)
         self.current["parts"] = sorted({*self.current["parts"], *contents.parts})
         if path and path not in self.current["paths"] and len(self.current["paths"]) < MAX_PATHS:
@@ -129,11 +129,13 @@ class ResumeMarks:
         finally:
             os.close(handle)
 
-    def _mark(self, step: int, generators: dict[str, Any], counts: dict[int, tuple[int, int]], whole: bool) -> None:
-        """``whole``: with the digests of all tensors; else the generators and the data alone."""
+    def _mark(
+        self, step: int, generators: dict[str, Any], counts: dict[int, tuple[int, int]], with_state: bool
+    ) -> None:
+        """``with_state``: with the digests of all tensors; else the generators and the data alone."""
         self.current = {"k": "more", "s": step, "parts": [], "paths": [], "later": []}
         self.awaited = LATER_STEPS
-        self._write("saved", step, generators, counts, self.state.read() if whole else {})
+        self._write("saved", step, generators, counts, self.state.read() if with_state else {})
 
     def _write(
         self,
@@ -190,7 +192,7 @@ class ResumeMarks:
             self.awaited -= 1
             self.current["later"].append(self._inputs(arguments, named))
             self.current["ahead"] = {
-                position.number: [position.epoch, position.given, position.state()["crc"][-1:]]
+                position.number: [position.epoch, position.yielded, position.state()["crc"][-1:]]
                 for position in self.position.loaders.values()
             }
             self._write_more()
@@ -205,7 +207,7 @@ class ResumeMarks:
     def _begin(self, with_buffers: bool) -> None:
         self.begun = True
         self.first_rates = [
-            group.get("lr") for one in self.collection.ordered_optimizers() for group in one.param_groups
+            group.get("lr") for optimizer in self.collection.ordered_optimizers() for group in optimizer.param_groups
         ]
         self.first_rates = [float(rate) for rate in self.first_rates if rate is not None][:32]
         generators = raw_generators(self.torch)
@@ -236,7 +238,7 @@ class ResumeMarks:
         if self.current.get("s") == saved_step or saved_step not in (step, step - 1):
             return
         # The others have saved before this step could end: what was drawn since the last one, this rank alone knows.
-        self._mark(saved_step, *self.ends[-1 if saved_step == step else 0], whole=False)
+        self._mark(saved_step, *self.ends[-1 if saved_step == step else 0], with_state=False)
         self.current["late"] = step - saved_step
         self._write_more()
 

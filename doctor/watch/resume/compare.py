@@ -202,22 +202,22 @@ class _Comparison:
             unknown = [name for name in names if alike[name] is None]
             if unknown:
                 self.uncompared.append(f"{kind}: {name_tensors(unknown)}")
-            known = [name for name in names if alike[name] is not None]
-            other = [name for name in known if alike[name] is False]
-            if kind == "parameters" and known and len(other) == len(known):
+            comparable = [name for name in names if alike[name] is not None]
+            other = [name for name in comparable if alike[name] is False]
+            if kind == "parameters" and comparable and len(other) == len(comparable):
                 hardness = "hard" if self.now.unloaded else "soft"
-                yield "parameters-none", hardness, (), {"count": len(known)}
+                yield "parameters-none", hardness, (), {"count": len(comparable)}
                 return
             if other:
-                yield kind, "hard", (), {"count": len(other), "total": len(known), "tensors": name_tensors(other)}
+                yield kind, "hard", (), {"count": len(other), "total": len(comparable), "tensors": name_tensors(other)}
 
     def _optimizer(self) -> Iterator[_Row]:
         before, now = self.save.states, self.states
-        filled = [name for name in before.names if before.whole.get(name, ("",))[0] != ZERO]
+        filled = [name for name in before.names if before.complete.get(name, ("",))[0] != ZERO]
         if not filled:
             return
         kept = [name for name in filled if name in now.names]
-        zero = [name for name in kept if now.whole.get(name, ("",))[0] == ZERO]
+        zero = [name for name in kept if now.complete.get(name, ("",))[0] == ZERO]
         if len(zero) == len(kept):
             yield "moments-new", "optimizer", (), {}
             return
@@ -276,18 +276,18 @@ class _Comparison:
             saved = self.save.marks.get(rank)
             names = []
             for name, digest in mark.g.items() if saved is None else saved.g.items():
-                own = {mark.g.get(name, ""), *mark.set.get(name, ())}
+                candidates = {mark.g.get(name, ""), *mark.set.get(name, ())}
                 other = next(
                     (
                         number
                         for number, entry in sorted(self.save.marks.items())
                         if number != rank
-                        and entry.g.get(name) in own
+                        and entry.g.get(name) in candidates
                         and (saved is None or entry.g.get(name) != digest)
                     ),
                     None,
                 )
-                if saved is not None and digest in own:
+                if saved is not None and digest in candidates:
                     continue
                 if other is not None and other in self.begun and saved is not None:
                     taken.setdefault((name, other), []).append(rank)

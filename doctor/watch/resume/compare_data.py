@@ -40,8 +40,8 @@ def _of_rank(mark: Mark, saved: Mark) -> tuple[str, str, dict[str, str | int | f
         return None
     if _is_first_of_epoch(now, before):
         return "data-again", "soft", {"given": before.y}
-    seen = _seen(before)
-    again = seen.intersection(now.last) if seen else ()
+    used = _used(before)
+    again = used.intersection(now.last) if used else ()
     if again:
         return "data-repeated", "soft", {"count": len(again), "total": len(now.last)}
     return ("data-other", "note", {}) if following else None
@@ -83,13 +83,13 @@ def _of_all_ranks(begun: Mapping[int, Mark], saved: Mapping[int, Mark], world: i
         now = _latest(mark.loaders)
         if now is None or now.last is None:
             continue
-        seen: set[int] = set()
+        used: set[int] = set()
         for other in saved.values():
             before = _counterpart(now, other.loaders)
             if before is None or before.over:
                 return
-            seen |= _seen(before)
-        again = seen.intersection(now.last)
+            used |= _used(before)
+        again = used.intersection(now.last)
         if again:
             yield "data-repeated", "soft", (number,), {"count": len(again), "total": len(now.last)}
             return
@@ -104,8 +104,8 @@ def _counterpart(now: LoaderMark, loaders: Sequence[LoaderMark]) -> LoaderMark |
     return next((loader for loader in loaders if loader.size == now.size), None)
 
 
-def _seen(loader: LoaderMark) -> set[int]:
+def _used(loader: LoaderMark) -> set[int]:
     """The samples of the epoch that were used; none where a sampler draws with replacement, or too many."""
-    if loader.seen is None or loader.seen.get("count") != loader.seen.get("distinct"):
+    if loader.used is None or loader.used.get("count") != loader.used.get("distinct"):
         return set()
-    return set(indices_of(loader.seen) or ())
+    return set(indices_of(loader.used) or ())

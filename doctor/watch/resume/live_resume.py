@@ -31,7 +31,7 @@ class LiveResume:
         self.folder, self.environ, self.command, self.host = folder, environ, command, host
         self.report: ResumeReport | None = None
         """The latest; None while nothing was compared, or there is nothing to compare with."""
-        self._told: ResumeReport | None = None
+        self._reported: ResumeReport | None = None
         self._read: dict[str, tuple[int, int]] = {}
         """By file: when it and what was added to it were last written."""
         self._saves: dict[int, dict[int, Mark]] = {}
@@ -55,9 +55,9 @@ class LiveResume:
     def new_report(self) -> ResumeReport | None:
         """Each report once."""
         report = self.report
-        if report is None or report == self._told:
+        if report is None or report == self._reported:
             return None
-        self._told = report
+        self._reported = report
         return report
 
     def _run(self) -> None:

@@ -35,7 +35,7 @@ class LoaderMark(msgspec.Struct):
     """Digests of the batches of the epoch, in their order."""
     ahead: list[int] = []
     """Of those that follow, as far as the loader has asked for them."""
-    seen: dict[str, Any] | None = None
+    used: dict[str, Any] | None = None
     last: list[int] | None = None
     """The samples of the latest batch."""
 
@@ -102,11 +102,11 @@ def read_mark(content: bytes, more: bytes = b"") -> Mark | None:
     mark.parts, mark.paths, mark.later = added.parts[:8], added.paths[:32], added.later[:4]
     mark.is_told, mark.late = added.late is not None, added.late or 0
     # What came next is the batch that the next forward pass got, where the epoch was not over meanwhile.
-    for place, (epoch, given, digests) in added.ahead.items():
+    for place, (epoch, yielded, digests) in added.ahead.items():
         number = int(place) if place.isdigit() and len(place) < 6 else -1
         if 0 <= number < len(mark.loaders) and digests:
             loader = mark.loaders[number]
-            if epoch == loader.e and given == loader.y + 1:
+            if epoch == loader.e and yielded == loader.y + 1:
                 mark.follows = digests[-1:]
     return mark
 
@@ -114,29 +114,29 @@ def read_mark(content: bytes, more: bytes = b"") -> Mark | None:
 class Tensors(msgspec.Struct):
     """Tensors of all ranks by name: of whole ones their digests, of others their pieces."""
 
-    whole: dict[str, tuple[str, str, int]] = {}
+    complete: dict[str, tuple[str, str, int]] = {}
     """Digest, type, elements."""
     pieces: dict[str, dict[str, tuple[str, str, int]]] = {}
     """Of those of which not all pieces are there: by the place of each."""
 
     def alike(self, other: Tensors, name: str) -> bool | None:
         """Whether both hold the same values under this name; None where that cannot be said."""
-        here, there = self.whole.get(name), other.whole.get(name)
-        if here and there:
-            return here == there if here[1:] == there[1:] else None
-        own, others = self.pieces.get(name, {}), other.pieces.get(name, {})
-        shared = own.keys() & others.keys()
-        return all(own[place] == others[place] for place in shared) if shared else None
+        mine, theirs = self.complete.get(name), other.complete.get(name)
+        if mine and theirs:
+            return mine == theirs if mine[1:] == theirs[1:] else None
+        parts, others = self.pieces.get(name, {}), other.pieces.get(name, {})
+        shared = parts.keys() & others.keys()
+        return all(parts[place] == others[place] for place in shared) if shared else None
 
     @property
     def names(self) -> set[str]:
-        return {*self.whole, *self.pieces}
+        return {*self.complete, *self.pieces}
 
 
 def joined_tensors(tables: Iterable[Mapping[str, list[Any]]]) -> Tensors:
     """Puts the pieces of all ranks together. What is malformed is left out.
 
-    >>> joined_tensors([{"w": ["1", "float32", 4, 2, [0]]}, {"w": ["f", "float32", 4, 2, [2]]}]).whole
+    >>> joined_tensors([{"w": ["1", "float32", 4, 2, [0]]}, {"w": ["f", "float32", 4, 2, [2]]}]).complete
     {'w': ('0000000000000010', 'float32', 4)}
     """
     tensors = Tensors({}, {})
@@ -149,14 +149,14 @@ def joined_tensors(tables: Iterable[Mapping[str, list[Any]]]) -> Tensors:
             if place:
                 tensors.pieces.setdefault(name, {})[place] = (text[0], f"{text[1]}/{text[2]}", elements)
             else:
-                tensors.whole.setdefault(name, text)
+                tensors.complete.setdefault(name, text)
     for name, pieces in list(tensors.pieces.items()):
         kind, _, total = next(iter(pieces.values()))[1].partition("/")
-        if name in tensors.whole:
+        if name in tensors.complete:
             del tensors.pieces[name]
         elif sum(elements for _, _, elements in pieces.values()) == int(total):
             number = sum(int(digest, 16) for digest, _, _ in pieces.values()) % (1 << 64)
-            tensors.whole[name] = (f"{number:016x}", kind, int(total))
+            tensors.complete[name] = (f"{number:016x}", kind, int(total))
             del tensors.pieces[name]
     return tensors
 

@@ -2,7 +2,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor import ERROR, Finding, PerHost, Skip, check, filled, joined
 from doctor.facts.names import HostNames
 
 ONE_HOST = "only one host: nothing to compare"
@@ -25,6 +25,8 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
 
     ## Source
     MindSpore documentation, msrun ("host names must differ on all nodes"), and its FAQ on distributed configuration.
+    Hosts with one name are one machine where they also have one boot (/proc/sys/kernel/random/boot_id), and one
+    namespace of network and mounts, as two names of one machine in the list have; two containers of a machine differ.
     """
     if len(names) < 2:
         raise Skip(ONE_HOST)
@@ -32,7 +34,19 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
     for host, host_names in names.items():
         called[host_names.own.lower()].append(host)
     for name, hosts in sorted(called.items()):
-        if len(hosts) > 1:
+        machines = {names[host].machine for host in hosts}
+        if len(hosts) > 1 and len(machines) == 1 and machines != {""}:
+            yield Finding(
+                "{names} are one machine, {name}: the list of hosts names it {count} times",
+                hosts=hosts,
+                names=joined(" and ", hosts),
+                name=name,
+                count=len(hosts),
+                observed=filled("{0} names of one machine", len(hosts)),
+                expected="every machine once",
+                remedy=filled("Take {0} out of the list of hosts.", ", ".join(hosts[1:4])),
+            )
+        elif len(hosts) > 1:
             yield Finding(
                 "{count} hosts have the host name {name}",
                 hosts=hosts,

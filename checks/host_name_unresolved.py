@@ -30,8 +30,9 @@ def host_name_unresolved(
 
     ## In a container
     Start the container of {host} again with `docker run --network host`, or with `--add-host NAME:ADDRESS` for each
-    such name. In Kubernetes: a headless Service, and `subdomain` with its name in the pods; or `hostNetwork: true`.
-    `getent hosts {first}` inside must print an address.
+    such name. In Kubernetes: a headless Service with `publishNotReadyAddresses: true`, so that pods have names before
+    they are ready, and `subdomain` with its name in the pods; or `hostNetwork: true`. `getent hosts {first}` inside
+    must print an address.
 
     ## Source
     PyTorch `dynamic_rendezvous.py` (the agent of rank 0 publishes its own host name as MASTER_ADDR); MindSpore

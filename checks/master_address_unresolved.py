@@ -28,8 +28,9 @@ def master_address_unresolved(
 
     ## In a container
     Use an address instead of the name: `export MASTER_ADDR={address}`. Or start the container of {host} again with
-    `docker run --add-host {name}:{address}`. In Kubernetes: a headless Service, and `subdomain` with its name in the
-    pods. `getent hosts {name}` inside must print the same address everywhere.
+    `docker run --add-host {name}:{address}`. In Kubernetes: a headless Service with
+    `publishNotReadyAddresses: true`, and `subdomain` with its name in the pods. `getent hosts {name}` inside must print
+    the same address everywhere.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_ADDR "must be set", an address or a host name that resolves);

@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.hccn import DeviceLinks, OpticalModule, Optics, SuperPodId
 from doctor.facts.hccn.fleet import Npu, families, flatten_by_npu, group_by_host, port_use
 from doctor.facts.npu import NpuProduct
-from doctor.facts.optical_reading import readings_outside
+from doctor.facts.reported_value import readings_outside
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 

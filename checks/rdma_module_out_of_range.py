@@ -2,8 +2,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.facts.optical_reading import readings_outside
 from doctor.facts.rdma_modules import RdmaModule, RdmaModules
+from doctor.facts.reported_value import readings_outside
 
 MOST_BER = 1e-12
 """The default threshold of NVIDIA's ibdiagnet (IBUtils2, "Bit Error Rate": 10^-12)."""

@@ -3,75 +3,108 @@ from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.analysis.majority import differing
+from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
+from doctor.job.variables import VISIBLE_DEVICES
+from doctor.smoke.programs.agent.procfs import VISIBLE
+
+Inventories = Mapping[str, Mapping[str, NpuInventory | GpuCards | AmdGpus]]
 
 
 @check(severity=ERROR, area="ranks")
 def visible_devices_wrong(
-    npus: PerHost[NpuInventory] | None, gpus: PerHost[GpuCards] | None, launch: LaunchConfig
+    npus: PerHost[NpuInventory] | None,
+    gpus: PerHost[GpuCards] | None,
+    amd_gpus: PerHost[AmdGpus] | None,
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    """The devices that ASCEND_RT_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES name exist, each once, and are enough.
+    """The devices that CUDA_, HIP_, ROCR_ and ASCEND_RT_VISIBLE_DEVICES name exist, each once, and are enough.
 
     ## Why it matters
     CUDA ignores the list from the first number that is no device; CANN refuses it. The ranks behind it end with
-    "invalid device ordinal" or "no CUDA-capable device", and all others wait for them.
+    "invalid device ordinal" or "no CUDA-capable device", and all others wait for them. HIP counts the devices that
+    ROCR_VISIBLE_DEVICES leaves.
 
     ## What to do
     On {host}: name devices that exist, as many as there are ranks: `export {variable}=0,1,...`, or unset it. `npu-smi
-    info` and `nvidia-smi -L` list the devices.
+    info`, `nvidia-smi -L` and `amd-smi list` list the devices.
 
     ## Source
     CUDA C++ Programming Guide, "CUDA Environment Variables" (only devices before the first invalid index are visible);
-    CANN documentation, ASCEND_RT_VISIBLE_DEVICES. Names such as GPU-8f2c are not judged.
+    CANN documentation, ASCEND_RT_VISIBLE_DEVICES; ROCm, "GPU isolation techniques". Names such as GPU-8f2c are not
+    judged.
     """
+    inventories: Inventories = {"npu": npus or {}, "nvidia": gpus or {}, "amd": amd_gpus or {}}
     judged = False
-    for variable, devices in (("ASCEND_RT_VISIBLE_DEVICES", npus), ("CUDA_VISIBLE_DEVICES", gpus)):
-        for host, inventory in (devices or {}).items():
-            value = launch.environ_of(host).get(variable, "")
-            numbers = [int(part) for part in value.split(",") if part] if _is_list(value) else []
-            if not numbers:
-                continue
-            judged = True
-            existing = _numbers(inventory)
-            absent = [number for number in numbers if number not in existing]
-            ranks = launch.ranks_per_host
-            if absent and existing:
-                expected = filled("numbers from 0 to {0}", max(existing))
-                text = "{variable} names device {absent}, and the host has {count}"
-            elif len(set(numbers)) < len(numbers):
-                expected, text = "each device once", "{variable} names a device twice"
-            elif isinstance(ranks, int) and launch.launchers and ranks > len(numbers):
-                expected, text = (
-                    filled("{0} devices, one for each rank", ranks),
-                    "{variable} names {named} devices for {ranks} ranks",
-                )
-            else:
-                continue
-            yield Finding(
-                text,
-                hosts=(host,),
-                variable=variable,
-                absent=absent,
-                count=len(existing),
-                named=len(numbers),
-                ranks=ranks if isinstance(ranks, int) else 0,
-                observed=value,
-                expected=expected,
-            )
-    if not npus and not gpus:
+    for vendor, inventory in inventories.items():
+        for host, devices in inventory.items():
+            earlier = ""
+            for variable, value, existing in _lists(launch.environ_of(host), vendor, _numbers(devices)):
+                if variable and _is_list(value):
+                    judged = True
+                    yield from _wrong_list(host, variable, value, existing, launch, earlier)
+                earlier = variable
+    if not any(inventories.values()):
         alone = list(_of_launch_alone(launch))
         judged = bool(alone)
         yield from (finding for finding in alone if finding is not None)
-    yield from _differing_counts(launch, npus or {}, gpus or {})
+    yield from _differing_counts(launch, inventories)
     if not judged:
         raise Skip("no variable lists devices by number for a host that has them")
 
 
+def _lists(
+    environ: Mapping[str, str], vendor: str, existing: frozenset[int]
+) -> Iterator[tuple[str, str, frozenset[int]]]:
+    """Each variable in force, with its value and the numbers that it may name; without a name where none is set."""
+    for names in VISIBLE[vendor]:
+        variable = next((name for name in names if environ.get(name)), "")
+        value = environ.get(variable, "")
+        yield variable, value, existing
+        if variable and not _is_list(value):
+            return  # what it leaves is not known
+        existing = frozenset(range(value.count(",") + 1)) if variable else existing
+
+
+def _wrong_list(
+    host: str, variable: str, value: str, existing: frozenset[int], launch: LaunchConfig, earlier: str
+) -> Iterator[Finding]:
+    """``earlier``: the variable that leaves the ``existing`` devices; empty: the host has them."""
+    numbers = [int(part) for part in value.split(",")]
+    absent = [number for number in numbers if number not in existing]
+    ranks = launch.ranks_per_host
+    if absent and existing:
+        expected = filled("numbers from 0 to {0}", max(existing))
+        text = "{variable} names device {absent}, and the host has {count}"
+        if earlier:
+            text = "{variable} names device {absent}, and {earlier} leaves {count}"
+    elif len(set(numbers)) < len(numbers):
+        expected, text = "each device once", "{variable} names a device twice"
+    elif isinstance(ranks, int) and launch.launchers and ranks > len(numbers):
+        expected = filled("{0} devices, one for each rank", ranks)
+        text = "{variable} names {named} devices for {ranks} ranks"
+    else:
+        return
+    yield Finding(
+        text,
+        hosts=(host,),
+        variable=variable,
+        absent=absent,
+        count=len(existing),
+        earlier=earlier,
+        named=len(numbers),
+        ranks=ranks if isinstance(ranks, int) else 0,
+        observed=value,
+        expected=expected,
+    )
+
+
 def _of_launch_alone(launch: LaunchConfig) -> Iterator[Finding | None]:
     """Where no host is looked at: for each list, whether it has too few devices; a device twice is told elsewhere."""
-    for variable in ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+    of_gpus = [name for name in VISIBLE_DEVICES if name in launch.env and not name.startswith("ASCEND")]
+    for variable in ("ASCEND_RT_VISIBLE_DEVICES", *(of_gpus if len(of_gpus) == 1 else ["CUDA_VISIBLE_DEVICES"])):
         value, ranks = launch.env.get(variable, ""), launch.ranks_per_host
         named = value.count(",") + 1 if _is_list(value) else 0
         if not named or not isinstance(ranks, int) or not launch.launchers:
@@ -90,25 +123,32 @@ def _of_launch_alone(launch: LaunchConfig) -> Iterator[Finding | None]:
         )
 
 
-def _differing_counts(
-    launch: LaunchConfig, npus: Mapping[str, NpuInventory], gpus: Mapping[str, GpuCards]
-) -> Iterator[Finding]:
+def _differing_counts(launch: LaunchConfig, inventories: Inventories) -> Iterator[Finding]:
     """Hosts whose own variable leaves other numbers of devices than on most hosts."""
-    for variable, devices in (("ASCEND_RT_VISIBLE_DEVICES", npus), ("CUDA_VISIBLE_DEVICES", gpus)):
-        counts = {
-            host: value.count(",") + 1 if _is_list(value) else len(_numbers(devices[host]))
+    for vendor, inventory in inventories.items():
+        lists = {
+            host: list(_lists(environ, vendor, _numbers(inventory[host])))
             for host, environ in launch.env_by_host.items()
-            if host in devices and (_is_list(value := environ.get(variable, "")) or not value)
+            if host in inventory
         }
-        is_given = any(launch.env_by_host[host].get(variable) for host in counts)
-        if is_given and len(counts) > 1:
-            template = "{variable} leaves {observed} devices; {count} of {total} hosts have {expected}"
-            yield from (finding.as_warning() for finding in differing(counts, template, variable=variable))
+        for place in range(len(VISIBLE[vendor])):
+            chosen = {host: entries[place] for host, entries in lists.items() if len(entries) > place}
+            counts = {
+                host: value.count(",") + 1 if value else len(existing)
+                for host, (_, value, existing) in chosen.items()
+                if _is_list(value) or not value
+            }
+            variable = next((chosen[host][0] for host in counts if chosen[host][0]), "")
+            if variable and len(counts) > 1:
+                template = "{variable} leaves {observed} devices; {count} of {total} hosts have {expected}"
+                yield from (finding.as_warning() for finding in differing(counts, template, variable=variable))
 
 
 def _is_list(value: str) -> bool:
     return bool(re.fullmatch(r"\s*[0-9]{1,4}(\s*,\s*[0-9]{1,4})*\s*", value, re.ASCII))
 
 
-def _numbers(inventory: NpuInventory | GpuCards) -> frozenset[int]:
-    return frozenset(inventory.devices if isinstance(inventory, NpuInventory) else range(inventory.pci))
+def _numbers(inventory: NpuInventory | GpuCards | AmdGpus) -> frozenset[int]:
+    if isinstance(inventory, NpuInventory):
+        return frozenset(inventory.devices)
+    return frozenset(range(inventory.pci if isinstance(inventory, GpuCards) else len(inventory.gpus)))

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from doctor.engine import language
 from doctor.engine.catalog import load_checks
+from doctor.engine.check import Check
+from doctor.engine.check_files import by_area
 from doctor.engine.language import localized, phrase
 from doctor.remedy.catalog import load_playbooks
 from doctor.remedy.playbook import Playbook
-from doctor.report.explain.checks import catalog_markdown
 from doctor.report.explain.topics import FOLDER, topics
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -128,3 +129,20 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "toc": contents,
 }
 """By marker; the table of contents last, for it lists the headings that the others write."""
+
+
+def catalog_markdown(checks: Iterable[Check]) -> str:
+    """The table of all checks in the catalogue page, by area."""
+    parts: list[str] = []
+    for area, members in by_area(checks):
+        rows = [
+            f"| `{check.name}` | {localized(check.severity.value)} | {_cell(localized(check.claim))} |"
+            for check in members
+        ]
+        heads = " | ".join(map(localized, ("check", "severity", "healthy condition")))
+        parts.append("\n".join([f"### {area}", "", f"| {heads} |", "|---|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -15,15 +15,38 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+import msgspec
+
 from doctor.cli.app import application
 from doctor.cli.saved_pages import HELP
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.fix.documents import DOCUMENTS, json_schema
+from doctor.fix.documents import DOCUMENTS
 from tests import help_pages, manual, readme, saved_pages, translations
 from tests.report import golden
 
 HELP_WIDTH = 100
 """Columns of help.txt."""
+
+
+def json_schema(name: str) -> dict[str, object]:
+    """The JSON Schema of a document of `DOCUMENTS`. Raises: KeyError.
+
+    >>> json_schema("doctor.plans/1")["properties"]["schema"]
+    {'const': 'doctor.plans/1'}
+    """
+    document, purpose = DOCUMENTS[name]
+    (schema,), definitions = msgspec.json.schema_components([document], ref_template="#/$defs/{name}")
+    top = definitions.pop(schema["$ref"].rpartition("/")[2])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:cluster-doctor:{name}",
+        "title": name,
+        "description": f"{purpose} Within version 1, keys are only added.",
+        "type": "object",
+        "properties": {**top["properties"], "schema": {"const": name}},
+        "required": sorted({*top["required"], "schema"}),
+        "$defs": definitions,
+    }
 
 
 def help_text(*argv: str, width: int = HELP_WIDTH) -> str:

@@ -23,6 +23,13 @@ MOST_VAGUE = 3.0
 """Vague identifiers for 1,000 lines."""
 MOST_LINES = 450
 MOST_HOMONYMS = 5
+MOST_MODULE_HOMONYMS = 42
+LONG_FUNCTION = 40
+MOST_LONG_FUNCTIONS = 23
+MOST_LATE_IMPORTS = 310
+"""Imports inside functions: for the start of the program, for what may not be installed, and for nothing else."""
+SMALL_MODULE = 40
+MOST_SMALL_MODULES = 110
 MOST_AT_TOP = 12
 AT_THE_ROOT = {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml"}
 
@@ -72,6 +79,33 @@ def test_a_class_name_means_one_thing() -> None:
     )
     homonyms = [name for name, modules in classes.items() if modules > 1]
     assert len(homonyms) <= MOST_HOMONYMS, homonyms
+
+
+def functions() -> list[ast.FunctionDef]:
+    return [node for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+def test_a_module_s_name_means_one_thing() -> None:
+    names = Counter(path.name for path in FILES if not path.name.startswith("__"))
+    homonyms = [name for name, modules in names.items() if modules > 1]
+    assert len(homonyms) <= MOST_MODULE_HOMONYMS, homonyms
+
+
+def test_a_function_fits_on_a_screen() -> None:
+    long = [node.name for node in functions() if (node.end_lineno or 0) - node.lineno > LONG_FUNCTION]
+    assert len(long) <= MOST_LONG_FUNCTIONS, long
+
+
+def test_imports_stand_at_the_top() -> None:
+    late = {
+        node for function in functions() for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert len(late) <= MOST_LATE_IMPORTS
+
+
+def test_few_modules_hold_next_to_nothing() -> None:
+    small = [str(path.relative_to(ROOT)) for path in FILES if path.read_text("utf-8").count("\n") < SMALL_MODULE]
+    assert len(small) <= MOST_SMALL_MODULES, small
 
 
 @pytest.mark.parametrize("folder", ["doctor", "checks"])

@@ -133,7 +133,7 @@ def test_the_map_of_a_network_test_counts_cells(width: int) -> None:
         lines = heat_map(with_chinese, width)
     finally:
         language.select("en", {})
-    column = display_width(lines[1][: lines[1].index("╲")])
+    column = display_width(lines[1][: lines[1].index("\\")])
     assert lines[0].startswith("到：") and display_width(lines[0][: lines[0].index("0")]) == column
     assert max(map(display_width, lines)) <= width
 

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from doctor.collect.collector_request import unique_facts
-from doctor.collect.merge import files
-from doctor.collect.merge.files import STDIN, read_node_files
+from doctor.collect.merge import node_files
 from doctor.collect.merge.hosts import HostIdentity, match_hosts
 from doctor.collect.merge.merge_records import merge
+from doctor.collect.merge.node_files import STDIN, read_node_files
 from doctor.collect.merge.node_records import NodeFiles, parse_node_record
 from doctor.collect.merge.stale import MAX_AGE_DIFFERENCE, slurm_job_run
 from doctor.collect.node_lines import encode_lines
@@ -55,6 +55,22 @@ def why(run: Run, host: str) -> str:
 
 def outcome(report: Report, name: str) -> Outcome:
     return next(entry for entry in report.outcomes if entry.check == name)
+
+
+def test_a_pipe_without_a_writer_and_a_device_without_end_hold_no_record(tmp_path: Path, monkeypatch) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert read_node_files([pipe]).unusable == ()
+    assert [entry.reason for entry in read_node_files([Path("/dev/zero")]).unusable] == ["not a regular file"]
+    monkeypatch.setattr(node_files, "MAX_RECORD_BYTES", 1 << 16)
+    monkeypatch.setattr(node_files, "MAX_UNUSABLE_BYTES", 1 << 19)
+    with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as endless:
+        assert endless.stdout
+        reasons = [
+            entry.reason for entry in read_node_files([Path(f"/proc/self/fd/{endless.stdout.fileno()}")]).unusable
+        ]
+        endless.kill()
+    assert "too many lines" in reasons[-1] and len(reasons) < 12
 
 
 class TestHosts:
@@ -247,7 +263,7 @@ class TestFilesThatCannotBeUsed:
         (folder / "link.json").symlink_to(tmp_path / "secret")
         os.mkfifo(folder / "pipe.json")
         (folder / "folder.json").mkdir()
-        monkeypatch.setattr(files, "MAX_RECORD_BYTES", 1 << 20)
+        monkeypatch.setattr(node_files, "MAX_RECORD_BYTES", 1 << 20)
         (folder / "large.json").write_bytes(b" " * (2 << 20))
         run = merged(folder, "link", "pipe", "folder", "large")
         assert [why(run, host).partition(".json: ")[2] for host in run.hosts] == [
@@ -491,7 +507,7 @@ class TestLines:
     def test_that_unpack_to_more_than_any_record_are_none(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(files, "MAX_RECORD_BYTES", 1 << 20)
+        monkeypatch.setattr(node_files, "MAX_RECORD_BYTES", 1 << 20)
         run = of_lines(tmp_path, encode_lines("a", b" " * (64 << 20)), "a")
         assert "do not form a record" in why(run, "a")
 

@@ -119,6 +119,14 @@ def test_a_rank_table_that_cannot_be_written_is_one_line_before_any_host_is_visi
     assert re.search(r"--out .*/table.json: .*; expected a file that can be written", err)
 
 
+@pytest.mark.parametrize("option", ["--save", "-f"])
+def test_a_folder_that_takes_no_files_is_found_before_any_host_is_visited(option: str, tmp_path: Path) -> None:
+    target = "/proc/x" if option == "--save" else "json=/proc/x"
+    code, err = run_here(["check", "no-such-host", option, target], tmp_path)
+    assert (code, err.count("\n")) == (78, 1), err
+    assert "no file can be made in /proc" in err and "expected a file that can be written" in err
+
+
 def run_here(argv: list[str], home: Path) -> tuple[int, str]:
     """Exit code and stderr of a command, which has a few seconds and 3 GiB of memory."""
     doctor, limits = [sys.executable, "-m", "doctor", *argv], {resource.RLIMIT_AS: 3 << 30}

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from doctor.collect.merge import files
+from doctor.collect.merge import node_files
 from doctor.collect.merge.node_records import NodeFileRecord
 from doctor.collect.node_record import host_name, this_host_only
 from doctor.engine.errors import CommandError
@@ -34,7 +34,7 @@ QUICK = ("--select", "host-unreachable")
 
 
 def looks(path: Path) -> list[NodeFileRecord]:
-    pile = files.read_node_files([path])
+    pile = node_files.read_node_files([path])
     assert pile.unusable == ()
     return list(pile.records)
 
@@ -155,7 +155,9 @@ def test_what_a_host_is_called(name: str, hosts: tuple[str, ...], environ: Mappi
 
 
 def test_it_finds_its_own_address_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doctor.collect.node_record._addresses", lambda: ("127.0.0.1", "fe80::1%eth0", "10.1.2.3"))
+    monkeypatch.setattr(
+        "doctor.collect.node_record.addresses_of_interfaces", lambda: {"127.0.0.1", "fe80::1", "10.1.2.3"}
+    )
     assert host_name("", Inventory(("10.1.2.2", "10.1.2.3"), ""), {}) == "10.1.2.3"
 
 

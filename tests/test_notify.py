@@ -23,7 +23,7 @@ from doctor.config.notify_targets import NotifyTarget, parse_notify
 from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.session.notify.message import MAX_FINDINGS, line_message, message_of
 from doctor.session.notify.notifier import await_notifications, notify, notify_line
-from doctor.session.notify.shapes import refusal, request_of, shapes
+from doctor.session.notify.send import refusal, request_of, shapes
 from tests import preloaded
 from tests.report import reports
 

@@ -25,6 +25,7 @@ from doctor.report.formats.jsonl import EventStream
 from doctor.report.formats.registry import FORMATS, RenderContext, render
 from doctor.report.layout.terminal import Terminal
 from doctor.report.redact.report import redacted_report
+from tests.attack.secrets import corpus, lines_of
 from tests.report.reports import CHECKS, outcome, report, smoke_hang, summary
 
 ROOT = Path(__file__).parents[1]
@@ -133,6 +134,13 @@ def test_what_is_no_secret_stays() -> None:
     assert is_secret_name("sshKey") and not is_secret_name("monkey")
 
 
+def test_no_secret_of_the_campaign_is_shown_and_no_innocent_text_is_changed() -> None:
+    for seed in range(3):
+        held = list(corpus(random.Random(seed)))
+        assert len(held) > 400 and [text for text, hidden in held if hidden in hide_secrets(text)] == []
+    assert [text for text in lines_of("innocent_texts.txt") if hide_secrets(text) != text] == []
+
+
 OTHERS = (
     "AccountName=x;AccountKey={};Suffix", "DB_PASS={}", '{{\\"password\\": \\"{}\\"}}', '"password": "ab\\"{}"',
     "machine x login y password {}", "sshpass -p {} ssh h", "口令: {}", "数据库密码：{} x",
@@ -143,7 +151,7 @@ OTHERS = (
     "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={}",
     "https://open.feishu.cn/open-apis/bot/v2/hook/{}", "OBS_SK={}", "password=b'{}'", "LTAI{}", "redis://:{}@h:6379/0",
     "AZURE_SAS={}", "hvs.{}{}", "glrt-{}0123456789", "pk_live_{}0000", "xapp-1-{}", "dckr_pat_{}0000000",
-    "gsk_{}0000000",
+    "gsk_{}0000000", r"'0\n\nsshpass -p {} x'", r"'0\nhf_{}{}'",
 )  # fmt: skip
 
 

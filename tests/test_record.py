@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import re
 import time
 from collections.abc import Callable
 
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doctor.engine import language
 from doctor.engine.fact import Output, ProbeArguments, Visit
 from doctor.engine.record import SCHEMA, BadRun, HostRecord, ProbeInputs, Run, SharedOutputs, load_run, load_run_file
 from doctor.engine.run_writing import redact_run, run_lines
@@ -94,9 +97,26 @@ def run_of(**outputs: Output) -> Run:
     return Run(SCHEMA, "the saved hosts", "2026-01-01T00:00:00Z", 1.0, {"a": record})
 
 
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [(gzip.compress(b"{}"), "compressed by gzip"), (b"BZh9x", "compressed by bzip2"), ("{}".encode("utf-16"), "UTF-16"),
+     (b'{"hosts": {', "it ends too early"), (b'{"a" 1}', "JSON is malformed: expected ':' (byte 5)")],
+)  # fmt: skip
+def test_a_file_in_another_form_is_named_in_both_languages(data: bytes, problem: str) -> None:
+    with pytest.raises(BadRun, match=re.escape(problem)) as raised:
+        load_run(data, "run.json")
+    language.select("zh", {})
+    try:
+        chinese = language.localized_filled(str(raised.value))
+    finally:
+        language.select("en", {})
+    assert re.findall(r"[A-Za-z]{4,}", chinese.removeprefix("run.json")) in ([], ["gzip"], ["bzip"], ["JSON"])
+
+
 def test_a_saved_run_comes_back_as_it_was() -> None:
     run = run_of(One=Output(out="x\n", code=3), Two=Output("timeout", seconds=10))
     assert load_run(msgspec.json.encode(run), "f") == run
+    assert load_run(b"\xef\xbb\xbf" + msgspec.json.encode(run), "f") == run
 
 
 def test_a_redacted_run_keeps_its_shape() -> None:
@@ -136,7 +156,7 @@ def test_json_stays_json_without_its_secrets() -> None:
 
 
 def test_a_question_gets_the_given_values_by_their_names() -> None:
-    assert set(ProbeArguments.__annotations__) == {"asked", *ProbeInputs.__struct_fields__}
+    assert set(ProbeArguments.__annotations__) == {"asked", "login", *ProbeInputs.__struct_fields__}
 
 
 def lines_of(run: Run) -> bytes:

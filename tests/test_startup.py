@@ -77,6 +77,7 @@ def test_the_page_of_a_check_that_was_changed_is_made_anew(monkeypatch: pytest.M
     rows = saved_pages.saved_rows()
     monkeypatch.setattr(saved_pages, "saved_rows", lambda: rows | {"disk-full": [*rows["disk-full"][:-1], "1"]})
     assert saved_pages.saved_answer(["explain", "disk-full"], {}) is None
+    assert saved_pages.saved_answer(["list"], {}) is None
     assert saved_pages.saved_answer(["explain", "swap-on"], {"LANG": "zh_CN.UTF-8"}) is None
     monkeypatch.setattr(saved_pages, "saved_rows", dict)
     assert saved_pages.saved_answer(["list"], {}) is None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from doctor.engine.toml_compat import loads
 from doctor.engine.translation import Catalogue
 from doctor.report.explain.examples import read_examples
 from tests import translations
@@ -62,6 +63,14 @@ def test_a_translation_keeps_names_options_codes_paths_and_numbers(
 def test_no_translation_outlives_its_english() -> None:
     """After a change of a page: translate it anew, or ``python -m tests.translations accept checks/NAME``."""
     assert {part: texts for part in PARTS if (texts := translations.outdated(part))} == {}
+
+
+def test_no_message_has_two_translations() -> None:
+    translations_of: dict[str, set[str]] = {}
+    for path in translations.SOURCES.glob("*.toml"):
+        for english, chinese_text in loads(path.read_text("utf-8")).get("messages", {}).items():
+            translations_of.setdefault(english, set()).add(chinese_text)
+    assert {english: texts for english, texts in translations_of.items() if len(texts) > 1} == {}
 
 
 def test_every_catalogue_file_is_of_a_part() -> None:

@@ -55,6 +55,13 @@ def test_what_all_may_write_is_refused(folder: Path, which: str) -> None:
     assert (reason(folder, ".toml") == "") == (which == "file"), "only what is read counts"
 
 
+def test_a_folder_in_a_place_where_all_may_put_another_is_refused(folder: Path) -> None:
+    folder.parent.chmod(0o1777)
+    assert reason(folder) == "", "as in /tmp: only its owner can move it away"
+    folder.parent.chmod(0o777)
+    assert reason(folder) == f"--checks {folder}: others can replace it: {folder.parent} has mode 0777"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 @pytest.mark.parametrize("give", [lambda path: path, lambda path: path / "mine.py"], ids=["folder", "file"])
 def test_what_belongs_to_a_stranger_is_refused(folder: Path, give: Callable[[Path], Path]) -> None:

@@ -26,6 +26,7 @@ from doctor.diagnose.render.text import _LABELS
 from doctor.engine.catalog import load_checks
 from doctor.engine.check_files import AREAS
 from doctor.engine.language import FOLDER
+from doctor.engine.sanitize import JSON_PROBLEMS
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.toml_compat import loads
 from doctor.fix.file_edits import NOT_THERE
@@ -255,6 +256,7 @@ def code_texts(part: str) -> dict[str, str]:
             *expected_values(ROOT / "doctor" / "job" / "variable_values.toml"),
             *fault_meanings(ROOT / "doctor" / "facts" / "kernel_faults.toml"),
             *SYSTEM_ERRORS,
+            *JSON_PROBLEMS,
         )
         observed_modules = (text for text in (*observed_modules, *beyond_modules) if text not in others)
     else:

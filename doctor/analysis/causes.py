@@ -41,8 +41,8 @@ def resolve_causes(report: Report, checks: Iterable[Any]) -> Report:
 
     ``checks`` are those of the report; one without a relation declares nothing. Apply waivers and skips before.
     """
-    found = {outcome.check for outcome in report.outcomes if outcome.findings}
-    declared = [check for check in checks if check.name in found]
+    failing_checks = {outcome.check for outcome in report.outcomes if outcome.findings}
+    declared = [check for check in checks if check.name in failing_checks]
     explanations = _Explanations(
         report.outcomes, {check.name: getattr(check, "explained_by", {}) for check in declared}
     )

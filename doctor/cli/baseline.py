@@ -14,8 +14,7 @@ from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.language import localized, phrase
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
-from doctor.report.layout.formatting import clean, count_noun
-from doctor.report.layout.quantities import byte_rate, size
+from doctor.report.layout.formatting import byte_rate, clean, count_noun, size
 from doctor.smoke.model import Baseline
 from doctor.smoke.speed.baseline import EXCHANGE, SITE, merged
 

@@ -32,6 +32,7 @@ from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.result import NO_HOST
 from doctor.engine.texts import filled
+from doctor.job.variables import TABLE_VARIABLES, communication
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog, made_rounds
 
@@ -60,6 +61,9 @@ def command(
         typer.Option(metavar="PATH", help="Also compare the content of this file or folder among hosts; repeatable."),
     ] = [],  # noqa: B006
     smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show the hosts on the terminal while they answer; q closes the view.")
+    ] = False,
     after_reboot: Annotated[
         bool,
         typer.Option("--after-reboot", help="Judge the hosts as after a reboot, by what they load when they start."),
@@ -106,7 +110,6 @@ def command(
         rounds = made_rounds(smoke or bool(run.smoke), net != "off" or run.tried_network, bool(run.watch))
         selected = choose_with_rounds(catalog, choice.select, choice.ignore, rounds, requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output, named=bool(choice.select)))
-    from doctor.job.variables import communication
     from doctor.net.plan import NetOptions, tries_devices
     from doctor.session.code_revision import code_of_line
     from doctor.session.run_history import keeps_settings
@@ -132,12 +135,15 @@ def command(
         net=network if net != "off" else None,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
         training=training_of_line(job_environment.line, source.job_script, _shortest(launch)),
+        login=job_environment.login,
         after_reboot=after_reboot,
         reads_settings=reads_settings,
         code=code_of_line(job_environment.line) if reads_settings else None,
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
-    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history))
+    raise typer.Exit(
+        examine_and_report(inventory, selected, options, environ, table, catalog, output, history, live=live)
+    )
 
 
 def _shortest(launch: LaunchOptions) -> float | None:
@@ -168,7 +174,6 @@ def _requested(compare: str, paths: tuple[str, ...]) -> tuple[str, ...]:
 def _empty_inventory(hosts: HostOptions) -> Inventory:
     """The inventory of a check of the rank table alone. Raises: CommandError."""
     from doctor.environment.inventory import Inventory
-    from doctor.job.variables import TABLE_VARIABLES
     from doctor.session.named_files import require_rank_table
 
     require_rank_table(hosts.rank_table)

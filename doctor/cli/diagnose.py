@@ -18,6 +18,7 @@ from doctor.cli.host_options import (
     RankTableOption,
     VisitOptions,
     validate_connection,
+    with_job_of_pods,
 )
 from doctor.cli.shared_options import (
     FORMATS_HELP,
@@ -66,7 +67,7 @@ def command(
     job: Annotated[
         str,
         typer.Option(
-            "--job", metavar="KIND:ID", help="The logs and hosts of slurm:ID, ray:ADDRESS/ID, modelarts:FOLDER."
+            "--job", metavar="KIND:ID", help="Of slurm:ID, ray:ADDRESS/ID, k8s:NAMESPACE/NAME, modelarts:FOLDER."
         ),
     ] = "",
     check: Annotated[
@@ -120,6 +121,7 @@ def command(
 
     began = time.monotonic()
     validate_output(output)
+    connection, job = with_job_of_pods(connection, job)
     validate_connection(connection)
 
     for folder in signatures:

@@ -38,7 +38,7 @@ from doctor.environment.inventory import Inventory
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory
-from doctor.session.select_pods import find_pods
+from doctor.session.select_pods import find_pods, inventory_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -172,10 +172,8 @@ class LogSource:
             *listing.notes,
             *(filled("the namespace {0} has no pod {1}", listing.namespace, name) for name in listing.absent),
         )
-        hosts = tuple(pod.name for pod in listing.pods)
-        of_pods = HostSelection(nodes=",".join(hosts), pods=msgspec.structs.replace(choice, selector="", job=""))
         if self.checks:
-            self.inventory = select_inventory(of_pods)
+            self.inventory = inventory_of(listing, choice.container)
         source = PodLogSource(listing.pods, listing.kubectl, listing.namespace, listing.source, choice.container, notes)
         since = parse_since(selection.since or "all")
         request = LogRequest(

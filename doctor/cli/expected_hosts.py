@@ -44,7 +44,7 @@ def expected_inventory(options: ExpectedHostOptions) -> Inventory | None:
 def without_excluded(run: Run, where: str, exclude: str | None) -> Run:
     """The run less the hosts that ``-x`` names, of a fleet that is known by its files alone. Raises: CommandError."""
     try:
-        left = without(Inventory(tuple(run.hosts), filled("{0} from {1}", len(run.hosts), where)), exclude)
+        remaining = without(Inventory(tuple(run.hosts), filled("{0} from {1}", len(run.hosts), where)), exclude)
     except InventoryError as error:
         raise InputError(str(error)) from None
-    return msgspec.structs.replace(run, hosts={host: run.hosts[host] for host in left.hosts})
+    return msgspec.structs.replace(run, hosts={host: run.hosts[host] for host in remaining.hosts})

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from doctor.cli.explain_search import explain_text
 from doctor.cli.fast_explain import page_width, topic_width
 from doctor.cli.shared_options import ChecksOption, PlaybooksOption
 from doctor.config.file import did_you_mean
@@ -18,11 +19,12 @@ from doctor.engine.errors import CommandError, UsageError
 from doctor.engine.sanitize import printable
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
+from doctor.remedy.catalog import playbooks_for
+from doctor.report.explain.checks import check_page
+from doctor.report.explain.examples import read_examples
+from doctor.report.explain.playbooks import playbook_page
 from doctor.report.explain.topics import localized_page, render, title, topics
 from doctor.session.select_checks import load_errors_as_input_errors, load_playbook_catalog
-
-if TYPE_CHECKING:
-    pass
 
 TOPICS = topics()
 NAME_HELP = "A check, a playbook or a topic; an error code, such as EI0006 or Xid 79; or lines of a log."
@@ -45,26 +47,17 @@ def _explain(name: str, checks: Sequence[Path], playbooks: Sequence[Path]) -> No
             return write_stdout(render(localized_page(TOPICS[name]).read_text("utf-8"), topic_width()))
         remedies = load_playbook_catalog(playbooks, checks)
         if name in paths:
-            from doctor.remedy.catalog import playbooks_for
-            from doctor.report.explain.checks import check_page
-            from doctor.report.explain.examples import read_examples
-
             example = read_examples().get(name)
             page = check_page(load_check(paths[name]), playbooks_for(remedies, name), example, page_width())
             return write_stdout(page)
     for playbook in remedies:
         if playbook.name == name:
-            from doctor.report.explain.playbooks import playbook_page
-
             return write_stdout(playbook_page(playbook, page_width()))
     error = _unknown_name(name, (*paths, *(playbook.name for playbook in remedies)))
     is_name = re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)
     is_misspelt = re.fullmatch(r"[a-z]+", name) and ("did you mean" in str(error) or name in AREAS)
-    if name and not (is_name or is_misspelt):
-        from doctor.cli.explain_search import explain_text
-
-        if page := explain_text(name):
-            return write_stdout(page)
+    if name and not (is_name or is_misspelt) and (page := explain_text(name)):
+        return write_stdout(page)
     raise error
 
 

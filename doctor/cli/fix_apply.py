@@ -111,9 +111,11 @@ def _without(plan: FixPlan, exclude: str | None) -> tuple[FixPlan, tuple[str, ..
         raise UsageError(
             filled("--exclude {0}: {1} is no host of {2}", f"{clean(exclude, 100)!r}", clean(unknown[0], 100), plan.id)
         )
-    left = tuple(host_plan for host_plan in plan.host_plans if canonical_host(host_plan.host) not in excluded)
+    remaining_plans = tuple(
+        host_plan for host_plan in plan.host_plans if canonical_host(host_plan.host) not in excluded
+    )
     omitted = tuple(host_plan.host for host_plan in plan.plans_to_apply if canonical_host(host_plan.host) in excluded)
-    return msgspec.structs.replace(plan, host_plans=left), omitted
+    return msgspec.structs.replace(plan, host_plans=remaining_plans), omitted
 
 
 def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> FixContext:

@@ -23,7 +23,7 @@ from doctor.fix import render_progress, store
 from doctor.fix.documents import PlanRow, PlansDocument, UndoDocument
 from doctor.fix.journal import Journal
 from doctor.fix.plan import MAX_PARALLEL_HOSTS, FixPlan
-from doctor.fix.signal_guard import SignalGuard
+from doctor.fix.rollout import SignalGuard
 from doctor.fix.undo import Choice, JournalUndoer, UndoResult, group_by_host
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.session.connection import connected

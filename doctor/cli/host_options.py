@@ -8,8 +8,10 @@ import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from msgspec.structs import replace
 
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.record import LaunchOptions
 from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
@@ -132,8 +134,6 @@ class ConnectionOptions(NamedTuple):
             if job:
                 raise UsageError("--job names pods; expected --transport kubernetes with it")
             return selection
-        from msgspec.structs import replace
-
         from doctor.hosts.pods import PodSelection
 
         for option, value in (("--hostfile", selection.hostfile), ("--rank-table", selection.rank_table)):
@@ -143,6 +143,23 @@ class ConnectionOptions(NamedTuple):
                 )
         options = {name: getattr(self, name) for name in _POD_OPTIONS}
         return replace(selection, pods=PodSelection(job=job, **options))
+
+
+def with_job_of_pods(connection: ConnectionOptions, job: str) -> tuple[ConnectionOptions, str]:
+    """``--job k8s:NAMESPACE/NAME`` as ``--transport kubernetes --namespace NAMESPACE --job NAME``, others as they are.
+
+    Raises: UsageError for another form, and beside options that say something else.
+    """
+    from doctor.diagnose.job.kinds import pods_of_kind
+
+    pods = pods_of_kind(job)
+    if pods is None:
+        return connection, job
+    if connection.transport not in ("ssh", "kubernetes"):
+        raise UsageError(filled("--job k8s: is for pods; expected it without --transport {0}", connection.transport))
+    if connection.namespace not in ("", pods.namespace):
+        raise UsageError("--job k8s: and --namespace name two namespaces; expected one")
+    return connection._replace(transport="kubernetes", namespace=pods.namespace), pods.job
 
 
 class JobOptions(NamedTuple):
@@ -159,8 +176,6 @@ class JobOptions(NamedTuple):
 
     def launch(self, product: str = "") -> LaunchOptions:
         """The job's settings, with ``--product`` where the command has it."""
-        from doctor.engine.record import LaunchOptions
-
         return LaunchOptions(
             python=self.python,
             ranks_per_host=self.ranks_per_host or None,

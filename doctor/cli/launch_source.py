@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from msgspec.structs import replace
 
 from doctor.engine.errors import UsageError
 from doctor.engine.texts import filled, joined
@@ -91,8 +92,6 @@ def launch_line() -> list[str]:
 
 def with_hosts_of_line(selection: HostSelection, source: JobEnvironment) -> HostSelection:
     """The hosts that the launch line names, where no option names any."""
-    from msgspec.structs import replace
-
     if selection.names_hosts or not (source.hosts or source.hostfile):
         return selection
     return replace(selection, hosts=source.hosts) if source.hosts else replace(selection, hostfile=source.hostfile)

@@ -11,8 +11,8 @@ import typer
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory, without_excluded
 from doctor.cli.shared_options import CheckOptions, OutputOptions, expand_option_groups
 from doctor.collect.collector_request import unique_facts
-from doctor.collect.merge.files import read_node_files
 from doctor.collect.merge.merge_records import merge
+from doctor.collect.merge.node_files import read_node_files
 from doctor.collect.merge.node_records import NodeFiles
 from doctor.collect.merge.stale import slurm_job_run
 from doctor.engine.errors import InputError, UsageError

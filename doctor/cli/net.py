@@ -36,8 +36,8 @@ from doctor.cli.shared_options import (
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.net.host_groups import topology_of
 from doctor.net.plan import NetOptions, tries_devices
-from doctor.net.run.topology import topology_of
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory

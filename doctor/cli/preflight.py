@@ -21,10 +21,12 @@ from doctor.cli.host_options import (
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
 from doctor.cli.shared_options import CheckOptions, NoHistoryOption, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.record import LaunchOptions
 from doctor.engine.texts import filled
-from doctor.preflight.early_end import BUDGET, parse_duration
+from doctor.environment.gang import MAX_SIZE
+from doctor.preflight.early_end import BUDGET, GANG_WAIT, parse_duration
 from doctor.preflight.node_lists import FORMATS, format_conflict
-from doctor.preflight.options import ExitCodePolicy, JobSettings, PreflightOptions
+from doctor.preflight.options import STYLES, ExitCodePolicy, GangOptions, PreflightOptions
 from doctor.preflight.tiers import TIERS
 from doctor.session.output_files import output_conflict, print_warning, requested_targets
 
@@ -46,6 +48,32 @@ class LimitOptions(NamedTuple):
     profile: Annotated[
         str, typer.Option(metavar="job|prolog", help="prolog: quick check of this host; only its faults fail.")
     ] = "job"
+
+
+class PodGangOptions(NamedTuple):
+    """Pods of one job that check each other."""
+
+    gang: Annotated[
+        str, typer.Option(metavar="N|auto", help="The job's N pods run this and check each other; one verdict.")
+    ] = ""
+    gang_key: Annotated[
+        str, typer.Option(metavar="FILE|none", help="The pods' common secret; else DOCTOR_GANG_KEY. none: addresses.")
+    ] = ""
+    gang_wait: Annotated[str, typer.Option(metavar="TIME", help="For all pods to come; default 5m.")] = ""
+
+    def read(self) -> GangOptions | None:
+        """Raises: UsageError."""
+        if not self.gang:
+            if self.gang_key or self.gang_wait:
+                raise UsageError("--gang-key and --gang-wait belong to --gang; expected --gang N or --gang auto")
+            return None
+        is_number = self.gang.isascii() and self.gang.isdecimal() and 1 <= len(self.gang) <= 5
+        if self.gang != "auto" and (not is_number or not 1 <= int(self.gang) <= MAX_SIZE):
+            raise UsageError(
+                filled("--gang {0}: expected the number of pods, 1 to {1}, or auto", f"{self.gang!r}", MAX_SIZE)
+            )
+        wait = _time("--gang-wait", self.gang_wait, GANG_WAIT)
+        return GangOptions(0 if self.gang == "auto" else int(self.gang), self.gang_key, wait)
 
 
 class SpareOptions(NamedTuple):
@@ -77,7 +105,7 @@ class ReportingOptions(NamedTuple):
     fail_on: Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")] = "error"
     on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")] = "fail"
     fail_exit: Annotated[int, typer.Option(metavar="N", min=0, max=255, help="Exit code instead of 10, 11 and 12.")] = 0
-    exit_style: Annotated[str, typer.Option(metavar="doctor|nagios", help="Meaning of exit codes.")] = "doctor"
+    exit_style: Annotated[str, typer.Option(metavar="doctor|nagios|npd", help="Meaning of exit codes.")] = "doctor"
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False
 
 
@@ -90,6 +118,7 @@ def command(
     *,
     hosts: HostOptions,
     bounds: LimitOptions,
+    gang: PodGangOptions,
     spares: SpareOptions,
     choice: CheckOptions,
     job: JobOptions,
@@ -109,8 +138,8 @@ def command(
     from doctor.preflight.run import run_preflight
 
     validate_product(product)
-    settings = JobSettings(product=product, **job._asdict())
-    options = _preflight_options(hosts, bounds, spares, settings, connection, reporting, choice, sudo)
+    options = _preflight_options(hosts, bounds, spares, job.launch(product), connection, reporting, choice, sudo)
+    options = _with_gang(options, gang.read())
     read = source.read()
     options = within_time_left(options, read.time_left_s)
     if read.label:
@@ -124,7 +153,7 @@ def _preflight_options(
     hosts: HostOptions,
     bounds: LimitOptions,
     spares: SpareOptions,
-    job: JobSettings,
+    launch: LaunchOptions,
     connection: ConnectionOptions,
     reporting: ReportingOptions,
     choice: CheckOptions,
@@ -146,9 +175,9 @@ def _preflight_options(
         within=connection.within,
         sudo=sudo,
         tier=tier,  # type: ignore[arg-type]
-        budget=_budget(bounds.budget, BUDGET[tier]),
+        budget=_time("--budget", bounds.budget, BUDGET[tier]),
         scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
-        job=job,
+        launch=launch,
         net=bounds.net,
         select=tuple(choice.select),
         ignore=tuple(choice.ignore),
@@ -171,6 +200,22 @@ def _preflight_options(
     )
 
 
+def _with_gang(options: PreflightOptions, gang: GangOptions | None) -> PreflightOptions:
+    """Raises: UsageError for options that contradict it."""
+    if gang is None:
+        return options
+    others = {
+        "--scope": options.scope != "auto",
+        "--transport": options.transport != "ssh",
+        "--within": bool(options.within),
+        "--profile": options.exit_code_policy.profile != "job",
+    }
+    for option, is_set in others.items():
+        if is_set:
+            raise UsageError(filled("--gang and {0} are both given: expected one of them", option))
+    return msgspec.structs.replace(options, gang=gang)
+
+
 def _validate_options(bounds: LimitOptions, spares: SpareOptions, reporting: ReportingOptions) -> None:
     """Raises: CommandError for what cannot be followed."""
     require_one_of("--tier", bounds.tier, ("", *TIERS))
@@ -180,7 +225,7 @@ def _validate_options(bounds: LimitOptions, spares: SpareOptions, reporting: Rep
     require_one_of("--node-format", spares.node_format, FORMATS)
     require_one_of("--fail-on", reporting.fail_on, ("error", "warning"))
     require_one_of("--on-unknown", reporting.on_unknown, ("fail", "warn", "ok"))
-    require_one_of("--exit-style", reporting.exit_style, ("doctor", "nagios"))
+    require_one_of("--exit-style", reporting.exit_style, STYLES)
     if why := format_conflict(spares.node_format, spares.write_nodes, spares.write_bad):
         raise UsageError(why)
     _validate_files(spares, reporting)
@@ -207,7 +252,7 @@ def within_time_left(options: PreflightOptions, seconds_left: float | None) -> P
     """With a budget that ends before the scheduler ends the job, so that there is a line in any case."""
     if seconds_left is None:
         return options
-    options = msgspec.structs.replace(options, job=msgspec.structs.replace(options.job, time_left_s=seconds_left))
+    options = msgspec.structs.replace(options, launch=msgspec.structs.replace(options.launch, time_left_s=seconds_left))
     if options.budget <= seconds_left - REPORT_MARGIN:
         return options
     budget = max(1.0, seconds_left - REPORT_MARGIN)
@@ -222,10 +267,10 @@ def within_time_left(options: PreflightOptions, seconds_left: float | None) -> P
     return msgspec.structs.replace(options, budget=budget)
 
 
-def _budget(text: str, usual: float) -> float:
+def _time(option: str, text: str, usual: float) -> float:
     try:
         return parse_duration(text) if text else usual
     except ValueError:
         raise UsageError(
-            filled("--budget {0}: expected a time from 1s to 24h, for example 90s or 2m", f"{text!r}")
+            filled("{0} {1}: expected a time from 1s to 24h, for example 90s or 2m", option, f"{text!r}")
         ) from None

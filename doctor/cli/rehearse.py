@@ -6,6 +6,7 @@ import os
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from doctor.cli.host_options import require_finite
 from doctor.cli.launch_source import launch_line
@@ -57,12 +58,14 @@ def command(
     expected = max((view.size for view in result.views if view.size is not None), default=result.line.line.world_size)
     present = {view.rank for view in result.views}
     is_alone = len(result.views) == 1 and expected == 1  # a plain program, which no launcher gives a number
-    missing_ranks = () if is_alone else tuple(rank for rank in range(expected or 0) if rank not in present)
+    by_number = not is_alone and not any(view.is_numbered_later for view in result.views)
+    missing_ranks = tuple(rank for rank in range(expected or 0) if rank not in present) if by_number else ()
+    too_few = not by_number and len(result.views) < (expected or 0)
     page = RehearsalPage(
         result=result, expected=expected, missing_ranks=missing_ranks, misfits=misfits, checks=checks, judged=judged
     )
     wrong = "error" in {*(finding.severity for finding in checks), *(finding.severity for finding in misfits)}
-    unseen = missing_ranks or not result.views or result.unread or result.code
+    unseen = missing_ranks or too_few or not result.views or result.unread or result.code
     code = Exit.FAILED if wrong else Exit.UNKNOWN if unseen else Exit.HEALTHY
     write_stdout(render_json(page, code) if as_json else render(page, code, verbose))
     raise typer.Exit(int(code))
@@ -92,6 +95,4 @@ def _evaluate(result: RehearsalResult) -> tuple[tuple[CheckFinding, ...], int]:
 
 
 def _with_ranks(launch: LaunchOptions, by_host: dict[str, dict[str, str]]) -> LaunchOptions:
-    from msgspec.structs import replace
-
     return replace(launch, environ={**launch.environ, **next(iter(by_host.values()))}, by_host=by_host)

@@ -33,7 +33,7 @@ from doctor.session.redact import text_redactor, with_pseudonyms
 from doctor.session.replay import load, load_file, replay
 from doctor.session.saved_checks import checks_of_run, with_note
 from doctor.session.select_checks import load_catalog
-from doctor.watch.evaluate_watch import evaluate_watch
+from doctor.watch.data_outcomes import evaluate_watch
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check

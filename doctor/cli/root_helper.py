@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from doctor.collect.root_helper import helper_text, sudoers_line
 from doctor.engine.errors import UsageError
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
+from doctor.facts.boot import boot_facts
+from doctor.session.select_checks import load_catalog
 
 
 def command(
@@ -28,16 +31,10 @@ def command(
     if print_ == bool(sudoers):
         raise UsageError("expected one of --print and --sudoers USER, for example doctor root-helper --print")
     if sudoers:
-        from doctor.collect.root_helper import sudoers_line
-
         try:
             write_stdout(sudoers_line(sudoers))
         except ValueError as error:
             raise UsageError(filled("--sudoers {0}", error)) from None
         return
-    from doctor.collect.root_helper import helper_text
-    from doctor.facts.boot import boot_facts
-    from doctor.session.select_checks import load_catalog
-
     checks = load_catalog([])
     write_stdout(helper_text([*(fact for check in checks for fact in check.facts), *boot_facts(checks)]))

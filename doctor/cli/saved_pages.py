@@ -61,8 +61,8 @@ def saved_page(name: str) -> str:
 
 def _check_list() -> str | None:
     rows = saved_rows()
-    files = {os.path.basename(path)[:-3].replace("_", "-") for path in bundled_check_paths()}
-    if files != set(rows):
+    sizes = {os.path.basename(path)[:-3].replace("_", "-"): _size(path) for path in bundled_check_paths()}
+    if sizes != {name: fields[-1] for name, fields in rows.items()}:
         return None
     from doctor.cli.fast_list import CheckListEntry, format_check_list
     from doctor.report.layout.terminal import terminal_columns
@@ -71,11 +71,15 @@ def _check_list() -> str | None:
     return format_check_list(entries, terminal_columns(sys.stdout, os.environ))
 
 
+def _size(path: str) -> str:
+    return str(os.stat(path).st_size)
+
+
 def _check_page(name: str) -> str | None:
     fields = saved_rows().get(name)
     path = os.path.join(bundled_path("checks"), f"{name.replace('-', '_')}.py")
     try:
-        if not fields or not path.isprintable() or str(os.stat(path).st_size) != fields[-1]:
+        if not fields or not path.isprintable() or _size(path) != fields[-1]:
             return None
     except OSError:
         return None

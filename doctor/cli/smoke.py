@@ -34,6 +34,7 @@ from doctor.cli.shared_options import (
 from doctor.engine.catalog import iter_checks
 from doctor.engine.errors import UsageError, require_one_of, require_utf_8
 from doctor.engine.texts import filled
+from doctor.hosts.nodeset import InventoryError, validate_host
 from doctor.job.variables import communication
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.connection import ssh_to
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from doctor.engine.check import Check
+    from doctor.environment.host_selection import HostSelection
+    from doctor.environment.inventory import Inventory
     from doctor.smoke.plan import SmokeOptions
 
 AREA = ("smoke",)
@@ -105,6 +108,9 @@ def command(
     *,
     hosts: HostOptions,
     scope: ScopeOption = "auto",
+    when_idle: Annotated[
+        str, typer.Option(metavar="NODE", help="In a pod: only while no pod on this node has devices.")
+    ] = "",
     training: TrainingOptions,
     job: JobOptions,
     source: SourceOptions,
@@ -134,7 +140,8 @@ def command(
         selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
-    fleet = job_environment.annotate(select_inventory(selection, scope, environ))
+    fleet = _idle_node(when_idle, selection) if when_idle else select_inventory(selection, scope, environ)
+    fleet = job_environment.annotate(fleet)
     ssh = ssh_to(fleet, ssh, connection.transport)
     # The agents of a screening are started cell by cell.
     screened = needs_screening(len(fleet.hosts), smoke_options.cell_size)
@@ -188,10 +195,24 @@ def command(
     if examination.smoke_rejection:
         raise UsageError(examination.smoke_rejection)
     history = history_options("smoke", output, no_history)
-    code = save_and_report(examination, loader.catalog or catalog, output, events, history)
+    code = save_and_report(examination, loader.catalog or catalog, output, events, history, "smoke")
     if training.save_baseline:
         add_to_baseline(training.save_baseline, examination.report.smoke)
     raise typer.Exit(code)
+
+
+def _idle_node(node: str, selection: HostSelection) -> Inventory:
+    """This host alone, by the node's name; only where it is idle, and only as long as it is. Raises: CommandError."""
+    from doctor.collect.node_record import this_host_only
+    from doctor.session.idle_guard import run_only_when_idle
+
+    if selection.names_hosts or selection.pods is not None:
+        raise UsageError("--when-idle tests the node of this pod alone; expected it without hosts")
+    try:
+        run_only_when_idle(validate_host(node, "--when-idle"))
+    except InventoryError as error:
+        raise UsageError(str(error)) from None
+    return this_host_only(node, None)
 
 
 class IncrementalLoader:

@@ -5,22 +5,32 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from doctor.cli.host_options import ConnectionOptions, VisitOptions, require_finite, validate_connection
+from doctor.cli.host_options import (
+    ConnectionOptions,
+    VisitOptions,
+    require_finite,
+    validate_connection,
+    with_job_of_pods,
+)
 from doctor.cli.launch_source import launch_line
 from doctor.cli.shared_options import OutputOptions, expand_option_groups
-from doctor.cli.watch_options import AttachOptions, ChoiceOptions, LogOptions
+from doctor.cli.watch_options import AttachOptions, ChoiceOptions, LiveOption, LogOptions, live_notifier
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.exit_code import Exit
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
+from doctor.session.finish import save_and_report, validate_output
+from doctor.session.replay import Examination
 from doctor.session.select_checks import load_catalog
-
-if TYPE_CHECKING:
-    from doctor.watch.launch import WatchOptions
-    from doctor.watch.report_files import ReportFiles
+from doctor.watch.command import warn
+from doctor.watch.data_folder import require_schedule
+from doctor.watch.data_outcomes import evaluate_watch
+from doctor.watch.launch import WatchOptions, WatchOutcome, run
+from doctor.watch.report_files import ReportFiles
 
 ON_HANG = ("report", "dump", "end")
 EXIT_ON = ("never", "fault")
@@ -53,6 +63,7 @@ def command(
     prometheus: Annotated[
         str, typer.Option("--prometheus", metavar="FILE", help="Write metrics of the live job there, each 10 s.")
     ] = "",
+    live: LiveOption = False,
     untouched: Annotated[
         bool,
         typer.Option("--untouched", help="Leave the command's streams alone: no loss is read from them."),
@@ -73,12 +84,10 @@ def command(
     Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted. Of --log and
     --attach: 0 nothing is wrong; 10 a fault; 12 undecided; 78 no loss, or no rank.
     """
-    from doctor.session.notify.live_notifier import live_notifier
-    from doctor.watch.data_folder import require_schedule
-    from doctor.watch.launch import WatchOptions
-
     require_one_of("--on-hang", on_hang, ON_HANG)
     require_one_of("--exit-on", exit_on, EXIT_ON)
+    connection, job = with_job_of_pods(connection, attach.job)
+    attach = attach._replace(job=job)
     validate_connection(connection)
     command_line = launch_line()
     modes = {"--attach": attach.requested, "--log": log.requested, "a command after --": bool(command_line)}
@@ -94,6 +103,8 @@ def command(
         )
     if targets and command_line:
         raise UsageError(filled("{0}: expected no word before --, except options", f"{printable(targets[0], 60)!r}"))
+    if live and not command_line:
+        raise UsageError(filled("--live shows the ranks of a command: expected it without {0}", requested[0]))
     if attach.requested:
         from doctor.cli.watch_attach import run_attach
 
@@ -113,32 +124,25 @@ def command(
         data="" if data == "off" else require_schedule(printable(data, 60)),
         reads_output=not untouched,
         losses=loss_options(log, choice),
+        live=live,
         tell=live_notifier(output.notify, output.config, printable(" ".join(command_line), 200), redact=output.redact),
     )
     raise typer.Exit(_run(command_line, options, choice, output))
 
 
 def _run(command_line: list[str], options: WatchOptions, choice: ChoiceOptions, output: OutputOptions) -> int:
-    from doctor.engine.exit_code import Exit
-    from doctor.session.finish import save_and_report, validate_output
-    from doctor.watch.launch import WatchOutcome, run
-    from doctor.watch.report_files import ReportFiles
-
     validate_output(output)
     if output.from_file:
         raise UsageError("--from reads a saved run; expected doctor report FILE")
     catalog = load_catalog([])
-    left = choice.chosen(catalog)
+    chosen_checks = choice.chosen(catalog)
     files = ReportFiles(output_paths(output))
 
     def report(outcome: WatchOutcome) -> int:
-        from doctor.session.replay import Examination
-        from doctor.watch.evaluate_watch import evaluate_watch
-
-        selected = [check for check in left if check.name in outcome.checks]
-        if not selected and not (outcome.data and outcome.data.concerns(left)):
+        selected = [check for check in chosen_checks if check.name in outcome.checks]
+        if not selected and not (outcome.data and outcome.data.concerns(chosen_checks)):
             return Exit.HEALTHY
-        evaluated = evaluate_watch(outcome.run, selected, left, outcome.data)
+        evaluated = evaluate_watch(outcome.run, selected, chosen_checks, outcome.data)
         return save_and_report(Examination(outcome.run, evaluated), catalog, _with_free_paths(output, files))
 
     return run(command_line, os.environ, options, report)
@@ -155,8 +159,6 @@ def output_paths(output: OutputOptions) -> list[str]:
 
 def _with_free_paths(output: OutputOptions, files: ReportFiles) -> OutputOptions:
     """With other names for files that another report has written since the start of the watch; one line tells each."""
-    from doctor.watch.command import warn
-
     places = {path: files.free_path(path) for path in output_paths(output)}
     for path, place in places.items():
         if place != path:

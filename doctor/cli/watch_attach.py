@@ -29,7 +29,7 @@ from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
 from doctor.watch.attach.attached_run import attached_run
 from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
 from doctor.watch.attach.recorded_causes import recorded_causes
-from doctor.watch.evaluate_watch import evaluate_watch
+from doctor.watch.data_outcomes import evaluate_watch
 
 if TYPE_CHECKING:
     from doctor.cli.host_options import ConnectionOptions, VisitOptions
@@ -169,4 +169,6 @@ def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: Outp
             filled("--select and --ignore leave none of the checks that were made: {0}", ", ".join(checks))
         )
     examination = Examination(run, evaluate_watch(run, selected, chosen_checks))
-    return save_and_report(examination, catalog, output, history=HistoryOptions("attach", output.config))
+    return save_and_report(
+        examination, catalog, output, history=HistoryOptions("attach", output.config), command="watch"
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.cli.watch_options import live_notifier
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.exit_code import Exit
 from doctor.engine.language import localized_filled
@@ -17,17 +18,15 @@ from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled, joined
 from doctor.engine.watch_summary import WatchResult
 from doctor.session.finish import report_exit_code, save_and_report, validate_output
-from doctor.session.notify.live_notifier import live_notifier
 from doctor.session.policy import apply_policy
 from doctor.session.replay import Examination
 from doctor.session.select_checks import load_catalog
-from doctor.watch.evaluate_watch import evaluate_watch
+from doctor.watch.data_outcomes import evaluate_watch
 from doctor.watch.loss.follow_logs import Follower, follow, read_once
 from doctor.watch.loss.followed_file import FollowedFile
 from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
-from doctor.watch.loss.log_watch import LossOptions
+from doctor.watch.loss.log_watch import LossOptions, headline, verdict_line
 from doctor.watch.loss.loss_pattern import PatternRefusedError, compile_pattern
-from doctor.watch.loss.loss_report import headline, verdict_line
 from doctor.watch.outcome import output_only_run
 
 if TYPE_CHECKING:
@@ -142,8 +141,8 @@ def _report(
         raise InputError("--select and --ignore leave no check of the loss")
     report = evaluate_watch(run, selected, catalog)
     # What was found says more than how the following ended.
-    found = report_exit_code(apply_policy(report, output.config, catalog), output) == Exit.FAILED
-    return save_and_report(Examination(run, report, None if found else stopped), catalog, output)
+    is_failed = report_exit_code(apply_policy(report, output.config, catalog), output) == Exit.FAILED
+    return save_and_report(Examination(run, report, None if is_failed else stopped), catalog, output)
 
 
 def _display_name(path: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -25,7 +26,10 @@ class AttachOptions(NamedTuple):
         list[int], typer.Option("--pid", metavar="N", min=1, help="With --attach: only this process; repeatable.")
     ] = []
     job: Annotated[
-        str, typer.Option("--job", metavar="KIND:ID", help="With --attach: the hosts of slurm:ID or ray:ADDRESS/ID.")
+        str,
+        typer.Option(
+            "--job", metavar="KIND:ID", help="With --attach: of slurm:ID, ray:ADDRESS/ID, k8s:NAMESPACE/NAME."
+        ),
     ] = ""
     interval: Annotated[
         float, typer.Option("--interval", metavar="S", min=1, max=120, help="With --attach: seconds of looking.")
@@ -59,8 +63,13 @@ class ChoiceOptions(NamedTuple):
         if not self.select and not self.ignore:
             return frozenset()
 
-        left = {check.name for check in self.chosen(load_catalog([]))}
-        return frozenset(name for name in LOSS_CHECKS if name not in left)
+        chosen_names = {check.name for check in self.chosen(load_catalog([]))}
+        return frozenset(name for name in LOSS_CHECKS if name not in chosen_names)
+
+
+LiveOption = Annotated[
+    bool, typer.Option("--live", help="Show the ranks on the terminal while the command runs; q closes the view.")
+]
 
 
 class LogOptions(NamedTuple):
@@ -85,3 +94,18 @@ class LogOptions(NamedTuple):
     def requested(self) -> bool:
         """Whether the command line asks for this mode."""
         return self.log
+
+
+def live_notifier(
+    words: Sequence[str], config: Path | None, source: str, *, redact: bool = False
+) -> Callable[[str, bool], None]:
+    """What takes a line and whether it is an error. Raises: InputError for receivers that cannot be used.
+
+    ``words``: those of ``--notify``. ``config``: the settings file that was named.
+    """
+    if not words:
+        return lambda _line, _is_error: None
+    from doctor.session.notify.notifier import notify_line, notify_targets
+
+    targets = notify_targets(words, config)
+    return lambda line, is_error: notify_line(targets, line, "watch", source, is_error=is_error, redact=redact)

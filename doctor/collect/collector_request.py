@@ -21,7 +21,7 @@ from doctor.collect.collector import MODULES
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.fact import OWN_ROUND, Fact, Output, Probe, Visit
 from doctor.engine.record import HostRecord, SharedOutputs
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
 from doctor.remote.bootstrap import python_problem, stdin_script
 from doctor.remote.request import Request, frame_end, framed_record, new_marker
@@ -271,17 +271,12 @@ def no_answer_error(result: CommandResult, begun: bool) -> TransportError:
         return TransportError("no-python", problem, partial_result=result)
     if begun:
         return TransportError("lost", "the answer is incomplete", partial_result=result)
-    text = strip_control_chars(_last_line(errors) or _last_line(result.out.decode("utf-8", "replace")))
+    text = last_line(errors) or last_line(result.out.decode("utf-8", "replace"))
     ended = filled("signal {0}", -result.code) if result.code < 0 else filled("exit status {0}", result.code)
     ending = filled(": {0}", text) if text else " without output"
     return TransportError(
         "shell", filled("the login shell did not start the collector ({0}){1}", ended, ending), partial_result=result
     )
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
 
 
 def unique_facts(facts: Iterable[type[Fact]]) -> tuple[type[Fact], ...]:

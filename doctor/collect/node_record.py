@@ -20,6 +20,7 @@ from doctor.environment.inventory import Inventory
 from doctor.environment.schedulers import scheduler_host_name
 from doctor.facts.names import is_address
 from doctor.hosts.nodeset import InventoryError, validate_host
+from doctor.transport.this_host import addresses_of_interfaces
 
 
 def host_name(name: str, fleet: Inventory | None, environ: Mapping[str, str]) -> str:
@@ -38,18 +39,8 @@ def host_name(name: str, fleet: Inventory | None, environ: Mapping[str, str]) ->
 
 def _find_in_fleet(hosts: Sequence[str], node_name: str) -> str:
     """Whom of the fleet this host is, or the empty string."""
-    addresses = _addresses() if any(map(is_address, hosts)) else ()
+    addresses = tuple(addresses_of_interfaces()) if any(map(is_address, hosts)) else ()
     return next(iter(match_hosts(hosts, [HostIdentity(node_name, addresses=addresses)])), "")
-
-
-def _addresses() -> tuple[str, ...]:
-    return tuple(
-        entry.address for entries in psutil.net_if_addrs().values() for entry in entries if _is_ip(entry.address)
-    )
-
-
-def _is_ip(address: str) -> bool:
-    return is_address(address.partition("%")[0])
 
 
 def this_host_only(name: str, fleet: Inventory | None) -> Inventory:

@@ -1,4 +1,4 @@
-"""``doctor.toml``: which one is read, and what must be so before it is believed.
+"""``doctor.toml``: which one is read, and what must be so before it is believed; and where state is kept.
 
 Settings can hide findings. So a file that was not named explicitly must be owned by root or the user, and must not be
 writable by others: the rule of ssh for ``~/.ssh/config``. A file that is named explicitly is read as it is, as with
@@ -118,6 +118,13 @@ def require_trusted_folder(option: str, folder: Path, suffix: str) -> None:
         reasons = {path: distrusted(path.stat(), stat.S_IWOTH) for path in files if path.exists()}
     except OSError as error:
         raise InputError(filled("{0}: {1}; expected a folder that can be read", name, error.strerror)) from None
+    for parent in folder.resolve().parents:
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:  # anybody can put another folder in its place
+            place = printable_excerpt(str(parent), 200)
+            raise InputError(
+                filled("{0}: others can replace it: {1} has mode {2}", name, place, f"{stat.S_IMODE(mode):04o}")
+            )
     for path, reason in reasons.items():
         if reason:
             part = "" if path is folder else f"/{printable_excerpt(path.name, 100)}"
@@ -207,3 +214,10 @@ def _value(key: str, value: Any, place: str) -> Any:
             filled("{0}: {1}: {2}; expected a number from 1 to {3}", place, key, quote(str(value)), LIMITS[key])
         )
     return value
+
+
+def state_folder(environ: Mapping[str, str]) -> Path | None:
+    """Ours below XDG_STATE_HOME, else ``~/.local/state``; None where neither is an absolute path."""
+    homes = (environ.get("XDG_STATE_HOME", ""), os.path.join(environ.get("HOME", ""), ".local", "state"))
+    home = next((path for path in homes if os.path.isabs(path)), None)
+    return Path(home) / "doctor" if home else None

@@ -12,6 +12,9 @@
     [notify.team]
     mail = ["ops@example.org"]
 
+    [notify.node]
+    kubernetes = ["condition", "event"]   # also label, taint
+
 A table alone sends nothing: a file that lies in a folder by chance must not start programs.
 """
 
@@ -34,7 +37,9 @@ from doctor.engine.texts import filled
 NOTIFY_TABLE = "notify"
 SHAPES = ("json", "slack", "feishu", "dingtalk")
 WHEN = ("fault", "always")
-WAYS = ("command", "url", "mail")
+WAYS = ("command", "url", "mail", "kubernetes")
+NODE_PARTS = ("condition", "event", "label", "taint")
+"""What a verdict on a node of Kubernetes can be written as."""
 MAX_SECONDS = 60
 MAX_SECRET_BYTES = 4096
 MAX_TARGETS = 16
@@ -42,7 +47,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%+-]{0,100}@[A-Za-z0-9][A-Za-z0-9
 
 
 class NotifyTarget(msgspec.Struct, frozen=True):
-    """One receiver; exactly one of command, url and mail is filled."""
+    """One receiver; exactly one of command, url, mail and node_parts is filled."""
 
     name: str
     """What a line about it says: the table's name, or the kind of the word. Never the URL."""
@@ -57,6 +62,8 @@ class NotifyTarget(msgspec.Struct, frozen=True):
     """For which sending may take."""
     http: bool = False
     """Also without TLS."""
+    node_parts: tuple[str, ...] = ()
+    """Of `NODE_PARTS`: the verdict is written to the nodes themselves."""
 
 
 class _Table(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,6 +73,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
     url: str = ""
     url_file: str = ""
     mail: list[str] = []
+    kubernetes: list[str] = []
     shape: str = "json"
     secret: str = ""
     secret_file: str = ""
@@ -95,11 +103,15 @@ def notify_tables(settings: ConfigFile) -> Mapping[str, Any]:
 def _target(word: str, tables: Mapping[str, Any], settings: ConfigFile) -> NotifyTarget:
     kind, colon, rest = word.partition(":")
     if not colon:
+        if "@" in word and word not in tables:
+            raise ConfigError(filled("--notify {0}: expected mailto:ADDRESS for e-mail", quote(word)))
         return _of_table(word, tables, settings)
     if kind == "https":
         return _checked("https", _Table(url=word), "--notify https")
     if kind == "mailto":
         return _checked("mailto", _Table(mail=rest.split(",")), "--notify mailto")
+    if kind == "kubernetes":
+        return _checked("kubernetes", _Table(kubernetes=rest.split(",")), "--notify kubernetes")
     if kind == "command":
         try:
             return _checked("command", _Table(command=shlex.split(rest)), "--notify command")
@@ -110,8 +122,8 @@ def _target(word: str, tables: Mapping[str, Any], settings: ConfigFile) -> Notif
         return _checked(kind, table, f"--notify {kind}")
     raise ConfigError(
         filled(
-            "--notify {0}: expected a name of [notify.NAME] in doctor.toml, command:PROGRAM, mailto:ADDRESS, or one of "
-            "{1} with a colon and an https URL or @FILE",
+            "--notify {0}: expected a name of [notify.NAME] in doctor.toml, command:PROGRAM, mailto:ADDRESS, "
+            "kubernetes:PARTS, or one of {1} with a colon and an https URL or @FILE",
             quote(kind),
             ", ".join(SHAPES),
         )
@@ -135,9 +147,9 @@ def _checked(name: str, table: _Table, place: str) -> NotifyTarget:
     """Raises: ConfigError."""
     url = _read_secret(table.url_file, place) if table.url_file else table.url
     secret = _read_secret(table.secret_file, place) if table.secret_file else table.secret
-    ways = [way for way, value in zip(WAYS, (table.command, url, table.mail), strict=True) if value]
+    ways = [way for way, value in zip(WAYS, (table.command, url, table.mail, table.kubernetes), strict=True) if value]
     if len(ways) != 1:
-        raise ConfigError(filled("{0}: expected one of command, url (or url_file) and mail", place))
+        raise ConfigError(filled("{0}: expected one of command, url (or url_file), mail and kubernetes", place))
     for key, value, allowed in (("shape", table.shape, SHAPES), ("when", table.when, WHEN)):
         if value not in allowed:
             raise ConfigError(filled("{0}: {1}: {2}; expected {3}", place, key, quote(value), " or ".join(allowed)))
@@ -152,6 +164,11 @@ def _checked(name: str, table: _Table, place: str) -> NotifyTarget:
     for address in table.mail:
         if not _ADDRESS.match(address):
             raise ConfigError(filled("{0}: mail: {1}; expected NAME@HOST", place, quote(address)))
+    for part in table.kubernetes:
+        if part not in NODE_PARTS:
+            raise ConfigError(
+                filled("{0}: {1}: {2}; expected {3}", place, "kubernetes", quote(part), ", ".join(NODE_PARTS))
+            )
     return NotifyTarget(
         name,
         tuple(table.command),
@@ -159,9 +176,10 @@ def _checked(name: str, table: _Table, place: str) -> NotifyTarget:
         tuple(table.mail),
         table.shape,
         secret,
-        table.when,
+        "always" if table.kubernetes else table.when,
         table.seconds,
         table.http,
+        tuple(table.kubernetes),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from doctor.config.paths import state_folder
+from doctor.config.file import state_folder
 from doctor.engine.texts import filled
 
 KEY_BYTES = 32

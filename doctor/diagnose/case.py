@@ -24,9 +24,8 @@ from doctor.diagnose.launcher_reports import (
     may_have_failed,
     split,
 )
-from doctor.diagnose.origins import host_of, own_logs
-from doctor.diagnose.process import Process
-from doctor.diagnose.read.file_names import NameHints, read_names
+from doctor.diagnose.process import Process, holds_two_processes
+from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_names
 from doctor.diagnose.signature import ERROR_ROLES, Role, Signature, Trait
 
 _SPAWNED = "spawned-process-failed"
@@ -94,6 +93,19 @@ class Case(msgspec.Struct):
     def has_report(self, *signatures: str) -> bool:
         """Whether a launcher or scheduler says one of these."""
         return any(event.signature in signatures for event in self.reports)
+
+    def went_on(self, report: Event) -> bool:
+        """Whether the job shows progress behind the report in its file: what ended was started again, or not needed."""
+        return any(
+            event.file == report.file and event.line > report.line and self.has_trait(event, "progress")
+            for event in self.events
+        )
+
+    @property
+    def launch_failures(self) -> list[Event]:
+        """Why a launcher could not start ranks, where it did not start them in the end."""
+        reports = (event for event in self.reports if self.signatures[event.signature].is_of_launch)
+        return [event for event in reports if not self.went_on(event)]
 
     @property
     def connect_timeout(self) -> float:
@@ -166,7 +178,8 @@ def build_case(
     processes = _placed(processes, reports, signatures, aliases)
     files = {index: summary.name for index, summary in enumerate(summaries)}
     failed = any("failure-report" in signatures[event.signature].traits for event in reports)
-    shared = _shared_files(processes, reports, summaries)
+    of_ranks = [item for item in reports if not signatures[item.signature].is_about_launch]
+    shared = _shared_files(processes, of_ranks, summaries)
     for process in processes:
         if not failed:
             process.events = overcome_beside(files, process.events, signatures)
@@ -240,7 +253,8 @@ def _processes_of_file(
     """The processes whose events one file holds: told apart by rank, else by process id."""
     hosts = {event.host for event in events if not event.pid and event.rank is None} - {""}
     pids, ranks = {event.pid for event in events} - {""}, {event.rank for event in events} - {None}
-    if len(pids) <= 1 and len(ranks) <= 1 and len(hosts) <= 1:
+    mixed = hints.rank is None and holds_two_processes(events, signatures)
+    if len(pids) <= 1 and len(ranks) <= 1 and len(hosts) <= 1 and not mixed:
         rank = next(
             (event.rank for event in events if event.rank is not None and not _is_scoped(event, signatures)), None
         )

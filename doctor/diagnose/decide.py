@@ -17,7 +17,14 @@ from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
 from doctor.diagnose.rules.fingerprints import different_fingerprints
 from doctor.diagnose.rules.init_choices import odd_choices
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults, tells_only_the_end
-from doctor.diagnose.rules.named import named_by_launcher, named_by_library, processes_of, terminated
+from doctor.diagnose.rules.named import (
+    named_by_launcher,
+    named_by_library,
+    processes_of,
+    terminated,
+    too_many_clients,
+    truncated_messages,
+)
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.scheduler_states import crashed_step, ended_from_outside, explains_all, named_by_scheduler
@@ -33,7 +40,6 @@ from doctor.diagnose.rules.waiting import (
     lateness,
     named_peer,
 )
-from doctor.diagnose.rules.whole_job import too_many_clients, truncated_messages
 from doctor.diagnose.signature import ERROR_ROLES, Signature
 from doctor.engine.texts import filled, joined
 
@@ -99,7 +105,11 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     named = named_by_library(case)
     faults = local_faults(case)
     launched = named_by_launcher(case) or ([] if faults else exited_silently(case))
-    launched += [cause for cause in named_by_cluster(case) if cause.confidence == "certain" or not (launched or faults)]
+    reported = named_by_cluster(case)
+    launches = [cause for cause in reported if case.signatures[cause.signature].is_of_launch]
+    alone = not (launched or faults)
+    launched += [item for item in reported if item not in launches and (item.confidence == "certain" or alone)]
+    launched += [cause for cause in launches if _is_not_outlived(case, cause, faults)]
     if named and not _outranked(case, named, faults):
         return [_with_local_fault(case, cause) for cause in named], None
     scheduled, ended = named_by_scheduler(case), ended_from_outside(case)
@@ -118,6 +128,17 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     if any(case.role(event) in _FAILED_ROLES for event in case.events) or _failed_reports(case):
         return [], _not_decided(case)
     return [_outlived(cause) for cause in local_faults(outlived)] or odd_choices(case), None
+
+
+def _is_not_outlived(case: Case, launch: Cause, faults: list[Cause]) -> bool:
+    """Whether no rank shows a fault of its own, for which it must have been started after all."""
+    explained = case.signatures[launch.signature].explains
+    return all(
+        is_unspecific(case, fault.signature)
+        or fault.signature in explained
+        or "ends-all" in case.signatures[fault.signature].traits
+        for fault in faults
+    )
 
 
 def _outlived(cause: Cause) -> Cause:
@@ -223,8 +244,8 @@ def _not_decided(case: Case) -> Undecidable:
     size = case.world_size or (0 if _shares_a_file(case) else max(logged_ranks, default=-1) + 1)
     absent = [str(rank) for rank in range(min(size, 100_000)) if rank not in logged_ranks]
     unnamed = sum(process.rank is None for process in case.processes)
-    given = unnamed > 1 and (unnamed >= len(absent) if size else not logged_ranks)
-    if given:  # the ranks that wrote them are not known; more logs are not there to be asked for
+    lacks_rank_numbers = unnamed > 1 and (unnamed >= len(absent) if size else not logged_ranks)
+    if lacks_rank_numbers:  # the ranks that wrote them are not known; more logs are not there to be asked for
         needed.append("which rank wrote each log: in its lines, or as the number in its name")
     elif absent:
         listed = joined(

@@ -1,4 +1,4 @@
-"""What is read from log files: events, the files they come from, and the processes that wrote them."""
+"""What is read from log files: events, their files, the processes that wrote them, and recorders' dumps."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import msgspec
-
-from doctor.diagnose.recording import Recording
 
 MAX_TEXT = 400
 """Characters of a line that are kept as evidence."""
@@ -97,3 +95,32 @@ def shown_timeouts(events: Iterable[Event]) -> dict[str, float]:
         if variable and seconds.isdecimal():
             counts_by_variable[variable][float(seconds)] += 1
     return {variable: counts.most_common(1)[0][0] for variable, counts in counts_by_variable.items()}
+
+
+class RecordedCollective(msgspec.Struct, frozen=True):
+    """One collective of one rank."""
+
+    sequence: int
+    """Its number in the process group, from 1."""
+    operation: str
+    """Without the backend: ``all_reduce``."""
+    sizes: str
+    """Of inputs and outputs, as far as they must be equal on all ranks; empty where they may differ."""
+    ended: bool
+
+
+class RecordedGroup(msgspec.Struct):
+    """One process group, as one rank saw it."""
+
+    name: str
+    ranks: list[int]
+    """Ranks in the world; empty where the dump does not name them."""
+    enqueued: int
+    """The number of the last collective that this rank entered."""
+    collectives: dict[int, RecordedCollective]
+
+
+class Recording(msgspec.Struct):
+    """The dump of one rank; which rank, only the file's name shows."""
+
+    groups: list[RecordedGroup]

@@ -156,9 +156,13 @@ def task_failed(event: Event) -> bool:
     return event.signature == "slurm-task-exited" and event.values.get("exit_code", "0") != "0"
 
 
-def is_aftermath(cancelled: Event, reports: Sequence[Event]) -> bool:
-    """Whether a step was cancelled because a task of it had ended badly: srun does so, as if a person had done it."""
-    earlier = (e for e in reports if e.signature == "slurm-task-ended" and e.file == cancelled.file)
+def is_aftermath(cancelled: Event, reports: Sequence[Event], launches: Sequence[Event]) -> bool:
+    """Whether a step was cancelled because a task of it had ended badly: srun does so, as if a person had done it.
+
+    ``launches``: what says that tasks could not be started, after which srun ends those that it had started.
+    """
+    earlier = [e for e in reports if e.signature == "slurm-task-ended" and e.file == cancelled.file]
+    earlier += [event for event in launches if event.file == cancelled.file]
     return any(task_failed(event) for event in reports) or any(event.line < cancelled.line for event in earlier)
 
 

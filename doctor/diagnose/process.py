@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
-from doctor.diagnose.events import Event
-from doctor.diagnose.recording import Recording
+from doctor.diagnose.events import Event, Recording
+from doctor.diagnose.signature import ERROR_ROLES, Signature
 from doctor.engine.texts import filled, joined
 
 
@@ -50,3 +52,14 @@ class Process(msgspec.Struct):
         place = joined(", ", filter(None, (filled("host {0}", self.host) if self.host else "", device, pid)))
         head = f"rank {self.rank}" if self.rank is not None else "a process of unknown rank"
         return filled("{0} ({1})", head, place) if place else head
+
+
+def holds_two_processes(events: Sequence[Event], signatures: Mapping[str, Signature]) -> bool:
+    """Whether the only rank that lines of a file show merely waited, before or behind a fault of an unknown process.
+
+    A process that a fault ends does not report for a collective, minutes later, that it timed out.
+    """
+    ranked = [event for event in events if event.rank is not None and signatures[event.signature].role in ERROR_ROLES]
+    faults = [event for event in events if event.rank is None and not event.pid]
+    waited = bool(ranked) and all(signatures[event.signature].role == "victim" for event in ranked)
+    return waited and any(signatures[event.signature].role == "root" for event in faults)

@@ -140,6 +140,16 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     wrong_beside: tuple[str, ...] = ()
     """Signatures of the same process beside which this one is reported wrongly by the library."""
 
+    @property
+    def is_of_launch(self) -> bool:
+        """It says that a launcher could not start ranks: what ends afterwards follows from that."""
+        return bool(self.reports) and self.phase == "init"
+
+    @property
+    def is_about_launch(self) -> bool:
+        """As `is_of_launch`, or it completes another line."""
+        return self.is_of_launch or bool(self.field_of)
+
     @cached_property
     def compiled(self) -> tuple[Pattern, ...]:
         """Each pattern with the literal that selects lines for it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,11 +9,13 @@ import msgspec
 
 from doctor.diagnose.diagnosis import Cause, CheckedCause, CheckedFinding, CheckReason, Diagnosis
 from doctor.diagnose.signature import Signature
+from doctor.engine.addresses import is_plain_address
 from doctor.engine.result import Finding, Outcome, Status
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.session.examine import ExamineOptions, examine, examine_partial
 from doctor.session.select_checks import choose_checks
+from doctor.transport.this_host import resolve_name
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -69,28 +69,15 @@ def suspect_hosts(cause: Cause, inventory: Inventory) -> tuple[str, ...]:
 def _is_same(host: str, name: str, hosts: Sequence[str]) -> bool:
     if host.lower() == name.lower():
         return True
-    if _is_address(name):
-        return not _is_address(host) and len(hosts) <= MAX_RESOLVED and name in _addresses(host)
+    if is_plain_address(name.partition("%")[0]):
+        return (
+            not is_plain_address(host.partition("%")[0]) and len(hosts) <= MAX_RESOLVED and name in resolve_name(host)
+        )
     short = name.partition(".")[0].lower()
     return (
         host.partition(".")[0].lower() == short
         and sum(other.partition(".")[0].lower() == short for other in hosts) == 1
     )
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _addresses(host: str) -> set[str]:
-    try:
-        return {str(row[4][0]) for row in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-    except (OSError, UnicodeError):
-        return set()
 
 
 def _check(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 
 MAX_BYTES = 64 << 20
@@ -64,3 +65,19 @@ def read_bounded_text(path: str | os.PathLike[str], limit: int = MAX_BYTES, erro
 
 def _size(limit: int) -> str:
     return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
+
+
+ReadFile = Callable[[str], str]
+"""A file's text by its path. Raises: OSError, UnicodeDecodeError, ValueError."""
+
+
+def read_text_file(path: str) -> str:
+    """The file at ``path`` as UTF-8 text, as `read_bounded` reads it. Raises: OSError, UnicodeDecodeError."""
+    return read_bounded_text(path)
+
+
+def unreadable_reason(error: OSError | ValueError) -> str:
+    """Why a file cannot be read, as a part of a sentence; for the errors of `ReadFile`."""
+    if isinstance(error, UnicodeDecodeError):
+        return "is not UTF-8 text"
+    return printable(getattr(error, "strerror", None) or str(error), 200)

@@ -81,6 +81,7 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 class ProbeArguments(TypedDict, total=False):
     """What a question on a host gets: the fields of `doctor.engine.record.ProbeInputs`, which says what they are.
 
+    Beside them ``login``, which a run does not keep: how the launcher logs in (`doctor.job.launch_line.logins`).
     In round 2 also, by the name of the fact that is ``asked`` for, what its `Fact.plan` returned for this host.
     """
 
@@ -94,6 +95,7 @@ class ProbeArguments(TypedDict, total=False):
     folders: list[str]
     temporary_folder: str
     paths: list[str]
+    login: dict[str, Any] | None
     job: str
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ssl
 import urllib.request
 from typing import Any
 
 
-def http_answer(request: urllib.request.Request, seconds: float, limit: int) -> bytes:
-    """At most ``limit`` bytes of what the request's URL answers.
+def http_answer(
+    request: urllib.request.Request, seconds: float, limit: int, context: ssl.SSLContext | None = None
+) -> bytes:
+    """At most ``limit`` bytes of what the request's URL answers. ``context``: what it trusts.
 
     Raises: OSError, http.client.HTTPException, ValueError; urllib.error.HTTPError, an OSError, also for a redirect.
     """
-    with urllib.request.build_opener(_NoRedirect()).open(request, timeout=seconds) as answer:
+    trusts = (urllib.request.HTTPSHandler(context=context),) if context else ()
+    with urllib.request.build_opener(_NoRedirect(), *trusts).open(request, timeout=seconds) as answer:
         data: bytes = answer.read(limit)
         return data
 

@@ -1,10 +1,14 @@
-"""What is wrong with a loss: the check that reports each rule, its words, and its findings. Pure."""
+"""What is wrong with a loss: the check that reports each rule, its words, and its findings. Pure.
+
+Checks of the smoke run report the loss of a watched program, too (`for_watched`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from doctor.engine.check import Skip
+from doctor.engine import check as declaration
+from doctor.engine.check import Check, Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding, fill_template
 from doctor.engine.texts import filled
@@ -78,3 +82,16 @@ def loss_findings(watch: WatchResult, check: str) -> Iterator[Finding]:
     if not watch.losses:
         raise Skip("no loss was read: the program printed none that is known; see --loss-regex")
     raise Skip(filled("{0} losses are too few; {1} of one rank are needed", watch.losses, MIN_JUDGED))
+
+
+def for_watched(checks: Sequence[Check]) -> list[Check]:
+    """The checks, those of the loss as ones of the watched program: names, pages and severities stay."""
+    return [_of_watched(check) if check.name in LOSS_CHECKS and check.area == "smoke" else check for check in checks]
+
+
+def _of_watched(check: Check) -> Check:
+    def judge_loss(watch: WatchResult) -> Iterator[Finding]:
+        yield from loss_findings(watch, check.name)
+
+    judge_loss.__name__, judge_loss.__doc__ = check.name.replace("-", "_"), check.doc
+    return Check(declaration.check(severity=check.severity, area=check.area)(judge_loss), check.path)

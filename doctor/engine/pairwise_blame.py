@@ -32,10 +32,10 @@ def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
     queue = [(rank(end), end) for end in failed]
     heapify(queue)
     while failed:
-        known, worst = heappop(queue)
+        queued_rank, worst = heappop(queue)
         if worst not in failed:
             continue
-        if (now := rank(worst)) != known:
+        if (now := rank(worst)) != queued_rank:
             heappush(queue, (now, worst))
             continue
         blamed[worst] = sorted(failed.pop(worst))

@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.fact import Output, Visit
 from doctor.engine.language import is_english
-from doctor.engine.sanitize import parse_problem, strip_control_chars
+from doctor.engine.sanitize import UTF8_MARK, parse_problem, strip_control_chars
 from doctor.engine.texts import TextTable, filled, read_table
 
 SCHEMA = "doctor.run/4"
@@ -31,23 +31,9 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 RankCount = Annotated[int, msgspec.Meta(ge=0, le=9_999_999)]
 
 
-class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The job's settings, as the command line and the environment give them. Whatever is empty is not given."""
+class LaunchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a launch line and its scheduler say of the job. Whatever is empty is not known."""
 
-    environ: dict[str, str] = {}
-    """The environment variables that matter to the job."""
-    framework: str = ""
-    master_addr: str = ""
-    master_port: Port | None = None
-    world_size: RankCount | None = None
-    ranks_per_host: dict[str, RankCount] | RankCount | None = None
-    rank_table: str = ""
-    """Path of the rank table that the command line names."""
-    python: str = ""
-    """The job's Python interpreter on the hosts."""
-    product: str = ""
-    by_host: dict[str, dict[str, str]] = {}
-    """Each host's own environment variables, where `doctor merge` joins hosts' files."""
     read_from: str = ""
     """Where ``environ`` was read: ``the launch line``, ``process 4711``; empty: in the shell that runs doctor."""
     launch_line: str = ""
@@ -79,6 +65,24 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     time_left_s: Seconds | None = None
     """Until the scheduler ends the job that doctor runs in, where the training is to run in it, too."""
 
+
+class LaunchOptions(LaunchSettings, frozen=True, kw_only=True):
+    """The job's settings, as the command line and the environment give them. Whatever is empty is not given."""
+
+    environ: dict[str, str] = {}
+    """The environment variables that matter to the job."""
+    framework: str = ""
+    master_addr: str = ""
+    master_port: Port | None = None
+    world_size: RankCount | None = None
+    ranks_per_host: dict[str, RankCount] | RankCount | None = None
+    rank_table: str = ""
+    """Path of the rank table that the command line names."""
+    python: str = ""
+    """The job's Python interpreter on the hosts."""
+    product: str = ""
+    by_host: dict[str, dict[str, str]] = {}
+    """Each host's own environment variables, where `doctor merge` joins hosts' files."""
     places: dict[str, str] = {}
     """Where a job script sets a variable or gives an option, by name: ``run.sh:12``; of the empty name, its launch."""
     others: tuple[LaunchOptions, ...] = ()
@@ -236,7 +240,7 @@ class _RawRun(Run, frozen=True, forbid_unknown_fields=True):
 
 def load_run(data: bytes, name: str, shared: SharedOutputs | None = None) -> Run:
     """A saved run of this form or an earlier one. Raises: BadRun."""
-    shared = shared or SharedOutputs()
+    shared, data = shared or SharedOutputs(), data.removeprefix(UTF8_MARK)
     try:
         try:
             raw = msgspec.json.decode(data, type=_RawRun)
@@ -244,7 +248,7 @@ def load_run(data: bytes, name: str, shared: SharedOutputs | None = None) -> Run
         except msgspec.ValidationError:
             run = _load_earlier(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
-        raise BadRun(filled("{0}: not a saved run: {1}", name, parse_problem(error))) from None
+        raise BadRun(filled("{0}: not a saved run: {1}", name, parse_problem(error, data=data))) from None
     return _of_today(run, name)
 
 

@@ -26,6 +26,15 @@ def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
     return cleaned if cleaned.isprintable() and "  " not in cleaned else " ".join(cleaned.split())
 
 
+def last_line(text: str, limit: int = 200) -> str:
+    r"""The last line that holds anything, cleaned: where a tool says why it failed.
+
+    >>> last_line("usage\n  Error: b \x1b[0m\n\n")
+    'Error: b'
+    """
+    return next(filter(None, (strip_control_chars(line, limit) for line in reversed(text.splitlines()))), "")
+
+
 def _spaced(word: str) -> str:
     """``word`` with a space for each character that is not printable (categories C and Z of Unicode)."""
     return "".join(letter if letter.isprintable() else " " for letter in word)
@@ -79,12 +88,40 @@ def rank_names(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(distinct) > 1)} {number_ranges(distinct, ', ')}"
 
 
-def parse_problem(error: BaseException, limit: int = 300) -> str:
+_FORMS = (
+    (b"\x1f\x8b", "it is compressed by gzip; expected it unpacked"),
+    (b"\xfd7zXZ", "it is compressed by xz; expected it unpacked"),
+    (b"BZh", "it is compressed by bzip2; expected it unpacked"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed by zstd; expected it unpacked"),
+    (b"PK\x03\x04", "it is a zip file; expected it unpacked"),
+    (b"\xff\xfe", "it is UTF-16; expected UTF-8"),
+    (b"\xfe\xff", "it is UTF-16; expected UTF-8"),
+)
+"""How files begin that hold a document in another form."""
+JSON_PROBLEMS = (
+    *("expected '\"'", "expected ',' or ']'", "expected ',' or '}'", "expected ':'", "invalid character"),
+    *("invalid escape character in string", "invalid number", "trailing characters", "trailing comma in array"),
+    "trailing comma in object",
+)
+"""msgspec's words, which are translated."""
+UTF8_MARK = b"\xef\xbb\xbf"
+"""What some editors put in front of UTF-8; it is no part of a document."""
+
+
+def parse_problem(error: BaseException, limit: int = 300, data: bytes = b"") -> str:
     """Why a document cannot be parsed, in at most ``limit`` characters of printable text."""
+    for start, problem in _FORMS:
+        if data.startswith(start):
+            return problem
     if isinstance(error, RecursionError):
         return "nested too deep"
     text = strip_control_chars(str(error) or type(error).__name__, limit)
     if text == "Input data was truncated":  # msgspec's words
         return "it ends too early"
     malformed, colon, place = text.partition("JSON is malformed: ")
-    return filled("JSON is malformed: {0}", place) if colon and not malformed else text
+    if malformed or not colon:
+        return text
+    what, _, byte = place.removesuffix(")").rpartition(" (byte ")
+    return (
+        filled("JSON is malformed: {0} (byte {1})", what, byte) if byte.isdecimal() and what in JSON_PROBLEMS else text
+    )

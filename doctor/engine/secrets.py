@@ -8,22 +8,30 @@ from typing import Any
 
 HIDDEN = "[hidden]"
 
-_ANYWHERE = r"pass(?:word|wd|phrase)|secret|credential|api[_-]?key|access[_-]?key"
+_ANYWHERE = r"pass(?:word|wd|phrase)|secret|credential|api[_-]?key|access[_-]?key|auth[_-]config"
 _AT_THE_END = (
-    r"(?:token|auth|[\w.-]pwd|[a-z0-9][_.-]key|(?:private|encryption|signing|ssh|master|shared|account|access)key"
-    r"|(?:db|smtp|user|root|admin|login|ldap|http|proxy|default|ftp|mail|redis|mysql|postgres|registry|ssh)[_.-]pass"
+    r"(?:(?<!eos_)(?<!bos_)(?<!pad_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)token|auth|[\w.-]pwd|(?<!public)(?<=[a-z0-9])[_.-]key"
+    r"|(?:private|encryption|signing|ssh|master|shared|account|access|auth)key|key[_-]?data"
+    r"|(?:db|smtp|user|root|admin|login|ldap|http|proxy|default|ftp|mail|redis|mysql|postgres|registry|ssh|become"
+    r"|vault|bind|sudo|krb5|kerberos|mqtt|amqp|mongo|kafka|elastic|grafana|jenkins|harbor|keystore|bmc|ipmi|snmp|wifi"
+    r"|vnc|rdp|sql|oracle)[_.-]pass|(?:ssh|db|smtp|user|root|admin|my)pass|(?:db|user|root|admin|bind|my)[_.-]?pw"
+    r"|bearer|jwt|[_.-]psk|authtok|(?:php|j)?sess(?:ion)?id|x[_-](?:amz|goog)[_-]signature"
     r"|cookie|[_.-]sk|[_.-]sas|密码|口令|密钥|パスワード|비밀번호|пароль|senha|contrase[nñ]a|passwort|kennwort"
     r"|mot[_.-]?de[_.-]?passe)"
 )
 """Of a name. ``tokenizer`` and ``max_tokens`` are none, nor are ``PWD``, ``OLDPWD`` and a bare ``key``."""
 _NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!oldpwd(?![\w.-]))[\w.-]+"
-_VALUE = r"""(?:\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
-"""A placeholder such as ``<token>``, and a variable such as ``$HF_TOKEN``, are no value."""
+_VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|failed|required|missing|invalid|expired
+    |unset|empty|not|command)(?![\w./+=-]))(?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
+"""A placeholder such as ``<token>``, a variable such as ``$HF_TOKEN``, and a word such as ``none`` are no value."""
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?: {_NAME}\\?["']?\]?[ \t]*[=:：][ \t]*b?
-    | (?: (?=[\w.]*-) | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ]) ) {_NAME}[ \t]+ ) )
+    (?P<key> (?<![\w.-]) (?: {_NAME}\\{{0,7}}["']?\]?[ \t]*[=:：][ \t]*b?
+    | (?: (?=[\w.]*-) | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
+        | (?<=(?-i:ENV)[ ]) | (?<=configure[ ]set[ ]) ) {_NAME}[ \t]+
+    | (?-i:pwd)[ \t]*=[ \t]*(?![/.~$\\]) | (?-i:pass|PASS|pw|PW)=(?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z])
+    | psk[ \t]*=[ \t]* | (?-i:pass):[ ](?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z]) ) )
     {_VALUE}
     """
 _URL_SECRET = r"(://[^/\s:@\"']{0,200}:)(?:[^/\s\"'<>]|'(?![\s,\]})])){1,400}@(?=[\w.\[-])"
@@ -31,27 +39,83 @@ _URL_SECRET = r"(://[^/\s:@\"']{0,200}:)(?:[^/\s\"'<>]|'(?![\s,\]})])){1,400}@(?
 _URL_TOKEN = r"(?<=://)[0-9A-Za-z_-]{24,}(?=(?::\[hidden\])?@[\w.\[-])"
 """A token in place of the user, such as ``https://TOKEN@github.com/``."""
 _URL_SIGNATURE = (
-    r"(?i)([?&](?:(?:x-(?:amz|goog)-)?sig(?:nature)?|key)=|hooks\.slack\.com/services/|/open-apis/bot/v2/hook/"
-    r"|discord(?:app)?\.com/api/webhooks/)[^&\s\"'<>\\]+"
+    r"(?i)([?&](?:sig(?:nature)?|key)=|netloc=[\"'][^:\"'\s]{0,100}:|hooks\.slack\.com/services/|/open-apis/bot/v2/hook/"
+    r"|discord(?:app)?\.com/api/webhooks/|api\.telegram\.org/bot)[^&\s\"'<>\\]+"
 )
 """Of an address that anybody who has it may open: Azure's SAS, presigned addresses of S3 and GCS, chat webhooks."""
 _AUTHORIZATION = (
     r"(?i)(\bauthorization[\"']?:\s*[\"']?(?:bearer|basic|token|digest)\s+"
-    r"|\b(?:bearer|basic)\s+(?=[a-z+/._~-]{0,200}[0-9])(?=[\w+/.~=-]{16})"
+    r"|\bbearer\s+(?=[a-z+/._~-]{0,200}[0-9])(?=[\w+/.~=-]{16})"
     r"|\b(?:password|passphrase|token)\s+(?:is|was)\s+(?=[^\s0-9]{0,200}[0-9])(?=[^\s\"']{8}))[^\s\"']+"
 )
-_LOGIN = (
-    r"(?i)(\blogin[ \t\n]\S{1,200}[ \t\n]+password\s+|\bsshpass\s+-p\s*"
-    r"|\bcurl\s[^\n|;&]{0,200}?(?:-u|--user)[ =][\"']?[^\s:\"']{1,100}:"
-    r"|\b(?:docker|podman|nerdctl|skopeo|oc|az)\s+login\s[^\n|;&]{0,200}?\s-p[ =]+"
-    r"|\b(?:mysql|mysqldump|mysqladmin|mariadb)\s(?:[^\n|;&]{0,200}?\s)?-p|\s-pass(?:in|out)?\s+pass:"
-    r"|\bossutil\s[^\n|;&]{0,200}?\s-k[ =]+|\b(?:kinit|sudo)\s[^\n|;&]{0,100}?<<<\s*[\"']?"
-    r"|\bu(?:ser[ ]?)?id=[^;\s]{1,100};\s*pwd=|\bak=[\w+/=-]{1,100}[ ,;&]{1,3}sk="
-    r"|\bproxy[ \t]*[=:][ \t]*[^\s:/@]{1,100}:(?=[^\s@]{1,200}@))[^\s\"';]+"
+_START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
+"""Of a word, also where the end of the line before it is shown as ``\\n``."""
+_GAP = r"(?:[ \t]+|[\"'],[ \t]*[\"'])"
+"""Between words of a command, also where a log shows them as a list."""
+_COMMANDS = (
+    ("sshpass", rf"-p{_GAP}?"),
+    ("mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump", "-p"),
+    ("mongo|mongosh|mongodump|mongorestore|twine", rf"-p{_GAP}"),
+    ("docker|podman|nerdctl|skopeo|buildah|helm|oras|oc|az", rf"login[ \"'][^\n|;&]{{0,80}}?-p(?:{_GAP}|=)"),
+    ("redis-cli", rf"-a{_GAP}"),
+    ("ldapsearch|ldapmodify|ldapadd|ldapwhoami|ldappasswd", rf"-w{_GAP}?"),
+    ("smbclient|rpcclient", rf"-U{_GAP}?[^\s%]{{1,100}}%"),
+    ("mount", r"-o[ \t]+\S{0,200}\buser(?:name)?=[^\s,%]{1,100}%"),
+    ("openssl", rf"(?:-k{_GAP}|-pass(?:in|out)?{_GAP}pass:)"),
+    ("ipmitool|unzip|zip", rf"-P{_GAP}?"),
+    ("snmpwalk|snmpget|snmpset|snmpbulkwalk", rf"-[AXc]{_GAP}"),
+    ("htpasswd", rf"-[a-zA-Z]*b[a-zA-Z]*{_GAP}\S{{1,200}}{_GAP}\S{{1,100}}{_GAP}"),
+    ("useradd|usermod", rf"-p{_GAP}"),
+    (
+        "curl",
+        rf"(?:(?:-u|--user)(?:{_GAP}|=)?[\"']?[^\s:\"']{{1,100}}:|(?:-b|--cookie)(?:{_GAP}|=)[\"']?[^\s=;\"']{{1,100}}=)",
+    ),
+    ("ossutil|obsutil", r"-k[ =]+"),
+    ("swanlab", rf"login{_GAP}-k{_GAP}"),
+    ("wandb|vault", rf"login{_GAP}(?:-[\w=-]+{_GAP})*(?=\S{{0,200}}[0-9])"),
+    ("gcloud", rf"--key{_GAP}"),
+    ("etcdctl", r"--user[ =][\"']?[^\s:\"']{1,100}:"),
+    ("nmcli", rf"password{_GAP}"),
+    ("wpa_passphrase", rf"[^\s-]\S{{0,60}}{_GAP}"),
+    ("rabbitmqctl", rf"(?:change_password|add_user){_GAP}\S{{1,100}}{_GAP}"),
+    ("lftp", rf"-u{_GAP}[^\s,]{{1,100}},"),
+    ("xfreerdp|xfreerdp3", r"/p:"),
+    ("mc", rf"alias{_GAP}set{_GAP}\S{{1,100}}{_GAP}\S{{1,200}}{_GAP}\S{{1,100}}{_GAP}"),
+    ("kinit|sudo", r"<<<[ \t]*"),
 )
-"""Of a line of .netrc, and of commands that take a password as a word."""
+"""Programs, and what stands before a secret among their words."""
+_LOGIN = (
+    r"(?i)(\blogin[ \t\n]\S{1,200}[ \t\n]+password\s+"
+    r"|\bu(?:ser[ ]?)?id=[^;\s]{1,100};\s*pwd=|\bak=[\w+/=-]{1,100}[ ,;&]{1,3}sk="
+    r"|\bproxy[ \t]*[=:][ \t]*[^\s:/@]{1,100}:(?=[^\s@]{1,200}@)"
+    rf"|{_START}(?:requirepass|masterauth|bindpw|rootpw|olcrootpw|wpa-psk|r[ow]community6?|snmp-server[ ]community"
+    r"|enable[ ]secret(?:[ ][0-9])?|auth(?:enticate)?[ ](?:plain|login)(?=[ ][\w+/=]{0,200}[0-9=]))[ \t]+)[^\s\"';]+"
+)
+"""Of a line of .netrc, of a connection, and directives of configuration files."""
+_SAID = (
+    r"(?i)(\b(?:api|access|secret|private|license)[ ]key(?:[ ]provided)?(?:[ ](?:is|was))?:?[ \t]+[\"']?"
+    r"(?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{0,200}[a-z])(?=[^\s\"']{12})"
+    r"|\b(?:password|passphrase|token)[ ]+[\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{0,200}[a-z])(?=[^\s\"']{12})"
+    r"|\b(?:password|token)[ ]+"
+    r"(?-i:(?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{0,200}[a-z])(?=[^\s\"']{0,200}[A-Z]))(?=[\w-]{12})"
+    r"|\bpass(?:word|phrase)[ ]for[ ][^\n]{1,100}?:[ \t]+(?=[^\s]{0,200}[0-9])"
+    r"|(?:密码|口令|密钥)[是为][ \t]*|mot de passe[ \t]*[:=][ \t]*"
+    r"|\blogin\([\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{8})"
+    r"|(?:basic_?auth|digest_?auth|\bauth|\blogin|\bcredentials?)\([\"'][^\"'\n]{0,100}[\"'],[ ]?[\"']"
+    r"|\bauth=\([\"'][^\"'\n]{0,100}[\"'],[ ]?[\"'])[^\s\"',;)]+"
+)
+"""Of sentences of exceptions, and calls in the source that a traceback quotes."""
+_ENCODED = r"(?i)((?:pass(?:word|wd)|secret|token|api_?key)(?:%22|%27)?(?:%3A|%3D)(?:%20|%22|%27|\+){0,9})[^%&\s\"']+"
+_NAMED_VALUE = rf"""(?ix)
+    (\bname\\?["']?[ \t]*:[ \t]*\\?["']?(?:{_NAME}|PASS|PW)\\?["']?[ \t]*,?[ \t\r\n]*\\?["']?value\\?["']?[ \t]*:[ \t]*)
+    {_VALUE}
+    """
+"""Of a variable in a pod's specification."""
 
-_PIPED = r"(\becho\s+)[^\s|]{1,200}(?=\s{0,9}\|\s{0,9}sudo\s[^\n|]{0,60}-S\b)"
+_PIPED = (
+    r"(\becho\s+(?:-n\s+)?)[^\s|]{1,200}(?=\s{0,9}\|\s{0,9}(?:sudo\s[^\n|]{0,60}-S\b|(?:sudo\s+)?chpasswd\b|kinit\b"
+    r"|(?:sudo\s+)?passwd\s[^\n|]{0,60}--stdin\b|[^\n|]{0,100}--password-stdin\b))"
+)
 _ELEMENT = rf"(?i)(<{_NAME}>)[^<>\s][^<>]{{0,400}}(?=</)"
 """Of XML."""
 
@@ -74,7 +138,11 @@ _SHAPES = {
     "dckr_": r"dckr_(?:pat|oat)_[\w-]{20,}",
     "dapi": r"dapi[0-9a-f]{32}(?:-\d)?(?![\w])",
     "dop_v1_": r"dop_v1_[0-9a-f]{40,}",
-    **{f"gl{kind}-": rf"gl{kind}-[\w.-]{{16,}}" for kind in ("rt", "dt", "ptt", "cbt", "soat", "ft", "imt")},
+    **{
+        f"gl{kind}-": rf"gl{kind}-[\w.-]{{16,}}"
+        for kind in ("rt", "dt", "ptt", "cbt", "soat", "ft", "imt", "agent", "oas")
+    },
+    "glc_": r"glc_[A-Za-z0-9+/]{32,}",
     "glsa_": r"glsa_[A-Za-z0-9]{20,}_?[0-9a-f]*",
     **{f"hv{kind}.": rf"hv{kind}\.[\w-]{{20,}}" for kind in "sb"},
     "LTAI": r"LTAI[A-Za-z0-9]{12,}(?![A-Za-z0-9])",
@@ -82,7 +150,7 @@ _SHAPES = {
     "ya29.": r"ya29\.[\w-]{20,}",
     "GOCSPX-": r"GOCSPX-[\w-]{20,}",
     "SG.": r"SG\.[\w-]{16,}\.[\w-]{16,}",
-    "k_live_": r"[prs]k_live_[A-Za-z0-9]{16,}",
+    **{f"k_{kind}_": rf"[prs]k_{kind}_[A-Za-z0-9]{{16,}}" for kind in ("live", "test", "prod")},
     "xapp-": r"xapp-[A-Za-z0-9-]{16,}",
     "lsv2_": r"lsv2_[a-z]{2}_[0-9a-f]{20,}(?:_[0-9a-f]+)?",
     "tskey-": r"tskey-[A-Za-z0-9-]{16,}",
@@ -92,25 +160,74 @@ _SHAPES = {
     "secret_": r"secret_[A-Za-z0-9]{40,}",
     "ntn_": r"ntn_[A-Za-z0-9]{40,}",
     "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[A-Z0-9]{40,}",
+    "AKCp": r"AKCp[A-Za-z0-9]{60,}",
+    "AQVN": r"AQVN[\w-]{35,}",
+    "CCIPAT_": r"CCIPAT_[A-Za-z0-9]{20,}_[0-9a-f]{40}",
+    "HRKU-AA": r"HRKU-AA[\w-]{40,}",
+    "NRAK-": r"NRAK-[A-Za-z0-9]{27}",
+    "PMAK-": r"PMAK-[0-9a-fA-F]{24}-[0-9a-fA-F]{34}",
+    "api_org_": r"api_org_[A-Za-z0-9]{30,}",
+    **{f"do{kind}_v1_": rf"do{kind}_v1_[0-9a-f]{{40,}}" for kind in "or"},
+    "ops_eyJ": r"ops_eyJ[A-Za-z0-9+/]{100,}",
+    "pplx-": r"pplx-[A-Za-z0-9]{40,}",
+    "pscale_": r"pscale_(?:tkn|oauth|pw)_[\w=.-]{32,}",
+    "pul-": r"pul-[0-9a-f]{40}(?![0-9a-f])",
+    "rubygems_": r"rubygems_[0-9a-f]{48}",
+    "sbp_": r"sbp_[0-9a-f]{40}(?![0-9a-f])",
+    "sgp_": r"sgp_(?:[0-9a-fA-F]{16}_|local_)?[0-9a-fA-F]{40}",
+    "sha256~": r"sha256~[\w-]{43}",
+    **{f"sntry{kind}_": rf"sntry{kind}_[\w+/=]{{40,}}" for kind in "su"},
+    "tgp_v1_": r"tgp_v1_[\w-]{40,}",
+    "xai-": r"xai-[A-Za-z0-9]{60,}",
+    "xkeysib-": r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}",
+    ".atlasv1.": r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}",
+    "ms-": r"ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])",
+    "LS0tLS1CRUdJTi": r"LS0tLS1CRUdJTi(?=[A-Za-z0-9+/]{0,60}(?:UFJJVkFURSBLRVk|BSSVZBVEUgS0VZ|QUklWQVRFIEtFW))[\w+/=]+",
+    "$apr1$": r"\$apr1\$[\w./]{1,16}\$[\w./]{16,}",
+    **{f"${kind}$": rf"\${kind}\$[\w./=,$-]{{20,}}" for kind in ("1", "2a", "2b", "2y", "5", "6", "y", "7", "gy")},
+    "$argon2": r"\$argon2(?:id|i|d)\$[\w./+=,$-]{20,}",
+    "pbkdf2": r"pbkdf2(?:_|-|:)?sha(?:1|256|512)[$:][\w./+=,$:-]{20,}",
+    "SHA}": r"\{S?SHA\}[\w+/=]{20,}",
 }
-"""Tokens by the letters that they begin with; one that was cut ends in ``…``."""
+"""Tokens by letters that they hold, most by those that they begin with; one that was cut ends in ``…``. Most are as
+the rules of gitleaks have them (config/gitleaks.toml)."""
 _PRIVATE_KEY = (
-    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----"
-    r"(?:(?:(?!-----)[\s\S]){0,16384}-----END [A-Z ]{0,30}PRIVATE KEY-----|[A-Za-z0-9+/=\s\\]*)"
+    r"----[ -]BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
+    r"(?:(?:(?!----)[\s\S]){0,16384}----[ -]END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----|[A-Za-z0-9+/=\s\\]*)"
+    r"|(?<=Private-Lines: )[0-9]{1,4}\s[A-Za-z0-9+/=\s]{1,16384}"
 )
 """To its end, also where a log puts a time and a rank before each line."""
 
 
 WORDS = (
     *("pass", "secret", "credential", "key", "token", "auth", "pwd", "cookie", "密码", "口令", "login", "curl", "://"),
+    *("密钥", "パスワード", "비밀번호", "пароль", "Пароль", "ПАРОЛЬ", "senha", "contrase", "kennwort", "contraseÑ"),
     *(f"{sign}{end}" for sign in "_.-" for end in ("sk", "sas")),
+    *(
+        "pw",
+        "bearer",
+        "jwt",
+        "psk",
+        "sessid",
+        "sessionid",
+        "sig=",
+        "signature=",
+        "netloc",
+        "community",
+        "hooks",
+        "webhooks",
+        "sk=",
+        "proxy",
+    ),
+    *(program for programs, _ in _COMMANDS for program in programs.split("|") if len(program) > 2),
+    *("alias", "telegram"),
     *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
     *map(str.lower, _SHAPES),
 )
 """In small letters: a line in which none of these stands holds no part of a secret, but that of a private key or login
 that a line of the three before it began. `tests/test_secrets_gate.py` holds it against the patterns."""
-WHOLE = b"PRIVATE KEY-----"
-"""A text with this is searched as a whole."""
+WHOLE = (b"PRIVATE KEY", b"Private-Lines: ")
+"""A text with one of these is searched as a whole."""
 
 
 @cache
@@ -126,14 +243,13 @@ def hide_tokens(text: str) -> str:
     """
     for start, shape in _SHAPES.items():
         if start in text:
-            text = _compiled(f"(?<![A-Za-z0-9]){shape}").sub(HIDDEN, text)
-    if "PRIVATE KEY-----" in text:
+            text = _compiled(rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])){shape}").sub(HIDDEN, text)
+    if "PRIVATE KEY" in text or "Private-Lines: " in text:
         text = _compiled(_PRIVATE_KEY).sub(HIDDEN, text)
     if "://" in text:
         text = _compiled(_URL_SECRET).sub(rf"\1{HIDDEN}@", text)
         text = _compiled(_URL_TOKEN).sub(HIDDEN, text)
-        text = _compiled(_URL_SIGNATURE).sub(rf"\1{HIDDEN}", text)
-    return text
+    return _compiled(_URL_SIGNATURE).sub(rf"\1{HIDDEN}", text)
 
 
 def hide_secrets(text: str) -> str:
@@ -142,13 +258,20 @@ def hide_secrets(text: str) -> str:
     >>> hide_secrets("train.py --api-key abc --lr 3 https://me:pw@x/")
     'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
     """
-    text = _compiled(_AUTHORIZATION).sub(rf"\1{HIDDEN}", hide_tokens(text))
-    text = _compiled(_LOGIN).sub(rf"\1{HIDDEN}", text)
-    if "</" in text:
-        text = _compiled(_ELEMENT).sub(rf"\1{HIDDEN}", text)
-    if "sudo" in text:
-        text = _compiled(_PIPED).sub(rf"\1{HIDDEN}", text)
+    text = hide_tokens(text)
+    for pattern in (_AUTHORIZATION, _commands(), _LOGIN, _SAID):
+        text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
+    for mark, pattern in (("</", _ELEMENT), ("echo", _PIPED), ("%3", _ENCODED), ("value", _NAMED_VALUE)):
+        if mark in text:
+            text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
     return _compiled(_ASSIGNED).sub(lambda match: match["key"] + HIDDEN, text)
+
+
+@cache
+def _commands() -> str:
+    """Each of `_COMMANDS`, and what stands before a secret among its words."""
+    rows = (rf"(?:{programs})(?:{_GAP}[^\n|;&]{{0,200}}?)??{_GAP}(?:{option})" for programs, option in _COMMANDS)
+    return rf"({_START}(?:{'|'.join(rows)})[\"']?)(?!-)[^\s\"',;|&]+"
 
 
 @lru_cache(maxsize=1 << 14)
@@ -158,7 +281,7 @@ def is_secret_name(name: str) -> bool:
     >>> [is_secret_name(name) for name in ("HF_TOKEN", "wandb_key", "PWD", "tokenizer", "key")]
     [True, True, False, False, False]
     """
-    return _compiled(_ASSIGNED).match(f"{name}=x") is not None
+    return _compiled(_ASSIGNED).match(f"{name}=/") is not None
 
 
 def hide_in(value: Any) -> Any:

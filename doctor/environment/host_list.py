@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from doctor.engine.bounded_read import ReadFile, unreadable_reason
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
-from doctor.environment.text_files import ReadFile, unreadable_reason
 from doctor.environment.variables import EnvironmentVariables
 from doctor.hosts import listed
 from doctor.hosts.hostfile import HostLine, parse_hostfile

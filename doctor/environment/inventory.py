@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.engine.bounded_read import ReadFile, unreadable_reason
 from doctor.engine.sanitize import count_noun, printable_excerpt
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import read_host_lists
 from doctor.environment.host_selection import HostSelection
-from doctor.environment.text_files import ReadFile, unreadable_reason
+from doctor.hosts import ansible, hostfile
 from doctor.hosts.hostfile import HostLine
 from doctor.hosts.nodeset import (
     MAX_HOSTS,
@@ -133,8 +134,6 @@ def _node_set(text: str, source: str) -> _SourceHosts:
 
 
 def _ansible_inventory(path: str, run: RunCommand) -> list[HostLine]:
-    from doctor.hosts import ansible
-
     try:
         return ansible.parse_inventory(run(ansible.inventory_command(path)), path)
     except OSError as error:
@@ -143,8 +142,6 @@ def _ansible_inventory(path: str, run: RunCommand) -> list[HostLine]:
 
 
 def _hostfile(path: str, read_file: ReadFile, run: RunCommand, named_by: str = "") -> _SourceHosts:
-    from doctor.hosts import ansible, hostfile
-
     text = _read(path, read_file, "a hostfile")
     if ansible.is_ansible_inventory(text, path):
         lines = _ansible_inventory(path, run)

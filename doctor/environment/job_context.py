@@ -7,29 +7,30 @@ scheduler around it knows the job and its hosts (`doctor.environment.schedulers`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
+from doctor.engine.bounded_read import ReadFile, read_text_file
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
-from doctor.environment.describe import Origin, Started, describe, kind, tag
+from doctor.environment.context_text import Origin, Started, describe, kind, tag
 from doctor.environment.inventory import Inventory, InventoryError
 from doctor.environment.job_hosts import JobHosts, find_job_hosts
 from doctor.environment.launch import find_launch, find_rank_to_be, table_conflicts
-from doctor.environment.launcher import LaunchedRank
+from doctor.environment.launcher import LaunchedRank, RankInLaunch
 from doctor.environment.launchers import has_device_of_table, read_spawned
 from doctor.environment.mounted_rank_table import MountedRankTable, find_mounted_table
 from doctor.environment.scheduler import Allocation
 from doctor.environment.schedulers import find_allocation
-from doctor.environment.text_files import ReadFile, read_text_file
 from doctor.environment.unknown_hosts import unknown_hosts
 from doctor.environment.variables import EnvironmentVariables, VariableProblem
 
 __all__ = ["JobContext", "Started", "VariableProblem", "detect", "for_spawned"]
 
 
-class JobContext(msgspec.Struct, frozen=True, kw_only=True):
+class JobContext(RankInLaunch, frozen=True, kw_only=True):
     """This process in its job, by the variables of its launcher and its scheduler. None and empty: not known."""
 
     kind: str = "alone"
@@ -51,36 +52,12 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
 
     launcher: str = ""
     """The one that gave this process its rank: the name of one of `doctor.environment.launchers`."""
-    launchers: tuple[str, ...] = ()
-    """All that are around this process, innermost first."""
-    launch_id: str = ""
-    """As ``identity``, by the launcher's variables alone: it is the same where only some hosts have the scheduler's."""
     launcher_host_name: str = ""
     """What the launcher calls this host."""
     launch_notes: tuple[str, ...] = ()
     """How the rank was found, where that is not certain: nested launchers, contradicting variables."""
 
-    rank: int | None = None
-    world_size: int | None = None
-    local_rank: int | None = None
-    local_world_size: int | None = None
-    node_rank: int | None = None
     node_count: int | None = None
-    device: int | None = None
-    is_scheduler_process: bool = False
-    """MindSpore's scheduler, which runs the same program and is no rank."""
-
-    leader_is_scheduler: bool = False
-    """The ranks meet at MindSpore's scheduler, not at rank 0."""
-    leader_addresses: tuple[str, ...] = ()
-    """Names or addresses at which the leader may be reached."""
-    leader_address_source: str = ""
-    """The variable with the leader's addresses."""
-    leader_port: int = 0
-    """Where the job's own ranks meet; 0: not known."""
-    leader_port_in_use: bool = False
-    """The launcher itself listens there."""
-
     hosts: tuple[str, ...] | None = None
     """All hosts of the job."""
     hosts_source: str = ""
@@ -95,8 +72,6 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     rank_table_pending: bool = False
     """The table is not complete: see `doctor.environment.mounted_rank_table.wait_for_table`; detect again after it."""
 
-    problems: tuple[VariableProblem, ...] = ()
-    """Variables of the launcher with impossible values."""
     conflicts: tuple[str, ...] = ()
     """``problems`` in words, and where two sources contradict each other."""
     notes: tuple[str, ...] = ()
@@ -234,23 +209,9 @@ def _with_launch(context: JobContext, launch: LaunchedRank) -> JobContext:
     return msgspec.structs.replace(
         context,
         launcher=launch.launcher.name,
-        launchers=launch.launchers,
-        launch_id=launch.launch_id,
         launcher_host_name=launch.host_name,
         launch_notes=(*launch.notes, *launch.contradictions),
-        rank=launch.rank,
-        world_size=launch.world_size,
-        local_rank=launch.local_rank,
-        local_world_size=launch.local_world_size,
-        node_rank=launch.node_rank,
-        device=launch.device,
-        is_scheduler_process=launch.is_scheduler_process,
-        leader_is_scheduler=launch.leader_is_scheduler,
-        leader_addresses=launch.leader_addresses,
-        leader_address_source=launch.leader_address_source,
-        leader_port=launch.leader_port,
-        leader_port_in_use=launch.leader_port_in_use,
-        problems=launch.problems,
+        **{name: getattr(launch, name) for name in RankInLaunch.__struct_fields__},
     )
 
 
@@ -279,3 +240,22 @@ def _notes(context: JobContext) -> tuple[str, ...]:
         return ()
     effect = "each host checks itself, nothing between hosts is checked"
     return (filled("{0}: {1}; expected --hostfile FILE, or DOCTOR_HOSTFILE", context.hosts_unknown, effect),)
+
+
+Scope = Literal["local", "cluster", "follower"]
+"""Its own host, the fleet, or nothing, as another process of its host does."""
+RequestedScope = Literal["auto", "local", "cluster"]
+
+
+def choose_scope(context: JobContext, requested: RequestedScope = "auto") -> Scope:
+    """What this process checks. ``requested``: the user's choice; ``auto``: by the context.
+
+    Where the rank within the host is not known, no process is a follower by its number:
+    `doctor.preflight.host_leader` lets the first process check the host.
+    """
+    first_of_host = not context.shares_host or context.local_rank in (0, None)
+    if requested == "cluster":
+        return "cluster" if first_of_host or context.leads_fleet else "follower"
+    if requested == "auto" and context.leads_fleet:
+        return "cluster"
+    return "local" if first_of_host else "follower"

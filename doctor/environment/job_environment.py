@@ -11,19 +11,19 @@ from pathlib import Path
 import msgspec
 
 from doctor.engine.addresses import means_own_host
-from doctor.engine.bounded_read import read_bounded_text
+from doctor.engine.bounded_read import read_bounded_text, unreadable_reason
 from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.environment.schedulers import batch_allocation
-from doctor.environment.text_files import unreadable_reason
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.variables import RANK_VARIABLES
 from doctor.job.job_script import NotAJobScript, Resources, read_job_script
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
+from doctor.job.launch_line.logins import LauncherLogin, launcher_login
 from doctor.job.variables import (
     AGENT_STORE,
     JOB_WIDE,
@@ -63,6 +63,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     enter: tuple[str, ...] = ()
     """Command prefix that enters the process's namespaces on this host; empty where they are those of doctor."""
     notes: tuple[str, ...] = ()
+    login: LauncherLogin | None = None
+    """How the launcher reaches the other hosts; None: not over SSH, or that is not known."""
 
     @property
     def hosts(self) -> str:
@@ -147,6 +149,7 @@ def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnviro
         time_left_s=seconds_left(environ),
         time_limit_s=step_limit(line),
         starts_here=_starts_here(line, environ),
+        login=launcher_login(line, environ),
     )
 
 
@@ -171,7 +174,9 @@ def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
     if script.job_line.conditional:
         notes.append(filled("{0}, line {1}: the launch line stands in a branch or a loop", name, script.job_line.line))
     limits = [limit for limit in (script.resources.time_limit_s, step_limit(script.job_line)) if limit is not None]
-    source = msgspec.structs.replace(source, requested=script.resources)
+    by_scheduler = script.resources != Resources()
+    login = None if by_scheduler else launcher_login(script.job_line, {**environ, **script.job_line.environ})
+    source = msgspec.structs.replace(source, requested=script.resources, login=login)
     return msgspec.structs.replace(source, time_limit_s=min(limits, default=None), notes=(*source.notes, *notes))
 
 

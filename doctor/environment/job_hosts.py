@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
+from doctor.engine.bounded_read import ReadFile
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
@@ -15,7 +16,6 @@ from doctor.environment.inventory import USER_VARIABLES, HostSelection, resolve_
 from doctor.environment.launchers import launchers
 from doctor.environment.mounted_rank_table import MountedRankTable
 from doctor.environment.scheduler import Allocation
-from doctor.environment.text_files import ReadFile
 from doctor.environment.variables import EnvironmentVariables
 from doctor.hosts.nodeset import InventoryError, canonical_host
 from doctor.job import parse_address

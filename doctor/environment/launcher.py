@@ -9,11 +9,14 @@ from doctor.engine.texts import filled
 from doctor.environment.variables import EnvironmentVariables, VariableProblem
 
 
-class LaunchedRank(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a launch, as its launcher describes it. None: not known. See `JobContext` for the fields."""
+class RankInLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of a process in its launch. None and empty: not known."""
 
-    launcher: RankLauncher
-    launch_id: str
+    launchers: tuple[str, ...] = ()
+    """All that are around this process, innermost first."""
+    launch_id: str = ""
+    """As `JobContext.identity`, by the launcher's variables alone: it is the same where only some hosts have a
+    scheduler's."""
     rank: int | None = None
     world_size: int | None = None
     local_rank: int | None = None
@@ -21,16 +24,29 @@ class LaunchedRank(msgspec.Struct, frozen=True, kw_only=True):
     node_rank: int | None = None
     device: int | None = None
     is_scheduler_process: bool = False
+    """MindSpore's scheduler, which runs the same program and is no rank."""
     leader_is_scheduler: bool = False
+    """The ranks meet at MindSpore's scheduler, not at rank 0."""
     leader_addresses: tuple[str, ...] = ()
-    leader_address_source: str = "MASTER_ADDR"
+    """Names or addresses at which the leader may be reached."""
+    leader_address_source: str = ""
+    """The variable with the leader's addresses."""
     leader_port: int = 0
+    """Where the job's own ranks meet; 0: not known."""
     leader_port_in_use: bool = False
-    host_name: str = ""
-    launchers: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    contradictions: tuple[str, ...] = ()
+    """The launcher itself listens there."""
     problems: tuple[VariableProblem, ...] = ()
+    """Variables of the launcher with impossible values."""
+
+
+class LaunchedRank(RankInLaunch, frozen=True, kw_only=True):
+    """One process of a launch, as its launcher describes it."""
+
+    launcher: RankLauncher
+    host_name: str = ""
+    notes: tuple[str, ...] = ()
+    """How the rank was found, where that is not certain: nested launchers."""
+    contradictions: tuple[str, ...] = ()
 
 
 class RankLauncher(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from doctor.engine.bounded_read import ReadFile, read_text_file
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.environment.text_files import ReadFile, read_text_file
 from doctor.job import NotARankTable, RankTable, read_rank_table
 from doctor.job.variables import TABLE_VARIABLES
 

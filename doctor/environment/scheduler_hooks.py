@@ -23,6 +23,7 @@ Hook = Callable[[JobScheduler, EnvironmentVariables, MountedRankTable | None], A
 """The job of this process; None where it is no job of the scheduler. Never raises."""
 
 _MOST_COMPONENTS = 1000
+_MOST_TASKS = 10_000
 _DAEMON_SCRIPTS = {"prolog_slurmd": "prolog", "epilog_slurmd": "epilog"}
 
 
@@ -179,8 +180,8 @@ def volcano(row: JobScheduler, variables: EnvironmentVariables, table: MountedRa
     names.sort(key=lambda name: (name != "VC_MASTER_HOSTS", name))
     hosts = [host for name in names for host in variables.text(name).split(",") if host]
     short_names = [host.partition(".")[0] for host in hosts]
-    own = variables.text("HOSTNAME").partition(".")[0]
-    node_rank = short_names.index(own) if own in short_names else None
+    hostname = variables.text("HOSTNAME").partition(".")[0]
+    node_rank = short_names.index(hostname) if hostname in short_names else None
     if node_rank is None and len(names) == 1:
         node_rank = variables.number_of(row.node_rank)
     return Allocation(
@@ -240,10 +241,40 @@ def ray(row: JobScheduler, variables: EnvironmentVariables, table: MountedRankTa
     return row.read(variables) if row.is_present(outside) else None
 
 
+def openpai(row: JobScheduler, variables: EnvironmentVariables, table: MountedRankTable | None) -> Allocation | None:
+    """A task of OpenPAI: the names of its variables hold the names of the job's task roles."""
+    own = variables.text("PAI_CURRENT_TASK_ROLE_NAME")
+    if not own:
+        return None
+    roles = list(dict.fromkeys(filter(None, variables.text("PAI_TASK_ROLE_LIST").split(",")))) or [own]
+    counts = [
+        variables.number(f"PAI_TASK_ROLE_TASK_COUNT_{role}", 1, _MOST_TASKS, required=False)
+        for role in roles[:_MOST_COMPONENTS]
+    ]
+    names = [
+        f"PAI_HOST_IP_{role}_{index}" for role, count in zip(roles, counts, strict=False) for index in range(count or 0)
+    ]
+    is_whole = all(counts) and len(counts) == len(roles) and all(name in variables for name in names)
+    index = variables.number_of(row.node_rank)
+    before = sum(count or 0 for count in counts[: roles.index(own) if own in roles else 0])
+    tasks = len(set(map(variables.text, names))) if is_whole else len(names)  # tasks may share a host
+    return Allocation(
+        scheduler=row,
+        job_id=printable(variables.text("PAI_JOB_NAME"), 40),
+        host_lists=(HostList("PAI_HOST_IP_*", text=",".join(map(variables.text, names)), parse=_union),)
+        if is_whole
+        else (),
+        node_rank=None if index is None else before + index,
+        node_count=tasks or None,
+        starts_every_host=tasks != 1,
+    )
+
+
 HOOKS: Mapping[str, Hook] = {
     "kubeflow": kubeflow,
     "mindcluster": mindcluster,
     "mpijob": mpijob,
+    "openpai": openpai,
     "ray": ray,
     "slurm": slurm,
     "volcano": volcano,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.gpu_report import short_bus
-from doctor.facts.reported_value import reported_count, value_state
+from doctor.facts.reported_value import reported_count, tool_blocks, value_state
 from doctor.facts.rocm_smi import ERRORS, IDENTITY, QUERIES, rocm_rows
 
 _SCRIPT = f"""command -v amd-smi >/dev/null || {{
@@ -79,7 +78,7 @@ class AmdGpus(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> AmdGpus:
-        parts = dict(_parts(answer.text()))
+        parts = _parts(answer.text())
         if any(query.startswith(ROCM) for query in parts):
             return cls._of_rows(_rows_of_rocm_smi(parts))
         for query in REQUIRED:
@@ -108,14 +107,10 @@ class AmdGpus(Fact, frozen=True):
         return cls(gpus=tuple(gpus), unread=unread)
 
 
-def _parts(text: str) -> Iterator[tuple[str, tuple[str, int]]]:
+def _parts(text: str) -> dict[str, tuple[str, int]]:
     """Each query with what was printed for it and its exit status; one that was cut off is left out."""
-    names = r"list|metric --ecc|(?:static|topology|rocm-smi) --[a-z -]{1,80}"
-    pieces = re.split(rf"^-- ({names}) --[ \t\r]*\n", text, flags=re.M)
-    for query, piece in zip(pieces[1::2], pieces[2::2], strict=True):
-        printed, _, end = piece.rpartition("-- exit ")
-        if match := re.match(r"(\d{1,3}) --", end):
-            yield query, (printed, int(match[1]))
+    blocks = tool_blocks(text, r"list|metric --ecc|(?:static|topology|rocm-smi) --[a-z -]{1,80}")
+    return {block.name: (block.text, block.code) for block in blocks if block.code is not None}
 
 
 def _rows_of_rocm_smi(parts: Mapping[str, tuple[str, int]]) -> dict[int, dict[str, Any]]:

@@ -144,6 +144,8 @@ class ContainerView(Fact, frozen=True):
     """The user has an entry in the password database."""
     visible_npus: str = ""
     """ASCEND_VISIBLE_DEVICES of the container."""
+    visible_gpus: str = ""
+    """NVIDIA_VISIBLE_DEVICES of the container."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> ContainerView:
@@ -166,6 +168,7 @@ class ContainerView(Fact, frozen=True):
             uid=data.uid,
             named_user=data.named_user,
             visible_npus=data.variables.get("ASCEND_VISIBLE_DEVICES", ""),
+            visible_gpus=data.variables.get("NVIDIA_VISIBLE_DEVICES", ""),
         )
 
     @property

@@ -59,10 +59,10 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
     counts = dict.fromkeys(present, 0)
     record = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")
     for line in reversed(data.decode("utf-8", "replace").splitlines() if present else []):
-        words = [word for word in present if word in line]
-        match = record.match(line) if words and "SATA link" not in line else None
-        if match and min(counts[word] for word in words) < MAX_OF_A_WORD:
-            counts.update((word, counts[word] + 1) for word in words)
+        keywords = [word for word in present if word in line]
+        match = record.match(line) if keywords and "SATA link" not in line else None
+        if match and min(counts[word] for word in keywords) < MAX_OF_A_WORD:
+            counts.update((word, counts[word] + 1) for word in keywords)
             lines.append([round(max(0.0, uptime - int(match.group(1)) / 1e6), 1), match.group(2)[:300]])
     return {"uptime": uptime, "lines": lines[:MAX_LINES][::-1]}
 

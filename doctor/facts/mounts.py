@@ -54,8 +54,8 @@ class Mount(msgspec.Struct, frozen=True):
         >>> Mount("/data", "nas1:/data", "nfs", ("rw", "vers=3", "nolock")).option("local_lock", "nolock")
         'nolock'
         """
-        found = {option.partition("=")[0]: option for option in self.options}
-        return ",".join(found[name] for name in names if name in found)
+        by_name = {option.partition("=")[0]: option for option in self.options}
+        return ",".join(by_name[name] for name in names if name in by_name)
 
 
 class MountTable(Fact, frozen=True):

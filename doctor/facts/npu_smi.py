@@ -11,6 +11,7 @@ import msgspec
 from doctor.engine.fact import Absent, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.facts.reported_value import tool_blocks
 
 UNSUPPORTED_PATTERN = (
     r"not support|cannot be executed on a VM|not found\. *$|Error parameter of -t|Invalid parameter of -t"
@@ -100,12 +101,8 @@ def per_card_probe(query: str) -> Probe:
 
 def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
     """The output for each card. Raises: Absent where the product has no such query, Unreadable."""
-    pieces = re.split(r"^-- (\d{1,9}) --[ \t\r]*\n", read_npu_smi_text(answer[""]), flags=re.M)
-    answers = []
-    for number, piece in zip(pieces[1::2], pieces[2::2], strict=True):
-        text, _, ended = piece.rpartition("-- exit ")
-        code = re.match(r"(\d{1,3}) --", ended)
-        answers.append(CardAnswer(int(number), text if code else piece, int(code[1]) if code else None))
+    blocks = tool_blocks(read_npu_smi_text(answer[""]), r"\d{1,9}")
+    answers = [CardAnswer(int(block.name), block.text, block.code) for block in blocks]
     if not answers:
         raise Unreadable("npu-smi info -l: it lists no card")
     if all(_is_unsupported(card.text) for card in answers):

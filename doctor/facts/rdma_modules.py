@@ -10,7 +10,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.optical_reading import OpticalReading
+from doctor.facts.reported_value import OpticalReading, tool_blocks
 
 _SCRIPT = """tool=mlxlink; command -v mlxlink >/dev/null || tool=mstlink
 for path in /sys/class/infiniband/*; do
@@ -76,17 +76,17 @@ class RdmaModules(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> RdmaModules:
-        text = answer.text()
-        pieces = re.split(r"^-- ([\w-]{1,64}) --[ \t\r]*\n", text, flags=re.M | re.ASCII)
-        if len(pieces) < 2:
+        blocks = tool_blocks(answer.text(), r"[\w-]{1,64}")
+        if not blocks:
             raise Absent("no adapter of the driver mlx5_core")
         by_device, unread = dict[str, RdmaModule](), dict[str, str]()
-        for name, body in list(zip(pieces[1::2], pieces[2::2], strict=True))[:MOST]:
-            printed, _, end = body.rpartition("-- exit ")
+        for name, printed, code in blocks[:MOST]:
             rows = _rows(printed)
-            if not end.startswith("0 --") or "State" not in rows:
+            if code != 0 or "State" not in rows:
                 why = strip_control_chars(next((line for line in printed.splitlines() if line.strip()), ""), 100)
-                unread[name] = filled("mlxlink ended with an error: {0}", why) if end else filled("mlxlink did not end")
+                unread[name] = (
+                    filled("mlxlink did not end") if code is None else filled("mlxlink ended with an error: {0}", why)
+                )
                 continue
             try:
                 by_device[name] = _module(rows)

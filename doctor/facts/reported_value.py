@@ -1,9 +1,12 @@
-"""What a vendor's tool prints in the place of a value: absent, read or failed. Decided here for every tool reader."""
+"""What vendors' tools print: values, absent, read or failed; readings with limits; blocks. For all readers of tools."""
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from doctor.engine.fact import Unreadable
 from doctor.engine.sanitize import strip_control_chars
@@ -49,3 +52,55 @@ def reported_count(name: str, text: str | None) -> int | None:
     if value_state(bare) == "absent":
         return None
     raise Unreadable(f"{name}: {strip_control_chars(bare, 80)}")
+
+
+class ToolBlock(NamedTuple):
+    """What a tool printed for one device or query."""
+
+    name: str
+    text: str
+    code: int | None
+    """Its exit status; None where the output was cut before it."""
+
+
+def tool_blocks(text: str, names: str) -> list[ToolBlock]:
+    r"""The blocks of a script that calls a tool for each of several names, a pattern without groups.
+
+    >>> tool_blocks("-- mlx5_0 --\nState : Active\n-- exit 0 --\n-- mlx5_1 --\nSta", r"mlx5_\d{1,3}")[0]
+    ToolBlock(name='mlx5_0', text='State : Active\n', code=0)
+    """
+    pieces = re.split(rf"^-- ({names}) --[ \t\r]*\n", text, flags=re.M | re.ASCII)
+    blocks = []
+    for name, piece in zip(pieces[1::2], pieces[2::2], strict=True):
+        printed, _, end = piece.rpartition("-- exit ")
+        code = re.match(r"([0-9]{1,3}) --", end)
+        blocks.append(ToolBlock(name, printed if code else piece, int(code[1]) if code else None))
+    return blocks
+
+
+class OpticalReading(msgspec.Struct, frozen=True):
+    """A measured value and the module's own thresholds."""
+
+    value: float
+    low: float
+    high: float
+    unit: str
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether the value is beyond a limit; a module without limits has the same number for both, 0."""
+        return self.low < self.high and not self.low <= self.value <= self.high
+
+
+def readings_outside(readings: Mapping[str, OpticalReading]) -> dict[str, dict[str, OpticalReading]]:
+    """Those beyond a limit, by quantity and by name. The name is the quantity, with the number of the lane behind it.
+
+    >>> dark = OpticalReading(-14.2, -10.4, 6.0, "dBm")
+    >>> list(readings_outside({"Rx power 0": dark, "Rx power 2": dark, "Vcc": OpticalReading(3262.9, 0, 0, "mV")}))
+    ['Rx power']
+    """
+    outside: dict[str, dict[str, OpticalReading]] = {}
+    for name, reading in readings.items():
+        if reading.is_outside:
+            outside.setdefault(name.rstrip("0123456789 "), {})[name] = reading
+    return outside

@@ -58,14 +58,14 @@ def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
             path = os.path.join(folder, name)
             if len(sysctl) < 4000 and not changing.search(path):
                 sysctl[path[10:].replace("/", ".")] = _read(path)
-    shown = re.compile(
+    relevant = re.compile(
         "(NCCL|HCCL|GLOO|UCX|CUDA|ASCEND|TORCH|OMP|MKL|OMPI_MCA|PYTORCH)_|LD_LIBRARY_PATH$|LD_PRELOAD$|PYTHONPATH$"
     )
     hidden = re.compile("PASS|SECRET|TOKEN|CREDENTIAL|KEY")
     environment = {
         name: value[:400]
         for name, value in sorted(os.environ.items())[:1000]
-        if shown.match(name) and not hidden.search(name)
+        if relevant.match(name) and not hidden.search(name)
     }
     firmware = {name: _read("/sys/class/dmi/id/" + name) for name in ("product_name", "bios_version", "bios_date")}
     for path in sorted(glob.glob("/sys/class/infiniband/*/fw_ver") + glob.glob("/sys/class/nvme/*/firmware_rev"))[:256]:

@@ -18,13 +18,21 @@ class Reachability(Fact, frozen=True):
     hint: str
     address: str = ""
     """By which SSH reached it; empty where that is not known."""
+    local: bool = False
+    """It is the host that doctor itself runs on."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> Reachability:
         host_visit = answer.visit
         if host_visit.address:
             plain_address(host_visit.address)
-        return cls(failure=host_visit.failure, text=host_visit.text, hint=host_visit.hint, address=host_visit.address)
+        return cls(
+            failure=host_visit.failure,
+            text=host_visit.text,
+            hint=host_visit.hint,
+            address=host_visit.address,
+            local=host_visit.local,
+        )
 
 
 MAX_CLOCK_RATE = 1.001

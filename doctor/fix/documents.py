@@ -88,24 +88,3 @@ DOCUMENTS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "doctor.plans/1": (PlansDocument, "What `doctor fix --list --json` prints: every saved plan, oldest first."),
 }
 """The type and the purpose of each document."""
-
-
-def json_schema(name: str) -> dict[str, object]:
-    """The JSON Schema of a document of `DOCUMENTS`. Raises: KeyError.
-
-    >>> json_schema("doctor.plans/1")["properties"]["schema"]
-    {'const': 'doctor.plans/1'}
-    """
-    document, purpose = DOCUMENTS[name]
-    (schema,), definitions = msgspec.json.schema_components([document], ref_template="#/$defs/{name}")
-    top = definitions.pop(schema["$ref"].rpartition("/")[2])
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:cluster-doctor:{name}",
-        "title": name,
-        "description": f"{purpose} Within version 1, keys are only added.",
-        "type": "object",
-        "properties": {**top["properties"], "schema": {"const": name}},
-        "required": sorted({*top["required"], "schema"}),
-        "$defs": definitions,
-    }

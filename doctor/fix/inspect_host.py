@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.plan import HostInspection, StepProbe
@@ -197,17 +197,13 @@ def describe_failure(response: dict[str, Any]) -> str:
         return str(response["trouble"])
     if response.get("cut"):
         return filled("printed more than {0} bytes", MAX_OUTPUT_BYTES)
-    last_line = strip_control_chars(
-        (response["err"].strip() or response["out"].strip()).splitlines()[-1]
-        if response["err"] + response["out"]
-        else ""
-    )
+    reason = last_line(response["err"]) or last_line(response["out"])
     ended = (
         filled("died of signal {0}", -response["code"])
         if response["code"] < 0
         else filled("ended with {0}", response["code"])
     )
-    return f"{ended}{f': {last_line}' if last_line else ''}"
+    return f"{ended}{f': {reason}' if reason else ''}"
 
 
 def find_activity(remote: RemoteExecutor) -> tuple[str, ...]:

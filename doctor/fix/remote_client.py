@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.decoding import prepare_decoding
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.fix.executor import MODULES
@@ -192,11 +192,11 @@ class RemoteExecutor(ProgramSessions):
     def end_reason(self, session: RemoteSession) -> ProgramLost:
         """See `ProgramSessions.end_reason`."""
         errors = session.err.decode("utf-8", "replace")
-        last_line = strip_control_chars((errors.strip().splitlines() or [""])[-1])
-        if self.root and last_line.startswith("sudo:"):
-            text = filled("root is not available: sudo -n: {0}", last_line.removeprefix("sudo:").strip())
+        reason = last_line(errors)
+        if self.root and reason.startswith("sudo:"):
+            text = filled("root is not available: sudo -n: {0}", reason.removeprefix("sudo:").strip())
         else:
-            text = filled("the program on the host ended: {0}", last_line or filled("exit status {0}", session.code))
+            text = filled("the program on the host ended: {0}", reason or filled("exit status {0}", session.code))
         return ProgramLost(python_problem(errors) or text)
 
     def _validated(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:

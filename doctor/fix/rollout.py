@@ -1,12 +1,19 @@
-"""Applies a plan: the first host alone, then the rest in batches, until a host fails verification."""
+"""Applies a plan: the first host alone, then the rest in batches, until a host fails verification.
+
+A signal lets what is under way be finished, and nothing else is begun (`SignalGuard`).
+"""
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Sequence
+from types import FrameType
 
 import msgspec
 
 from doctor.engine.check import Check
+from doctor.engine.interrupts import STOP_SIGNALS
 from doctor.engine.record import Run
 from doctor.engine.texts import filled
 from doctor.facts.boot import compares_boot_facts
@@ -14,7 +21,6 @@ from doctor.fix.apply import HostResult, PlanApplier
 from doctor.fix.build_plan import FixContext, PlannedFix
 from doctor.fix.journal import Journal
 from doctor.fix.plan import treated_checks
-from doctor.fix.signal_guard import SignalGuard
 from doctor.fix.survival import Survival, applied_playbooks, surviving
 from doctor.fix.verify import Verification, finding_keys, new_findings, verify
 from doctor.transport import Transport
@@ -227,3 +233,29 @@ class _Rollout:
 def _reaches(check: Check) -> bool:
     """The check needs what hosts read of each other."""
     return any(fact.needs for fact in check.facts)
+
+
+class SignalGuard:
+    """Within its ``with`` the first signal only sets ``event``, the second ends the program.
+
+    Work under way can so be finished.
+    """
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.code = 0
+        """The exit code that the signal asks for; 0 while there was none."""
+
+    def __enter__(self) -> SignalGuard:
+        self._previous_handlers = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous_handlers.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self.code:
+            raise SystemExit(128 + number)
+        self.code = 128 + number
+        self.event.set()

@@ -84,8 +84,8 @@ def choose_playbooks(
     """
     by_host: dict[str, list[Treatment]] = {}
     untreated: list[Untreated] = []
-    found = {outcome.check for outcome in report.outcomes if outcome.findings}
-    unfixed = found - _fixable_checks(playbooks, names)
+    failing_checks = {outcome.check for outcome in report.outcomes if outcome.findings}
+    unfixed = failing_checks - _fixable_checks(playbooks, names)
     for check, finding, host in _requested_findings(report, playbooks, names):
         cause = finding.follows_from
         if cause in unfixed and check not in names:  # else it would be adapted to the fault

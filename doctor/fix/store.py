@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from doctor.config.atomic_write import write_atomic
-from doctor.config.paths import state_folder
+from doctor.config.file import state_folder
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled

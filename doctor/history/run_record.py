@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -109,11 +109,6 @@ def make_record(
     findings = [(outcome, *_blamed(outcome)) for outcome in report.outcomes if outcome.findings or outcome.waived]
     names.update((host, None) for _, *blamed in findings for hosts in blamed for host in hosts if host)
     bits = _host_bits(tuple(names))
-    groups: dict[tuple[int, bool], list[str]] = {}
-    all_hosts = (1 << host_count + 1) - 2
-    for outcome in report.outcomes:
-        judged = _judged_hosts(outcome, report.hosts, bits, all_hosts)
-        groups.setdefault((judged, outcome.check in comparing), []).append(outcome.check)
     return RunRecord(
         FORMAT,
         report.started,
@@ -122,15 +117,25 @@ def make_record(
         verdict(report).value,
         host_count,
         tuple(recorded_names(names, machine).values()),
-        tuple(
-            CoverageGroup(_to_bytes(judged), compares, tuple(members)) for (judged, compares), members in groups.items()
-        ),
+        _coverage(report, comparing, bits),
         tuple(
             BlamedHosts(outcome.check, *(_to_bytes(_sum_bits(bits, hosts)) for hosts in blamed))
             for outcome, *blamed in findings
         ),
         values,
         exit_code(report) if code is None else code,
+    )
+
+
+def _coverage(report: Report, comparing: Container[str], bits: Mapping[str, int]) -> tuple[CoverageGroup, ...]:
+    """The checks, grouped by the hosts that they judged and by whether they compare hosts."""
+    groups: dict[tuple[int, bool], list[str]] = {}
+    all_hosts = (1 << len(dict.fromkeys(report.hosts)) + 1) - 2
+    for outcome in report.outcomes:
+        judged = _judged_hosts(outcome, report.hosts, bits, all_hosts)
+        groups.setdefault((judged, outcome.check in comparing), []).append(outcome.check)
+    return tuple(
+        CoverageGroup(_to_bytes(judged), compares, tuple(members)) for (judged, compares), members in groups.items()
     )
 
 

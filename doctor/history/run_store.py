@@ -15,8 +15,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from pathlib import Path
 
-from doctor.config.file import HistorySettings
-from doctor.config.paths import state_folder
+from doctor.config.file import HistorySettings, state_folder
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
 from doctor.history.run_record import MAX_RECORD_BYTES, BadRecord, RunRecord, decode, encode

@@ -6,12 +6,12 @@ group, and their variables in ``_meta.hostvars``.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import re
 from collections.abc import Iterator
 
+from doctor.engine.addresses import is_plain_address
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 from doctor.hosts.hostfile import HostLine
@@ -32,7 +32,10 @@ def is_ansible_inventory(text: str, path: str) -> bool:
     return (
         path.endswith((".yml", ".yaml"))
         or " ansible_host=" in text
-        or any(match is not None and not _is_address(match[1]) for match in map(_SECTION.fullmatch, lines))
+        or any(
+            match is not None and not is_plain_address(match[1].partition("%")[0])
+            for match in map(_SECTION.fullmatch, lines)
+        )
     )
 
 
@@ -100,11 +103,3 @@ def _login(variables: dict[str, object], where: str) -> HostLogin:
     if port and not (re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) and 0 < int(port) < 65536):
         raise InventoryError(filled("{0}: {1} is no port; expected ansible_port from 1 to 65535", where, quote(port)))
     return HostLogin(user, int(port or 0))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -7,14 +7,13 @@ OAR. Of ``user@host`` and ``user@host:port`` the login is kept.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
 
 import msgspec
 
+from doctor.engine.addresses import is_plain_address
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 from doctor.hosts.nodeset import MAX_HOSTS, HostLogin, InventoryError, canonical_host, split_login, validate_host
@@ -116,8 +115,7 @@ def _first_word(word: str) -> _Word:
     bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(.*))?", word)
     if bracketed:
         return _Word(bracketed[1], bracketed[2])
-    with suppress(ValueError):
-        ipaddress.ip_address(word)
+    if is_plain_address(word.partition("%")[0]):
         return _Word(word)
     adapter = re.fullmatch(r"([^:]+):([0-9]+):([A-Za-z0-9_.-]{1,64})", word, re.ASCII)
     if adapter:

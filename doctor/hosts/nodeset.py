@@ -11,6 +11,7 @@ import re
 from itertools import islice, product
 from typing import NamedTuple
 
+from doctor.engine.addresses import is_plain_address
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 
@@ -170,7 +171,7 @@ def validate_host(host: str, place: str) -> str:
             filled("{0}: {1} has an @; expected a host name or address: {2}", place, quote(host), hint)
         )
     if ":" in host or re.fullmatch(r"[0-9.]+", host, re.ASCII):
-        if not _is_address(host):
+        if not is_plain_address(host):
             hint = filled("; {0}", PORT_HINT) if host.count(":") == 1 else ""
             raise InventoryError(filled("{0}: {1} is not an IPv4 or IPv6 address{2}", place, quote(host), hint))
     elif not re.fullmatch(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?", host, re.ASCII):
@@ -182,11 +183,3 @@ def validate_host(host: str, place: str) -> str:
 def canonical_host(host: str) -> str:
     """What two spellings of one host have in common."""
     return str(ipaddress.ip_address(host)) if ":" in host else host.lower()
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return "%" not in text

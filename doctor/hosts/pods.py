@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
+
+
+class JobOfPods(NamedTuple):
+    """A job of Kubernetes."""
+
+    namespace: str
+    job: str
+    """``NAME`` or ``KIND/NAME``."""
 
 
 class PodSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +47,8 @@ class PodAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Of each pod, by which the others reach it."""
     names: dict[str, str] = {}
     """By which the others look it up, where that is not its own: with the headless service that it is part of."""
+    nodes: dict[str, str] = {}
+    """The node of each pod, whose labels may say on which switch it is."""
     unready: dict[str, str] = {}
     """Why there is nothing to reach in a pod, in words."""
     node_image: str = ""

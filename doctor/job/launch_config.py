@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from doctor.engine.record import LaunchSettings
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import StatedSize, stated_sizes
@@ -50,7 +51,7 @@ class PortRange(msgspec.Struct, frozen=True, order=True):
     last: int
 
 
-class LaunchConfig(msgspec.Struct, frozen=True):
+class LaunchConfig(LaunchSettings, frozen=True):
     """The job's settings. A value that cannot be used stands in ``problems`` and leaves its field at the default."""
 
     framework: Literal["torch", "mindspore", ""] = ""
@@ -72,23 +73,6 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
     """The variables that matter to the job and are set; never one that looks like a secret."""
     problems: tuple[EnvSetting, ...] = ()
-    read_from: str = ""
-    """Where the settings were read, as in `LaunchOptions`; empty: in the shell that runs doctor."""
-    launch_line: str = ""
-    launchers: tuple[str, ...] = ()
-    nodes: int | None = None
-    max_nodes: int | None = None
-    outer_nodes: int | None = None
-    outer_tasks: int | None = None
-    outer_by_directive: bool = False
-    node_rank: int | None = None
-    starts_here: bool = False
-    store_by_name: bool = False
-    announces_name: bool = False
-    refused: tuple[tuple[str, str, str, str], ...] = ()
-    unresolved: dict[str, str] = {}
-    time_limit_s: float | None = None
-    time_left_s: float | None = None
     env_by_host: dict[str, dict[str, str]] = {}
     """`BY_HOST` of `doctor.job.variables` in each host's own environment, where `doctor merge` joins hosts' files."""
 
@@ -175,7 +159,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         by_host: dict[str, dict[str, str]] | None = None,
         **line: Any,
     ) -> LaunchConfig:
-        """Options win over variables. ``line``: the fields of `LaunchOptions` about the launch line.
+        """Options win over variables. ``line``: the fields of `LaunchSettings`.
 
         Never raises: what cannot be used is kept in ``problems``.
         """

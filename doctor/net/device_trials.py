@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.engine.fact import PerHost
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
@@ -179,7 +179,7 @@ def read_ping(text: str) -> tuple[TrialResult, str, float]:
     """Result, detail and gigabits of ``hccn_tool -ping``: the count of packets decides, not the exit status."""
     match = _PINGED.search(text)
     if match is None:
-        return "unknown", last_line(text), 0.0
+        return "unknown", last_line(text, MAX_DETAIL) or "it printed nothing", 0.0
     lost = filled("{0} of {1} packets came back", match[2], match[1])
     return ("worked", "", 0.0) if match[1] == match[2] != "0" else ("failed", lost, 0.0)
 
@@ -201,7 +201,7 @@ def read_rdma(text: str) -> tuple[TrialResult, str, float]:
         return _read_rping(text)
     if "remote address:" in text:
         return "failed", "no data passes: the program waited until its time was over", 0.0
-    return "unknown", last_line(text), 0.0
+    return "unknown", last_line(text, MAX_DETAIL) or "it printed nothing", 0.0
 
 
 def _read_rping(text: str) -> tuple[TrialResult, str, float]:
@@ -224,12 +224,6 @@ def _number(text: str) -> float:
 def _line_at(text: str, start: int) -> str:
     begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start)
     return strip_control_chars(text[begin : end if end >= 0 else None].strip(), MAX_DETAIL)
-
-
-def last_line(text: str) -> str:
-    """The last line that is not empty."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return strip_control_chars(lines[-1], MAX_DETAIL) if lines else "it printed nothing"
 
 
 def device_trials(answers: PerHost[NetworkAnswer]) -> Iterator[DeviceTrial]:

@@ -1,7 +1,7 @@
 """The matrix as a picture for a terminal: a row for each source, a column for each target. Pure.
 
-Above 32 hosts, or where the terminal is too narrow, neighbouring hosts, or the hosts of a group, share a row; a single
-failure among thousands of attempts is still drawn. Names of hosts and groups are untrusted: they are shown in ASCII.
+Above 32 hosts, or where the terminal is too narrow, neighbouring hosts share a row; a single failure among
+thousands of attempts is still drawn. All of it is ASCII, names of hosts, too: they are untrusted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from doctor.engine.language import localized
 from doctor.engine.output_encoding import display_width, padded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.net.grid import Grid, Rectangle, mask_of
-from doctor.net.host_groups import HostGroup
 from doctor.net.matrix import FAILING, Matrix
 
 MOST_ROWS = 32
@@ -22,16 +21,14 @@ MOST_LABEL = 24
 """Characters of a row's name."""
 LEAST_WIDTH = 40
 
-_MARKS = {
-    # state: Unicode, ASCII, SGR, legend
-    "open": ("·", ".", "32", "all open"),
-    "few": ("░", "-", "33", "below a quarter fails"),
-    "some": ("▒", "+", "33", "below a half"),
-    "most": ("▓", "*", "31", "a half and more"),
-    "all": ("█", "#", "1;31", "all fails"),
-    "unknown": ("?", "?", "35", "unknown"),
-    "untried": (" ", " ", "", ""),
-    "self": ("╲", "\\", "2", ""),
+_SIGNS = {"open": ".", "few": "-", "some": "+", "most": "*", "all": "#", "unknown": "?", "untried": " ", "self": "\\"}
+_LEGEND = {
+    "open": "all open",
+    "few": "below a quarter fails",
+    "some": "below a half",
+    "most": "a half and more",
+    "all": "all fails",
+    "unknown": "unknown",
 }
 
 
@@ -43,16 +40,12 @@ class _Block(msgspec.Struct, frozen=True):
     size: int
 
 
-def heat_map(
-    matrix: Matrix, width: int = 80, unicode: bool = True, colour: bool = False, groups: Sequence[HostGroup] = ()
-) -> list[str]:
-    r"""Lines of at most ``width`` characters (40 at least), escape sequences not counted.
-
-    ``groups`` of one kind that hold every host are the rows where hosts must share them; else ranges of hosts are.
+def heat_map(matrix: Matrix, width: int = 80) -> list[str]:
+    r"""Lines of at most ``width`` characters (40 at least).
 
     >>> from doctor.net.matrix import TestedPort
     >>> matrix = Matrix(("n1", "n2", "n3"), (TestedPort("master", 29500),), (("-od", "o-d", "oo-"),))
-    >>> for line in heat_map(matrix, unicode=False):
+    >>> for line in heat_map(matrix):
     ...     print(line)
     to:   0 1 2
     0 n1  \ . #
@@ -63,44 +56,30 @@ def heat_map(
     if not matrix.hosts:
         return []
     width = max(width, LEAST_WIDTH)
-    blocks = _blocks(matrix.hosts, width, groups)
+    blocks = _blocks(matrix.hosts, width)
     number_width = len(str(len(blocks) - 1))
     label_width = max(len(block.label) for block in blocks)
     margin = number_width + 1 + label_width + 2
     gap = " " if margin + 2 * len(blocks) <= width else ""
     drawn = _states(matrix, blocks)
-    pen = _Pen(unicode, colour)
     lines = [*_header(len(blocks), margin, gap)]
     for place, (block, states) in enumerate(zip(blocks, drawn, strict=True)):
         name = f"{place:>{number_width}} {block.label:<{label_width}}  "
-        lines.append((name + pen.row(states, gap)).rstrip())
-    return [*lines, *pen.legend({state for states in drawn for state in states}, width)]
+        lines.append((name + gap.join(_SIGNS[state] for state in states)).rstrip())
+    return [*lines, *_legend({state for states in drawn for state in states}, width)]
 
 
-class _Pen:
-    """Draws states in the signs and colours that the terminal has."""
-
-    def __init__(self, unicode: bool, colour: bool) -> None:
-        self.column, self.colour = 0 if unicode else 1, colour
-
-    def sign(self, state: str) -> str:
-        sign, code = _MARKS[state][self.column], _MARKS[state][2]
-        return f"\x1b[{code}m{sign}\x1b[0m" if self.colour and code else sign
-
-    def row(self, states: Sequence[str], gap: str) -> str:
-        return gap.join(map(self.sign, states))
-
-    def legend(self, states: set[str], width: int) -> list[str]:
-        """What the signs mean, those that were drawn, wrapped."""
-        lines: list[tuple[int, str]] = []
-        for state in (state for state, mark in _MARKS.items() if mark[3] and state in states):
-            text = localized(_MARKS[state][3])
-            item, length = f"{self.sign(state)} {text}", 2 + display_width(text)
-            if lines and lines[-1][0] + 2 + length <= width:
-                lines[-1] = (lines[-1][0] + 2 + length, f"{lines[-1][1]}  {item}")
-            else:
-                lines.append((length, item))
-        return [line for _, line in lines]
+def _legend(states: set[str], width: int) -> list[str]:
+    """What the signs mean, those that were drawn, wrapped."""
+    lines: list[tuple[int, str]] = []
+    for state in (state for state in _LEGEND if state in states):
+        text = localized(_LEGEND[state])
+        item, length = f"{_SIGNS[state]} {text}", 2 + display_width(text)
+        if lines and lines[-1][0] + 2 + length <= width:
+            lines[-1] = (lines[-1][0] + 2 + length, f"{lines[-1][1]}  {item}")
+        else:
+            lines.append((length, item))
+    return [line for _, line in lines]
 
 
 def _header(columns: int, margin: int, gap: str) -> list[str]:
@@ -112,14 +91,12 @@ def _header(columns: int, margin: int, gap: str) -> list[str]:
     return [f"{title if row == digits - 1 else ' ' * margin}{line}".rstrip() for row, line in enumerate(lines)]
 
 
-def _blocks(hosts: Sequence[str], width: int, groups: Sequence[HostGroup]) -> list[_Block]:
+def _blocks(hosts: Sequence[str], width: int) -> list[_Block]:
     names = [_label(name) for name in hosts]
     room = width - MOST_LABEL - 6
     most = min(MOST_ROWS, room)
     if len(hosts) <= most:
         return [_Block(name, 1 << host, 1) for host, name in enumerate(names)]
-    if 1 < len(groups) <= most and sorted(host for group in groups for host in group.hosts) == list(range(len(hosts))):
-        return [_Block(_label(group.label), mask_of(group.hosts), len(group.hosts)) for group in groups]
     size = -(-len(hosts) // most)
     starts = range(0, len(hosts), size)
     return [_range_block(names, start, min(start + size, len(hosts))) for start in starts]

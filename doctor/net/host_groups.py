@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
+from doctor.engine.bounded_read import read_bounded_text
+from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.net.grid import Grid, mask_of, members
@@ -80,8 +83,8 @@ def switches_of_topology(text: str, hosts: Sequence[str]) -> tuple[HostGroup, ..
 
 def _switch_lines(text: str) -> Iterator[dict[str, str]]:
     for line in text[:MAX_CONF_BYTES].splitlines():
-        words = (word.partition("=") for word in line.partition("#")[0].split())
-        fields = {key.lower(): value for key, _, value in words}
+        assignments = (word.partition("=") for word in line.partition("#")[0].split())
+        fields = {key.lower(): value for key, _, value in assignments}
         if fields.get("switchname"):
             yield fields
 
@@ -164,3 +167,29 @@ def _members(name: str, direct: Mapping[str, set[int]], below: Mapping[str, Iter
             members |= direct.get(switch, set())
             pending.extend(below.get(switch, ()))
     return members
+
+
+FILE = "topology.conf"
+FOLDER = "/etc/slurm"
+
+
+def topology_of(path: Path) -> str:
+    """The text of the file that a user named. Raises: InputError."""
+    try:
+        return read_bounded_text(path, MAX_CONF_BYTES)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "is not text"
+        raise InputError(filled("--topology {0}: {1}; expected Slurm's topology.conf", path, why)) from None
+
+
+def slurm_topology(environ: Mapping[str, str]) -> str:
+    """The text of the file beside slurm.conf, which SLURM_CONF names; empty where there is none.
+
+    Source: https://slurm.schedmd.com/slurm.conf.html (SLURM_CONF), https://slurm.schedmd.com/topology.conf.html
+    """
+    named = environ.get("SLURM_CONF", "")
+    folder = Path(named).parent if named else Path(FOLDER)
+    try:
+        return read_bounded_text(folder / FILE, MAX_CONF_BYTES)
+    except (OSError, ValueError):
+        return ""

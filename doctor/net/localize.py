@@ -248,8 +248,8 @@ class _Search:
         """What is left with two others of a host that is named already, the same way, is no cause of its own."""
         rest = self._by_pair()[0]
         for box in [pick.box for pick in self.picks if pick.box.kind == "host"]:
-            left = [cell for side in box.rectangles for cell in rest.cut(0, side)]
-            if left and min(peers(box, left)) >= 2:
+            remaining_cells = [cell for side in box.rectangles for cell in rest.cut(0, side)]
+            if remaining_cells and min(peers(box, remaining_cells)) >= 2:
                 self._take(box, [port for port in self.cells.failing_ports if self._gain(box, [port])])
 
     def _pairs(self) -> None:

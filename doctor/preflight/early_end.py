@@ -21,6 +21,8 @@ BUDGET = {"quick": 20.0, "standard": 60.0, "smoke": 180.0, "deep": 300.0}
 """Seconds, by tier."""
 FALLBACK_SECONDS = 0.5
 """Seconds after the end of the budget in which the run, once begun, may still print a line that says more."""
+GANG_WAIT = 300.0
+"""Seconds of ``--gang-wait`` where it is not given."""
 SWITCHES = frozenset(
     {
         *("--accept-new", "--ask-pass", "--debug", "--help", "-h", "--no-history", "--quiet", "-q", "--redact"),
@@ -107,8 +109,9 @@ class EarlyEnd:
     def _exit_code(self, code: int) -> int:
         if _option(self.argv, "--profile") == "prolog":
             return 0
-        if _option(self.argv, "--exit-style") == "nagios":
-            return 3
+        style = _option(self.argv, "--exit-style")
+        if style in ("nagios", "npd"):
+            return 3 if style == "nagios" else 2
         other = _option(self.argv, "--fail-exit")
         return int(other) if code == 12 and other.isdecimal() and 0 < int(other) < 256 else code
 
@@ -158,22 +161,27 @@ def _budget(argv: list[str]) -> float:
     """Seconds; what cannot be read is refused later, by the parser of the command line."""
     prolog = _option(argv, "--profile") == "prolog"
     tier = _option(argv, "--tier") or _option(argv, "-t") or ("quick" if prolog else "standard")
+    wait = 2 * _seconds(argv, "--gang-wait", GANG_WAIT) if _option(argv, "--gang") else 0.0
+    return wait + _seconds(argv, "--budget", BUDGET.get(tier, max(BUDGET.values())))
+
+
+def _seconds(argv: list[str], name: str, usual: float) -> float:
     try:
-        return parse_duration(_option(argv, "--budget"))
+        return parse_duration(_option(argv, name))
     except ValueError:
-        return BUDGET.get(tier, max(BUDGET.values()))
+        return usual
 
 
 def _argument(argv: list[str]) -> str:
     """HOSTS, the word that is neither an option nor an option's value; empty where it is not given."""
-    words = iter(argv[1:])
-    for word in words:
+    arguments = iter(argv[1:])
+    for word in arguments:
         if word == "--":
             return ""
         if not word.startswith("-"):
             return word
         if "=" not in word and word not in SWITCHES:
-            next(words, "")
+            next(arguments, "")
     return ""
 
 

@@ -5,24 +5,29 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.config.file import ConfigError
+from doctor.config.skips import read_skips
+from doctor.engine.bounded_read import read_text_file
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.environment.job_context import choose_scope, detect
 from doctor.job.variables import communication
 from doctor.preflight.gathered import NotReady
 from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, tests_network
+from doctor.session import named_files
 from doctor.session.output_files import STDOUT, combine_callbacks, open_event_streams, requested_targets
 
 if TYPE_CHECKING:
     from doctor.engine.record import LaunchOptions
     from doctor.environment.inventory import Inventory
-    from doctor.environment.job_context import JobContext
-    from doctor.environment.scope import Scope
+    from doctor.environment.job_context import JobContext, Scope
     from doctor.net.plan import NetOptions
     from doctor.preflight.deadline import TimeBudget
     from doctor.preflight.gathered import Gathered, GatherProgress
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from doctor.preflight.options import PreflightOptions
     from doctor.session.examine import ExamineOptions
     from doctor.smoke.plan import SmokeOptions
+    from doctor.transport import Transport
 
 TABLE_WAIT_SHARE = 0.5
 """Part of the budget that an unfinished rank table is waited for."""
@@ -37,8 +43,6 @@ TABLE_WAIT_SHARE = 0.5
 
 def skips_all(environ: Mapping[str, str]) -> bool:
     """Whether DOCTOR_SKIP says ``all``; then no module is loaded that could fail."""
-    from doctor.config.skips import ConfigError, read_skips
-
     try:
         return read_skips(environ, ()).all
     except ConfigError:  # names of checks
@@ -54,9 +58,9 @@ def gather(
 
     Raises: CommandError, NotReady.
     """
-    from doctor.environment.scope import choose_scope
-
     context = _detect_context(environ, progress)
+    if options.gang:
+        return _gather_gang(options, environ, budget, progress, context)
     scope = choose_scope(context, options.scope)
     if scope != "follower" and context.rank_table_pending:
         _wait_for_table(context, budget, progress)
@@ -77,6 +81,30 @@ def gather(
     progress.update(inventory=inventory, hosts_unknown=context.hosts_unknown if job_is_meant else "")
     _select_checks(options, environ, progress)
     _examine(options, environ, budget, progress, inventory, context.rank_table_path)
+    return progress.gathered
+
+
+def _gather_gang(
+    options: PreflightOptions,
+    environ: Mapping[str, str],
+    budget: TimeBudget,
+    progress: GatherProgress,
+    context: JobContext,
+) -> Gathered | LeaderVerdict:
+    """The same of pods that check each other. The time for the checks begins once they have come."""
+    from doctor.preflight.gang import join_gang
+    from doctor.preflight.host_leader import LeaderVerdict
+
+    progress.add_notes(filled("started in: {0}", context.description))
+    if context.tag == "alone":
+        progress.update(context=msgspec.structs.replace(context, tag="gang"))
+    joined = join_gang(options, context, environ, budget, progress)
+    if isinstance(joined, LeaderVerdict):
+        return joined
+    budget = msgspec.structs.replace(budget, start_time=time.monotonic(), seconds=options.budget)
+    progress.update(inventory=joined.inventory, evaluation_end=budget.evaluation_end)
+    _select_checks(options, environ, progress)
+    _examine(options, environ, budget, progress, joined.inventory, context.rank_table_path, joined.transport)
     return progress.gathered
 
 
@@ -116,8 +144,6 @@ def local_host_name(environ: Mapping[str, str]) -> str:
 
 
 def _detect_context(environ: Mapping[str, str], progress: GatherProgress) -> JobContext:
-    from doctor.environment.job_context import detect
-
     context = detect(environ)
     progress.update(context=context)
     return context
@@ -156,7 +182,6 @@ def _follow_leader(
 
 def _select_checks(options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress) -> None:
     """Loads the catalogue, and refuses settings that could not be followed. Raises: CommandError."""
-    from doctor.config.skips import read_skips
     from doctor.session.policy import validate_settings
     from doctor.session.select_checks import choose_checks, load_catalog
 
@@ -181,7 +206,6 @@ def _select_hosts(
 ) -> Inventory:
     """This host alone, or those that the options, else the launcher, name. Raises: CommandError."""
     from doctor.environment.inventory import Inventory, InventoryError, resolve_hosts, without
-    from doctor.environment.text_files import read_text_file
     from doctor.session.select_hosts import select_inventory
 
     _require_files(options)
@@ -204,8 +228,6 @@ def _require_files(options: PreflightOptions) -> None:
 
     Lists of hosts are not among them: that one was not written makes the verdict unknown.
     """
-    from doctor.session import named_files
-
     named_files.require_connection_files(options.ssh)
     named_files.require_rank_table(options.hosts.rank_table)
     outputs = [("--report", options.report), ("--save", options.save)]
@@ -222,6 +244,7 @@ def _examine(
     progress: GatherProgress,
     inventory: Inventory,
     mounted_rank_table: str,
+    way: Transport | None = None,
 ) -> None:
     """Visits the hosts and evaluates the checks on them."""
     from doctor.session.examine import examine
@@ -240,7 +263,7 @@ def _examine(
     examination = examine(
         inventory,
         checks,
-        _of_scope(_examine_options(options, progress.gathered, budget), inventory),
+        msgspec.structs.replace(_of_scope(_examine_options(options, progress.gathered, budget), inventory), way=way),
         environ,
         rank_table=options.hosts.rank_table or mounted_rank_table,
         progress=combine_callbacks(progress.keep_record, heartbeat.step, progress.events.host),
@@ -273,7 +296,6 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
 
 def _keeps_settings(options: PreflightOptions) -> bool:
     """Whether doctor.toml wants every setting kept; a file that cannot be read is told of where the run is kept."""
-    from doctor.config.file import ConfigError
     from doctor.session.run_history import HistoryOptions, keeps_settings
 
     try:
@@ -300,7 +322,7 @@ def _of_scope(options: ExamineOptions, inventory: Inventory) -> ExamineOptions:
 
 
 def _launch(options: PreflightOptions) -> LaunchOptions:
-    return options.source.complete(options.job.launch) if options.source else options.job.launch
+    return options.source.complete(options.launch) if options.source else options.launch
 
 
 def _smoke_options(options: PreflightOptions, tier: Tier) -> SmokeOptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
     from doctor.environment.job_context import JobContext
     from doctor.preflight.deadline import Heartbeat
-    from doctor.preflight.host_leader import Leader
     from doctor.session.replay import Examination
 
 
@@ -59,6 +58,18 @@ class NotReady(Exception):
         """One word for the status line."""
 
 
+class VerdictSender(Protocol):
+    """Passes this process's verdict on to the others of its host, or of its gang; at its end they stop waiting."""
+
+    def __enter__(self) -> VerdictSender: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def announce(self, code: int, line: str, until: float) -> None:
+        """Sends exit code and line, not beyond ``until``."""
+        ...
+
+
 class GatherProgress:
     """What is known so far, for whoever ends the run early: a signal, the deadline's thread, an exception.
 
@@ -72,8 +83,7 @@ class GatherProgress:
         self.on_lead = on_lead
         self.records: dict[str, HostRecord] = {}
         """Of the hosts that have answered, or failed to."""
-        self.leader: Leader | None = None
-        """Passes this process's verdict on to the others of its host."""
+        self.leader: VerdictSender | None = None
         self.events = EventStreams()
         self.pending: NotReady | None = None
         """What the platform has not described yet, while it is waited for."""

@@ -25,8 +25,7 @@ import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.environment.job_context import JobContext
-from doctor.environment.scope import Scope
+from doctor.environment.job_context import JobContext, Scope
 from doctor.preflight.leader_lock import LeaderLock, LockFolder, UntrustedFolder, open_lock_folder
 
 POLL_SECONDS = 0.05

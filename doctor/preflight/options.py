@@ -12,13 +12,16 @@ from doctor.engine.record import LaunchOptions
 from doctor.preflight.tiers import Tier
 from doctor.transport.options import SshOptions as SshOptions
 
-Style = Literal["doctor", "nagios"]
+Style = Literal["doctor", "nagios", "npd"]
+STYLES = ("doctor", "nagios", "npd")
 Profile = Literal["job", "prolog"]
 
 VERDICTS = (Exit.FAILED, Exit.WARNINGS, Exit.UNKNOWN)
 """Codes that `ExitCodePolicy.fail_exit` replaces: the job should not start. Bad input and our own bugs keep theirs."""
 NAGIOS = {Exit.HEALTHY: 0, Exit.WARNINGS: 1, Exit.FAILED: 2}
 """The plugin interface: 0 OK, 1 WARNING, 2 CRITICAL, and 3 UNKNOWN for all that is not a verdict."""
+NPD = {Exit.HEALTHY: 0, Exit.WARNINGS: 1, Exit.FAILED: 1}
+"""node-problem-detector's custom plugins (pkg/custompluginmonitor/types/types.go): 0 OK, 1 NonOK, 2 Unknown."""
 
 
 class ExitCodePolicy(msgspec.Struct, frozen=True):
@@ -39,37 +42,26 @@ class ExitCodePolicy(msgspec.Struct, frozen=True):
             return 0
         if self.style == "nagios":
             return NAGIOS.get(Exit(verdict_code), 3) if verdict_code in tuple(Exit) else 3
+        if self.style == "npd":
+            return NPD.get(Exit(verdict_code), 2) if verdict_code in tuple(Exit) else 2
         return self.fail_exit if self.fail_exit and verdict_code in VERDICTS else verdict_code
 
 
 if TYPE_CHECKING:
     from doctor.environment.host_selection import HostSelection
+    from doctor.environment.job_context import RequestedScope
     from doctor.environment.job_environment import JobEnvironment
-    from doctor.environment.scope import RequestedScope
 
 
-class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The job as the command line describes it; an empty value was not given."""
+class GangOptions(msgspec.Struct, frozen=True):
+    """The pods of one job check each other."""
 
-    product: str = ""
-    python: str = ""
-    ranks_per_host: int = 0
-    master_addr: str = ""
-    master_port: int = 0
-    time_left_s: float | None = None
-    """Seconds until the scheduler ends the job that this process runs in; None: not known, or without end."""
-
-    @property
-    def launch(self) -> LaunchOptions:
-        """The same as a run keeps it, for `doctor.job.LaunchConfig.from_options`."""
-        return LaunchOptions(
-            product=self.product,
-            python=self.python,
-            ranks_per_host=self.ranks_per_host or None,
-            master_addr=self.master_addr,
-            master_port=self.master_port or None,
-            time_left_s=self.time_left_s,
-        )
+    size: int = 0
+    """Their number; 0: as the environment has it."""
+    key: str = ""
+    """A file with their common secret, or ``none``; empty: a variable has it."""
+    wait: float = 300.0
+    """Seconds for all to come, and for a leader that is absent."""
 
 
 class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +76,9 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     budget: float = 60.0
     """Seconds from the start of the process."""
     scope: RequestedScope = "auto"
-    job: JobSettings = JobSettings()
+    launch: LaunchOptions = LaunchOptions()
+    """The job as the command line describes it."""
+    gang: GangOptions | None = None
     source: JobEnvironment | None = None
     """Where the job's environment was read; None: this process's is the job's."""
     net: str = ""
@@ -107,3 +101,8 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     fail_on: FailOn = "error"
     on_unknown: OnUnknown = "fail"
     exit_code_policy: ExitCodePolicy = ExitCodePolicy()
+
+    @property
+    def total_seconds(self) -> float:
+        """The most that this process takes: in a gang, members wait for their leader, and it for them."""
+        return self.budget + (2 * self.gang.wait if self.gang else 0.0)

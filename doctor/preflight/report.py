@@ -8,22 +8,30 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.interrupts import remove_old
 from doctor.engine.language import localized_filled, phrase
 from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
 from doctor.preflight.early_end import claim_line
+from doctor.report.formats.registry import RenderContext, render_bytes
 from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_files, write_output
 
 if TYPE_CHECKING:
     from doctor.preflight.deadline import TimeBudget
     from doctor.preflight.decide import PreflightVerdict
+    from doctor.preflight.host_leader import LeaderVerdict
     from doctor.preflight.options import PreflightOptions
     from doctor.preflight.spares import SpareSelection
 
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes shows what is in it as the container's last message; 4096 bytes of it."""
+
+
+PLUGIN_CHARS = 80
+"""``max_output_length`` of node-problem-detector, as it is without a setting (custompluginmonitor/types/config.go)."""
 
 
 class PreflightReporter:
@@ -56,8 +64,6 @@ class PreflightReporter:
                     remove_old(path)
                 print_stderr(filled("doctor: {0} {1}: {2}; it was not written", option, path, error.strerror or error))
         if self.format_targets:
-            from doctor.report.formats.registry import RenderContext
-
             checks_by_name = {check.name: check for check in verdict.gathered.catalog}
             events.finish(verdict.report, verdict.code, checks_by_name)
             unwritten = [target for target in self.format_targets if target.name != "jsonl" or not events.streams]
@@ -68,7 +74,13 @@ class PreflightReporter:
         if not self.line:
             report_path = self.options.report if self.options.report in self._written_paths else ""
             line = status_line(verdict, self.options, report_path, self.budget.elapsed_seconds())
+            if self.options.exit_code_policy.style == "npd":
+                line = plugin_line(verdict, self.options)
             self._print_once(line, verdict.exit_code)
+
+    def print_line_of(self, leader: LeaderVerdict) -> None:
+        """The line of another process that has checked for this one, too."""
+        self._print_once(leader.line, leader.code)
 
     def _print_once(self, line: str, exit_code: int) -> None:
         with self._print_lock:
@@ -102,6 +114,18 @@ def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_pat
         cause=verdict.cause or verdict.reason,
         word=verdict_word(verdict, options),
     )
+
+
+def plugin_line(verdict: PreflightVerdict, options: PreflightOptions) -> str:
+    """What node-problem-detector shows as a condition's message, of which it keeps 80 characters: word and causes."""
+    from doctor.report.formats import oneline
+    from doctor.report.layout import one_word
+
+    causes = [name for name, _ in oneline.causes(verdict.report, verdict.code)]
+    names = [one_word.percent_escape(name) for name in [verdict.cause or verdict.reason, *causes] if name]
+    word = verdict_word(verdict, options)
+    reasons = one_word.join_within(names, PLUGIN_CHARS - len(word) - 5) if word not in ("OK", "SKIP") else ""
+    return f"{word}: {reasons}" if reasons else word
 
 
 def verdict_word(verdict: PreflightVerdict, options: PreflightOptions) -> str:
@@ -175,14 +199,10 @@ def write_termination_log(text: str, environ: Mapping[str, str]) -> None:
 
 
 def _files(verdict: PreflightVerdict, options: PreflightOptions) -> Iterator[tuple[str, str, bytes]]:
-    from doctor.report.formats.registry import RenderContext, render_bytes
-
     if options.report:
         context = RenderContext(verdict.code, {check.name: check for check in verdict.gathered.catalog})
         yield "--report", options.report, render_bytes("json", verdict.report, context)
     if options.save and verdict.examination is not None:
-        import msgspec
-
         from doctor.engine.run_writing import run_lines
 
         made_for = tuple(outcome.check for outcome in verdict.report.outcomes)

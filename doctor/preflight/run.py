@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 def run_preflight(options: PreflightOptions) -> int:
     """Runs one preflight of this process and its environment. Returns the exit code."""
-    return PreflightRun(options, os.environ, TimeBudget.of_this_process(options.budget)).run()
+    return PreflightRun(options, os.environ, TimeBudget.of_this_process(options.total_seconds)).run()
 
 
 class PreflightRun:
@@ -111,6 +111,9 @@ class PreflightRun:
         gathered = gather(self.options, self.environ, self.budget, self.progress)
         if isinstance(gathered, Gathered):
             self._decide_and_report(gathered)
+        elif self.options.gang:  # another pod has run the checks
+            self.progress.heartbeat.close()
+            self.reporter.print_line_of(gathered)
         else:  # another process of this host has run the checks and printed its line
             early_end.claim_line()
             self.reporter.exit_code = gathered.code
@@ -180,7 +183,7 @@ class PreflightRun:
     def _budget_ended(self) -> PreflightVerdict:
         """The verdict where none was reached in time: what was evaluated stands in the report."""
         why, examination = (
-            filled("the budget of {0} s ended", f"{self.options.budget:g}"),
+            filled("the budget of {0} s ended", f"{self.options.total_seconds:g}"),
             self.progress.gathered.examination,
         )
         pending = self.progress.pending

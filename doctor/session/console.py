@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+import traceback
 
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.streams import print_stderr
@@ -14,9 +16,6 @@ BUG_EXIT_CODE = 70
 
 def report_own_bug(error: Exception) -> int:
     """Reports it in one line, saves the traceback in a file, and returns the exit code."""
-    import tempfile
-    import traceback
-
     text = hide_secrets("".join(traceback.format_exception(error)))
     if "--debug" in sys.argv:
         print_stderr(text)

@@ -26,6 +26,7 @@ from doctor.engine.texts import filled, joined
 from doctor.engine.utc_time import utc_text
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
+from doctor.job.launch_line.logins import LauncherLogin
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
 from doctor.session.connection import ssh_to
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
     from doctor.net.plan import NetOptions
     from doctor.net.run.network_round import NetRoundResult
-    from doctor.smoke.model import SmokeResult
     from doctor.smoke.plan import SmokeOptions
     from doctor.smoke.run.channels import AgentSession
     from doctor.smoke.run.round import SmokeRoundResult, StageCallback
@@ -66,6 +66,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     sudo: bool = False
     within: str = ""
     """Command prefix that enters the job's container: ``docker exec -i NAME``."""
+    way: Transport | None = None
+    """The open way to the hosts, instead of the transport of that name."""
     timeout: float = 60.0
     """Seconds for a host's answer, once connected."""
     budget: float = 0.0
@@ -86,6 +88,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Files and folders whose contents are compared among hosts: absolute."""
     training: TrainingLaunch | None = None
     """The job's launch and configuration, where a launch line or files were given."""
+    login: LauncherLogin | None = None
+    """How the launcher of the launch line reaches the other hosts; None: not over SSH, or that is not known."""
     after_reboot: bool = False
     """Read what the hosts load when they start, and evaluate the checks as after a reboot."""
     reads_settings: bool = False
@@ -118,19 +122,21 @@ def examine(
     smoke_round: SmokeRoundResult | None = None
     closing: threading.Thread | None = None
     if hosts:
-        transport = open_transport(
+        transport = options.way or open_transport(
             inventory.local, options.transport, ssh_to(inventory, options.ssh, options.transport), hosts
         )
         facts = unique_facts(_facts_to_read(checks, options))
         ask = CollectOptions(
-            facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(shlex.split(options.within))
+            facts, _arguments(job.probe_inputs, options), options.sudo, tuple(shlex.split(options.within))
         )
         share = ROUNDS_SHARE if options.smoke else BEFORE_NET_SHARE if options.net else 1.0
         limits = TimeLimits(options.timeout, options.budget * share, options.workers or workers(len(hosts)))
         try:
             records = run_rounds(hosts, transport, ask, limits, inventory.local, progress)
             if options.net:
-                net_round = _net_round(records, job, transport, options, environ, clock, stage)
+                net_round = _net_round(
+                    records, job, transport, options, _topology(inventory, options, environ), clock, stage
+                )
                 records, stopped, net_notes = net_round.records, net_round.stopped, net_round.notes
             if options.smoke and stopped is None:
                 smoke_round = _smoke_round(records, inventory, transport, options, clock, stage)
@@ -147,6 +153,12 @@ def examine(
         run = msgspec.structs.replace(run, after_reboot=True, notes=(AS_NOW, *run.notes))
     report = replay(run, checks, options.evaluation)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing, options.code)
+
+
+def _arguments(inputs: ProbeInputs, options: ExamineOptions) -> dict[str, object]:
+    """What questions on the hosts get: what the run keeps, and how the launcher would log in."""
+    login = msgspec.to_builtins(options.login) if options.login else None
+    return {**msgspec.to_builtins(inputs), "login": login}
 
 
 def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:
@@ -191,17 +203,13 @@ def examine_smoke(
     started, job = utc_text(), _JobInput(inventory, options, environ, rank_table)
     try:
         slots = dict(agents.slots)
-
-        def repeat(other: SmokeOptions) -> SmokeResult:
-            return run_again(slots, transport, other, local=inventory.local)
-
         smoke_round = run_single_round(
             agents,
             _meeting_in_pods(options.smoke, inventory),
             on_stage=stage,
             on_host=progress,
             meanwhile=meanwhile,
-            repeat=repeat,
+            repeat=lambda other: run_again(slots, transport, other, local=inventory.local),
         )
     finally:
         transport.close()
@@ -325,18 +333,30 @@ def _net_facts(options: ExamineOptions) -> tuple[type[Fact], ...]:
     return input_facts(options.net)
 
 
+def _topology(inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str]) -> str:
+    """The switches between the hosts, in the form of topology.conf: as given, by labels of nodes, or Slurm's."""
+    from doctor.net.host_groups import slurm_topology
+
+    if options.net and options.net.topology:
+        return options.net.topology
+    if inventory.pods is None:
+        return slurm_topology(environ)
+    from doctor.transport.kubernetes.topology import switches_of_pods
+
+    return switches_of_pods(inventory.pods)
+
+
 def _net_round(
     records: dict[str, HostRecord],
     job: _JobInput,
     transport: Transport,
     options: ExamineOptions,
-    environ: Mapping[str, str],
+    topology: str,
     clock: float,
     stage: StageCallback,
 ) -> NetRoundResult:
     """The network test, within what is left of the budget."""
     from doctor.net.run.network_round import NetRoundResult, run_net_round, without_net_answers
-    from doctor.net.run.topology import slurm_topology
 
     assert options.net
     net, remaining = options.net, options.budget - (time.monotonic() - clock)
@@ -348,8 +368,7 @@ def _net_round(
         )
     if options.budget:
         net = msgspec.structs.replace(net, budget=min(net.budget, remaining))
-    if not net.topology:
-        net = msgspec.structs.replace(net, topology=slurm_topology(environ))
+    net = msgspec.structs.replace(net, topology=topology)
     within = tuple(shlex.split(options.within))
     return run_net_round(records, LaunchConfig.from_options(job.launch), transport, net, within=within, on_phase=stage)
 

@@ -12,10 +12,13 @@ import msgspec
 
 from doctor.engine.bounded_read import open_bounded
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.interrupts import remove_old
+from doctor.engine.record import MAX_RUN_BYTES, BadRun
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.report.formats.registry import FormatTarget, RenderContext, render
+from doctor.report.layout.terminal import detect_terminal
 from doctor.session.output_files import (
     EventStreams,
     combine_callbacks,
@@ -26,6 +29,7 @@ from doctor.session.output_files import (
     write_files,
 )
 from doctor.session.policy import apply_policy, validate_settings
+from doctor.session.replay import Examination, load_file, replay
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -33,9 +37,8 @@ if TYPE_CHECKING:
     from doctor.engine.result import Report
     from doctor.environment.inventory import Inventory
     from doctor.report.diff.values import RunValues
-    from doctor.report.formats.registry import RenderContext
     from doctor.session.examine import ExamineOptions
-    from doctor.session.replay import Examination
+    from doctor.session.live_hosts import LiveHosts
     from doctor.session.run_history import HistoryOptions
 
 
@@ -101,9 +104,6 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
 
 def load_saved_run(path: Path, option: str = "--from") -> Run:
     """The run that ``option`` names. Raises: CommandError."""
-    from doctor.engine.record import MAX_RUN_BYTES, BadRun
-    from doctor.session.replay import load_file
-
     try:
         with open_bounded(path, MAX_RUN_BYTES) as file:
             return load_file(file, MAX_RUN_BYTES, str(path))
@@ -126,8 +126,6 @@ def replay_and_report(
 
     ``named``: the user asks for these very checks; else those that are newer than the run are left out, with a note.
     """
-    from doctor.session.replay import Examination, replay
-
     if named:
         return save_and_report(Examination(run, replay(run, selected)), catalog, output, command=command)
     from doctor.session.saved_checks import checks_of_run, with_note
@@ -147,15 +145,18 @@ def examine_and_report(
     output: ReportOptions,
     history: HistoryOptions | None = None,
     command: str = "check",
+    live: bool = False,
 ) -> int:
-    """Visits the hosts, with a progress line on stderr, and reports. Returns the exit code."""
+    """Visits the hosts, with a progress line or a live view on stderr, and reports. Returns the exit code."""
     from doctor.report.layout.progress_line import ProgressLine
     from doctor.session.examine import examine
 
-    progress = ProgressLine(len(inventory.hosts), sys.stderr)
+    view = _live_hosts(command, inventory) if live else None
+    progress = view or ProgressLine(len(inventory.hosts), sys.stderr)
     events = start_events(output, inventory.hosts, selected, inventory.source)
     callbacks = [progress.step, events.host]
-    if progress.live and len(inventory.hosts) >= LEAST_HOSTS and not output.redact and not options.after_reboot:
+    shows = progress.live and (live or len(inventory.hosts) >= LEAST_HOSTS)
+    if shows and not output.redact and not options.after_reboot:
         from doctor.session.early_findings import EarlyFindings
 
         callbacks.append(EarlyFindings(selected, output.config, progress.note).step)
@@ -172,6 +173,12 @@ def examine_and_report(
     finally:
         progress.close()
     return save_and_report(examination, catalog, output, events, history, command)
+
+
+def _live_hosts(command: str, inventory: Inventory) -> LiveHosts | None:
+    from doctor.session.live_hosts import open_live_hosts
+
+    return open_live_hosts(command, inventory.source, inventory.hosts)
 
 
 def start_events(
@@ -197,8 +204,6 @@ def save_and_report(
 
     ``history``: how the run is kept in the history; None keeps it not.
     """
-    from doctor.engine.exit_code import Exit
-
     stopped = examination.stopped
     saved = save_run(output.save, examination) if output.save else True
     report = apply_policy(examination.report, output.config, catalog)
@@ -231,8 +236,6 @@ def read_settings(examination: Examination, report: Report) -> RunValues | None:
 
 def report_exit_code(report: Report, output: ReportOptions) -> int:
     """The exit code that the options give to a report."""
-    from doctor.engine.exit_code import exit_code
-
     return exit_code(report, strict=output.strict, on_unknown=output.on_unknown, fail_on=output.fail_on)  # type: ignore[arg-type]
 
 
@@ -287,20 +290,25 @@ def write_report(
     )
     code = _write_files(targets, report, context, has_failed=bool(events and events.failures))
     _print(targets, report, msgspec.structs.replace(context, code=code), output.color, prints_text)
-    if output.notify:
-        from doctor.session.notify.notifier import notify, notify_targets
-
-        targets_to_tell = notify_targets(output.notify, output.config)
-        notify(targets_to_tell, report, checks_by_name, code, command, redact=output.redact)
+    _notify(report, checks_by_name, code, output, command)
     return code
+
+
+def _notify(
+    report: Report, checks_by_name: Mapping[str, Check], code: int, output: ReportOptions, command: str
+) -> None:
+    if not output.notify:
+        return
+    from doctor.session.notify.notifier import notify, notify_targets
+
+    targets = notify_targets(output.notify, output.config)
+    notify(targets, report, checks_by_name, code, command, redact=output.redact)
 
 
 def _print(
     targets: Sequence[FormatTarget], report: Report, context: RenderContext, color: str, prints_text: bool
 ) -> None:
     """The formats that have no file, and the text where it is wanted."""
-    from doctor.report.layout.terminal import detect_terminal
-
     terminal = detect_terminal(sys.stdout, color, os.environ)
     context = msgspec.structs.replace(context, terminal=terminal)
     text_format = ["human" if terminal.tty else "plain"] if prints_text else []
@@ -310,8 +318,6 @@ def _print(
 
 def _write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext, *, has_failed: bool) -> int:
     """Returns the exit code: 78 in place of 0 where a file could not be written. ``has_failed``: one of the events'."""
-    from doctor.engine.exit_code import Exit
-
     failed = write_files(targets, report, context)
     if context.code != Exit.HEALTHY or not (failed or has_failed):
         return context.code

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from typing import TYPE_CHECKING
 
 from doctor.engine.bounded_read import require_bounded
@@ -33,13 +34,27 @@ def require_writable(option: str, path: str) -> None:
     try:
         is_folder = stat.S_ISDIR(os.stat(folder).st_mode)
         reason = "" if os.access(folder, os.W_OK) or os.access(path, os.W_OK) else filled("{0} is not writable", folder)
-        reason = (
-            "is a folder" if os.path.isdir(path) else reason if is_folder else filled("{0} is not a folder", folder)
-        )
+        if os.path.isdir(path):
+            reason = "is a folder"
+        elif not is_folder:
+            reason = filled("{0} is not a folder", folder)
+        elif not reason and not os.path.exists(path):
+            reason = _refusal(folder)
     except (OSError, ValueError) as error:
         reason = filled("{0}: {1}", printable(folder), _reason(error))
     if reason:
         raise InputError(filled("{0} {1}: {2}; expected a file that can be written", option, printable(path), reason))
+
+
+def _refusal(folder: str) -> str:
+    """Why no file can be made in a folder that says that it may: root may write to /proc, which holds no files of
+    others, and to a full or read-only file system.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return filled("no file can be made in {0}: {1}", printable(folder), _reason(error))
 
 
 def require_connection_files(ssh: SshOptions) -> None:

@@ -11,6 +11,8 @@ import msgspec
 
 from doctor.config.user_key import load_or_create_key
 from doctor.engine.texts import filled, joined
+from doctor.report.redact.pseudonyms import Redactor
+from doctor.report.redact.report import redacted_report
 
 if TYPE_CHECKING:
     from doctor.engine.result import Report
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
 
 def with_pseudonyms(report: Report, aliases: Iterable[str] = ()) -> Report:
     """The report with pseudonyms, and a note of that; ``aliases`` are other names of its hosts."""
-    from doctor.report.redact.report import redacted_report  # hmac is loaded where it is asked for
-
     key, trouble = _cached_key()
     note = "names of hosts and users, and addresses, are pseudonyms"
     note = joined("", (note, filled(" of this run only: the key could not be saved ({0})", trouble) if trouble else ""))
@@ -29,8 +29,6 @@ def with_pseudonyms(report: Report, aliases: Iterable[str] = ()) -> Report:
 
 def text_redactor(hosts: Iterable[str]) -> Callable[[str], str]:
     """What replaces such names in one text."""
-    from doctor.report.redact.pseudonyms import Redactor
-
     return Redactor(_cached_key()[0], hosts).text
 
 

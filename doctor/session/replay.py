@@ -75,7 +75,7 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
     """Evaluates a run, made now or saved before, with the intent that it was made with."""
     evaluated = checks
     if run.watch:
-        from doctor.session.watched_checks import for_watched
+        from doctor.engine.loss_rules import for_watched
 
         evaluated = for_watched(checks)
     report = evaluate_in_time(run, evaluated, RunIntent(run), limit)
@@ -133,10 +133,20 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
         tuple(outcomes),
         run.started,
         run.seconds,
-        run.notes,
+        (*run.notes, *_tool_notes(checks, outcomes)),
         hosts_unknown=run.hosts_unknown,
         after_reboot=run.after_reboot,
     )
+
+
+HCCN_TOOL = "hccn_tool is in /usr/local/Ascend/driver/tools where the shell does not find it"
+"""The driver's package puts it there, and into no PATH."""
+
+
+def _tool_notes(checks: Sequence[Check], outcomes: Sequence[Outcome]) -> Iterator[str]:
+    found = {outcome.check for outcome in outcomes if outcome.findings}
+    if any("`hccn_tool " in check.section("What to do") for check in checks if check.name in found):
+        yield HCCN_TOOL
 
 
 Evaluate = Callable[[Check, Sequence[str], FactCache, Intent], Outcome]
@@ -234,7 +244,7 @@ def _part(run: Run, name: str) -> Any:
 
 _READERS: dict[str, Callable[[Run], object]] = {
     "doctor.job.launch_config.LaunchConfig": _launch_config,
-    "doctor.job.rank_table.file.RankTableFile": _rank_table_file,
+    "doctor.job.rank_table.table_file.RankTableFile": _rank_table_file,
     "doctor.job.rank_table.model.RankTable": _rank_table,
     "doctor.job.training.model.TrainingLaunch": lambda run: _part(run, "training"),
     "doctor.smoke.model.SmokeRun": lambda run: _part(run, "smoke"),

@@ -44,11 +44,16 @@ def pods_inventory(selection: HostSelection) -> Inventory:
     if choice.node_image:
         return _nodes(choice, selection)
     listing = find_pods(choice, selection.nodes or selection.hosts or "")
-    containers = {pod.name: pod.container(choice.container) for pod in listing.pods}
+    return _without_excluded(inventory_of(listing, choice.container), selection)
+
+
+def inventory_of(listing: FoundPods, container: str) -> Inventory:
+    """These pods as hosts. ``container``: as the user names it; empty for the one that kubectl chooses."""
+    containers = {pod.name: pod.container(container) for pod in listing.pods}
     unready = {name: filled("the namespace {0} has no such pod", listing.namespace) for name in listing.absent}
     for pod in listing.pods:
         if not containers[pod.name]:
-            unready[pod.name] = filled("its pod has no container {0}", choice.container)
+            unready[pod.name] = filled("its pod has no container {0}", container)
         elif why := pod.why_unready(containers[pod.name]):
             unready[pod.name] = why
     hosts = (*(pod.name for pod in listing.pods), *listing.absent)
@@ -58,10 +63,11 @@ def pods_inventory(selection: HostSelection) -> Inventory:
         containers=containers,
         addresses={pod.name: pod.status.pod_ip for pod in listing.pods if pod.status.pod_ip},
         names={pod.name: pod.service_name for pod in listing.pods if pod.service_name},
+        nodes={pod.name: pod.spec.node_name for pod in listing.pods if pod.spec.node_name},
         unready=unready,
     )
     source = filled("{0} from {1}", count_noun(len(hosts), "host"), listing.source)
-    return _without_excluded(Inventory(hosts, source, notes=listing.notes), access, selection)
+    return Inventory(hosts, source, notes=listing.notes, pods=access)
 
 
 def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
@@ -97,9 +103,9 @@ def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
     return FoundPods(tuple(of_job.pods), (), program, namespace, source, of_job.notes)
 
 
-def _without_excluded(inventory: Inventory, access: PodAccess, selection: HostSelection) -> Inventory:
+def _without_excluded(inventory: Inventory, selection: HostSelection) -> Inventory:
     try:
-        return msgspec.structs.replace(without(inventory, selection.exclude), pods=access)
+        return msgspec.structs.replace(without(inventory, selection.exclude), pods=inventory.pods)
     except InventoryError as error:
         raise InputError(str(error)) from None
 
@@ -143,9 +149,11 @@ def _nodes(choice: PodSelection, selection: HostSelection) -> Inventory:
         namespace = namespace_of(program, choice.namespace)
         hosts = tuple(dict.fromkeys(expand_nodeset(pod_names, "the command line")))
     except TransportError as error:
-        raise InputError(error.text) from None
+        raise InputError(_with_hint(error)) from None
     except InventoryError as error:
         raise InputError(str(error)) from None
-    access = PodAccess(kubectl=program, namespace=namespace, node_image=choice.node_image)
+    access = PodAccess(
+        kubectl=program, namespace=namespace, node_image=choice.node_image, nodes={host: host for host in hosts}
+    )
     source = filled("{0} from the command line, each by a pod on it", count_noun(len(hosts), "host"))
-    return _without_excluded(Inventory(hosts, source), access, selection)
+    return _without_excluded(Inventory(hosts, source, pods=access), selection)

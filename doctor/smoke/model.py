@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -61,18 +61,13 @@ class RankPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
     """The device's number for the libraries: its place among those that the rank's environment shows it."""
 
 
-class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
-    """All settings for agents and workers. It is sent to them as JSON, and stored in the saved run."""
+class SmokeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user settles, and each rank must know."""
 
-    backend: Backend
-    places: tuple[RankPlacement, ...]
-    layouts: tuple[Layout, ...]
-    stages: tuple[str, ...] = STAGES
     library: Literal["torch", "mindspore"] = "torch"
     """What the ranks train with."""
     steps: int = 3
     """Steps of each layout that are compared with the reference run."""
-    learn_steps: int = 10
     seed: int = 1
     max_bytes: int = 1 << 20
     master_addr: str = ""
@@ -91,8 +86,6 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """Seconds of the devices stage, beyond the budget; 0: without it."""
     interface: str = ""
     """GLOO_SOCKET_IFNAME and its like; empty: as ``environment`` says."""
-    group_rule: GroupRule = ""
-    """Which groups the product allows: see `doctor.smoke.programs.process_groups`."""
     environment: Literal["job", "clean"] = "job"
     """job: the variables of the job are in force, and the library chooses the interface; clean: none are, and it is the
     one on the way to the master."""
@@ -101,6 +94,18 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     keep: tuple[str, ...] | None = None
     """The only variables in force, for a trial; `OWN_CHOICE` is the library's own choice of the interface.
     ``NAME=value`` is in force where the variable has this value."""
+
+
+class SmokePlan(SmokeSettings, frozen=True, omit_defaults=True, dict=True):
+    """All settings for agents and workers. It is sent to them as JSON, and stored in the saved run."""
+
+    backend: Backend
+    places: tuple[RankPlacement, ...]
+    layouts: tuple[Layout, ...]
+    stages: tuple[str, ...] = STAGES
+    learn_steps: int = 10
+    group_rule: GroupRule = ""
+    """Which groups the product allows: see `doctor.smoke.programs.process_groups`."""
     job_ranks: tuple[int, ...] = ()
     """Of some hosts of a launched job: the job's number of each rank; empty: the same."""
 
@@ -120,63 +125,77 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         return self.places[rank].host
 
 
+Word = Annotated[str, msgspec.Meta(max_length=200)]
+Number = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)]
+Seconds = Annotated[float, msgspec.Meta(ge=-1.0, lt=1e10)]
+"""What hosts say is not trusted, and bounded."""
+MOST_CALLS = 1024
+"""Of one rank in one line: as many as its page holds."""
+
+
 class Collective(msgspec.Struct, frozen=True, array_like=True):
     """One collective as a rank entered it. A send and its recv are one two-member group, named ``p2p 0>1``."""
 
-    group: int
-    seq: int
+    group: Number
+    seq: Number
     """From 1, counted by this rank in this group."""
-    op: str
-    dtype: str
-    numel: int
-    root: int
+    op: Word
+    dtype: Word
+    numel: Number
+    root: Number
     """Global rank of the root or the peer; -1 for none."""
-    step: int
-    stage: str
+    step: Number
+    stage: Word
 
 
 State = Literal["start", "input", "compute", "collective", "done"]
 
 
-class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One rank as its host's agent saw it at one moment. Ages are seconds by the host's own clock."""
+class RankMoment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rank as its host sees it at one moment. Ages are seconds by the host's own clock."""
 
-    rank: int
-    stamp: int
+    stamp: Number
     """Grows with every change of the black box: equal stamps mean that nothing happened in between."""
-    state: State
-    stage: str
-    step: int = 0
-    group: int = 0
-    seq: int = 0
-    op: str = ""
-    dtype: str = ""
-    numel: int = 0
-    root: int = -1
-    age: float = 0.0
+    state: Word
+    stage: Word
+    step: Number = 0
+    group: Number = 0
+    seq: Number = 0
+    op: Word = ""
+    dtype: Word = ""
+    numel: Number = 0
+    root: Number = -1
+    age: Seconds = 0.0
     """Since the stamp last changed."""
-    effective: float = 0.0
+    effective: Seconds = 0.0
     """``age`` less the time that its threads were runnable and waited for a CPU, and 10 s of waiting for a disk."""
-    cpu: float = 0.0
+    cpu: Seconds = 0.0
     """CPU seconds of the main thread since the stamp last changed."""
-    idle: float = -1.0
-    """Seconds since its connections last carried a byte, of a rank that waits in a collective; -1 where not known."""
-    process: str = "R"
+    process: Word = "R"
     """State letter of /proc/PID/stat; F: frozen by a cgroup; X: gone."""
-    entered: dict[int, int] = {}
+    entered: dict[Number, Number] = {}
     """Collectives that it has entered, by group."""
-    calls: tuple[Collective, ...] = ()
+    calls: Annotated[tuple[Collective, ...], msgspec.Meta(max_length=2 * MOST_CALLS)] = ()
     """Entered since the last snapshot, oldest first."""
-    dead: str = ""
+    dead: Word = ""
     """How it ended: ``signal 9``, ``exit status 1``; empty while it lives."""
     error: str = ""
     """Its own last error, if it told one before it ended."""
-    secondary: bool = False
-    """The error is of the kind that follows from another rank's end (a closed connection, a timeout)."""
     oom: bool = False
     """The kernel's log or the cgroup says that it was killed for memory."""
-    waits_for: str = ""
+    waits_for: Word = ""
     """The kernel function that it sleeps in, if /proc/PID/wchan tells."""
+
+
+class Snapshot(RankMoment, frozen=True, kw_only=True):
+    """The same of a rank of a smoke run, or of a watched one, as the judge of hangs takes it."""
+
+    rank: int
+    state: State
+    idle: float = -1.0
+    """Seconds since its connections last carried a byte, of a rank that waits in a collective; -1 where not known."""
+    secondary: bool = False
+    """The error is of the kind that follows from another rank's end (a closed connection, a timeout)."""
 
 
 class EnvironmentTrial(msgspec.Struct, frozen=True):

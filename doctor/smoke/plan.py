@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from doctor.engine.texts import filled
-from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan
+from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan, SmokeSettings
 from doctor.smoke.programs.process_groups import partitions, why_no_group
 from doctor.transport.host_texts import filled_here
 
@@ -46,7 +46,7 @@ class PlanHost(msgspec.Struct, frozen=True):
     """PCI device id of its NPUs."""
 
 
-class SmokeOptions(msgspec.Struct, frozen=True):
+class SmokeOptions(SmokeSettings, frozen=True, kw_only=True):
     """Options of the user; empty values are left to the plan."""
 
     backend: Backend | None = None
@@ -56,30 +56,10 @@ class SmokeOptions(msgspec.Struct, frozen=True):
     layouts: tuple[str, ...] = ()
     """Each as `parse_layout` reads it."""
     native: bool = False
-    steps: int = 3
-    seed: int = 1
-    max_bytes: int = 1 << 20
-    master_addr: str = ""
-    master_port: int = 0
-    timeout: float = 60.0
-    budget: float = 120.0
-    python: str = ""
-    interface: str = ""
-    environment: Literal["job", "clean"] = "job"
-    variables: dict[str, str] = {}
-    """Of the job, as this process has them."""
-    keep: tuple[str, ...] | None = None
-    """See `SmokePlan.keep`."""
-    soak: float = 0.0
-    """Seconds for which collectives are repeated in the end."""
-    device_seconds: float = 0.0
-    """Seconds for which each rank tests its device."""
     stages: tuple[str, ...] = ()
     """Empty: all."""
     baseline: Baseline | None = None
     """Speeds of earlier runs to compare with."""
-    library: Literal["torch", "mindspore"] = "torch"
-    """What the ranks train with."""
     cell_size: int = 0
     """Hosts of a cell in the screening of a fleet; 0: as `doctor.smoke.triage.screening` has it."""
 
@@ -94,30 +74,14 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
         places=placements,
         layouts=plan_layouts(placements, options.layouts, rule),
         group_rule=rule,
-        master_addr=options.master_addr or _master_address(hosts),
-        master_port=options.master_port,
-        python=options.python,
-        variables=options.variables,
-        **settings(options),
+        **{**settings(options), "master_addr": options.master_addr or _master_address(hosts)},
     )
 
 
 def settings(options: SmokeOptions) -> dict[str, Any]:
     """Fields of a `SmokePlan` that the options settle alone, whoever starts the ranks."""
-    copied = (
-        "steps",
-        "seed",
-        "max_bytes",
-        "timeout",
-        "soak",
-        "device_seconds",
-        "interface",
-        "environment",
-        "keep",
-        "library",
-    )
     return {
-        **{name: getattr(options, name) for name in copied},
+        **{name: getattr(options, name) for name in SmokeSettings.__struct_fields__},
         "stages": options.stages or planned_stages(options.native, options.soak, options.device_seconds),
         "budget": options.budget + options.soak + options.device_seconds,
     }

@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from doctor.engine.bounded_inflate import StreamTooLarge, inflate
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.remote.bootstrap import assemble, python_problem, stdin_command
 from doctor.remote.request import Request, marked_text
@@ -132,8 +132,8 @@ class HostProgram:
             except (ValueError, RecursionError, msgspec.MsgspecError):
                 error = error or "its answer is damaged"
         errors = result.err.decode("utf-8", "replace")
-        last_line = strip_control_chars(errors.strip().rpartition("\n")[2])
-        ending = f": {last_line}" if last_line else ""
+        reason = last_line(errors)
+        ending = f": {reason}" if reason else ""
         if begun:
             return error or python_problem(errors) or filled("its answer is incomplete{0}", ending)
         return error or python_problem(errors) or self._no_answer.format(result.code, ending)

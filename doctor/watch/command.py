@@ -41,6 +41,8 @@ class WatchedCommand:
         self._output = output
         self.before_end: Callable[[], object] = lambda: None
         """Called once, before a signal that ends the job is passed on: its ranks still show where they are."""
+        self.before_resize: Callable[[], object] = lambda: None
+        """Called before the job's terminal gets another size."""
         self._signals = {*FORWARDED, signal.SIGCHLD, signal.SIGWINCH}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         sys.stdout.flush()
@@ -88,6 +90,7 @@ class WatchedCommand:
         if info is None or info.si_signo not in self._signals or info.si_signo == signal.SIGCHLD:
             return
         if info.si_signo == signal.SIGWINCH:
+            self.before_resize()
             if self._output:
                 self._output.resize()
             return
@@ -103,12 +106,12 @@ class WatchedCommand:
 
         All are listed before the first is ended: a worker whose rank has ended is nobody's child any more.
         """
-        found: dict[int, psutil.Process] = {}
+        by_pid: dict[int, psutil.Process] = {}
         for pid in (self.process.pid, *ranks):
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 top = psutil.Process(pid)
-                found.update((process.pid, process) for process in (top, *top.children(recursive=True)))
-        tree = list(found.values())
+                by_pid.update((process.pid, process) for process in (top, *top.children(recursive=True)))
+        tree = list(by_pid.values())
         for process in tree:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What the ranks' digests show, as outcomes of the smoke run's checks of the same names. Pure."""
+"""The ranks' digests as outcomes of the smoke run's checks, and the report of a watched run with them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import msgspec
 
 from doctor.analysis.values.value_defect import ValueDefect, describe
 from doctor.engine.check import Check
+from doctor.engine.record import Run
 from doctor.engine.result import Finding, Outcome, Report
 from doctor.engine.texts import filled
+from doctor.engine.watch_summary import WatchResult
+from doctor.session.replay import replay
+from doctor.session.saved_parts import watch_result
 from doctor.watch.data.data_report import DataReport
+from doctor.watch.data_folder import saved_report
 
 INFERRED = " (inferred: {inferred})"
 """Behind the message of a finding."""
@@ -66,3 +71,19 @@ def _finding(defect: ValueDefect, hosts: Mapping[int, str]) -> Finding:
         template, values["inferred"] = template + INFERRED, defect.inferred
     finding = Finding(template, hosts=tuple(dict.fromkeys(blamed)), **{**values, "step": defect.step})
     return finding.as_warning(defect.level == "warning")
+
+
+def evaluate_watch(
+    run: Run, selected: Sequence[Check], catalog: Sequence[Check], data: DataReport | None = None
+) -> Report:
+    """The report of the run, with ``selected`` of the checks in ``catalog``.
+
+    ``data``: what the ranks' digests show; None reads it from the digests that the run has kept.
+    """
+    report = replay(run, selected)
+    watched = watch_result(run.watch)
+    if not isinstance(watched, WatchResult):
+        return report
+    if data is None and watched.digests:
+        data = saved_report(watched.digests)
+    return with_data(report, data, catalog, watched.hosts) if data else report

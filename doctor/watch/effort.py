@@ -114,16 +114,16 @@ def _counters(pid: int) -> _Counters:
 
 def process_tree(pid: int) -> list[int]:
     """A process and those that it has started, with whatever thread, and these in turn."""
-    found = [pid]
-    for process in found:
+    pids = [pid]
+    for process in pids:
         try:
             tasks = os.listdir(f"/proc/{process}/task")[:MOST_TASKS]
         except OSError:
             continue
         for task in tasks:
             text: str = read_text(f"/proc/{process}/task/{task}/children")  # type: ignore[no-untyped-call]
-            found += [int(word) for word in _CHILDREN.findall(text)][: MOST_PROCESSES - len(found)]
-    return found
+            pids += [int(word) for word in _CHILDREN.findall(text)][: MOST_PROCESSES - len(pids)]
+    return pids
 
 
 def _switches(pid: int) -> int:

@@ -108,9 +108,11 @@ class _Stream:
         assert self.control
         with contextlib.suppress(OSError):
             self.control.sendall(b"?")
-        while self.process.poll() is None and (left := limit - time.monotonic()) > 0:
+        while self.process.poll() is None and (seconds_left := limit - time.monotonic()) > 0:
             with contextlib.suppress(OSError):
-                if select.select([self.control], [], [], min(left, 0.05))[0] and (reply := self.control.recv(16)):
+                if select.select([self.control], [], [], min(seconds_left, 0.05))[0] and (
+                    reply := self.control.recv(16)
+                ):
                     return reply.endswith(b"-")
             time.sleep(0.001)  # it has closed its end, and is about to be gone
         return self.process.poll() == output_pump.HALF_LINE
@@ -191,12 +193,12 @@ class JobOutput:
 
 def _places() -> Iterator[tuple[int, tuple[int, ...]]]:
     """Where the streams lead, with the numbers of those that lead there."""
-    known: dict[tuple[int, int], list[int]] = {}
+    streams_by_file: dict[tuple[int, int], list[int]] = {}
     for number in (1, 2):
         with contextlib.suppress(OSError):
             about = os.fstat(number)
             is_device = stat.S_ISCHR(about.st_mode) and not os.isatty(number)
             if not is_device and fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
-                known.setdefault((about.st_dev, about.st_ino), []).append(number)
-    for numbers in known.values():
+                streams_by_file.setdefault((about.st_dev, about.st_ino), []).append(number)
+    for numbers in streams_by_file.values():
         yield numbers[0], tuple(numbers)

@@ -18,10 +18,10 @@ from doctor.engine.errors import InputError
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
 from doctor.engine.record import Run
 from doctor.engine.sanitize import count_noun, rank_names, strip_control_chars
-from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import filled, joined
 from doctor.engine.watch_summary import WatchResult
 from doctor.environment.job_context import detect
+from doctor.report.live.live_screen import LiveScreen, open_screen
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.watch.command import ENDING, LOOK, WatchedCommand, warn
 from doctor.watch.data.data_report import DataReport
@@ -31,9 +31,9 @@ from doctor.watch.folder import WatchFolder
 from doctor.watch.job_output import JobOutput
 from doctor.watch.live_losses import LiveLosses
 from doctor.watch.live_metrics import LiveMetrics
-from doctor.watch.loss.log_watch import LossOptions
-from doctor.watch.loss.loss_report import headline as loss_headline
-from doctor.watch.loss.loss_report import verdict_line
+from doctor.watch.live_ranks import LiveRanks
+from doctor.watch.loss.log_watch import LossOptions, verdict_line
+from doctor.watch.loss.log_watch import headline as loss_headline
 from doctor.watch.observer import Observer
 from doctor.watch.outcome import output_only_run, watched_run, with_stacks
 from doctor.watch.resume.live_resume import LiveResume
@@ -91,6 +91,8 @@ class WatchOptions(msgspec.Struct, frozen=True):
     reads_output: bool = True
     """Whether the job's streams are carried, and its losses read from them."""
     losses: LossOptions = LossOptions()
+    live: bool = False
+    """Whether the ranks are shown on the terminal while they run."""
     tell: Callable[[str, bool], None] = lambda _line, _is_error: None
     """Called with a verdict that falls while the job goes on, and whether it is an error: for `--notify`."""
 
@@ -118,14 +120,18 @@ def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchO
         warn(filled("not watched: {0}", why))
         return WatchedCommand(command_line, environ, None).run(lambda: False)
     every_line = options.losses.pattern is not None
-    output = JobOutput(folder.copies, context.rank, every_line) if options.reads_output else None
+    screen = open_screen("watch", environ) if options.live and watches else None
+    output = None
     try:
+        output = JobOutput(folder.copies, context.rank, every_line) if options.reads_output else None
         if not watches:  # another process of the launch watches all ranks of this host
             return _start(folder, command_line, environ, options, output).run(lambda: False)
-        return _Watch(folder, command_line, environ, options, report, output).run()
+        return _Watch(folder, command_line, environ, options, report, output, screen).run()
     finally:
         if output:
             output.close()
+        if screen:
+            screen.close()
         if watches:
             folder.remove()
 
@@ -154,6 +160,7 @@ class _Watch:
         options: WatchOptions,
         report: Report,
         output: JobOutput | None,
+        screen: LiveScreen | None = None,
     ) -> None:
         self.folder, self.options, self.report = folder, options, report
         self.losses = LiveLosses(folder.copies, folder.data.digests, options.losses.log_watch(()))
@@ -174,6 +181,9 @@ class _Watch:
         if options.data:
             self.resume.start()
         self.command.before_end = self._before_end
+        self.live = LiveRanks(screen, filled("doctor watch: {0}", self.source))
+        if screen:
+            self.command.before_resize = screen.resize
 
     def run(self) -> int:
         try:
@@ -256,7 +266,7 @@ class _Watch:
             elif training.likely is not None:
                 self.report(self._outcome(training, training.likely))
                 self.reported[index] = 0  # the job ends with its own exit code: this is no verdict
-                training.announce(self._verdict(0, filled("likely {0}", _headline(training, training.likely))))
+                training.announce(self._verdict(0, filled("likely {0}", training.headline(training.likely))))
             if sentence := training.long_wait():
                 warn(sentence)
         self._tell_resume()
@@ -272,6 +282,7 @@ class _Watch:
             if not self.observer.trainings and self.losses.watch.losses:
                 warn(loss_headline(self.losses.watch, self.losses.watch.verdicts(now)))
         self.metrics.write_each_interval(self.observer.trainings[-1:], self.reported)
+        self.live.draw(self.observer.trainings[-1:], self.losses.verdicts)
         return end
 
     def _before_end(self) -> None:
@@ -302,7 +313,7 @@ class _Watch:
         if not hang or self.options.on_hang != "report":
             failure = with_stacks(failure, training.stacks())
         self.reported[index] = self.report(self._outcome(training, failure))
-        training.announce(self._verdict(self.reported[index], _headline(training, failure), hang=hang))
+        training.announce(self._verdict(self.reported[index], training.headline(failure), hang=hang))
         return self._end(training, hang=hang)
 
     def _end(self, training: Training, *, hang: bool) -> bool:
@@ -431,14 +442,6 @@ class _Watch:
         return filled(
             "{0} of {1}{2}, step {3}{4}, {5} s", len(training.hosts), world, on_hosts, steps[0], pace, f"{seconds:.0f}"
         )
-
-
-def _headline(training: Training, failure: Failure) -> str:
-    """Such as ``smoke-rank-blocked: rank 3 on w1``."""
-    names = training.host_names()
-    hosts = sorted({names.get(rank, UNKNOWN_HOST) for rank in failure.culprit_ranks})
-    who = f"{rank_names(failure.culprit_ranks)} on {', '.join(hosts)}" if hosts else "not known which rank"
-    return filled("{0}: {1}", FAILURE_KINDS[failure.kind].check, who)
 
 
 def _slow_headline(training: Training, slow: Iterable[int]) -> str:

@@ -97,9 +97,9 @@ def carry(source: int, target: int, control: int, copy: LineCopy) -> int:
     poll = select.poll()
     for number in (source, control):
         poll.register(number, select.POLLIN)
-    asked = half_line = False
+    is_queried = half_line = False
     while True:
-        ready = dict(poll.poll(0 if asked else None))
+        ready = dict(poll.poll(0 if is_queried else None))
         if source in ready:
             data = read(source)
             if not data:
@@ -109,13 +109,13 @@ def carry(source: int, target: int, control: int, copy: LineCopy) -> int:
                 return LOST_TARGET
             copy.add(data)
             half_line = not data.endswith(b"\n")
-        elif asked:  # nothing is left of what was written before the question
-            asked = False
+        elif is_queried:  # nothing is left of what was written before the question
+            is_queried = False
             with contextlib.suppress(OSError):
                 os.write(control, b"-" if half_line else b".")
         if control in ready:
-            asked = bool(read(control))
-            if not asked:  # doctor has ended; the job may go on
+            is_queried = bool(read(control))
+            if not is_queried:  # doctor has ended; the job may go on
                 poll.unregister(control)
 
 

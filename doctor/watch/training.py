@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.analysis.outliers.peers import MIN_TIMES
 from doctor.engine.sanitize import rank_names
+from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import filled
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.watch.fleet.follower import FollowingHost
@@ -123,8 +124,8 @@ class Training:
         if fields is not None and process.ended:
             fields["died_at"] = process.died_at
         if self._outbox is not None:
-            own = None if fields is None else {**fields, "times": self.times[rank], "cpu_wait": process.cpu_wait}
-            self._outbox.add(rank, events, own, entries)
+            status = None if fields is None else {**fields, "times": self.times[rank], "cpu_wait": process.cpu_wait}
+            self._outbox.add(rank, events, status, entries)
         if self.follower is not None and fields is not None and fields.get("dead"):
             self.follower.flush()
         if fields is not None:
@@ -171,8 +172,10 @@ class Training:
         if self.follower is not None:
             while self.follower.orders:
                 ranks = self.follower.orders.popleft()
-                own = {rank: self.processes[rank] for rank in ranks if rank in self.processes}
-                self.follower.answer({rank: (process.stack() or "")[: 1 << 16] for rank, process in own.items()})
+                their_processes = {rank: self.processes[rank] for rank in ranks if rank in self.processes}
+                self.follower.answer(
+                    {rank: (process.stack() or "")[: 1 << 16] for rank, process in their_processes.items()}
+                )
             if self.over and self.processes:
                 self.follower.finish()
 
@@ -272,6 +275,17 @@ class Training:
         sentence = wait_sentence(failure, hosts, effort, program_line(stack or ""), limit)
         self._long_waits[place] = sentence
         return sentence
+
+    def headline(self, failure: Failure) -> str:
+        """Such as ``smoke-rank-blocked: rank 3 on w1``."""
+        names = self.host_names()
+        hosts = sorted({names.get(rank, UNKNOWN_HOST) for rank in failure.culprit_ranks})
+        who = f"{rank_names(failure.culprit_ranks)} on {', '.join(hosts)}" if hosts else "not known which rank"
+        return filled("{0}: {1}", FAILURE_KINDS[failure.kind].check, who)
+
+    def long_waits(self) -> list[str]:
+        """What was said of ranks that still work."""
+        return list(self._long_waits.values())
 
     def stacks(self) -> dict[int, str]:
         """By rank: its Python stacks, of those that live; the tracebacks of those that ended by an error."""

@@ -18,7 +18,7 @@ GROUPS = {
     "hostile": "mutated inputs through every parser: no crash, no hang, no false OK",
     "interfaces": "random networks, variables and launchers: an error exactly where the real job dies",
     "healthy": "healthy fleets of many products: nothing is found but the differences they were made with",
-    "kills": "SIGKILL at random moments of check, net, preflight and smoke: nothing stays on the hosts",
+    "kills": "SIGKILL at random moments of check, net, preflight, smoke, fix and watch: nothing stays on the hosts",
     "liars": "one host lies in each fact that a check takes of all: no other host is changed, accused or let off",
     "secrets": "real-looking secrets in logs, answers, scripts and words, through every command and format",
     "signals": "signals at random moments: one line, the right exit code",

@@ -1,8 +1,9 @@
 """SIGKILL to doctor at random moments: nothing of it stays on the hosts, and the next run is right.
 
 Each attack starts a command on three hosts, kills the program at a moment of its usual course, waits until the hosts
-are as they were (processes, files, listening ports, firewall rules), and counts what stays. `doctor fix` is attacked by
-the group ``fix``.
+are as they were (processes, files, listening ports, firewall rules), and counts what stays. A plan of `doctor fix` that
+was begun is undone first, and must then be undone exactly. A job goes on where `doctor watch` is killed; when it has
+ended, the next watch removes what is left.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.attack.doctor_process import kill_doctor, start_doctor
+from tests.attack.doctor_process import ROOT, kill_doctor, start_doctor, start_on_host
+from tests.attack.fix import BOOK, SEE, SETUP
 from tests.hosts.fleet import Fleet
+from tests.smoke.interpreter import visible_folders
 
 HOSTS = 3
 ENDS = (0, 10, 12)
@@ -29,7 +32,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "net": ("net",),
     "preflight": ("preflight",),
     "smoke": ("smoke", *SMOKE),
+    "fix": ("fix", "attacked", "--apply", "--yes"),
+    "watch": ("watch", "--", sys.executable, str(ROOT / "tests/watch/fleet_program.py"), "100"),
 }
+SHORT = {"net.core.somaxconn": 128, "net.ipv4.tcp_max_syn_backlog": 256}
+"""What the playbook of `tests.attack.fix` mends."""
+JOB = {"FORK": "2", "FIRST": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29777"}
+JOB |= {"PAUSE": "0.02", "XDG_STATE_HOME": "/opt/watched"}
 STATE = """
 for file in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <"$file" 2>/dev/null && echo; done |
     grep -v -e '^sh -c' -e '^tr ' -e '^grep ' -e '^sort' -e 'sshd: ' -e '^$' | sort
@@ -41,12 +50,40 @@ nft list ruleset 2>/dev/null
 
 def state(fleet: Fleet, host: str) -> str:
     """What runs, lies and listens on a host."""
-    return str(fleet.enter(host, STATE, check=False).stdout)
+    return str(fleet.enter(host, STATE + SEE, check=False).stdout)
 
 
 def start(fleet: Fleet, name: str, folder: Path) -> subprocess.Popen[str]:
     command, *options = COMMANDS[name]
-    return start_doctor(fleet, [command, ",".join(fleet.hosts), *options], folder)
+    hosts = ",".join(fleet.hosts)
+    if name == "watch":
+        return start_on_host(fleet, fleet.hosts[0], [command, *options], **JOB)
+    if name == "fix":
+        return start_doctor(fleet, [command, *options, "-w", hosts, "--playbooks", str(folder / "books")], folder)
+    return start_doctor(fleet, [command, hosts, *options], folder)
+
+
+def settle(fleet: Fleet, name: str, folder: Path) -> str:
+    """What a user does after a command that was killed: why it did not succeed, or the empty string."""
+    if name == "watch":
+        while "fleet_program" in state(fleet, fleet.hosts[0]):
+            time.sleep(0.3)
+        process = start_on_host(fleet, fleet.hosts[0], ["watch", "--", "true"], **JOB)
+        output, _ = process.communicate(timeout=PATIENCE)
+        return "" if process.returncode == 0 else f"the next watch: {output[-300:]}"
+    plans = folder / "doctor" / "fix"
+    names = sorted(path.name for path in plans.iterdir() if path.is_dir()) if plans.is_dir() else []
+    if name != "fix" or not names:
+        return ""
+    process = start_doctor(fleet, ["fix", "--undo", names[-1], "--yes", "--playbooks", str(folder / "books")], folder)
+    output, _ = process.communicate(timeout=2 * PATIENCE)
+    undone = process.returncode == 0 or "nothing" in output
+    return "" if undone else f"not undone ({process.returncode}): {output[-500:]}"
+
+
+def prepare(fleet: Fleet, *hosts: str) -> None:
+    for host in hosts or fleet.hosts:
+        fleet.enter(host, SETUP)
 
 
 def attack(fleet: Fleet, name: str, moment: float, before: dict[str, str], folder: Path) -> str:
@@ -56,6 +93,8 @@ def attack(fleet: Fleet, name: str, moment: float, before: dict[str, str], folde
         process.communicate(timeout=moment)
     kill_doctor(process)
     process.communicate(timeout=PATIENCE)
+    if problem := settle(fleet, name, folder):
+        return problem
     end = time.monotonic() + PATIENCE
     remains = dict(before)
     while remains and time.monotonic() < end:
@@ -71,18 +110,22 @@ def attack(fleet: Fleet, name: str, moment: float, before: dict[str, str], folde
 def campaign(count: int, seed: int) -> int:
     """``count`` kills. Returns how many left something, and in how many commands the next run was wrong."""
     draw, failed = random.Random(seed), 0
-    fleet = Fleet.up(HOSTS, shm="4g")
+    fleet = Fleet.up(HOSTS, {"*": {"sysctl": SHORT, "shows": visible_folders()}}, shm="4g")
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
+        (folder / "books").mkdir()
+        (folder / "books" / "attacked.toml").write_text(BOOK)
         try:
+            prepare(fleet)
             spans, codes = {}, {}
             for command in COMMANDS:
                 began = time.monotonic()
                 process = start(fleet, command, folder)
                 process.communicate(timeout=300)
                 spans[command], codes[command] = time.monotonic() - began, process.returncode
-                if process.returncode not in ENDS:
-                    raise RuntimeError(f"{command} ends with {process.returncode} on healthy hosts: no attack")
+                problem = settle(fleet, command, folder)
+                if process.returncode not in ENDS or problem:
+                    raise RuntimeError(f"{command} ends with {process.returncode} on healthy hosts: no attack{problem}")
             before = {host: state(fleet, host) for host in fleet.hosts}
             for number in range(count):
                 command = list(COMMANDS)[number % len(COMMANDS)]
@@ -92,10 +135,12 @@ def campaign(count: int, seed: int) -> int:
                 if remains:
                     print(f"{command}, killed after {moment:.2f} of {spans[command]:.1f} s: {remains}", flush=True)
                     fleet.renew(*fleet.hosts)
+                    prepare(fleet)
                     before = {host: state(fleet, host) for host in fleet.hosts}
             for command, code in codes.items():
                 process = start(fleet, command, folder)
                 output, _ = process.communicate(timeout=300)
+                settle(fleet, command, folder)
                 if process.returncode != code:
                     failed += 1
                     print(f"{command} ends with {process.returncode}, and {code} before:\n{output[-800:]}")

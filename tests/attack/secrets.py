@@ -2,6 +2,7 @@
 
 A secret stands in logs (exceptions, argv lines, JSON lines, names of files), in the outputs of hosts in a saved run, in
 job scripts and in wrong command lines. What a command prints, the files that it writes and the history are searched.
+Tokens, places and names are lines of ``secret_*.txt``; the lines of ``innocent_texts.txt`` hold none.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import random
 import re
+import string
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +24,6 @@ from doctor.report.formats.registry import FORMATS
 from tests import preloaded
 from tests.attack.hostile import record
 from tests.node_files import run_of
-from tests.test_one_way_out import ASSIGNMENTS, SHAPES, letters
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120
@@ -44,24 +45,79 @@ class Case(NamedTuple):
     files: dict[str, str]
 
 
-def secret(source: random.Random) -> Secret:
-    if source.random() < 0.6:
-        token = source.choice(SHAPES)(source).replace("\n", "\\n")
-        return Secret(token, max(re.split(r"[\s_.\\-]|BEGIN|END|PRIVATE|KEY", token), key=len))
-    value = letters(source, 24)
-    return Secret(source.choice(ASSIGNMENTS).format(value), value)
+FOLDER = Path(__file__).parent
+ALPHABETS = {
+    "": string.ascii_letters + string.digits,
+    "h": "0123456789abcdef",
+    "A": string.ascii_uppercase + string.digits,
+    "d": string.digits,
+}
+AROUND = ("cannot log in: {}", "t.py --x {}", "['t.py', '{}']", "x={}", '"{}"', "({})", 'RuntimeError("{}")', "url {},")
+ASSIGNMENTS = (
+    "{}={}", "export {}={}", "{}='{}'", '"{}": "{}"', "'{}': '{}'", "{}: {}", "env={}={}",
+    "  - name: {}\n    value: {}",
+    '{{"name": "{}", "value": "{}"}}', "-e {}={}", "ENV {} {}", "setenv {} {}", "os.environ['{}'] = '{}'", "--{}={}",
+    '\\"{}\\": \\"{}\\"', "Namespace(lr=3, {}='{}')", "<{0}>{1}</{0}>",
+)  # fmt: skip
+KEYS = ("RSA PRIVATE KEY", "PRIVATE KEY", "OPENSSH PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "PGP PRIVATE KEY BLOCK")
+BREAKS = ("\n", "\\n", "\\\\n", "\r\n", "\n  ", "\n[rank0]: ", "\n2026-11-23T10:00:00Z host train[12]: ", " ")
+
+
+def lines_of(name: str) -> list[str]:
+    """The lines of a file beside this one, without comments."""
+    lines = (FOLDER / name).read_text("utf-8").splitlines()
+    return [line.replace(r"\n", "\n").replace(r"\r", "\r") for line in lines if not line.startswith("# ")]
+
+
+def letters(source: random.Random, count: int, of: str = ALPHABETS[""]) -> str:
+    return "".join(source.choices(of, k=count))
+
+
+def password(source: random.Random) -> str:
+    return f"{letters(source, 7)}7{letters(source, 5)}qX"
+
+
+def tokens(source: random.Random) -> Iterator[Secret]:
+    """Each shape of a token, and the longest of its drawn parts."""
+    for shape in lines_of("secret_tokens.txt"):
+        pieces = re.split(r"\{(\d+[hAd]?)\}", shape)
+        drawn = [
+            letters(source, int(kind.rstrip("hAd")), ALPHABETS[kind.lstrip(string.digits)]) for kind in pieces[1::2]
+        ]
+        pieces[1::2] = drawn
+        yield Secret(source.choice(AROUND).format("".join(pieces)), max(drawn, key=len))
+
+
+def corpus(source: random.Random) -> Iterator[Secret]:
+    """Some 500 secrets: every token, place, name and form of a private key."""
+    yield from tokens(source)
+    for place in lines_of("secret_places.txt"):
+        value = password(source)
+        yield Secret(place.replace("§", value), value)
+    for name in lines_of("secret_names.txt"):
+        value, form = password(source), source.choice(ASSIGNMENTS)
+        yield Secret(form.format(name.lower() if form.startswith("--") else name, value), value)
+    for key in KEYS:
+        for between in BREAKS:
+            body = [letters(source, 64) for _ in range(4)]
+            yield Secret(between.join([f"-----BEGIN {key}-----", *body, f"-----END {key}-----"]), body[2])
+
+
+def one_line(held: Secret) -> str:
+    """A log shows the end of a line as it is, or as a program escapes it; a key over several lines stays one."""
+    return held.text if "PRIVATE KEY" in held.text else held.text.replace("\n", "\\n")
 
 
 def log_of(held: Secret, source: random.Random) -> str:
     """A log of a training that ended with an exception about a secret."""
     lines = [
-        f"[rank0]: args: Namespace(lr=3, text='{held.text}')",
+        f"[rank0]: args: Namespace(lr=3, text='{one_line(held)}')",
         json.dumps({"level": "error", "rank": 0, "msg": f"cannot log in: {held.text}"}),
         "[rank0]: Traceback (most recent call last):",
         '[rank0]:   File "/job/train.py", line 3, in <module>',
         f"[rank0]:     login({held.text!r})",
-        f"[rank0]: RuntimeError: CUDA out of memory while {held.text}" if source.random() < 0.3
-        else f"[rank0]: RuntimeError: 401 for {held.text}",
+        f"[rank0]: RuntimeError: CUDA out of memory while {one_line(held)}" if source.random() < 0.3
+        else f"[rank0]: RuntimeError: 401 for {one_line(held)}",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
@@ -130,8 +186,10 @@ def leaks(case: Case, held: Secret, form: str, redacts: bool) -> Iterator[str]:
 def campaign(count: int, seed: int) -> int:
     """``count`` commands. Returns how many let a secret out."""
     source, failed = random.Random(seed), 0
+    drawn: list[Secret] = []
     for number in range(count):
-        held = secret(source)
+        drawn = drawn or source.sample(everything := list(corpus(source)), len(everything))
+        held = drawn.pop()
         case = MAKERS[number % len(MAKERS)](held, source)
         form = FORMATS[number // len(MAKERS) % len(FORMATS)]
         found = list(leaks(case, held, form, source.random() < 0.3))

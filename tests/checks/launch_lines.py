@@ -19,6 +19,7 @@ def records(hosts: int, devices: int = 0) -> dict[str, HostRecord]:
     pci = ", ".join(f'"0000:c{number}:00.0": "d802"' for number in range(devices))
     files = ", ".join(f'"/dev/davinci{number}"' for number in range(devices))
     outputs = {"GpuCards": {"": Output(out='{"pci": 0, "driver": "", "tool": false}')}}
+    outputs["AmdGpus"] = {"": Output(ended="absent")}
     outputs["NpuInventory"] = {"": Output(out=NPUS % (pci, files))}
     return {f"n{number}": HostRecord(Visit(), outputs) for number in range(hosts)}
 

@@ -1,3 +1,5 @@
+import msgspec
+
 from doctor.facts.names import HostNames, NameResolution
 from tests.checks.run_check import messages, run_check, skipped
 
@@ -25,3 +27,17 @@ def test_the_host_whose_name_another_has_is_told_to_take_its_own_again() -> None
     assert "on b: `hostnamectl set-hostname b`" in finding.values["remedy"]
     (finding,) = run_check("host-name-repeated", {"10.0.0.1": called("a"), "10.0.0.2": called("a")}).findings
     assert finding.values["remedy"] == ""
+
+
+def test_two_names_of_one_machine_are_said_once_and_no_name_is_to_be_changed() -> None:
+    (one,), (other,), (third,) = called("vm"), called("vm"), called("n3")
+    same, another = msgspec.structs.replace(one, machine="a1"), msgspec.structs.replace(other, machine="b2")
+    outcome = run_check("host-name-repeated", {"localhost": [same], "10.0.0.1": [same], "n3": [third]})
+    assert messages(outcome) == [
+        ("localhost 10.0.0.1", "localhost and 10.0.0.1 are one machine, vm: the list of hosts names it 2 times")
+    ]
+    assert "hostnamectl" not in outcome.findings[0].values["remedy"]
+    outcome = run_check("host-name-repeated", {"a": [same], "b": [another]})
+    assert messages(outcome) == [("a b", "2 hosts have the host name vm")], "two containers, or a copied image"
+    outcome = run_check("host-name-repeated", {"a": [one], "b": [other]})
+    assert messages(outcome) == [("a b", "2 hosts have the host name vm")], "a run of before: not known"

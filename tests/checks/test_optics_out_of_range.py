@@ -2,7 +2,7 @@ from typing import Any
 
 from doctor import Finding, PerHost
 from doctor.facts.hccn import OpticalModule, Optics
-from doctor.facts.optical_reading import OpticalReading
+from doctor.facts.reported_value import OpticalReading
 from tests.checks.device_network import fleet, links, per, run_check
 
 PAIR = ("h1", "h2")

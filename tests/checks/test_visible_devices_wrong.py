@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.result import Status
+from doctor.facts.amd_smi import AmdGpu, AmdGpus
 from doctor.facts.gpu import GpuCards
 from doctor.job import LaunchConfig
+from doctor.job.variables import VISIBLE_DEVICES
+from doctor.smoke.programs.agent.procfs import VISIBLE
 from tests.checks.launch_lines import config, run_check
 from tests.checks.run_check import job, messages
 from tests.checks.run_check import run_check as run_on_hosts
@@ -65,3 +68,42 @@ def test_fewer_devices_than_ranks_need_no_host() -> None:
     assert texts == ["CUDA_VISIBLE_DEVICES names 2 devices for 4 ranks"]
     launch = config("torchrun --nproc-per-node 4 t.py", {"CUDA_VISIBLE_DEVICES": "0,1,2,3"})
     assert run_on_hosts("visible-devices-wrong", {}, launch).complete
+
+
+AMD: list[tuple[dict[str, str], list[str]]] = [
+    ({"HIP_VISIBLE_DEVICES": "0,9"}, ["HIP_VISIBLE_DEVICES names device 9, and the host has 8"]),
+    ({"ROCR_VISIBLE_DEVICES": "0,8"}, ["ROCR_VISIBLE_DEVICES names device 8, and the host has 8"]),
+    ({"CUDA_VISIBLE_DEVICES": "0,9"}, ["CUDA_VISIBLE_DEVICES names device 9, and the host has 8"]),
+    ({"HIP_VISIBLE_DEVICES": "0,1", "CUDA_VISIBLE_DEVICES": "0,9"}, []),  # HIP reads the first alone
+    ({"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "0,1"}, []),
+    (
+        {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4,5"},
+        ["HIP_VISIBLE_DEVICES names device 4 and 5, and ROCR_VISIBLE_DEVICES leaves 2"],
+    ),
+    ({"ROCR_VISIBLE_DEVICES": "GPU-8f2c", "HIP_VISIBLE_DEVICES": "9"}, []),  # what a name leaves is not known
+]
+
+
+@pytest.mark.parametrize(("environ", "expected"), AMD)
+def test_devices_of_amd(environ: dict[str, str], expected: list[str]) -> None:
+    gpus = AmdGpus(gpus=tuple(AmdGpu(number, f"0000:{number:02x}:00.0") for number in range(8)))
+    outcome = run_on_hosts("visible-devices-wrong", {"w1": [gpus]}, job(**environ))
+    assert [message for _, message in messages(outcome)] == expected
+
+
+def test_variables_of_amd_do_not_count_on_other_hosts() -> None:
+    launch = job(HIP_VISIBLE_DEVICES="0,9", CUDA_VISIBLE_DEVICES="0,1")
+    outcome = run_on_hosts("visible-devices-wrong", {"w1": [GpuCards(pci=8, driver="550.90", tool=True)]}, launch)
+    assert messages(outcome) == []
+    line = config("torchrun --nproc-per-node 4 t.py", {"HIP_VISIBLE_DEVICES": "0,1", "CUDA_VISIBLE_DEVICES": "0,1,2,3"})
+    assert run_on_hosts("visible-devices-wrong", {}, line).findings == ()
+
+
+def test_fewer_devices_of_amd_than_ranks_need_no_host() -> None:
+    line = config("torchrun --nproc-per-node 4 t.py", {"HIP_VISIBLE_DEVICES": "0,1"})
+    texts = [str(finding) for finding in run_on_hosts("visible-devices-wrong", {}, line).findings]
+    assert texts == ["HIP_VISIBLE_DEVICES names 2 devices for 4 ranks"]
+
+
+def test_the_job_s_variables_are_those_with_a_rule() -> None:
+    assert {name for choices in VISIBLE.values() for names in choices for name in names} == set(VISIBLE_DEVICES)

@@ -284,3 +284,26 @@ def test_a_host_that_sends_more_than_was_asked_for_is_cut_off() -> None:
     bomb = base64.b64encode(zlib.compress(b"0" * (80 << 20)))
     answer = read_logs(CommandResult(0, b"m " + bomb + b"\n", b"", 0.0, 0.0), "m")
     assert not answer.files and answer.error == "its answer exceeds 64 MiB"
+
+
+def test_a_traceback_without_its_first_line_is_sent_with_its_exception(tmp_path: Path) -> None:
+    frames = [f'  File "/work/train.py", line {line}, in step\n    loss = model(batch)' for line in range(40)]
+    text = "\n".join([*frames, "mypackage.errors.BatchExhausted: no sample is left", *noise(60, 7)])
+    tmp_path.joinpath("rank_0.log").write_text(text + "\n")
+    (log,) = ask(tmp_path).files
+    assert any("BatchExhausted" in line for _, line in log.kept)
+
+
+def test_the_process_in_which_ray_says_that_an_exception_was_raised_is_the_same_as_in_the_whole_log(
+    tmp_path: Path,
+) -> None:
+    head = "\n".join(noise(60, 5))
+    frames = "\n".join(f'  File "/work/a.py", line {line}, in f\n    g()' for line in range(12))
+    text = (
+        f"{head}\nTraceback (most recent call last):\n{frames}\n"
+        "  ray::Worker.step() (pid=4711, ip=10.0.0.7, actor_id=0a)\n"
+        f"{frames}\nValueError: no sample is left\n" + "\n".join(noise(60, 6)) + "\n"
+    )
+    tmp_path.joinpath("driver.log").write_text(text)
+    assert cause_rows(judged(ask(tmp_path))) == cause_rows(diagnose_found([str(tmp_path)], SIGNATURES))
+    assert "10.0.0.7" in str(cause_rows(judged(ask(tmp_path))))

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from doctor.cli.host_options import ConnectionOptions, with_job_of_pods
 from doctor.diagnose.job.kinds import JOB_KINDS, read_job, read_live_job
 from doctor.diagnose.job.ray import LOG_FOLDER
 from doctor.diagnose.read.file_names import read_names
@@ -228,13 +229,29 @@ class TestModelArts:
         "ray:user@head/x",
         "ray:head/" + "9" * 101,
         "modelarts:",
+        "k8s:llama",
+        "k8s:/llama",
+        "k8s:team/",
+        "k8s:team/a/b/c",
+        "k8s:team//b",
         "pbs:7",
         "7",
     ],
 )
 def test_another_form_is_a_usage_error_that_names_the_forms(text: str) -> None:
-    with pytest.raises(UsageError, match=r"expected (slurm|ray|modelarts):"):
+    with pytest.raises(UsageError, match=r"expected (slurm|ray|k8s|modelarts):"):
+        with_job_of_pods(ConnectionOptions(), text)
         read_job(text)
+
+
+def test_a_job_of_kubernetes_is_what_three_options_say() -> None:
+    connection, job = with_job_of_pods(ConnectionOptions(), "k8s:team-a/pytorchjob/llama")
+    assert (connection.transport, connection.namespace, job) == ("kubernetes", "team-a", "pytorchjob/llama")
+    assert with_job_of_pods(connection, "k8s:team-a/llama")[1] == "llama"
+    assert with_job_of_pods(ConnectionOptions(), "slurm:7") == (ConnectionOptions(), "slurm:7")
+    for other in (connection, ConnectionOptions(transport="slurm")):
+        with pytest.raises(UsageError, match="--job k8s:"):
+            with_job_of_pods(other, "k8s:team-b/llama")
 
 
 def test_each_kind_names_its_form() -> None:

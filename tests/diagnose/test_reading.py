@@ -157,6 +157,17 @@ def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     assert events_of(tmp_path, tmp_path / "a.log", tmp_path / "b.log") == [("gloo-timeout", 3)]
 
 
+def test_a_file_that_goes_away_while_a_folder_is_listed_is_noted(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "a.log").write_bytes(LOG)
+    lost = str(tmp_path / "b.log")
+    monkeypatch.setattr("doctor.diagnose.read.sources._files_of", lambda path: [f"{path}/a.log", lost])
+    readings = read_all(find_sources([str(tmp_path)]), SIGNATURES)
+    assert [(reading.summary.name, bool(reading.summary.notes)) for reading in readings] == [
+        (f"{tmp_path}/a.log", False),
+        (lost, True),
+    ]
+
+
 def test_what_is_no_file_is_refused_in_one_line(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "missing", tmp_path / "pipe"):

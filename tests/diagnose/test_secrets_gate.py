@@ -7,10 +7,12 @@ import time
 
 from doctor.diagnose.bundle.gate import gated
 from doctor.engine.secrets import hide_secrets
+from tests.attack.secrets import corpus
 from tests.diagnose.speed import lines
 from tests.test_one_way_out import OTHERS, SECRETS
 
 SENTENCES = [text for text, _ in SECRETS] + [text.format(*["hunter2hunter2"] * 2) for text in OTHERS]
+SENTENCES += [text for text, _ in corpus(random.Random(4))]
 SPLIT = [
     "machine x\nlogin bob\npassword hunter2hunter2",
     "login\nbob\n\n\npassword hunter2hunter2",

@@ -105,3 +105,22 @@ def test_which_timeout_of_which_layer_ended_the_wait_is_said(text: str, said: st
     """With the value that was in force, where the logs show one."""
     undecidable = logs(train=text).undecidable
     assert undecidable is not None and said in undecidable.reason, undecidable
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UDS: Binding to socket /tmp/nccl-socket-7 failed : Address already in use (98)",
+        "Bootstrap Root : mismatch in info from procs, nranks 8 vs 4, nroots 1 vs 1, iroot 0 vs 0, offset 1 vs 1",
+        "NET/IB : Unable to query port_num 1",
+        "[Proxy Service] Poll failed: Bad address",
+    ],
+)
+def test_a_warning_of_nccl_that_says_that_a_call_failed_is_a_failure_and_accuses_nobody(text: str) -> None:
+    diagnosis = logs(train=f"node1:100:200 [0] misc/x.cc:10 NCCL WARN {text}")
+    assert diagnosis.failed and diagnosis.undecidable and not diagnosis.causes
+
+
+def test_a_warning_of_nccl_about_what_it_can_do_without_is_no_failure() -> None:
+    warning = "n1:9:9 [0] misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]"
+    assert not logs(train=f"{warning}\nn1:9:9 [0] NCCL INFO Using network Socket").failed

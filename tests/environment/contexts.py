@@ -6,11 +6,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from doctor.environment.job_context import JobContext, detect
+from doctor.environment.job_context import JobContext, choose_scope, detect
 from doctor.environment.job_environment import parse_environment
 from doctor.environment.launchers import launchers
 from doctor.environment.schedulers import schedulers
-from doctor.environment.scope import choose_scope
 from tests.checks.tables import a2
 
 Environ = dict[str, str]

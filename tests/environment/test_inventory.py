@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doctor.engine.bounded_read import read_text_file
 from doctor.environment.inventory import HostSelection, Inventory, InventoryError, resolve_hosts
-from doctor.environment.text_files import read_text_file
 from doctor.hosts.nodeset import HostLogin
 from doctor.session.select_hosts import select_inventory
 from tests.checks.tables import a2, a3, lab, legacy

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.environment.inventory import InventoryError
-from doctor.environment.job_context import detect
-from doctor.environment.scope import choose_scope
+from doctor.environment.job_context import choose_scope, detect
 from tests.environment.contexts import (
     TABLE,
     TABLE_HOSTS,

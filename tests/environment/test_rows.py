@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from doctor.environment.job_context import choose_scope
 from doctor.environment.launchers import launchers
 from doctor.environment.schedulers import find_allocation, schedulers
-from doctor.environment.scope import choose_scope
 from doctor.environment.variables import EnvironmentVariables
 from tests.environment.contexts import context, fields, launcher_examples, scheduler_examples
 

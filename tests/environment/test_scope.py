@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from doctor.environment.scope import choose_scope
+from doctor.environment.job_context import choose_scope
 from tests.environment.contexts import Environ, context
 from tests.environment.launchers.test_torchrun import EXAMPLE as TORCHRUN
 from tests.environment.schedulers.test_modelarts import EXAMPLE as MODELARTS

@@ -75,7 +75,7 @@ def test_a_preflight_ends_before_its_job(
     remaining: float | None, budget: float, warns: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = within_time_left(PreflightOptions(hosts=HostSelection(), budget=60.0), remaining)
-    assert (options.budget, options.job.time_left_s) == (budget, remaining)
+    assert (options.budget, options.launch.time_left_s) == (budget, remaining)
     assert ("the scheduler ends the job in" in capsys.readouterr().err) == warns
 
 

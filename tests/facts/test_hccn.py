@@ -39,7 +39,7 @@ from doctor.facts.hccn import (
     VnicAddresses,
 )
 from doctor.facts.hccn.hccs import HccsPing, HccsPings
-from doctor.facts.optical_reading import OpticalReading
+from doctor.facts.reported_value import OpticalReading
 
 PER_NPU: list[type[Fact]] = [
     DetectAddresses,

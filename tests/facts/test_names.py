@@ -60,7 +60,10 @@ def test_own_name_and_the_fleets(resolver: list[str]) -> None:
             "lost": NameResolution(error="Name or service not known"),
         },
         fleet=2,
+        machine=host_names.machine,
     )
+    assert len(host_names.machine) == 16
+    assert host_names.machine == answered(HostNames, resolve_names({"hosts": []})).machine
 
 
 def test_an_address_is_never_looked_up(resolver: list[str]) -> None:

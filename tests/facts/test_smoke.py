@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,7 @@ from doctor.engine.fact import Absent, Fact, Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts import smoke
 from doctor.facts.smoke import SmokeBinding, SmokeCollectives, SmokeStart, SmokeTraining
+from doctor.facts.smoke.events import StageFact
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun
 from tests.checks.smoke import ran
@@ -238,3 +239,10 @@ def test_the_run_itself_comes_back_from_what_was_saved() -> None:
     broken = smoke_run({**saved, "ended": "somehow"})
     assert isinstance(broken, Unreadable) and "smoke run" in str(broken)
     assert isinstance(run, SmokeRun)
+
+
+@pytest.mark.parametrize("fact", [fact for fact in StageFact.__subclasses__() if "read" not in vars(fact)])
+def test_each_field_of_a_stage_s_fact_holds_the_events_of_its_place(fact: type[StageFact]) -> None:
+    hints = get_type_hints(fact)
+    names = [name for name in fact.__struct_fields__ if name not in StageFact.__struct_fields__]
+    assert [get_args(hints[name])[0] for name in names] == list(fact.event_types)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.faults import Row
+from pathlib import Path
+from typing import Any
+
+from tests.faults import Prepared, Row
 
 DROP_SSH = """\
 nft -f - <<'END'
@@ -44,7 +47,30 @@ chmod 755 /usr/local/sbin/python3
 KEEP_HOSTS = "cp /etc/hosts /run/hosts.kept\n"
 RESTORE_HOSTS = "cat /run/hosts.kept >/etc/hosts"
 
+
+def launched_by_mpirun(fleet: Any, folder: Path, healthy: bool) -> Prepared:
+    """A job that mpirun starts from the first host, whose root knows all host keys, or not that of the second host."""
+    head, other = fleet.hosts[:2]
+    known = "".join(
+        line
+        for line in fleet.known_hosts.read_text().splitlines(keepends=True)
+        if healthy or not line.startswith(other)
+    )
+    fleet.enter(head, "mkdir -p -m 700 /root/.ssh")
+    fleet.write(head, "/root/.ssh/known_hosts", known)
+    fleet.write(head, "/root/.ssh/id_ed25519", (fleet.directory / "id_ed25519").read_text(), "600")
+    return Prepared(["--", "mpirun", "-np", "2", "-H", ",".join(fleet.hosts), "hostname"])
+
+
 ROWS = [
+    Row(
+        "launcher-login-fails",
+        "",
+        fleet="cpu",
+        prepare=launched_by_mpirun,
+        blamed=(0,),
+        values={"program": "mpirun", "problem": "its host key is not known there"},
+    ),
     Row(
         "host-unreachable",
         DROP_SSH,

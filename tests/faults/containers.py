@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults import Prepared, Row
+from tests.faults.kernel import LISTEN, held
 
 CONTAINER = "mount -t tmpfs none /run && : >/run/.containerenv"
 EVERY = (0, 1, 2, 3)
 
 
-def within(lacks: str) -> Callable[[Any, Path, bool], Prepared]:
-    """A container without something: a shell command that takes it away in a mount namespace of its own."""
+def within(lacks: str, has: str = ":") -> Callable[[Any, Path, bool], Prepared]:
+    """A container without something: a shell command that takes it away in a mount namespace of its own.
+
+    ``has``: the command of the healthy one.
+    """
 
     def prepare(fleet: Any, folder: Path, healthy: bool) -> Prepared:
-        script = CONTAINER if healthy else f"{CONTAINER} && {lacks}"
+        script = f"{CONTAINER} && {has if healthy else lacks}"
         return Prepared(["--within", f"unshare -m sh -c '{script} && exec \"$@\"' sh"])
 
     return prepare
@@ -43,6 +47,22 @@ ROWS: list[Row] = [
         fault="",
         blamed=EVERY,
         values={"path": "/etc/hccn.conf"},
+    ),
+    Row(
+        "mesh-proxy-intercepts",
+        ": >/run/.containerenv\n"
+        + held("\n".join([LISTEN.format(port=15001), "other" + LISTEN.format(port=15006)[3:]]))[0],
+        fleet="cpu",
+        values={"mesh": "Istio", "ports": [15001, 15006]},
+        healthy_first=False,
+        apart=("*",),
+    ),
+    Row(
+        "container-devices-not-allotted",
+        "",
+        prepare=within("export ASCEND_VISIBLE_DEVICES=0-3", has="export ASCEND_VISIBLE_DEVICES=0-7"),
+        blamed=EVERY,
+        values={"devices": [4, 5, 6, 7], "expected": 4},
     ),
     Row("container-user-unnamed", "", prepare=within('exec setpriv --reuid 54321 --clear-groups "$@"'), blamed=EVERY),
 ]

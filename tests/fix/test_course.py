@@ -17,8 +17,7 @@ from doctor.fix.apply import HostResult, HostWork
 from doctor.fix.build_plan import PlannedFix
 from doctor.fix.journal import Journal
 from doctor.fix.plan import SCHEMA, FixPlan, HostPlan, PlanContext, StepPreview, TreatedFinding
-from doctor.fix.rollout import RolloutResult, _Rollout
-from doctor.fix.signal_guard import SignalGuard
+from doctor.fix.rollout import RolloutResult, SignalGuard, _Rollout
 from doctor.fix.verify import Verification
 from doctor.session.replay import Examination
 from tests.fix.books import outcome, reason, sample_finding

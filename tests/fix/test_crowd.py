@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from doctor.fix.signal_guard import SignalGuard
+from doctor.fix.rollout import SignalGuard
 from doctor.transport.program import parallel_map
 
 

@@ -138,3 +138,26 @@ def test_text_that_no_shell_accepts_is_reported(text: str) -> None:
 def test_what_is_no_job_script(text: str) -> None:
     with pytest.raises(NotAJobScript):
         read_job_script(text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'bash -c "torchrun --nnodes 2 --node-rank $R --master-addr n1 t.py; echo done"',
+        'docker run img bash -c "cd /job && torchrun --nnodes 2 --node-rank $R --master-addr n1 t.py | tee log"',
+        'ssh $HOST "cd $PWD && torchrun --nnodes 2 --node-rank $R --master-addr n1 t.py"',
+        'for i in 0 1; do ssh h$i "cd /job; torchrun --nnodes 2 --node-rank $i --master-addr n1 t.py" & done; wait',
+    ],
+)
+def test_a_launch_in_the_text_of_a_shell_is_read_also_where_a_variable_is_not_known(line: str) -> None:
+    line_read = read_job_script(f"#!/bin/bash\n{line}\n").job_line
+    assert line_read is not None and line_read.program == "t.py" and "program" not in line_read.unresolved
+    assert line_read.launchers[-1].launcher == "torchrun" and line_read.launchers[-1].options["master-addr"] == ("n1",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['ssh h1 "pkill -f torchrun"', 'bash -c "echo torchrun now"', 'ssh $H "pip install deepspeed"', "ssh $H ls"],
+)
+def test_the_text_of_a_shell_that_only_names_a_launcher_starts_nothing(line: str) -> None:
+    assert read_job_script(f"#!/bin/bash\n{line}\n").launch_lines == ()

@@ -14,7 +14,7 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import localized
 from doctor.net.matrix import TestedPort
 from doctor.net.plan import HostEndpoint, NetOptions, NetPlan
-from doctor.net.prober.lateness import Pace
+from doctor.net.prober.socket_loop import Pace
 from doctor.net.run.busy_hosts import busy_text, undecided
 from doctor.net.run.conduct import NetTest
 from doctor.net.run.host_trial import HostTrial

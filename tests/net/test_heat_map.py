@@ -12,58 +12,41 @@ from doctor.net.cause import NetworkCause
 from doctor.net.heat_map import heat_map
 from doctor.net.matrix import Matrix, PathSpeed
 from doctor.net.slow_paths import SlowPath
-from tests.net.simulated import PlacedFault, attempts, fleet, metrics_of, racks
+from tests.net.simulated import PlacedFault, attempts, fleet, metrics_of
 
 ROW = PlacedFault("x", lambda s, t, p: t == 1)
 CELL = PlacedFault("x", lambda s, t, p: (s, t, p) == (5, 40, 0))
 
 
-def without_colours(lines: list[str]) -> list[str]:
-    return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
-
-
 def test_one_host_that_nobody_reaches_is_a_column() -> None:
     assert heat_map(attempts(4, 2, [ROW])) == [
         "to:   0 1 2 3",
-        "0 n0  ╲ █ · ·",
-        "1 n1  · ╲ · ·",
-        "2 n2  · █ ╲ ·",
-        "3 n3  · █ · ╲",
-        "· all open  █ all fails",
+        "0 n0  \\ # . .",
+        "1 n1  . \\ . .",
+        "2 n2  . # \\ .",
+        "3 n3  . # . \\",
+        ". all open  # all fails",
     ]
 
 
 def test_what_is_unknown_or_not_tried_does_not_look_healthy() -> None:
-    lines = heat_map(fleet(3, 2, [["-o?", ".-o", "oo-"], ["-oo", ".-!", "oo-"]]), unicode=False)
+    lines = heat_map(fleet(3, 2, [["-o?", ".-o", "oo-"], ["-oo", ".-!", "oo-"]]))
     assert lines[1:4] == ["0 n0  \\ . ?", "1 n1    \\ ?", "2 n2  . . \\"]
     assert lines[4] == ". all open  ? unknown"
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 10, 11, 32, 33, 64, 100, 257])
 @pytest.mark.parametrize("width", [20, 80, 120])
-@pytest.mark.parametrize("unicode", [True, False])
-def test_lines_fit_and_are_folded_above_32_hosts(hosts: int, width: int, unicode: bool) -> None:
-    matrix = attempts(hosts, 1, [ROW])
-    for colour in (True, False):
-        lines = heat_map(matrix, width, unicode, colour)
-        assert max(map(len, without_colours(lines))) <= max(width, 40)
-        assert len(lines) <= 32 + 2 + 3
-        assert ("\x1b" in "".join(lines)) == colour
-        assert "".join(lines).isascii() or unicode
-        if not colour:
-            assert lines == without_colours(lines)
+def test_lines_fit_and_are_folded_above_32_hosts(hosts: int, width: int) -> None:
+    lines = heat_map(attempts(hosts, 1, [ROW]), width)
+    assert max(map(len, lines)) <= max(width, 40)
+    assert len(lines) <= 32 + 2 + 3
+    assert "".join(lines).isascii() and "".join(lines).isprintable()
 
 
 def test_a_single_failure_of_4032_attempts_is_drawn() -> None:
-    lines = heat_map(attempts(64, 1, [CELL]), unicode=False)
+    lines = heat_map(attempts(64, 1, [CELL]))
     assert sum(line.count("+") + line.count("-") + line.count("#") for line in lines[2:-1]) == 1
-
-
-def test_groups_are_the_rows_where_hosts_must_share_them() -> None:
-    matrix = attempts(64, 1, [PlacedFault("x", lambda s, t, _: s < 8 <= t)])
-    lines = heat_map(matrix, groups=racks(64, 8))
-    assert lines[1] == "0 switch s0  · █ █ █ █ █ █ █"
-    assert lines[2] == "1 switch s1  · · · · · · · ·"
 
 
 def test_names_cannot_draw_or_widen_the_picture() -> None:

@@ -99,7 +99,7 @@ nft 'table inet two { chain c { type filter hook input priority 0; }; }'"""
         assert fleet_cpu.enter(host, "nft -s list ruleset").stdout == before
 
 
-@pytest.mark.parametrize("keeper", ["ptp4l", "phc2sys", "ntpd", "vmware"])
+@pytest.mark.parametrize("keeper", ["ptp4l", "sfptpd", "ptpd2", "ntpd", "vmware"])
 def test_the_clock_of_another_keeper_is_left_alone(fleet_cpu: Fleet, keeper: str) -> None:
     """chronyd beside phc2sys, or beside ntpd: two daemons would steer one clock."""
     host, book = fleet_cpu.hosts[1], BOOKS["set-clock"]

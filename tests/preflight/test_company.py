@@ -177,7 +177,7 @@ RANK = """
 import json, os, time
 from doctor.preflight.host_leader import LeaderVerdict, join
 from doctor.environment.job_context import detect
-from doctor.environment.scope import choose_scope
+from doctor.environment.job_context import choose_scope
 
 def read(path):
     raise FileNotFoundError(2, "No such file or directory")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from doctor.cli.host_options import JobOptions
 from doctor.engine.exit_code import Exit
 from doctor.engine.record import LaunchOptions
 from doctor.environment.host_selection import HostSelection
@@ -18,7 +19,7 @@ from doctor.environment.inventory import Inventory
 from doctor.preflight.deadline import TimeBudget
 from doctor.preflight.decide import decide, decide_unevaluated, with_selection, with_unwritten_lists
 from doctor.preflight.gathered import Gathered, NotReady
-from doctor.preflight.options import ExitCodePolicy, JobSettings, PreflightOptions
+from doctor.preflight.options import ExitCodePolicy, PreflightOptions
 from doctor.preflight.run import PreflightRun
 from doctor.session.replay import Examination, replay
 from tests.preflight import runs
@@ -181,4 +182,5 @@ def test_a_signal_while_hosts_were_visited_sets_the_exit_code() -> None:
 
 
 def test_the_settings_of_the_job_that_were_given() -> None:
-    assert JobSettings(product="A2", master_port=29500).launch == LaunchOptions(product="A2", master_port=29500)
+    given = JobOptions(master_port=29500)
+    assert given.launch("A2") == LaunchOptions(product="A2", master_port=29500)

@@ -15,12 +15,17 @@ from doctor.engine.fact import Output, Visit
 from doctor.engine.record import HostRecord, LaunchOptions, Run
 from doctor.engine.result import Report
 from doctor.engine.smoke_summary import SmokeSummary
-from doctor.preflight.bad_hosts import FailureRules
-from doctor.preflight.spares import SpareSelection, bad_hosts, healthy_hosts, select_hosts
+from doctor.preflight.spares import FailureRules, SpareSelection, bad_hosts, select_hosts
 from tests.preflight import runs
 from tests.preflight.runs import ROOTS, judge_by, ours, real, run, with_facts
 
 LOW = [*ROOTS, *ours(runs.gauge_low, runs.gauge_high)]
+
+
+def healthy_hosts(report: Report, rules: FailureRules = FailureRules()) -> tuple[str, ...]:
+    """The hosts that nothing is held against, in inventory order."""
+    excluded = bad_hosts(report, rules)
+    return tuple(host for host in report.hosts if host not in excluded)
 
 
 def chosen(created_run: Run, need: int, checks: list[Check] = LOW, **more: Any) -> SpareSelection:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from doctor.remote.bootstrap import assemble
 from doctor.remote.request import framed_record, marked_text, new_marker
 from doctor.remote.runtime.framing import frame, marked_line
-from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.readable_json import strict_json
-from doctor.remote.runtime.streams import BoundedOutput
+from doctor.remote.runtime.streams import BoundedOutput, LineBuffer
 from tests.test_collector import PYTHONS
 
 RUNTIME = [
@@ -24,10 +23,8 @@ RUNTIME = [
     for name in (
         "signals",
         "processes",
-        "parent_death",
         "command_environment",
         "streams",
-        "lines",
         "framing",
         "readable_json",
     )

@@ -11,8 +11,9 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, ProbeAnswer, ask, read, run
 from doctor.facts.visit import Reachability
-from doctor.report.explain.checks import catalog_markdown, check_page, listing_json
+from doctor.report.explain.checks import check_page, listing_json
 from doctor.report.explain.examples import read_examples
+from tests.readme import catalog_markdown
 from tests.report import reports
 
 

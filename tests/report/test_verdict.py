@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from doctor.engine.exit_code import Exit, Verdict, exit_code, verdict
 from doctor.engine.result import NO_HOST, Finding, Outcome, Reason, Report, Waived
-from doctor.preflight.bad_hosts import FailureRules, bad_hosts
+from doctor.preflight.spares import FailureRules, bad_hosts
 from doctor.report.formats.oneline import line
 from doctor.report.layout.fold import fold
 from doctor.report.layout.host_health import classify_hosts

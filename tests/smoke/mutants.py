@@ -45,8 +45,8 @@ from doctor.facts.smoke.events import events_of_type
 from doctor.smoke.model import Layout, SmokeRun
 from doctor.smoke.numerics.analyze import analyze_training
 from doctor.smoke.numerics.layout_trace import LayoutTrace
-from doctor.smoke.numerics.losses import largest_error
-from doctor.smoke.numerics.reference_run import majority_reference
+from doctor.smoke.numerics.losses import loss_of
+from doctor.smoke.numerics.reference_run import MajorityReference, majority_reference, relative_error
 from doctor.smoke.plan import default_layouts
 from doctor.smoke.run import programs
 from tests.checks.run_check import Facts
@@ -718,6 +718,19 @@ def findings_by_check(ranks: Ranks) -> dict[str, tuple[Finding, ...]]:
     broken = {name: outcome.crashed for name, outcome in observed_outcomes.items() if outcome.crashed}
     assert not broken, broken
     return {name: outcome.findings for name, outcome in observed_outcomes.items() if outcome.findings}
+
+
+def largest_error(trace: LayoutTrace, reference: MajorityReference) -> float:
+    """The largest relative difference of a loss from the reference run's."""
+    pairs = zip((loss_of(trace, events) for events in trace.steps), reference.losses, strict=False)
+    return max(
+        (
+            relative_error(observed, expected)
+            for observed, expected in pairs
+            if observed is not None and expected is not None
+        ),
+        default=0.0,
+    )
 
 
 def errors(ranks: Ranks) -> dict[str, float]:

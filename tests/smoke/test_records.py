@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from doctor.engine.sanitize import last_line
 from doctor.facts.smoke import CollectiveChecked, ConnectFailed
 from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.protocol import RankEvent, StageFinished
 from doctor.smoke.results.to_facts import describe_failure, fact_outputs
-from doctor.smoke.run.progress import StageProgress, describe_wait_status, last_line
+from doctor.smoke.run.progress import StageProgress, describe_wait_status
 
 PLACES = tuple(RankPlacement(rank, "ab"[rank // 2]) for rank in range(4))
 PLAN = SmokePlan("gloo", PLACES, (Layout(dp=4),), stages=("start", "rendezvous", "collectives", "training"))

@@ -11,7 +11,7 @@ import pytest
 from doctor.engine.smoke_summary import HostTemperature, LinkErrors, SoakMinute
 from doctor.facts.rdma import ERROR_COUNTERS
 from doctor.facts.smoke.collectives import SoakCounts, SoakInterval
-from doctor.report.layout.soak_lines import MOST_LINES, minute_lines
+from doctor.report.layout.smoke_section import MOST_LINES, minute_lines
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.figures import soak_figures
 from doctor.smoke.speed.soak_drift import fleet_drift, slow_in_soak

@@ -61,7 +61,20 @@ def test_a_rank_that_is_in_another_file_than_torchs() -> None:
 def waits(rank: int, now: float, **more: Any) -> Snapshot:
     call = Collective(0, 1, "all_reduce", "float32", 8, -1, 0, "training")
     fields = {"age": now, "effective": now, "entered": {0: 1}, **more}
-    return Snapshot(rank, 1, "collective", "training", 0, 0, 1, "all_reduce", "float32", 8, calls=(call,), **fields)
+    return Snapshot(
+        1,
+        stage="training",
+        step=0,
+        group=0,
+        seq=1,
+        op="all_reduce",
+        dtype="float32",
+        numel=8,
+        rank=rank,
+        state="collective",
+        calls=(call,),
+        **fields,
+    )
 
 
 def fed(seconds: float, **more: Any) -> Failure | None:

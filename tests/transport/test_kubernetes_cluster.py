@@ -124,6 +124,23 @@ def test_attach_sees_the_processes_of_pods(cluster: Cluster) -> None:
     done = doctor(cluster, "watch", "--attach", "train-0,train-1", "--interval", "1", "--json")
     assert done.returncode in (0, 10, 12), done.stdout + done.stderr
     assert set(json.loads(done.stdout)["hosts"]) >= {"train-0", "train-1"}, done.stdout
+    by_job = cluster.run(
+        [*DOCTOR, "watch", "--attach", "--job", "k8s:default/statefulset/train", "--interval", "1", "--json"],
+        timeout=300,
+    )
+    assert by_job.returncode == done.returncode, by_job.stdout + by_job.stderr
+    assert set(json.loads(by_job.stdout)["hosts"]) == {"train-0", "train-1", "train-2"}, by_job.stdout
+
+
+def test_diagnose_by_the_jobs_name(cluster: Cluster) -> None:
+    done = cluster.run([*DOCTOR, "diagnose", "--job", "k8s:default/train", "--json", "--no-history"], timeout=300)
+    same = doctor(cluster, "diagnose", "--job", "train", "--json", "--no-history")
+    assert (done.returncode, done.stderr) == (same.returncode, same.stderr), done.stdout
+    for answer in (done, same):
+        assert {file["host"] for file in json.loads(answer.stdout)["files"]} <= {"train-0", "train-1", "train-2"}
+    absent = cluster.run([*DOCTOR, "diagnose", "--job", "k8s:default/gone", "--no-history"], timeout=300)
+    assert absent.returncode == 78, absent.stdout
+    assert "--job gone: none of the" in absent.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from doctor.engine.errors import InputError
+from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
 from doctor.hosts.nodeset import InventoryError
-from doctor.hosts.pods import PodAccess
+from doctor.hosts.pods import PodAccess, PodSelection
+from doctor.session import select_pods
 from doctor.session.examine import _meeting_in_pods
 from doctor.smoke.plan import SmokeOptions
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.jobs import job_kinds, pods_of_job
+from doctor.transport.kubernetes.node_pods import NodePods
 from doctor.transport.kubernetes.pods import Pod, list_pods, natural_order, read_pod
 from tests.hosts.kubernetes.small_server import pod
 
@@ -219,3 +223,36 @@ def test_ranks_in_pods_meet_at_the_first_pods_address_unless_the_user_names_one(
     assert _meeting_in_pods(SmokeOptions(), pods).master_addr == "10.77.11.2"
     assert _meeting_in_pods(SmokeOptions(master_addr="w-0.train"), pods).master_addr == "w-0.train"
     assert _meeting_in_pods(SmokeOptions(), Inventory(("n1", "n2"), "2 hosts")).master_addr == ""
+
+
+@pytest.mark.parametrize("program", ["/nowhere/kubectl", "/etc/passwd"])
+def test_pods_on_nodes_without_a_kubectl_that_starts(program: str) -> None:
+    nodes = NodePods(PodAccess(kubectl=(program,), node_image="busybox"), ("n1", "n2"))
+    for node in ("n1", "n2"):
+        with pytest.raises(TransportError, match="no pod could be made on it: "):
+            nodes.pod(node)
+    nodes.remove()
+
+
+def test_a_starting_api_server_is_tried_again() -> None:
+    error = kubectl.complaint(b'error: the server doesn\'t have a resource type "pods"\n')
+    assert (error.kind, error.text.partition(":")[0]) == ("dropped", "the API server cannot serve now")
+
+
+def test_nodes_that_cannot_be_asked_for_come_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = TransportError("auth", "the API server forbids it", "kubectl auth can-i --list")
+    monkeypatch.setattr(select_pods, "namespace_of", lambda *_: (_ for _ in ()).throw(refused))
+    monkeypatch.setattr(kubectl, "command_line", lambda *_: ("kubectl",))
+    selection = HostSelection(nodes="n1", pods=PodSelection(node_image="busybox"))
+    with pytest.raises(InputError, match="try kubectl auth can-i --list"):
+        select_pods.pods_inventory(selection)
+
+
+def test_the_way_to_pods_stays_where_some_are_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select_pods, "namespace_of", lambda *_: "team")
+    monkeypatch.setattr(kubectl, "command_line", lambda *_: ("kubectl",))
+    chosen = HostSelection(nodes="n[1-2]", exclude="n1", pods=PodSelection(node_image="busybox"))
+    inventory = select_pods.pods_inventory(chosen)
+    assert inventory.hosts == ("n2",)
+    assert inventory.pods is not None
+    assert inventory.pods.namespace == "team"

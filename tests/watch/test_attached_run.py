@@ -17,7 +17,7 @@ from doctor.watch.attach.attached_run import MOST_RANKS, attached_run
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_report import HostReport, Look, ProcessReport, read_report
 from doctor.watch.attach.recorded_causes import RecordedCause
-from doctor.watch.evaluate_watch import evaluate_watch
+from doctor.watch.data_outcomes import evaluate_watch
 from tests.watch.test_odd_ranks import COMPUTES, LOADER, OTHER, WAITS, host, looks, rank
 
 CATALOG = load_catalog([])

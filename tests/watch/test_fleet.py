@@ -14,6 +14,7 @@ import pytest
 
 from doctor.analysis.outliers.peers import find_stragglers
 from doctor.environment.job_context import JobContext
+from doctor.smoke.model import MOST_CALLS, Collective
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import attempt_connection
 from doctor.watch.fleet import sockets
@@ -21,7 +22,7 @@ from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.host_clock import KEPT_SECONDS, HostClock
 from doctor.watch.fleet.leader_post import LeaderPost
 from doctor.watch.fleet.meeting import Meeting, block_of, find_meeting, leads, meets_on_loopback, starts_elsewhere
-from doctor.watch.fleet.messages import MOST_CALLS, PROTOCOL, FleetVerdict, RankMoment, RankNews, WireCall
+from doctor.watch.fleet.messages import PROTOCOL, FleetVerdict, RankNews, WatchedMoment
 from doctor.watch.fleet.outbox import Outbox
 from doctor.watch.pace import Entry
 from doctor.watch.training import Training
@@ -365,7 +366,7 @@ def two_hosts(round_trip: float, steps: int = 40, cpu_wait: float = 0.0) -> Trai
             if rank == 0:
                 training._take_snapshot(0, {**fields, "calls": [call], "entered": {0: step + 1}}, [entry], now)
                 continue
-            moment = RankMoment(**fields, calls=(WireCall(*call),), entered={0: step + 1})
+            moment = WatchedMoment(**fields, calls=(Collective(*call),), entered={0: step + 1})
             moment = msgspec.structs.replace(moment, cpu_wait=cpu_wait)
             training._take_news(host, RankNews(1, (), moment, (entry,)), now)  # type: ignore[arg-type]
     return training

@@ -98,7 +98,7 @@ def test_the_worst_pattern_that_is_accepted_ends() -> None:
 
 def test_the_curve_as_bars() -> None:
     assert sparkline([8, 7, 6, 5, 4, 3, 2, 1]) == "█▇▆▅▄▃▂▁"[:8]
-    assert sparkline([2.0, math.nan, 1.0], unicode=False) == "@x_"
+    assert sparkline([2.0, math.nan, 1.0]) == "█x▁"
     assert len(sparkline(range(1000), 40)) == 40
     assert sparkline([math.nan]) == "x"
     assert re.fullmatch("▁+", sparkline([1.0, 1.0]))

@@ -186,6 +186,16 @@ def test_the_last_rank_of_a_job_that_falls_apart_is_not_accused() -> None:
     assert odd_rank_numbers(waits) == [0]
 
 
+def test_a_job_that_is_over_accuses_no_rank() -> None:
+    removed: list[Look | None] = [*looks()[:2], None]
+    ended = [msgspec.structs.replace(rank(n), looks=removed) for n in range(4)]
+    finding = judged(*ended)
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+    assert "ended during the look" in finding.text
+    waits = judged(*ended[:3], rank(3, None, WAITS))
+    assert odd_rank_numbers(waits) == [0, 1, 2]
+
+
 def test_ranks_that_cannot_be_read_are_unknown() -> None:
     finding = judged(*(rank(n, looks("?", switches=500)) for n in range(4)))
     assert finding.result == "undecided"

@@ -56,6 +56,51 @@ def ranks(document: Mapping[str, Any]) -> list[tuple[int | None, int | None]]:
     return [(row["rank"], row["local_rank"]) for row in document["ranks"]]
 
 
+@pytest.fixture
+def msrun(tmp_path: Path) -> str:
+    """PATH with MindSpore's msrun, emulated: `tests.watch.programs.msrun`."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    shutil.copy(Path(__file__).with_name("programs") / "msrun.py", folder / "msrun")
+    (folder / "msrun").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize("more", [(), ("--join=True",)])
+def test_msrun(program: Path, msrun: str, more: tuple[str, ...]) -> None:
+    line = ("msrun", "--worker_num=4", "--local_worker_num=4", *more, program.name)
+    code, document = rehearse(program.parent, *line, options=("--for", "60"), PATH=msrun)
+    assert (code, [rank for rank, _ in ranks(document)]) == (0, [0, 1, 2, 3]), document
+    assert not document["misfits"] and left_behind(program.parent, "bin", "bin/msrun") == []
+
+
+def test_msrun_on_one_of_two_hosts(program: Path, msrun: str) -> None:
+    sizes = ("--worker_num=4", "--local_worker_num=2", "--master_addr=192.0.2.1", "--join=True")
+    code, document = rehearse(program.parent, "msrun", *sizes, "--node_rank=1", program.name, PATH=msrun)
+    assert (code, [rank for rank, _ in ranks(document)], document["missing"]) == (12, [2, 3], [0, 1]), document
+    code, document = rehearse(program.parent, "msrun", *sizes, program.name, PATH=msrun)
+    assert (code, ranks(document), document["missing"]) == (12, 2 * [(None, None)], []), document
+    assert not [misfit for misfit in document["misfits"] if misfit["severity"] == "error"]
+
+
+def test_a_worker_without_a_number_elsewhere_is_a_misfit() -> None:
+    views = [
+        RankView(host="n1", pid=pid, rank=rank, local_rank=None, size=2, variables={})
+        for pid, rank in ((1, 0), (2, None))
+    ]
+    assert [misfit.subject for misfit in judge(views)] == ["RANK"]
+    later = [replace(one, rank=None, variables={**one.variables, "MS_ROLE": "MS_WORKER"}) for one in views]
+    assert not [misfit for misfit in judge(later) if misfit.subject == "RANK"]
+
+
+def test_the_verdict_has_the_right_number_of_ranks(program: Path) -> None:
+    argv = [sys.executable, "-m", "doctor", "rehearse", "--", "python3", program.name]
+    done = subprocess.run(
+        argv, env={**CLEAN, "PYTHONPATH": str(ROOT)}, cwd=program.parent, capture_output=True, text=True
+    )
+    assert "1 of 1 rank, on 1 host, in" in done.stdout
+
+
 @pytest.mark.torch
 def test_torchrun(program: Path) -> None:
     line = (
@@ -301,6 +346,9 @@ def test_visible_devices_choose_the_device() -> None:
         for text in ("3,2", "2", "9", "GPU-x")
     ]
     assert [view.device and view.device[0] for view in views] == [2, 2, None, None]
+    amd = {"LOCAL_RANK": "1", "ROCR_VISIBLE_DEVICES": "3,2", "HIP_VISIBLE_DEVICES": "1,0"}
+    device = view_of(replace(ANSWER, variables=amd)).device
+    assert device and device[0] == 3  # HIP counts what ROCR leaves
 
 
 def test_a_folder_that_differs() -> None:

@@ -32,7 +32,7 @@ TEMPLATES: Mapping[str, str] = {
     "scaler": "the gradient scaler begins at a scale of {now}, and had {before} at the save of step {step}",
     "generators": "{who}: the {names} generator is not in the state of the save of step {step}",
     "generators-rank": "{who} begins with the {names} generator of rank {other}: all of them draw the same numbers",
-    "data-again": "the data begin again: {who} gets the first batch of the epoch, of which {given} batches were used "
+    "data-again": "the data begin again: {who} gets the first batch of the epoch, and {given} of its batches were used "
     "before the save of step {step}",
     "data-repeated": "{who} gets {count} of {total} samples again that were used in this epoch before the save of step "
     "{step}",

@@ -33,11 +33,11 @@ def device_settings(probe):
     output = read_file(probe["stand_in"], probe.get("limit", 65536))
     text = output.get("out", "")
     lines = [line for line in text.splitlines() if "=" in line and not line.lstrip().startswith("#")]
-    own = {
+    settings = {
         key: "".join(line + "\n" for line in lines if line.partition("=")[0].rstrip().endswith("_" + key))
         for key in device_numbers(probe["each"])
     }
-    return own if lines or output.get("ended") == "error" else {}
+    return settings if lines or output.get("ended") == "error" else {}
 
 
 def read_file(path, limit):

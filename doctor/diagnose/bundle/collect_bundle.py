@@ -16,7 +16,7 @@ from doctor.diagnose.bundle.spool import HostSpool, Room
 from doctor.diagnose.bundle.support import BundleRequest
 from doctor.diagnose.bundler import MODULES
 from doctor.diagnose.read.sources import SKIPPED_SUFFIXES
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.engine.utc_time import utc_text
 from doctor.environment.inventory import Inventory
@@ -130,5 +130,5 @@ def _why_not_whole(errors: bytes, late: bool, seconds: float) -> str:
     text = errors.decode("utf-8", "replace")
     if late:
         return filled("no end within {0} s", f"{seconds + MARGIN:g}")
-    last = strip_control_chars(text.strip().rpartition("\n")[2])
+    last = last_line(text)
     return python_problem(text) or filled("its answer is incomplete{0}", f": {last}" if last else "")

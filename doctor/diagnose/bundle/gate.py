@@ -22,7 +22,7 @@ def _index() -> ShapeIndex:
 
 def gated(block: bytes) -> bytes:
     """The block, which ends with a line, without secrets: as `hide_secrets` leaves it, byte for byte."""
-    if WHOLE in block:
+    if any(mark in block for mark in WHOLE):
         return _hidden(block)
     lines = block.split(b"\n")
     pieces: list[bytes] = []
@@ -53,9 +53,9 @@ def _runs(block: bytes, lines: list[bytes]) -> Iterator[tuple[int, int]]:
 
 def _with_behind(lines: list[bytes], number: int) -> int:
     """Behind the lines that belong to this one."""
-    left, end = _BEHIND, number + 1
-    while end < len(lines) and left:
-        left -= bool(lines[end].strip())
+    lines_left, end = _BEHIND, number + 1
+    while end < len(lines) and lines_left:
+        lines_left -= bool(lines[end].strip())
         end += 1
     return end
 
@@ -67,6 +67,6 @@ def _chosen(block: bytes) -> Iterator[int]:
     numbers = _index().numbered(lower)  # type: ignore[no-untyped-call]
     hot = _index().hot_shapes([shape for shape in shapes if len(shape) <= MAX_LINE])  # type: ignore[no-untyped-call]
     for number, (line, shape) in enumerate(zip(lines, shapes, strict=True)):
-        words = hot.get(shape) or numbers.get(number)
-        if len(shape) > MAX_LINE or (words and any(word in line for word in words)):
+        triggers = hot.get(shape) or numbers.get(number)
+        if len(shape) > MAX_LINE or (triggers and any(word in line for word in triggers)):
             yield number

@@ -17,7 +17,7 @@ from doctor.diagnose.excerpter.line_choice import (
     split_block,
     whole_lines,
 )
-from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD, OpenTracebacks
+from doctor.diagnose.excerpter.tracebacks import HEADLESS_LINES, RAY_ORIGIN, TRACEBACK_HEAD, OpenTracebacks
 from doctor.remote.runtime.host_texts import filled
 
 MAX_DUMP = 1 << 25  # bytes of a dump that is sent
@@ -158,16 +158,19 @@ class LogReader:
         if self.lines < self.edge_lines:
             for offset, line in enumerate(lines[:EDGE_LINES]):
                 self.excerpt.add(self.lines + offset + 1, line)
+        if not self.lines and not self.is_kernel:
+            for line in lines[:HEADLESS_LINES]:
+                self.tracebacks.open_headless(line[:MAX_LINE].decode("utf-8", "replace"))
         hot, numbered = self.index.hot_shapes(shapes), self.index.numbered(data)
         if not (hot or numbered or self.tracebacks):
             return
         for index, shape in enumerate(shapes):
-            words = hot.get(shape, ())
+            triggers = hot.get(shape, ())
             if index in numbered:
-                words = words + tuple(numbered[index])
-            if (words or self.tracebacks) and lines[index] and not self.index.is_quiet(lines[index]):
+                triggers = triggers + tuple(numbered[index])
+            if (triggers or self.tracebacks) and lines[index] and not self.index.is_quiet(lines[index]):
                 line = shown_part(lines[index])[:MAX_LINE]
-                if self.is_chosen(line, words):
+                if self.is_chosen(line, triggers):
                     self.keep(lines, index, line)
 
     def is_chosen(self, line, literals):
@@ -180,7 +183,8 @@ class LogReader:
                 self.alike += 1
                 chosen = False
         if self.tracebacks:
-            chosen = self.tracebacks.read(line.decode("utf-8", "replace"))[0] or chosen
+            text = line.decode("utf-8", "replace")
+            chosen = self.tracebacks.read(text)[0] or chosen or RAY_ORIGIN.search(text) is not None
         if TRACEBACK_HEAD.encode() in line:
             self.tracebacks.open(line.decode("utf-8", "replace"))
         return chosen

@@ -18,6 +18,10 @@ MAX_LABELS = 1000  # that are learned in one log
 DIGITS = re.compile(r"\d{1,19}")
 MOVING = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{9,19}")  # in a label: clocks, which differ from line to line
 NAMED_AS_ERROR = re.compile(r"(?:Error|Exception|Interrupt|Timeout|Failed|Failure|Exhausted|Died)\w{0,20}$")
+RAY_ORIGIN = re.compile(
+    r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]"
+)  # where the exception was raised that ray shows in the traceback of another process: RayTaskError
+HEADLESS_LINES = 4  # at the beginning of a log: a frame in one of them is of a traceback whose first line was cut off
 INNER_LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:? $")
 
 

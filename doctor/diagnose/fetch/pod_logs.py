@@ -101,21 +101,21 @@ def _fetch(source: PodLogSource, pod: Pod, folder: Path) -> str:
     if not container:
         return filled("its pod has no container {0}", source.container)
     restarts = [item.restart_count for item in pod.status.container_statuses or () if item.name == container]
-    words = [*source.kubectl, f"--namespace={source.namespace}", "logs", pod.name, f"--container={container}"]
-    problem = _write(words, pod_folder / f"{container}.log")
+    argv = [*source.kubectl, f"--namespace={source.namespace}", "logs", pod.name, f"--container={container}"]
+    problem = _write(argv, pod_folder / f"{container}.log")
     if any(restarts):
-        _write([*words, "--previous"], pod_folder / f"{container}.previous.log")
+        _write([*argv, "--previous"], pod_folder / f"{container}.previous.log")
     return (
         "" if any(path.stat().st_size for path in pod_folder.iterdir()) else problem or "its container printed nothing"
     )
 
 
-def _write(words: Sequence[str], path: Path) -> str:
+def _write(argv: Sequence[str], path: Path) -> str:
     """Why the log could not be fetched; empty where it was."""
     with path.open("wb") as file:
         try:
             done = subprocess.run(
-                [*words, f"--limit-bytes={_MAX_LOG}"],
+                [*argv, f"--limit-bytes={_MAX_LOG}"],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.PIPE,

@@ -11,7 +11,7 @@ import msgspec
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
-from doctor.engine.sanitize import parse_problem, printable
+from doctor.engine.sanitize import UTF8_MARK, parse_problem, printable
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import TextTable, filled, read_table, table_of
 
@@ -118,11 +118,13 @@ def load_logs(path: Path) -> LogRecord:
     """The record in a file. Raises: InputError (exit code 78) for what is none."""
     name = printable(str(path))
     try:
-        record = msgspec.json.decode(read_bounded(path, MAX_SAVED_BYTES), type=LogRecord)
+        data = read_bounded(path, MAX_SAVED_BYTES).removeprefix(UTF8_MARK)
     except OSError as error:
         raise InputError(filled("--from {0}: {1}; expected a file of --save", name, error.strerror)) from None
+    try:
+        record = msgspec.json.decode(data, type=LogRecord)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        problem = parse_problem(error, 200)
+        problem = parse_problem(error, 200, data)
         raise InputError(filled("--from {0}: no logs saved by doctor diagnose --save: {1}", name, problem)) from None
     if record.schema != SCHEMA:
         raise InputError(

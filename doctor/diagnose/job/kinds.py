@@ -14,6 +14,7 @@ from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
+from doctor.hosts.pods import JobOfPods
 
 
 class JobKind(msgspec.Struct, frozen=True):
@@ -21,13 +22,15 @@ class JobKind(msgspec.Struct, frozen=True):
 
     form: str
     """How it is written."""
-    read: Callable[[str, RunCommand], JobPlace]
-    """From what stands behind the colon. Raises: ValueError for another form; InputError for an unknown job."""
+    read: Callable[[str, RunCommand], JobPlace] | None = None
+    """From what stands behind the colon. Raises: ValueError for another form; InputError for an unknown job. None: its
+    hosts are pods, which ``--transport kubernetes`` finds (`pods_of_kind`)."""
 
 
 JOB_KINDS = {
     "slurm": JobKind("slurm:ID, such as slurm:1234 or slurm:1234_7", read_slurm),
     "ray": JobKind("ray:ADDRESS/ID, such as ray:head:8265/raysubmit_Xyz", read_ray),
+    "k8s": JobKind("k8s:NAMESPACE/NAME or k8s:NAMESPACE/KIND/NAME, such as k8s:train/pytorchjob/llama"),
     "modelarts": JobKind("modelarts:FOLDER, with the logs of a ModelArts training job", read_model_arts),
 }
 
@@ -38,14 +41,31 @@ def read_job(text: str, run: RunCommand = run_command) -> JobPlace:
     Raises: UsageError for another form; InputError (exit code 78) for a job that is not known.
     """
     kind, _, name = text.partition(":")
-    forms = {kind: JOB_KINDS[kind]} if kind in JOB_KINDS else JOB_KINDS
-    if kind in JOB_KINDS:
+    read = JOB_KINDS[kind].read if kind in JOB_KINDS else None
+    if read:
         try:
-            return JOB_KINDS[kind].read(name, run)
+            return read(name, run)
         except ValueError:
             pass
-    expected = joined("; ", (row.form for row in forms.values()))
-    raise UsageError(filled("--job {0}: expected {1}", f"{printable(text, 60)!r}", expected))
+    raise _another_form(text)
+
+
+def pods_of_kind(text: str) -> JobOfPods | None:
+    """The job that ``k8s:NAMESPACE/[KIND/]NAME`` names; None of other kinds. Raises: UsageError for another form."""
+    kind, _, name = text.partition(":")
+    if kind != "k8s":
+        return None
+    namespace, _, job = name.partition("/")
+    if not namespace or not all(job.split("/")) or job.count("/") > 1:
+        raise _another_form(text)
+    return JobOfPods(namespace, job)
+
+
+def _another_form(text: str) -> UsageError:
+    kind = text.partition(":")[0]
+    rows = [JOB_KINDS[kind]] if kind in JOB_KINDS else JOB_KINDS.values()
+    expected = joined("; ", (row.form for row in rows))
+    return UsageError(filled("--job {0}: expected {1}", f"{printable(text, 60)!r}", expected))
 
 
 def read_live_job(text: str, run: RunCommand = run_command) -> JobPlace:

@@ -1,4 +1,4 @@
-"""What the names of log files show: rank, device, host, process id.
+"""What the names of log files, and the hosts on which they lie, show: rank, device, host, process id.
 
 Sources of the names: MindSpore's msrun (``worker_3.log``, ``scheduler.log``), torchrun ``--log-dir``
 (``attempt_0/3/stderr.log``), ModelArts (``modelarts-job-ID-worker-0.log``), CANN (``plog-PID_TIME.log``,
@@ -15,6 +15,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
+
+from doctor.diagnose.events import Event, FileSummary
 
 _RANK = re.compile(
     r"(?:^|[/._!-])(?:worker_|rank[_-]?|(?P<short>proc[_-]?|task[_-]?|r))(?P<value>\d{1,6})(?=[._/!-]|$)", re.IGNORECASE
@@ -142,3 +144,31 @@ def read_names(names: Sequence[str], origins: Sequence[str] = (), *, every_numbe
         else hints
         for hints in all_hints
     ]
+
+
+def own_logs(summaries: Sequence[FileSummary], names: Sequence[NameHints]) -> set[int]:
+    """The files that hold the output of processes of the host on which they lie.
+
+    A launcher's file holds the output of all hosts. So may one whose name is that of no process, unless each host has
+    one of its own, or there is only one host.
+    """
+    origins: dict[str, set[str]] = defaultdict(set)
+    for summary in summaries:
+        if summary.origin:
+            origins[summary.name.partition(":")[2]].add(summary.origin)
+            origins[""].add(summary.origin)
+    indexes = set()
+    for index, (summary, hints) in enumerate(zip(summaries, names, strict=True)):
+        named = hints.pid or not (hints.rank is hints.local_rank is hints.device is None)
+        each = len(origins[summary.name.partition(":")[2]]) > 1 or len(origins[""]) == 1
+        if not summary.origin or named or (each and not hints.launcher):
+            indexes.add(index)
+    return indexes
+
+
+def host_of(origin: str, hints: NameHints, events: list[Event]) -> str:
+    """As lines show it; their addresses say less than the host on which the file was read."""
+    host = next((event.host for event in events if event.host), "")
+    if origin and not re.search("[A-Za-z]", host):
+        return origin
+    return host or hints.host

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from doctor.diagnose.events import RecordedCollective, RecordedGroup, Recording
 from doctor.diagnose.read.plain_pickle import MAX_BYTES, PickleRefusedError, is_pickle, read_plain_pickle
-from doctor.diagnose.recording import RecordedCollective, RecordedGroup, Recording
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 

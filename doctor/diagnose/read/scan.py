@@ -10,8 +10,14 @@ from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, shown_part, split_block, whole_lines
-from doctor.diagnose.excerpter.tracebacks import EXCEPTION, TRACEBACK_HEAD, OpenTracebacks, label_before_head
-from doctor.diagnose.read.json_lines import raised
+from doctor.diagnose.excerpter.tracebacks import (
+    EXCEPTION,
+    HEADLESS_LINES,
+    RAY_ORIGIN,
+    TRACEBACK_HEAD,
+    OpenTracebacks,
+    label_before_head,
+)
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
 from doctor.diagnose.read.stamps import read_stamp
@@ -59,10 +65,6 @@ _OF_OTHERS = re.compile(
     r"|\b(?:child|background|worker|sub)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
 )
 """What the message of an exception says that only reports what failed elsewhere."""
-_RAY_ORIGIN = re.compile(r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]")
-"""Where the exception was raised that ray shows in the traceback of another process: RayTaskError."""
-_HEADLESS_LINES = 4
-"""At the beginning of a log: a frame in one of them is of a traceback whose first line was cut off."""
 
 
 def scan(name: str, blocks: Iterable[bytes], matcher: Matcher, *, file: int, year: int) -> FileReading:
@@ -150,7 +152,7 @@ class _Scanner:
         if max(map(len, lines)) > MAX_LINE:
             self._count_long(lines)
         if not self.summary.lines:
-            for line in lines[:_HEADLESS_LINES]:
+            for line in lines[:HEADLESS_LINES]:
                 self.tracebacks.open_headless(self._decode(line[:MAX_LINE]))  # type: ignore[no-untyped-call]
         every = self.matcher.hot_shapes(shapes)
         hot = self._needed(every)
@@ -223,7 +225,7 @@ class _Scanner:
         """Finds the exception's line of an open traceback: the first that is neither indented nor empty."""
         _, exception = self.tracebacks.read(text)  # type: ignore[no-untyped-call]
         if not exception:
-            origin = _RAY_ORIGIN.search(text)
+            origin = RAY_ORIGIN.search(text)
             self.origin = origin.groupdict() if origin else self.origin
             return
         if not matched:
@@ -329,3 +331,24 @@ class _Line(NamedTuple):
     lines: list[bytes]
     at: int
     number: int
+
+
+_FIELD = re.compile(r'(?:[^"\\]|\\.){0,4096}')
+_ESCAPE = re.compile(r'\\(["\\/])')
+
+
+def raised(text: str) -> str:
+    r"""The exception's line of the traceback in a field of a line of JSON, as structured logging writes it; empty where
+    it holds none.
+
+    >>> raised(r'{"rank": 2, "exc": "Traceback (most recent call last):\n  File \"t.py\", line 3\nValueError: bad"}')
+    'ValueError: bad'
+    """
+    if not text.startswith("{"):
+        return ""
+    _, head, rest = text.partition(TRACEBACK_HEAD)
+    field = _FIELD.match(rest)
+    if not head or not field:
+        return ""
+    lines = [_ESCAPE.sub(r"\1", line) for line in field.group().split("\\n")]
+    return next((line for line in reversed(lines) if line.strip() and not line.startswith((" ", "\\t", ":"))), "")

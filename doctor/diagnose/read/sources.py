@@ -68,7 +68,11 @@ def find_sources(arguments: Iterable[str]) -> list[Source]:
             continue
         for path in _expand(argument):
             for file in _files_of(path):
-                status = os.stat(file)
+                try:
+                    status = os.stat(file)
+                except OSError:  # it went away, and is noted when it is opened
+                    sources[(-2, len(sources))] = Source(file)
+                    continue
                 sources.setdefault((status.st_dev, status.st_ino), Source(file, status.st_size, status.st_mtime))
                 if len(sources) > MAX_FILES:
                     raise InputError(

@@ -51,17 +51,17 @@ def _without_cause(diagnosis: Diagnosis) -> ActionDocument:
 
 
 def _text(kind: ActionKind, cause: Cause, hosts: tuple[str, ...]) -> str:
-    shown = ", ".join(hosts[:MAX_SHOWN])
+    host_list = ", ".join(hosts[:MAX_SHOWN])
     who = localized(", ").join(localized_filled(culprit.name) for culprit in cause.culprits[:MAX_SHOWN])
     if kind == "drain-host":
         if hosts:
-            return phrase("drain host {hosts}, and start the job again on others", hosts=shown)
+            return phrase("drain host {hosts}, and start the job again on others", hosts=host_list)
         return phrase(
             "find the host of {who}, drain it, and start the job again on others", who=who or localized("the job")
         )
     if kind == "fix-host":
         if hosts:
-            return phrase("correct host {hosts} as below, then start the job again", hosts=shown)
+            return phrase("correct host {hosts} as below, then start the job again", hosts=host_list)
         return localized("correct the host as below, then start the job again")
     if kind == "examine":
         if who:

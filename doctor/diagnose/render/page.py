@@ -50,8 +50,8 @@ def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -
         ("Sources", signature.sources),
     ):
         if items:
-            shown = localized(title)
-            lines += ["", shown, "-" * display_width(shown)]
+            title_text = localized(title)
+            lines += ["", title_text, "-" * display_width(title_text)]
             lines += [line for item in items for line in _item(localized(item), title, width)]
     return "\n".join(lines) + "\n"
 

@@ -38,7 +38,10 @@ def named_by_cluster(case: Case) -> list[Cause]:
     """One cause for each signature. Who ended without an error of its own is named where nothing says more."""
     reports: dict[str, list[ClusterReport]] = {}
     for event in case.reports:
-        if case.signatures[event.signature].reports and not _ended_itself(case, event):
+        signature = case.signatures[event.signature]
+        if signature.is_of_launch and case.went_on(event):
+            continue
+        if signature.reports and not _ended_itself(case, event):
             reports.setdefault(event.signature, []).append(_with_fields(case, event))
     explained = {name for signature in reports for name in case.signatures[signature].explains}
     return [_cause(case, signature, rows) for signature, rows in reports.items() if signature not in explained]
@@ -77,24 +80,18 @@ def _is_near(case: Case, field: Event, report: Event) -> bool:
 def _cause(case: Case, name: str, reports: list[ClusterReport]) -> Cause:
     signature = case.signatures[name]
     culprits = tuple(dict.fromkeys(culprit for report in reports for culprit in _culprits(case, report)))
-    shown = sorted_culprits(culprits)
-    who = names_of(shown)
+    ordered_culprits = sorted_culprits(culprits)
+    who = names_of(ordered_culprits)
     more = filled(" and {0} more", len(culprits) - 4) if len(culprits) > 4 else ""
     summary = filled("{0}{1}: {2}", who, more, signature.title) if culprits else signature.title
     confidence: Confidence = signature.reports or "likely"
-    if all(_went_on(case, report.event) for report in reports):
+    if all(case.went_on(report.event) for report in reports):
         confidence, summary = "possible", filled("{0}; the process went on after it", summary)
     elif "unspecific" in signature.traits and len(culprits) > 1:
         confidence = "possible"  # those behind the first may have lost it
     if signature.reports == "likely" and len(culprits) > MAX_CULPRITS:
         confidence = "possible"
-    return Cause(name, RULE, confidence, shown, summary, first_evidence(report.event for report in reports))
-
-
-def _went_on(case: Case, report: Event) -> bool:
-    """Whether the job shows progress behind the report in its file: what ended was started again, or not needed."""
-    steps = (event for event in case.events if event.file == report.file and case.has_trait(event, "progress"))
-    return any(step.line > report.line for step in steps)
+    return Cause(name, RULE, confidence, ordered_culprits, summary, first_evidence(report.event for report in reports))
 
 
 def _culprits(case: Case, report: ClusterReport) -> Iterator[Culprit]:

@@ -23,7 +23,7 @@ from doctor.diagnose.rules.silent_ranks import known_ranks
 from doctor.diagnose.rules.waiting import Proof, link_ends, named_peer
 from doctor.engine.texts import filled
 
-_TRIED_AGAIN = re.compile(r"\[W\d{3,4} ")
+_TRIED_AGAIN = re.compile(r"\[W(?:\d{3,4})? ")
 """The level at which c10d prints a connection that it tries again."""
 DECIDING_LINE = "deciding line"
 _NODES = "ms-node-timed-out"

@@ -55,9 +55,9 @@ def odd_choices(case: Case) -> list[Cause]:
 def _choices(case: Case, name: str) -> Iterator[Choice]:
     """The first choice of each process: that of its first communicator, which is the whole job's."""
     for process in case.processes:
-        shown = [event for event in process.events if event.signature == _CHOICE and event.values.get(name)]
-        if shown and (process.rank is not None or process.pid):
-            yield Choice(process, shown[0].values[name], shown[0])
+        choice_events = [event for event in process.events if event.signature == _CHOICE and event.values.get(name)]
+        if choice_events and (process.rank is not None or process.pid):
+            yield Choice(process, choice_events[0].values[name], choice_events[0])
 
 
 def _comparable(name: str, choices: Iterable[Choice]) -> bool:

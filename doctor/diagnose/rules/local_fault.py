@@ -59,7 +59,8 @@ def first_fault(case: Case, process: Process) -> Fault | None:
         and not (waited and _is_after(event, waited))
     ]
     faults = _corrected(case, faults, process.events)
-    faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports)]
+    launches = case.launch_failures
+    faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports, launches)]
     if any(case.role(event) in ("victim", "ambiguous", "link", "wrapper") for event in process.events):
         # An exception of unknown kind beside a known error of communication is that error's own exception.
         faults = [event for event in faults if not case.has_trait(event, "unspecific")]

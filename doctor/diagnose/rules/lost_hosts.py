@@ -25,18 +25,10 @@ def lost_hosts(case: Case, event: Event) -> Iterator[Cause]:
                 "certain",
                 "Slurm lost a host of the job, which the logs do not name: its controller's log does",
             )
-    elif event.signature == "ompi-daemon-lost":
-        if host or not any(e.signature == event.signature and e.values.get("culprit_host") for e in case.reports):
-            where = filled("host {0}", host) if host else "another host"
-            summary = filled("mpirun lost its daemon on {0}: that host ended, or the network to it failed", where)
-            yield _cause(event, host, "likely", summary)
-    elif event.signature == "ssh-connect-failed":
-        yield _cause(
-            event,
-            host,
-            "certain",
-            filled("ssh could not connect to host {0}: {1}", host, event.values.get("reason", "")),
-        )
+    elif event.signature == "ompi-daemon-lost" and (host or not _names_lost_host(case, event.signature)):
+        where = filled("host {0}", host) if host else "another host"
+        summary = filled("mpirun lost its daemon on {0}: that host ended, or the network to it failed", where)
+        yield _cause(event, host, "likely", summary)
 
 
 def _cause(event: Event, host: str, confidence: Confidence, summary: str) -> Cause:

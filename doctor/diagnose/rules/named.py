@@ -12,6 +12,7 @@ from doctor.diagnose.process import Process
 from doctor.diagnose.rules.failed_workers import FATAL_SIGNALS, cause_of_block, signature_of_signal
 from doctor.diagnose.rules.lost_hosts import lost_hosts
 from doctor.diagnose.signature import ERROR_ROLES
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
@@ -118,7 +119,7 @@ def _ended_by_agent(case: Case, file: int) -> set[str]:
 
 def _ended_by_launcher(case: Case, event: Event) -> bool:
     """Slurm ends all other tasks with SIGKILL once one has ended badly, or the job was cancelled: they are innocent."""
-    first = any(task_failed(item) for item in case.reports if item is not event)
+    first = bool(case.launch_failures) or any(task_failed(item) for item in case.reports if item is not event)
     first |= any(
         item.signature == "srun-ends-step" and item.file == event.file and item.line < event.line
         for item in case.reports
@@ -368,3 +369,32 @@ def count_ranks(ranks: Iterable[int]) -> str:
     if len(ordered) <= 8:
         return filled("ranks {0} and {1}", ", ".join(map(str, ordered[:-1])), ordered[-1])
     return filled("ranks {0} and {1} more", ", ".join(map(str, ordered[:6])), len(ordered) - 6)
+
+
+def too_many_clients(case: Case) -> list[Cause]:
+    """The job as a whole: its store has processes of another start, so that all ranks are there and none is at fault.
+
+    torch counts joined processes in the store. A file of ``init_method=file://`` that was left over, ranks that were
+    started again against a store that lives on, and two jobs with one MASTER_PORT make it count more than there are.
+    """
+    events = [
+        event
+        for event in case.events_of("torch-store-clients")
+        if (small_number(event.values.get("joined", "")) or 0) > (small_number(event.values.get("world_size", "")) or 0)
+        and event.values.get("world_size")
+    ]
+    if not events:
+        return []
+    joined = small_number(events[0].values["joined"]) or 0
+    size = count_noun(small_number(events[0].values["world_size"]) or 0, "rank")
+    summary = filled("{0} processes joined the store of a job of {1}: it holds those of another start", joined, size)
+    return [Cause("torch-store-too-many", "named by the library", "certain", (), summary, first_evidence(events))]
+
+
+def truncated_messages(case: Case) -> list[Cause]:
+    """Ranks disagree on the size of a message, and the one that prints it may be the one that is right."""
+    events = case.events_of("nccl-truncated")
+    if not events:
+        return []
+    summary = "ranks disagree on the size of a message: their settings, versions or collectives differ"
+    return [Cause("nccl-truncated", "named by the library", "likely", (), summary, first_evidence(events))]

@@ -20,9 +20,8 @@ from doctor.diagnose.diagnosis import (
     holds_up,
     one_of_two,
 )
-from doctor.diagnose.events import Event
+from doctor.diagnose.events import Event, RecordedCollective, RecordedGroup
 from doctor.diagnose.process import Process
-from doctor.diagnose.recording import RecordedCollective, RecordedGroup
 from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.texts import filled, joined

@@ -177,7 +177,7 @@ class BootFiles(Fact, frozen=True):
                 paths.append(path)
                 options = (line.partition("=") for line in self.files[path].splitlines())
                 included = [text.replace(",", " ").split() for key, _, text in options if key.strip() == "include"]
-                fresh = [word for words in included for word in words if word not in names]
+                fresh = [word for profile_names in included for word in profile_names if word not in names]
                 names += fresh[: max(0, MAX_PROFILES - len(names))]
         return paths
 

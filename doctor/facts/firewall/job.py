@@ -98,12 +98,12 @@ class BlockedConnections(msgspec.Struct, frozen=True):
 def agreed_blocks(blocks: Sequence[BlockedConnections], agreed: Iterable[str]) -> list[BlockedConnections]:
     """The blocks with only those peers to which the host may be opened; a block without any is left out."""
     numbers = _as_ranges(agreed)
-    found = []
+    permitted = []
     for block in blocks:
         addresses = intersect(block.addresses, numbers)
         if addresses:
-            found.append(msgspec.structs.replace(block, addresses=addresses))
-    return found
+            permitted.append(msgspec.structs.replace(block, addresses=addresses))
+    return permitted
 
 
 @once_per_fleet

@@ -10,7 +10,15 @@ from doctor.facts.hccn.device_addresses import (
     Vnic,
     VnicAddresses,
 )
-from doctor.facts.hccn.link import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory, LinkRecord
+from doctor.facts.hccn.link_state import (
+    DeviceFec,
+    DeviceHealth,
+    DeviceLinks,
+    DeviceMtu,
+    DeviceSpeed,
+    LinkHistory,
+    LinkRecord,
+)
 from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from doctor.facts.hccn.optics import OpticalModule, Optics
 from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPodId

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable
+from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
 from doctor.facts.hccn.conf import HccnConf, configured_as, configured_interface, stand_in_value
 from doctor.facts.hccn.tool import (
@@ -22,7 +23,6 @@ from doctor.facts.hccn.tool import (
     combined_output,
     either,
     hccn_probe,
-    last_line,
     parse_each_npu,
     parse_or_unreadable,
     per_npu,

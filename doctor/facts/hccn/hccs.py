@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
 from doctor.facts.hccn.device_addresses import VnicAddresses
 from doctor.facts.hccn.pings import PING_SECONDS, ping_partners, run_hccn_tool
 from doctor.facts.hccn.super_pod import SuperPodId
-from doctor.facts.hccn.tool import last_line, raise_known_refusal
+from doctor.facts.hccn.tool import raise_known_refusal
 
 PING_OPTIONS = ["-hccs_ping", "-g", "address"]
 

@@ -18,7 +18,7 @@ from doctor.facts.hccn.tool import (
     single_field,
     unset_npus,
 )
-from doctor.facts.optical_reading import OpticalReading
+from doctor.facts.reported_value import OpticalReading
 
 _THRESHOLD_NAMES = {"Tx Power": "TxPower", "Rx Power": "RxPower", "Vcc": "Vcc", "temperature": "Temp"}
 """What is measured, and the word for it in the names of its thresholds."""

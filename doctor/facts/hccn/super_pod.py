@@ -7,8 +7,9 @@ import re
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, run, unusable_reason
+from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
-from doctor.facts.hccn.tool import last_line, single_field
+from doctor.facts.hccn.tool import single_field
 from doctor.facts.npu import NpuChips
 
 _UNSUPPORTED_PATTERN = r"does not support|not supported|Command or option is not found"

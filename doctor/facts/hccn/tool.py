@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 
 T = TypeVar("T")
@@ -176,11 +176,6 @@ def combined_output(output: Output) -> str:
     lines = f"{output.out}\n{output.err}".splitlines()
     answer_lines = [line for line in lines if BUSY_TEXT not in line and line.strip()]
     return "\n".join(answer_lines or [line for line in lines if BUSY_TEXT in line])
-
-
-def last_line(text: str) -> str:
-    """The last line, where the tool reports why it failed."""
-    return strip_control_chars(text.strip().rpartition("\n")[2])
 
 
 def raise_known_refusal(text: str) -> None:

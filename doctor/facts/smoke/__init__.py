@@ -9,6 +9,15 @@ from doctor.facts.smoke.collectives import (
     SmokeCollectives,
 )
 from doctor.facts.smoke.devices import DeviceMiscomputed, DeviceTimes, DeviceUntested, SmokeDevices
+from doctor.facts.smoke.first_stages import (
+    ConnectFailed,
+    RankDevice,
+    RankExited,
+    RankFailed,
+    RankJoined,
+    SmokeStart,
+    TorchImported,
+)
 from doctor.facts.smoke.further_stages import (
     LoaderResult,
     NativeResult,
@@ -20,15 +29,6 @@ from doctor.facts.smoke.further_stages import (
     SmokePairs,
 )
 from doctor.facts.smoke.learning import LearnedParameters, LearningStep, SmokeLearning
-from doctor.facts.smoke.start import (
-    ConnectFailed,
-    RankDevice,
-    RankExited,
-    RankFailed,
-    RankJoined,
-    SmokeStart,
-    TorchImported,
-)
 from doctor.facts.smoke.training import (
     LayoutBegun,
     LayoutEnded,

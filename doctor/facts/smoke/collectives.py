@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import ProbeAnswer
-from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
+from doctor.facts.smoke.events import RankEvent, StageFact
 
 Element = float | int | bool | str | None
 
@@ -132,17 +131,3 @@ class SmokeCollectives(StageFact, frozen=True):
     soaked: tuple[SoakCounts, ...] = ()
     intervals: tuple[SoakInterval, ...] = ()
     second_rounds: tuple[SecondRound, ...] = ()
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> SmokeCollectives:
-        report = cls.read_report(answer)
-        return cls(
-            checked=events_of_type(report.events, CollectiveChecked),
-            wrong=events_of_type(report.events, CollectiveWrong),
-            unsupported=events_of_type(report.events, DtypeUnsupported),
-            speed=events_of_type(report.events, CollectiveTimes),
-            soaked=events_of_type(report.events, SoakCounts),
-            intervals=events_of_type(report.events, SoakInterval),
-            second_rounds=events_of_type(report.events, SecondRound),
-            unread=report.unread_ranks(),
-        )

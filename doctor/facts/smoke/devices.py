@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from doctor.engine.fact import ProbeAnswer
-from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
+from doctor.facts.smoke.events import RankEvent, StageFact
 
 
 class DeviceTimes(RankEvent, frozen=True, tag="device"):
@@ -62,13 +61,3 @@ class SmokeDevices(StageFact, frozen=True):
     times: tuple[DeviceTimes, ...] = ()
     wrong: tuple[DeviceMiscomputed, ...] = ()
     untested: tuple[DeviceUntested, ...] = ()
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> SmokeDevices:
-        report = cls.read_report(answer)
-        return cls(
-            times=events_of_type(report.events, DeviceTimes),
-            wrong=events_of_type(report.events, DeviceMiscomputed),
-            untested=events_of_type(report.events, DeviceUntested),
-            unread=report.unread_ranks(),
-        )

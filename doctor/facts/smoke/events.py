@@ -21,6 +21,7 @@ class RankEvent(msgspec.Struct, frozen=True, tag_field="ev"):
 
 E = TypeVar("E", bound=RankEvent)
 One = TypeVar("One", bound=RankEvent)
+F = TypeVar("F", bound="StageFact")
 
 
 class RankReport(msgspec.Struct, Generic[E], frozen=True):
@@ -52,7 +53,7 @@ class StageFact(Fact, frozen=True):
 
     stage: ClassVar[str]
     event_types: ClassVar[tuple[type[RankEvent], ...]]
-    """What ranks emit in the stage: the only list of it. Each event's fields are in its own class."""
+    """What ranks emit in the stage: the only list of it, in the order of the fact's fields, which hold them."""
     every_rank: ClassVar[bool] = False
     """Every rank has something to report: one that reported nothing is unread."""
 
@@ -60,6 +61,14 @@ class StageFact(Fact, frozen=True):
     def read_report(cls, answer: ProbeAnswer) -> RankReport[RankEvent]:
         """What the host's ranks emitted. Raises like `decode_report`."""
         return decode_report(answer, cls.event_types)
+
+    @classmethod
+    def read(cls: type[F], answer: ProbeAnswer) -> F:
+        """Each type's events in the field of its place. Raises like `decode_report`."""
+        report = cls.read_report(answer)
+        names = [name for name in cls.__struct_fields__ if name not in StageFact.__struct_fields__]
+        fields = {name: events_of_type(report.events, kind) for name, kind in zip(names, cls.event_types, strict=True)}
+        return cls(**fields, unread=report.unread_ranks())
 
 
 @cache

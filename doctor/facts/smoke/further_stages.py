@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import ProbeAnswer
-from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
+from doctor.facts.smoke.events import RankEvent, StageFact
 
 
 class LoaderResult(RankEvent, frozen=True, tag="loader"):
@@ -32,11 +31,6 @@ class SmokeLoader(StageFact, frozen=True):
 
     loaded: tuple[LoaderResult, ...] = ()
 
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> SmokeLoader:
-        report = cls.read_report(answer)
-        return cls(loaded=events_of_type(report.events, LoaderResult), unread=report.unread_ranks())
-
 
 class NativeResult(RankEvent, frozen=True, tag="native"):
     """The losses of one layout under one of torch's wrappers."""
@@ -59,11 +53,6 @@ class SmokeNative(StageFact, frozen=True):
     event_types = (NativeResult,)
 
     native: tuple[NativeResult, ...] = ()
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> SmokeNative:
-        report = cls.read_report(answer)
-        return cls(native=events_of_type(report.events, NativeResult), unread=report.unread_ranks())
 
 
 class PairTimes(RankEvent, frozen=True, tag="pair"):
@@ -89,11 +78,6 @@ class SmokePairs(StageFact, frozen=True):
 
     pairs: tuple[PairTimes, ...] = ()
 
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> SmokePairs:
-        report = cls.read_report(answer)
-        return cls(pairs=events_of_type(report.events, PairTimes), unread=report.unread_ranks())
-
 
 class PaceTimes(RankEvent, frozen=True, tag="pace"):
     """Seconds of each piece of work, less the time that the rank waited for a CPU."""
@@ -112,8 +96,3 @@ class SmokePace(StageFact, frozen=True):
     every_rank = True
 
     paced: tuple[PaceTimes, ...] = ()
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> SmokePace:
-        report = cls.read_report(answer)
-        return cls(paced=events_of_type(report.events, PaceTimes), unread=report.unread_ranks())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import ProbeAnswer
-from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
+from doctor.facts.smoke.events import RankEvent, StageFact
 
 
 class LearningStep(RankEvent, frozen=True, tag="learn"):
@@ -39,12 +38,3 @@ class SmokeLearning(StageFact, frozen=True):
 
     steps: tuple[LearningStep, ...] = ()
     learned: tuple[LearnedParameters, ...] = ()
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> SmokeLearning:
-        report = cls.read_report(answer)
-        return cls(
-            steps=events_of_type(report.events, LearningStep),
-            learned=events_of_type(report.events, LearnedParameters),
-            unread=report.unread_ranks(),
-        )

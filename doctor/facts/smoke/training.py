@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from doctor.engine.fact import ProbeAnswer
-from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
+from doctor.facts.smoke.events import RankEvent, StageFact
 
 Bad = Literal["", "input", "activations", "loss", "gradient", "parameters"]
 Digest = int
@@ -120,16 +119,3 @@ class SmokeTraining(StageFact, frozen=True):
     begun: tuple[LayoutBegun, ...] = ()
     steps: tuple[TrainingStep, ...] = ()
     ended: tuple[LayoutEnded, ...] = ()
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> SmokeTraining:
-        report = cls.read_report(answer)
-        return cls(
-            reference=events_of_type(report.events, ReferenceRun),
-            reference_blocks=events_of_type(report.events, ReferenceBlocks),
-            reference_update=events_of_type(report.events, ReferenceUpdate),
-            begun=events_of_type(report.events, LayoutBegun),
-            steps=events_of_type(report.events, TrainingStep),
-            ended=events_of_type(report.events, LayoutEnded),
-            unread=report.unread_ranks(),
-        )

@@ -12,7 +12,6 @@ MODULES = (
     "doctor.remote.runtime.processes",
     "doctor.remote.runtime.command_environment",
     "doctor.remote.runtime.streams",
-    "doctor.remote.runtime.lines",
     "doctor.remote.runtime.framing",
     "doctor.fix.executor.file_state",
     "doctor.fix.executor.file_changes",

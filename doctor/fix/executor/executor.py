@@ -14,9 +14,8 @@ from doctor.fix.executor.step_commands import pass_through, run
 from doctor.fix.executor.system_log import log_line, log_outcome
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.host_texts import with_texts
-from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.signals import on_termination
-from doctor.remote.runtime.streams import write_all
+from doctor.remote.runtime.streams import LineBuffer, write_all
 
 OPERATIONS = {
     "run": run,

@@ -84,13 +84,13 @@ def locked_by_flag(path):
 
 def attributes(path):
     """Extended attributes, such as access lists and SELinux's label, which go with the name and not with the bytes."""
-    found = {}
+    values = {}
     try:
         for name in os.listxattr(path):
-            found[name] = base64.b64encode(os.getxattr(path, name)).decode("ascii")
+            values[name] = base64.b64encode(os.getxattr(path, name)).decode("ascii")
     except OSError:
         pass
-    return found
+    return values
 
 
 def file_fields(data, status):

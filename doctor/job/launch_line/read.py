@@ -12,7 +12,7 @@ import msgspec
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line import recipes
-from doctor.job.launch_line.commands import launcher_rows, module_rows, option_table
+from doctor.job.launch_line.commands import launcher_rows, module_rows, option_table, wrapper_rows
 from doctor.job.launch_line.launcher_calls import Started, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.options import split_options
@@ -363,6 +363,12 @@ def _command_with_launcher(commands: Sequence[ShellCommand]) -> ShellCommand | N
 def starts_ranks(argv: Sequence[Word]) -> bool:
     """Whether a launcher, or a Python program, is among the first words of a command; quick, for choosing."""
     names = [word.text.rpartition("/")[2] for word in argv[:64] if not word.unresolved]
+    if names[:1] and names[0] in _NO_PREFIXES:
+        return False
+    if any(name in _SHELLS or ((row := wrapper_rows().get((name, ""))) and row.is_remote) for name in names):
+        texts = (text for word in argv[1:64] if " " in (text := _known_text(word)))
+        if any(starts_ranks(command.argv) for text in texts for command in evaluate(text, {}).commands):
+            return True
     return any(
         name in launcher_rows()
         or name in recipes.SUBCOMMANDS
@@ -371,6 +377,12 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
         or name.endswith((".py", recipes.MINDFORMERS))
         for name in names
     )
+
+
+def _known_text(word: Word) -> str:
+    """What is known of a word that is a shell's text."""
+    pieces = word.pieces or (word,)
+    return "".join("" if piece.unresolved else piece.text for piece in pieces)
 
 
 def runs_shell_script(argv: Sequence[Word]) -> bool:

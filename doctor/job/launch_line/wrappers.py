@@ -50,8 +50,12 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
     options = split_options(name, argv[1:] if nice else argv, wrapper)
     rest = options.rest
     environ, unresolved, passed = _variables(options, wrapper.variables)
+    unresolved_options = {key: text for key, text in options.unresolved.items() if key.startswith("options")}
     positional = rest[0].text if wrapper.positionals and rest else ""
-    rest = rest[wrapper.positionals :]
+    if wrapper.is_remote and " " in positional and unresolved_options:  # `ssh $HOST "cd /job && torchrun ..."`
+        positional, unresolved_options = "", {}
+    else:
+        rest = rest[wrapper.positionals :]
     if wrapper.after_dashes:
         dashes = next((position for position, word in enumerate(rest) if word.text == "--"), -1)
         rest = rest[dashes + 1 :]
@@ -65,7 +69,7 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         environ=environ,
         unresolved={
             **unresolved,
-            **{key: text for key, text in options.unresolved.items() if key.startswith("options")},
+            **unresolved_options,
         },
         inherits_environment=wrapper.inherits_environment and "cleanenv" not in options and "containall" not in options,
         passed=passed,

@@ -24,6 +24,7 @@ from doctor.job.training.model import (
 from doctor.job.training.python_code import read_python
 from doctor.job.training.python_config import read_python_config
 from doctor.job.training.tree import UnreadableFile, read_json, read_toml, read_yaml
+from doctor.job.variables import VISIBLE_DEVICES
 
 ReadFile = Callable[[str], "str | None"]
 """The text of a file that a launch line names, by its path as written; None where it cannot be read here."""
@@ -59,7 +60,6 @@ _COUNT_OPTIONS = [
     "ppn",
     "include",
 ]
-_VISIBLE = ("ASCEND_RT_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
 
 class LaunchText(NamedTuple):
@@ -236,7 +236,7 @@ def _variables(entry: LaunchText) -> dict[str, Setting]:
     """Visible devices, time limits and queues that the launch line sets."""
     line = entry.line
     settings: dict[str, Setting] = {}
-    for variable in _VISIBLE:
+    for variable in (*VISIBLE_DEVICES, "ASCEND_VISIBLE_DEVICES"):
         if variable in line.environ:
             settings["visible"] = Setting(variable, printable(line.environ[variable], 200), entry.where)
             break

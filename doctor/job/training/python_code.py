@@ -30,6 +30,7 @@ from doctor.engine.texts import filled
 from doctor.job.training.durations import timedelta_seconds
 from doctor.job.training.model import CodeMark, TrainingScript
 from doctor.job.training.tree import UnreadableFile
+from doctor.job.variables import VISIBLE_DEVICES
 
 MAX_CHARS = 1 << 20
 """Characters of a program."""
@@ -68,8 +69,7 @@ _DEVICES = frozenset(
         "LOCAL_RANK",
         "device_ids",
         "device_id",
-        "CUDA_VISIBLE_DEVICES",
-        "ASCEND_RT_VISIBLE_DEVICES",
+        *VISIBLE_DEVICES,
         "get_node_local_rank",
         "OMPI_COMM_WORLD_LOCAL_RANK",
         "SLURM_LOCALID",

@@ -6,14 +6,12 @@ import resource
 import sys
 import time
 
-from doctor.net.prober.attempt import ConnectionAttempt
+from doctor.net.prober.attempt import ConnectionAttempt, PacketSizeSearch
 from doctor.net.prober.device_tools import end_program, installed_programs, run_programs, start_program
 from doctor.net.prober.handshake import ECHO, SINK
-from doctor.net.prober.lateness import Pace
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
-from doctor.net.prober.packet_size import PacketSizeSearch
 from doctor.net.prober.port_owner import accelerator_users, arrived_calls, port_owners
-from doctor.net.prober.socket_loop import SocketLoop, close_now
+from doctor.net.prober.socket_loop import Pace, SocketLoop, close_now
 from doctor.net.prober.transfer import call_for, measure_latency, measure_streams
 from doctor.remote.runtime.controller import OrderedProgram
 from doctor.smoke.programs.agent.network import interface_addresses

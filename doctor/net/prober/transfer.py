@@ -102,7 +102,7 @@ def arrival_rate(streams):
     return 0.0
 
 
-def read_exactly(link, size):
+def receive_exactly(link, size):
     """So many bytes. Raises: OSError where the other side closes before."""
     data = b""
     while len(data) < size:
@@ -119,9 +119,9 @@ def call_for(token, me, target, wish, size):
     link = socket.create_connection((address, port), PATIENCE_OF_TRANSFER)
     try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        challenge = read_exactly(link, CHALLENGE_SIZE)
+        challenge = receive_exactly(link, CHALLENGE_SIZE)
         link.sendall(make_call(token, challenge, nonce, me, wish, size))
-        if read_reply(token, challenge, nonce, read_exactly(link, REPLY_SIZE)) != (peer, port):
+        if read_reply(token, challenge, nonce, receive_exactly(link, REPLY_SIZE)) != (peer, port):
             raise OSError("answered by another host")
         return link
     except OSError:
@@ -158,9 +158,9 @@ class SendingStream(threading.Thread):
             while self.sent < self.limit and time.monotonic() < began + self.seconds:
                 self.sent += self.link.send(data[: self.limit - self.sent])
             self.link.shutdown(socket.SHUT_WR)
-            received, waited_at_target, number = TOTALS.unpack(read_exactly(self.link, TOTALS.size))
+            received, waited_at_target, number = TOTALS.unpack(receive_exactly(self.link, TOTALS.size))
             self.took = time.monotonic() - began  # until the last byte had arrived
-            noted = read_exactly(self.link, min(number, MAX_ARRIVALS) * ARRIVAL.size)
+            noted = receive_exactly(self.link, min(number, MAX_ARRIVALS) * ARRIVAL.size)
             self.arrivals = [ARRIVAL.unpack_from(noted, at) for at in range(0, len(noted), ARRIVAL.size)]
             self.waited = max(waited_at_target, thread_waited() - waited) / 1e6
             self.again = tcp_figures(self.link)[0]

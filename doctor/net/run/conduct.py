@@ -323,8 +323,8 @@ class Conductor:
         """Where connections were closed before a word was said: whether the target did so itself, in need."""
         for host in hosts:
             self.probers.send(host, {"do": "given-up"})
-        asked = [self.results[host] for host in hosts]
-        self._wait(lambda result: result not in asked or result.given_up is not None, ANSWER_SECONDS)
+        queried_results = [self.results[host] for host in hosts]
+        self._wait(lambda result: result not in queried_results or result.given_up is not None, ANSWER_SECONDS)
 
     def _read_pace(self) -> None:
         """Asks every host how far it let its prober run since it was last asked."""

@@ -96,7 +96,7 @@ def run_net_round(
 
 def gone_hosts(records: Mapping[str, HostRecord], test: NetTest, transport: Transport) -> dict[str, HostRecord]:
     """The records of hosts that took part, were lost, and cannot be reached any more: as of those never reached."""
-    gone: dict[str, HostRecord] = {}
+    unreachable: dict[str, HostRecord] = {}
 
     def visit(host: str) -> TransportError | None:
         try:
@@ -112,12 +112,12 @@ def gone_hosts(records: Mapping[str, HostRecord], test: NetTest, transport: Tran
                 "text": filled("it answered until the network test, and no longer after it: {0}", error.text),
                 "hint": error.hint,
             }
-            gone[host] = HostRecord(msgspec.structs.replace(records[host].visit, **failed))
+            unreachable[host] = HostRecord(msgspec.structs.replace(records[host].visit, **failed))
 
     lost = [host for host in test.lost if test.results[host].hello is not None]
     if lost and test.stopped is None:
         visit_hosts(lost, transport, visit, AGAIN_WORKERS, take)
-    return gone
+    return unreachable
 
 
 def coverage_notes(records: Mapping[str, HostRecord], options: NetOptions) -> tuple[str, ...]:
@@ -187,15 +187,7 @@ def _answer(
     """
     plan, result = test.plan, test.results[host]
     number = plan.hosts.index(host)
-    rows = [["."] * len(plan.hosts) for _ in plan.ports]
-    for row in rows:
-        row[number] = "-"
-    for target, places in plan.targets(number):
-        listeners = test.results[plan.hosts[target]].listeners
-        for place in places:
-            # Nobody connects to a port that its own host cannot bind: what its host says of it decides.
-            unbound = place in listeners and bool(listeners[place].problem)
-            rows[place][target] = "r" if unbound else "?"
+    rows = _planned_rows(test, number)
     details, arrived, too_busy = [], [], dict[str, str]()
     unsure = {to: blamed for (source, to), blamed in undecided_flows(plan, test.results).items() if source == number}
     blocked = {to: trial.blocked for to, trial in flow_trials(result).items() if to in unsure}
@@ -236,6 +228,21 @@ def _answer(
         "too_busy": too_busy,
         "holds": [place for place, address in _addresses_of_others(plan, number)],
     }
+
+
+def _planned_rows(test: NetTest, number: int) -> list[list[str]]:
+    """By port, the host's letter for each target before any attempt."""
+    plan = test.plan
+    rows = [["."] * len(plan.hosts) for _ in plan.ports]
+    for row in rows:
+        row[number] = "-"
+    for target, places in plan.targets(number):
+        listeners = test.results[plan.hosts[target]].listeners
+        for place in places:
+            # No host connects to a port that its own host cannot bind: the problem of its listener decides.
+            unbound = place in listeners and bool(listeners[place].problem)
+            rows[place][target] = "r" if unbound else "?"
+    return rows
 
 
 def _excuse(result: HostTrial, target: int, place: int, of_another: str, unsure: bool) -> str:

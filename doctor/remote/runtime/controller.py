@@ -8,9 +8,9 @@ import time
 
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.host_texts import filled, with_texts
-from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.readable_json import strict_json
 from doctor.remote.runtime.signals import on_termination
+from doctor.remote.runtime.streams import LineBuffer
 
 LEFT_STATUS = 8  # exit status of a program that no order came to: the controller, or the way from it, stood still
 BACKLOG = 4 << 20  # bytes that may wait for the controller before ranks are not reported

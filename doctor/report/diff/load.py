@@ -16,7 +16,7 @@ from doctor.engine.language import is_english
 from doctor.engine.record import ENGLISH_NOTE
 from doctor.engine.report_parts import FindingAge, NetSummary
 from doctor.engine.result import CheckName, Finding, Outcome, Reason, Report, Severity, Status, Waived
-from doctor.engine.sanitize import parse_problem
+from doctor.engine.sanitize import UTF8_MARK, parse_problem
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.texts import TextTable, filled, read_table
 from doctor.engine.watch_summary import LossCurve
@@ -192,9 +192,9 @@ def decode(data: bytes, name: str) -> Report:
 def parse_document(data: bytes, name: str) -> dict[str, object]:
     """A JSON object, of whatever kind. Raises: BadReport."""
     try:
-        document = json.loads(data)
+        document = json.loads(data.removeprefix(UTF8_MARK))
     except (ValueError, RecursionError) as error:
-        raise BadReport(filled("{0}: not JSON: {1}", name, parse_problem(error))) from None
+        raise BadReport(filled("{0}: not JSON: {1}", name, parse_problem(error, data=data))) from None
     if not isinstance(document, dict):
         raise BadReport(filled("{0}: expected a JSON object, a saved run or a report", name))
     return document

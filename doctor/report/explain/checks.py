@@ -191,20 +191,3 @@ def listing_json(checks: Iterable[Check]) -> str:
         for check in members
     ]
     return json.dumps({"schema": "doctor.list/1", "checks": rows}, indent=2, sort_keys=True) + "\n"
-
-
-def catalog_markdown(checks: Iterable[Check]) -> str:
-    """The table of all checks in the catalogue page, by area."""
-    parts: list[str] = []
-    for area, members in by_area(checks):
-        rows = [
-            f"| `{check.name}` | {localized(check.severity.value)} | {_cell(localized(check.claim))} |"
-            for check in members
-        ]
-        heads = " | ".join(map(localized, ("check", "severity", "healthy condition")))
-        parts.append("\n".join([f"### {area}", "", f"| {heads} |", "|---|---|---|", *rows]))
-    return "\n\n".join(parts) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""Formats text for display: host output is cleaned, numbers get their nouns."""
+"""Formats text for display: host output is cleaned, numbers get their nouns and units."""
 
 from __future__ import annotations
 
@@ -192,3 +192,49 @@ def wrapped(text: str, width: int, first_width: int = 0) -> list[str]:
             longer = hang + unit
         line = longer
     return [*lines, line] if line or not lines else lines
+
+
+BYTE_RATES = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+
+
+def short_time(seconds: float) -> str:
+    """Three digits: ``12 us``, ``1.83 ms``, ``2.1 s``."""
+    if seconds < 0.001:
+        return f"{seconds * 1000000.0:.0f} us"
+    return f"{seconds * 1000:.3g} ms" if seconds < 0.9995 else duration(seconds)
+
+
+def byte_rate(*rates: float) -> str:
+    """Bytes a second, all in the unit of the largest: ``1.2 / 2.4 GB/s``."""
+    unit, name = next(((unit, name) for unit, name in BYTE_RATES if max(rates) >= unit), BYTE_RATES[-1])
+    return f"{' / '.join(f'{rate / unit:.3g}' for rate in rates)} {name}"
+
+
+def size(number: int) -> str:
+    """Bytes in binary units: ``4 B``, ``64 KiB``, ``1 MiB``."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if number >= unit:
+            return f"{number / unit:.4g} {name}"
+    return f"{number} B"
+
+
+_RUN = re.compile(r"(.)\1*", re.DOTALL)
+
+
+def run_lengths(letters: str) -> str:
+    """Each run of a letter as its length, which is left out where it is 1, and the letter.
+
+    >>> run_lengths("pppEpp")
+    '3pE2p'
+    """
+    return _RUN.sub(lambda run: f"{len(run[0])}{run[1]}" if len(run[0]) > 1 else run[1], letters)
+
+
+def short_number(value: float, digits: int = 3) -> float | int:
+    """``value`` with so many significant digits, whole where it can be.
+
+    >>> short_number(12345.6), short_number(0.0012345), short_number(2.0)
+    (12300, 0.00123, 2)
+    """
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() else rounded

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.language import localized, phrase
-from doctor.engine.output_encoding import ASCII_BLOCKS, BLOCKS
+from doctor.engine.output_encoding import BLOCKS
 from doctor.engine.result import Outcome
 from doctor.engine.watch_summary import LossCurve
 from doctor.report.layout.formatting import count_noun
@@ -57,13 +57,12 @@ def _named_ranks(outcomes: Sequence[Outcome]) -> frozenset[object]:
     return frozenset(rank for ranks in lists if isinstance(ranks, (list, tuple)) for rank in ranks[:64])
 
 
-def sparkline(values: Sequence[float | None], width: int = 60, *, unicode: bool = True) -> str:
+def sparkline(values: Sequence[float | None], width: int = 60) -> str:
     """The values as bars from the lowest to the highest; ``x`` stands for one that is not finite, or None.
 
-    >>> sparkline([3.0, 2.0, 1.0, 1.0], unicode=False)
-    '@=__'
+    >>> sparkline([3.0, 2.0, 1.0, 1.0])
+    '█▅▁▁'
     """
-    marks = BLOCKS if unicode else ASCII_BLOCKS
     columns = _columns([math.nan if value is None else value for value in values], width)
     finite = [value for value in columns if math.isfinite(value)]
     if not finite:
@@ -74,7 +73,7 @@ def sparkline(values: Sequence[float | None], width: int = 60, *, unicode: bool 
     def mark(value: float) -> str:
         if not math.isfinite(value):
             return "x"
-        return marks[min(len(marks) - 1, int((value - low) / span * len(marks)))] if span > 0 else marks[0]
+        return BLOCKS[min(len(BLOCKS) - 1, int((value - low) / span * len(BLOCKS)))] if span > 0 else BLOCKS[0]
 
     return "".join(map(mark, columns))
 

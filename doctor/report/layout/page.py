@@ -96,7 +96,7 @@ def _net_map(report: Report) -> tuple[str, ...]:
 
     if not is_worth_a_map(report.net):
         return ()
-    return tuple(heat_map(matrix_of(report.net, report.hosts), NET_MAP_WIDTH, unicode=False))
+    return tuple(heat_map(matrix_of(report.net, report.hosts), NET_MAP_WIDTH))
 
 
 class _PageBuilder:

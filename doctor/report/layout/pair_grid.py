@@ -7,7 +7,7 @@ from statistics import median_low
 
 from doctor.engine.language import localized, phrase
 from doctor.engine.smoke_summary import PairSpeed
-from doctor.report.layout.quantities import byte_rate, size
+from doctor.report.layout.formatting import byte_rate, size
 
 MOST_ROWS = 32
 """Of more ranks, neighbours share a row, which shows the slowest of their pairs."""

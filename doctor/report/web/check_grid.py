@@ -9,11 +9,10 @@ from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import Outcome, Report, Severity
 from doctor.engine.sanitize import number_ranges
 from doctor.report.layout.fold import sort_by_area
-from doctor.report.layout.formatting import clean
+from doctor.report.layout.formatting import clean, run_lengths
 from doctor.report.layout.group_findings import grouped
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import RootCauses
-from doctor.report.web.run_lengths import run_lengths
 
 MAX_NOTE_CHARS = 300
 MAX_NOTES_CHARS = 120_000

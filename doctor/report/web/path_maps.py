@@ -12,9 +12,7 @@ from doctor.engine.report_parts import NetSummary
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.texts import filled
 from doctor.net.matrix import FAILING, OUTCOMES
-from doctor.report.layout.formatting import clean
-from doctor.report.layout.quantities import size
-from doctor.report.web.run_lengths import run_lengths, short_number
+from doctor.report.layout.formatting import clean, run_lengths, short_number, size
 
 MAX_LAYER_CHARS = 1_000_000
 """Characters of the letters of all ports together, as runs; ports beyond stand in the JSON report."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.result import Report
     from doctor.session.notify.message import Message
+    from doctor.session.notify.node_status import NodeVerdict
 
 GRACE_SECONDS = 2.0
 """Beyond its own limit, for a thread that is in a call that takes no limit, such as looking up a name."""
@@ -57,10 +58,30 @@ def notify(
         try:
             machine = os.uname().nodename
             message = message_of(report, checks, code, command, _redactor(redact)(machine))
+            verdicts = _node_verdicts(chosen, report, code, command, message, redact)
         except Exception as error:  # noqa: BLE001 - a verdict does not depend on its message
             print_warning(filled("--notify: not sent: {0}", type(error).__name__))
         else:
-            _start(chosen, message)
+            _start(chosen, message, verdicts)
+
+
+def _node_verdicts(
+    targets: Sequence[NotifyTarget], report: Report, code: int, command: str, message: Message, redact: bool
+) -> Sequence[NodeVerdict]:
+    """What the nodes of Kubernetes are told, where a receiver is these; else nothing."""
+    if not any(target.node_parts for target in targets):
+        return ()
+    from doctor.session.notify.node_status import COMMANDS, node_verdicts
+
+    if code > Exit.NOTHING:
+        return ()  # interrupted: the verdict that the nodes have stands until it is too old
+    if redact:
+        print_warning("--notify kubernetes: not sent: --redact hides the names of the nodes")
+        return ()
+    if command not in COMMANDS:
+        print_warning(filled("--notify kubernetes: not sent: expected {0}", " or ".join(COMMANDS)))
+        return ()
+    return node_verdicts(report, code, command, message)
 
 
 def notify_line(
@@ -73,7 +94,7 @@ def notify_line(
     redact: bool = False,
 ) -> None:
     """Begins to tell one line about a run that goes on, such as a loss that is NaN."""
-    chosen = [target for target in targets if is_error or target.when == "always"]
+    chosen = [target for target in targets if (is_error or target.when == "always") and not target.node_parts]
     if chosen:
         hide = _redactor(redact)
         texts = hide(headline), command, hide(os.uname().nodename), hide(source)
@@ -99,17 +120,17 @@ _started: list[_Sending] = []
 """Of this process."""
 
 
-def _start(targets: Sequence[NotifyTarget], message: Message) -> None:
+def _start(targets: Sequence[NotifyTarget], message: Message, verdicts: Sequence[NodeVerdict] = ()) -> None:
     for target in targets:
-        if len(_started) < MAX_SENDINGS:
-            _started.append(_Sending(target, message))
+        if len(_started) < MAX_SENDINGS and (verdicts or not target.node_parts):
+            _started.append(_Sending(target, message, verdicts))
 
 
 class _Sending:
     """One message on its way to one receiver. Says on stderr, in one line, that it was not sent."""
 
-    def __init__(self, target: NotifyTarget, message: Message) -> None:
-        self.target, self.message = target, message
+    def __init__(self, target: NotifyTarget, message: Message, verdicts: Sequence[NodeVerdict]) -> None:
+        self.target, self.message, self.verdicts = target, message, verdicts
         self.limit = time.monotonic() + target.seconds + GRACE_SECONDS
         self.told = False
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -118,7 +139,7 @@ class _Sending:
     def _run(self) -> None:
         problem = ""
         try:
-            send(self.target, self.message)
+            send(self.target, self.message, self.verdicts)
         except NotSent as error:
             problem = str(error)
         except Exception as error:  # noqa: BLE001 - its text may hold the URL

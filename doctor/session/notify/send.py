@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import os
 import shutil
 import signal
@@ -9,19 +12,26 @@ import socket
 import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
+from collections.abc import Sequence
 from contextlib import suppress
 from email.message import EmailMessage
+from functools import cache
 from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from doctor.config.notify_targets import NotifyTarget
 from doctor.engine.http_answer import http_answer
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.texts import filled
+from doctor.engine.toml_compat import loads
 from doctor.session.notify.message import Message
-from doctor.session.notify.shapes import refusal, request_of, shapes
+
+if TYPE_CHECKING:
+    from doctor.session.notify.node_status import NodeVerdict
 
 SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail")
 """Where the Filesystem Hierarchy Standard and older systems have it, after PATH."""
@@ -33,9 +43,14 @@ class NotSent(Exception):
     """Why a message was not sent: one line without the URL."""
 
 
-def send(target: NotifyTarget, message: Message) -> None:
-    """Raises: NotSent."""
-    if target.command:
+def send(target: NotifyTarget, message: Message, verdicts: Sequence[NodeVerdict] = ()) -> None:
+    """``verdicts``: for a receiver that is the nodes themselves. Raises: NotSent."""
+    if target.node_parts:
+        from doctor.session.notify.node_writer import write_node_verdicts
+
+        if problem := write_node_verdicts(verdicts, target.node_parts, target.seconds):
+            raise NotSent(problem)
+    elif target.command:
         _run(list(target.command), msgspec.json.encode(message) + b"\n", target.seconds)
     elif target.mail:
         _mail(target, message)
@@ -119,3 +134,70 @@ def _reason(error: object) -> str:
     if isinstance(error, OSError) and error.strerror:
         return strip_control_chars(error.strerror, 120)
     return type(error).__name__
+
+
+class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row of ``shapes.toml``."""
+
+    source: str
+    """Where the vendor documents it."""
+    body: dict[str, object]
+    """The JSON of a request, with ``{text}`` in the place of the message."""
+    escape: dict[str, str] = {}
+    """What stands for a character that the service would read as markup."""
+    most: int = 3000
+    """Characters of the message."""
+    code: str = ""
+    """The member of the answer that is 0 where the message was taken; empty: the HTTP status alone says so."""
+    reason: str = ""
+    """The member that says why not."""
+    sign: str = ""
+    """Where the signature goes: body, url; empty: it has none."""
+
+
+@cache
+def shapes() -> dict[str, Shape]:
+    """By name."""
+    with open(os.path.join(os.path.dirname(__file__), "shapes.toml"), encoding="utf-8") as file:
+        return msgspec.convert(loads(file.read()), dict[str, Shape])
+
+
+def request_of(shape: Shape, url: str, secret: str, text: str, now: float) -> tuple[str, dict[str, object]]:
+    """The URL and the body, signed where there is a secret. ``now``: Unix time."""
+    text = text if len(text) <= shape.most else text[: shape.most - 1] + "…"
+    for character, instead in shape.escape.items():
+        text = text.replace(character, instead)
+    body = _with_text(shape.body, text)
+    if secret and shape.sign == "body":
+        stamp = str(int(now))
+        body = {"timestamp": stamp, "sign": _digest(f"{stamp}\n{secret}", ""), **body}
+    elif secret and shape.sign == "url":
+        stamp = str(int(now * 1000))
+        query = urllib.parse.urlencode({"timestamp": stamp, "sign": _digest(secret, f"{stamp}\n{secret}")})
+        url += ("&" if urllib.parse.urlsplit(url).query else "?") + query
+    return url, body
+
+
+def refusal(shape: Shape, answer: bytes) -> str:
+    """Why the service did not take a message, though its HTTP status is a good one; empty where it took it."""
+    if not shape.code:
+        return ""
+    try:
+        document = msgspec.json.decode(answer, type=dict[str, object])
+    except (msgspec.DecodeError, RecursionError):
+        return "the answer is not the service's JSON"
+    code = document.get(shape.code)
+    if code == 0 and not isinstance(code, bool):
+        return ""
+    reason = strip_control_chars(str(document.get(shape.reason, "")), 120)
+    return filled("the service answered {0} {1}", printable(str(code), 40), reason)
+
+
+def _with_text(value: Any, text: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_text(item, text) for key, item in value.items()}
+    return text if value == "{text}" else value
+
+
+def _digest(key: str, message: str) -> str:
+    return base64.b64encode(hmac.new(key.encode(), message.encode(), hashlib.sha256).digest()).decode()

@@ -16,13 +16,14 @@ from functools import lru_cache
 import msgspec
 
 from doctor.analysis.values.cause_order import separate_causes
+from doctor.analysis.values.splits import first_makers, format_ranges
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.facts.smoke import SmokeStart, SmokeTraining
 from doctor.smoke.model import SmokePlan, SmokeRun
 from doctor.smoke.numerics.defect import Defect, finding, merge_defects
-from doctor.smoke.numerics.finite import not_finite_defects
 from doctor.smoke.numerics.gradients import gradient_defects
 from doctor.smoke.numerics.layout_trace import LayoutTrace, layout_traces
 from doctor.smoke.numerics.losses import DIFFERS, loss_defects
@@ -30,8 +31,7 @@ from doctor.smoke.numerics.masks import mask_defects
 from doctor.smoke.numerics.reference_outliers import Outlier, find_outliers
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MajorityReference, majority_reference, reference_events
 from doctor.smoke.numerics.replicas import replica_defects
-from doctor.smoke.numerics.rng_draws import correctly_read_steps
-from doctor.smoke.numerics.rng_repeats import repeated_draws
+from doctor.smoke.numerics.rng_repeats import correctly_read_steps, repeated_draws
 from doctor.smoke.numerics.shards import find_misread, shard_defects
 from doctor.smoke.numerics.updates import update_defects
 
@@ -154,3 +154,30 @@ def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -
             by_cause.setdefault(cause, []).append(defect)
     for cause, defects in by_cause.items():
         yield from (finding(group, len(verdict.traces)).because_of(cause) for group in merge_defects(defects))
+
+
+NOT_FINITE = "smoke-not-finite"
+LOCAL_QUANTITIES = ("activations", "loss", "gradient")
+"""What a rank can make bad out of good by itself, in the order in which a step comes by it."""
+_ORDER = {quantity: place for place, quantity in enumerate(LOCAL_QUANTITIES)}
+
+
+def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:
+    """The ranks that made the first bad number out of good ones; ranks that received it are not reported."""
+    for step, events in trace.numbered_steps():
+        bad = {rank: event.bad for rank, event in sorted(events.items()) if event.bad}
+        if not bad:
+            continue
+        ranks, rest = first_makers({rank: _ORDER.get(quantity, len(_ORDER)) for rank, quantity in bad.items()})
+        made_here = bad[ranks[0]] in _ORDER
+        kind = bad[ranks[0]] if made_here else "parameters"
+        template = "{who} turned finite numbers into NaN or Inf: the {what} of step {step}, before any reduction"
+        if not made_here:
+            template = "the {what} of {who} are NaN or Inf after step {step}: all local gradients were finite before"
+        follow = filled("; it spread from there to {0}", count_noun(len(rest), "other rank")) if rest else ""
+        values = {"what": kind, "follow": follow, "victims": format_ranges(rest)}
+        everybody = len(ranks) == trace.layout.world
+        yield Defect(
+            NOT_FINITE, kind, step, () if everybody else ranks, template + "{follow}", values, root=True, trace=trace
+        )
+        return

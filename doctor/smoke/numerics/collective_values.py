@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -60,21 +60,28 @@ def blame_ranks(
     named = {rank for _, ranks in isolated for rank in ranks}
     unexplained = [entry for entry in unexplained if not entry[1] & named]
     while unexplained:
-        reach: dict[int, list[int]] = defaultdict(list)
-        for number, (_, ranks_of_call) in enumerate(unexplained):
-            for rank in ranks_of_call:
-                reach[rank].append(number)
-        explained_calls = max((reach[rank] for rank in sorted(reach)), key=len)
-        # Ranks that explain the same events cannot be told apart, but by who has all of what is wrong.
-        worst = {rank for rank, numbers in reach.items() if numbers == explained_calls}
-        calls = [unexplained[number][0] for number in explained_calls]
-        having = worst.intersection(*({event.rank for event in call} for call in calls))
-        if len(calls) > 1 and all(len(call) == 1 for call in calls) and having:
-            worst = having
+        worst, calls = _most_explaining(unexplained)
         explained_events = tuple(event for call in calls for event in call)
         blames.append(Blame(tuple(sorted(worst)), explained_events, "ranks" if len(worst) == 1 else "one of"))
-        unexplained = [entry for number, entry in enumerate(unexplained) if number not in explained_calls]
+        unexplained = [entry for entry in unexplained if entry[0] not in calls]
     return blames
+
+
+def _most_explaining(
+    unexplained: Sequence[tuple[Sequence[CollectiveWrong], Collection[int]]],
+) -> tuple[Collection[int], list[Sequence[CollectiveWrong]]]:
+    """The ranks that explain most calls, and these calls; ``unexplained``: each call's events, and its candidates."""
+    reach: dict[int, list[int]] = defaultdict(list)
+    for number, (_, ranks_of_call) in enumerate(unexplained):
+        for rank in ranks_of_call:
+            reach[rank].append(number)
+    explained_calls = max((reach[rank] for rank in sorted(reach)), key=len)
+    # Ranks that explain the same events cannot be told apart, but by who has all of what is wrong.
+    worst = {rank for rank, numbers in reach.items() if numbers == explained_calls}
+    calls = [unexplained[number][0] for number in explained_calls]
+    having = worst.intersection(*({event.rank for event in call} for call in calls))
+    decides = len(calls) > 1 and all(len(call) == 1 for call in calls) and having
+    return having if decides else worst, calls
 
 
 AVERAGE = "all_reduce avg"

@@ -36,19 +36,6 @@ def loss_of(trace: LayoutTrace, events: dict[int, TrainingStep]) -> float | None
     return sum(parts) / len(parts)
 
 
-def largest_error(trace: LayoutTrace, reference: MajorityReference) -> float:
-    """The largest relative difference of a loss from the reference run's."""
-    pairs = zip((loss_of(trace, events) for events in trace.steps), reference.losses, strict=False)
-    return max(
-        (
-            relative_error(observed, expected)
-            for observed, expected in pairs
-            if observed is not None and expected is not None
-        ),
-        default=0.0,
-    )
-
-
 def first_deviation(trace: LayoutTrace, reference: MajorityReference) -> Deviation | None:
     """Where the layout leaves the reference run; None if it stays within the tolerance."""
     for step, events in trace.numbered_steps():

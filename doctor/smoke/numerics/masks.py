@@ -11,7 +11,7 @@ from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.reference_run import MajorityReference
-from doctor.smoke.numerics.rng_draws import describe_generators, draws_by_rank, used_generators
+from doctor.smoke.numerics.rng_repeats import describe_generators, draws_by_rank, used_generators
 from doctor.smoke.numerics.shards import blocks_of
 
 DIFFERS = "smoke-mask-differs"

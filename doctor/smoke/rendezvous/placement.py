@@ -28,14 +28,16 @@ def build_launched_plan(
     by_name = leader.leader_address_source == "MASTER_ADDR" and leader.leader_addresses
     free = leader.leader_port_in_use or leader.is_scheduler_process
     free = free or (options.keep is not None and MASTER_PORT not in options.keep)
+    # Each process of the launch has its own interpreter and variables.
+    settings = {**planning.settings(options), "python": "", "variables": {}}
+    settings["master_addr"] = leader.leader_addresses[0] if by_name else ""
+    settings["master_port"] = 0 if free else leader.leader_port
     return SmokePlan(
         backend=backend,
         places=placements,
         layouts=planning.plan_layouts(placements, options.layouts, rule),
         group_rule=rule,
-        master_addr=leader.leader_addresses[0] if by_name else "",
-        master_port=0 if free else leader.leader_port,
-        **planning.settings(options),
+        **settings,
     )
 
 

@@ -9,13 +9,16 @@ from statistics import fmean, median
 from doctor.engine.evaluate import FactCache
 from doctor.engine.smoke_summary import (
     CollectiveSpeed,
+    HostTemperature,
     LayoutResult,
+    LinkErrors,
     PairSpeed,
     RankEnvironment,
     SmokeSummary,
     SoakErrors,
     SoakFigures,
     SoakLink,
+    SoakMinute,
     StageTime,
 )
 from doctor.engine.texts import filled
@@ -28,13 +31,14 @@ from doctor.facts.smoke import (
     SmokeTraining,
     TrainingStep,
 )
+from doctor.facts.smoke.collectives import SoakInterval
 from doctor.smoke.model import RankPlacement, SmokeRun
 from doctor.smoke.numerics.layout_trace import layout_traces
 from doctor.smoke.numerics.loss_curve import mean_losses
 from doctor.smoke.numerics.reference_run import majority_reference, relative_error
-from doctor.smoke.results.soak_minutes import soak_minutes
 from doctor.smoke.speed.device_speeds import device_speeds
 from doctor.smoke.speed.link_speeds import lower_quartile
+from doctor.smoke.speed.soak_drift import intervals_of
 
 
 def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
@@ -204,3 +208,42 @@ def _collective_speed(run: SmokeRun, gid: int, op: str, size: int, seconds: floa
     factor = 2 * share if op == "all_reduce" else share if op in _SINGLE_PASS else 1.0
     algbw = size / seconds if seconds > 0 else 0.0
     return CollectiveSpeed(op, name, number, size, seconds, algbw, algbw * factor)
+
+
+MOST_ENTRIES = 64
+"""Hosts, and counters, that one interval has."""
+
+
+def soak_minutes(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]) -> tuple[SoakMinute, ...]:
+    """In order; without what ranks that are not in the plan tell."""
+    world = run.plan.world
+    return tuple(
+        _minute(run, {rank: event for rank, event in by_rank.items() if 0 <= rank < world})
+        for by_rank in intervals_of(collectives).values()
+        if any(0 <= rank < world for rank in by_rank)
+    )
+
+
+def _minute(run: SmokeRun, by_rank: Mapping[int, SoakInterval]) -> SoakMinute:
+    events, world = by_rank.values(), len(by_rank)
+    work = {rank: median(event.compute) for rank, event in by_rank.items() if event.compute}
+    reduce = max((median(event.reduce) for event in events if event.reduce), default=0.0)
+    slowest = max(work, key=lambda rank: work[rank], default=-1)
+    host_events = [(run.plan.host_of(rank), event) for rank, event in sorted(by_rank.items())]
+    heat = [
+        HostTemperature(host, max(event.temperatures.values())) for host, event in host_events if event.temperatures
+    ]
+    errors = [LinkErrors(host, name[:80], count) for host, event in host_events for name, count in event.errors.items()]
+    size = max(event.bytes for event in events)
+    return SoakMinute(
+        start=min(event.start for event in events),
+        seconds=max(event.seconds for event in events),
+        calls=max(event.calls for event in events),
+        wrong=sum(max(0, event.wrong) for event in events),
+        work=median(work.values()) if work else 0.0,
+        slowest_rank=slowest,
+        slowest_work=work.get(slowest, 0.0),
+        busbw=2 * (world - 1) / world * size / reduce if reduce > 0 else 0.0,
+        temperatures=tuple(heat[:MOST_ENTRIES]),
+        link_errors=tuple(errors[:MOST_ENTRIES]),
+    )

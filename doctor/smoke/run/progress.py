@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import ConnectFailed, LayoutBegun, RankExited, RankFailed, RankJoined, TorchImported
 from doctor.smoke.hang.exits import PAUSED, STOPPED
@@ -151,7 +151,7 @@ class StageProgress:
         if event.log:
             self.kernel_logs[key] = strip_control_chars(event.log, 300)
         if event.tail:
-            self.errors.setdefault(key, last_line(event.tail))
+            self.errors.setdefault(key, last_line(event.tail[-TAIL_CHARS:]))
             self.stacks[key] = self.stacks.get(key) or traceback_stack(event.tail)
         started = bool(self._loaded & set(self.ranks[host]))
         if event.rank == -1 and (event.status or not started):
@@ -165,9 +165,9 @@ class StageProgress:
 
     def keys(self, ranks: Iterable[int]) -> list[int]:
         """The keys of `errors`, `stacks` and `kernel_logs` that concern these ranks: theirs, then their parents'."""
-        known = [rank for rank in ranks if 0 <= rank < self.plan.world]
-        parents = dict.fromkeys(self._key(self.plan.host_of(rank), -1) for rank in known)
-        return [*known, *parents]
+        in_plan = [rank for rank in ranks if 0 <= rank < self.plan.world]
+        parents = dict.fromkeys(self._key(self.plan.host_of(rank), -1) for rank in in_plan)
+        return [*in_plan, *parents]
 
     def overdue(self, now: float, own_time: Mapping[int, float], late: float = 0.0) -> Failure | None:
         """Ranks that could not start or join by what they, or the kernels of their hosts, say; or the spent budget.
@@ -313,12 +313,6 @@ def describe_wait_status(status: int) -> str:
     return (
         filled("killed by signal {0}", status & 127) if status & 0x7F else filled("exit status {0}", status >> 8 & 255)
     )
-
-
-def last_line(tail: str) -> str:
-    """The last line that is not empty."""
-    lines = [line for line in map(strip_control_chars, tail[-TAIL_CHARS:].splitlines()) if line]
-    return lines[-1] if lines else ""
 
 
 def traceback_stack(tail: str) -> str:

@@ -170,11 +170,11 @@ class SilenceWatch:
         """Whether any other host gets an answer from the silent one; None when none can try."""
         channels, host = self.channels, self.channels.endpoints[name].host
         hosts = {other: endpoint.host for other, endpoint in channels.endpoints.items()}
-        asked: dict[str, str] = {}
+        prober_by_host: dict[str, str] = {}
         for other, its_host in hosts.items():
             if its_host != host and self.silent_for(other) <= SUSPECT:
-                asked.setdefault(its_host, other)
-        names = list(asked.values())[:MAX_PROBING]
+                prober_by_host.setdefault(its_host, other)
+        names = list(prober_by_host.values())[:MAX_PROBING]
         replies = channels.query("sockets", {other: ListSockets() for other in names}, ANSWER)
         orders: dict[str, Probe] = {}
         for other in names:

@@ -296,8 +296,8 @@ class _Supervisor:
         order = self.start_order()
         for name in self.endpoints:
             peer = self.channels.peer_address(name)
-            own = msgspec.structs.replace(order, mine=ranks[name], hosts_store=name == first, peer=peer)
-            self.channels.send(name, own)
+            agent_order = msgspec.structs.replace(order, mine=ranks[name], hosts_store=name == first, peer=peer)
+            self.channels.send(name, agent_order)
             self.channels.silent_seconds[name] = 0.0  # agents that wait for their orders send nothing
 
     def ranks_of(self, name: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import msgspec
 
 from doctor.analysis.outliers.earlier import UsualRange, usual_range
 from doctor.config.atomic_write import write_atomic
-from doctor.config.paths import state_folder
+from doctor.config.file import state_folder
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.smoke_summary import CollectiveSpeed, PairSpeed, RankEnvironment, SmokeSummary

@@ -34,10 +34,10 @@ def shared_cpus(by_rank: Mapping[int, CpuBinding]) -> list[SharedCpus]:
     permitted = frozenset[int]().union(*(binding.permitted for binding in by_rank.values()))
     if len(permitted) < len(by_rank):
         return []
-    found: list[SharedCpus] = []
+    crowded: list[SharedCpus] = []
     narrow = {binding.cpus for binding in by_rank.values() if len(binding.cpus) < len(by_rank)}
     for cpus in sorted(narrow, key=lambda numbers: (-len(numbers), min(numbers))):
         ranks = tuple(rank for rank, binding in sorted(by_rank.items()) if binding.cpus <= cpus)
-        if len(ranks) > len(cpus) and not any(cpus < other.cpus for other in found):
-            found.append(SharedCpus(ranks, cpus, len(permitted)))
-    return found
+        if len(ranks) > len(cpus) and not any(cpus < other.cpus for other in crowded):
+            crowded.append(SharedCpus(ranks, cpus, len(permitted)))
+    return crowded

@@ -73,7 +73,8 @@ _COMPLAINTS = (
         "the API server does not answer in time",
     ),
     _Complaint(
-        r"the server is currently unable|\(ServiceUnavailable\)|etcdserver|TooManyRequests",
+        r"the server is currently unable|\(ServiceUnavailable\)|etcdserver|TooManyRequests"
+        r"|the server doesn't have a resource type \"pods\"",  # kubectl has read half of what a starting server has
         "dropped",
         "the API server cannot serve now: {message}",
     ),

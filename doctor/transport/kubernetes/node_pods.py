@@ -45,7 +45,7 @@ class NodePods:
     def pod(self, node: str) -> str:
         """The name of a node's pod, once it runs. Raises: TransportError."""
         with self._lock:
-            if self._watchdog is None:
+            if self._watchdog is None and self._problem is None:
                 self._create()
             if self._problem:
                 raise self._problem
@@ -67,7 +67,15 @@ class NodePods:
                 return  # it goes on trying without us
 
     def _create(self) -> None:
-        """The watchdog first: no pod is ever without one."""
+        """What keeps it from making pods is every node's problem."""
+        try:
+            self._create_with_watchdog()
+        except OSError as error:  # of sh or kubectl: no more processes, or it is gone
+            text = filled("no pod could be made on it: {0}", error.strerror or str(error))
+            self._problem = transport_error("error", text)
+
+    def _create_with_watchdog(self) -> None:
+        """The watchdog first: no pod is ever without one. Raises: OSError."""
         access = self._access
         where = (*access.kubectl, f"--namespace={access.namespace}")
         remove = (*where, "delete", "pods", f"--selector={LABEL}={self._run}", "--wait=false", "--grace-period=0")

@@ -94,7 +94,7 @@ class RequestEncoder:
     def encode(self, task: int | str, *fields: Any) -> bytes:
         return f"{task} {json.dumps(fields)}\n".encode("ascii")
 
-    def encode_data(self, task: int, number: int, data: bytes) -> bytes:
+    def encode_data(self, task: int | str, number: int, data: bytes) -> bytes:
         """What tells a command's stdin ``encode_data``, by what all carriers know already where that is shorter."""
         if len(data) < _MIN_DELTA_BYTES:
             return self.encode(task, "data", number, _pack(data))

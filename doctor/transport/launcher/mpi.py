@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,6 +16,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.transport import TransportError, transport_error
 from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
+from doctor.transport.this_host import addresses_of_interfaces, resolve_name
 
 _PIECE = re.compile(rb'<(stdout|stderr) rank="(\d+)">([^<]*)</\1>')
 _ESCAPED = re.compile(rb"&(#\d{1,3}|lt|gt|amp);")
@@ -68,9 +68,9 @@ class Mpi:
         mpirun passes its stdin, when it is for all ranks, to those on other hosts only. So its own host, in a job
         nearly always one of the job's, gets a launch of its own.
         """
-        own = own_hosts(hosts)
-        rest = tuple(host for host in hosts if host not in own)
-        return [*((host,) for host in own), *([rest] if rest else [])]
+        local_hosts = own_hosts(hosts)
+        rest = tuple(host for host in hosts if host not in local_hosts)
+        return [*((host,) for host in local_hosts), *([rest] if rest else [])]
 
     def argv(self, hosts: Sequence[str], patience: float) -> list[str]:
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
@@ -110,17 +110,8 @@ def own_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
     named = tuple(host for host in hosts if host.lower() in (own_name, own_name.partition(".")[0]))
     if named:
         return named
-    import psutil
-
-    own_addresses = {entry.address for entries in psutil.net_if_addrs().values() for entry in entries}
-    return tuple(host for host in hosts if own_addresses.intersection(_addresses(host)))
-
-
-def _addresses(host: str) -> set[str]:
-    try:
-        return {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-    except (OSError, UnicodeError):
-        return set()
+    own_addresses = addresses_of_interfaces()
+    return tuple(host for host in hosts if own_addresses.intersection(resolve_name(host)))
 
 
 def require_supported(version_output: str, program: str = "mpirun") -> None:

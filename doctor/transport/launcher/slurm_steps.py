@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from doctor.engine.bounded_run import run_bounded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.transport import TransportError, transport_error
 from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
 
@@ -163,8 +164,6 @@ def components_by_host(environ: Mapping[str, str]) -> dict[str, int]:
     size = environ.get("SLURM_HET_SIZE", "")
     if not re.fullmatch(r"[0-9]{1,3}", size, re.ASCII):
         return {}
-    from doctor.hosts.nodeset import InventoryError, expand_nodeset
-
     components: dict[str, int] = {}
     for number in range(int(size)):
         name = f"SLURM_JOB_NODELIST_HET_GROUP_{number}"

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
@@ -47,10 +47,22 @@ class Task:
         """The last of its stderr."""
 
 
+class CommandLink(Protocol):
+    """What leads to the carrier that a command runs under."""
+
+    def send_request(self, task: Task, *fields: Any) -> None: ...
+
+    def send_data(self, channel: StepChannel, data: bytes) -> None: ...
+
+    def forget(self, channel: StepChannel) -> None:
+        """Ends what is left of a command."""
+        ...
+
+
 class StepChannel:
     """The far end of one command: `doctor.transport.conversation.ByteChannel`, and what a `run` needs besides."""
 
-    def __init__(self, step: JobStep, task: Task, number: int) -> None:
+    def __init__(self, step: CommandLink, task: Task, number: int) -> None:
         self.received_bytes, self.err, self.sent = 0, bytearray(), 0.0
         self.code: int | None = None
         self.drained = False

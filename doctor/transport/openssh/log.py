@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
 from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
 from doctor.transport.ssh.config import SshHostConfig
@@ -62,7 +62,7 @@ def error_from_log(log: str, err: bytes, settings: SshHostConfig) -> TransportEr
         way = filled("its jump host {0}", settings.jumps[-1]) if settings.jumps else "its ProxyCommand"
         return transport_error(
             "jump",
-            filled("{0} did not connect to it: {1}", way, strip_control_chars(_last_line(complaint))),
+            filled("{0} did not connect to it: {1}", way, last_line(complaint)),
             _hint("jump", complaint, settings),
         )
     for sign, kind, text in _ERROR_PATTERNS:
@@ -71,9 +71,7 @@ def error_from_log(log: str, err: bytes, settings: SshHostConfig) -> TransportEr
             return transport_error(
                 kind, filled("{0}{1}", sentence, _error_detail(kind, visible_text)), _hint(kind, visible_text, settings)
             )
-    return transport_error(
-        "error", filled("ssh failed: {0}", strip_control_chars(_last_line(visible_text)) or "no reason given")
-    )
+    return transport_error("error", filled("ssh failed: {0}", last_line(visible_text) or "no reason given"))
 
 
 def late_error(log: str, settings: SshHostConfig, timeout: float) -> TransportError:
@@ -99,16 +97,12 @@ def _visible_text(log: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("Authenticated to"))
 
 
-def _last_line(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "")
-
-
 def _error_detail(kind: TransportErrorKind, text: str) -> str:
     match = re.search(r"SHA256:[A-Za-z0-9+/]{43}", text)
     if kind in ("key-changed", "key-revoked") and match:
         return filled(": it shows {0}", match[0])
     if kind in ("auth", "lost", "not-ssh"):
-        return filled(": {0}", strip_control_chars(_last_line(text)))
+        return filled(": {0}", last_line(text))
     return ""
 
 

@@ -86,37 +86,44 @@ def attached_run(
     job = _numbered(main)
     failures, hints = _failures(job, recorded, seconds)
     undecided = main.text if main.result in ("undecided", "nothing") and not failures else ""
-    backend = _backend(job.ranks.values())
-    plan = SmokePlan(
-        backend=backend,
+    sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
+    count_text = "{0}: {1} processes seen" if len(main.ranks) != 1 else "{0}: 1 process seen"
+    run = SmokeRun(
+        plan=_plan(job),
+        failures=failures,
+        reached={} if failures else {"training": round(seconds, 3)},
+        seconds=round(seconds, 3),
+        notes=tuple(
+            strip_control_chars(note, 400)
+            for note in (filled(count_text, main.job, len(main.ranks)), main.text, *sentences)
+        ),
+        watched=True,
+        undecided=undecided,
+    )
+    saved = ended_run(source, seconds, _records(run, failed), smoke=msgspec.to_builtins(run, str_keys=True))
+    return saved, _checks(job, failures, undecided)
+
+
+def _plan(job: _Job) -> SmokePlan:
+    return SmokePlan(
+        backend=_backend(job.ranks.values()),
         places=tuple(_placement(rank, job) for rank in range(job.world)),
         layouts=(Layout(dp=job.world),),
         stages=("training",),
         steps=1,
     )
-    sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
-    count = len(main.ranks)
-    seen_text = (
-        filled("{0}: {1} processes seen", main.job, count) if count != 1 else filled("{0}: 1 process seen", main.job)
-    )
-    run = SmokeRun(
-        plan=plan,
-        failures=failures,
-        reached={} if failures else {"training": round(seconds, 3)},
-        seconds=round(seconds, 3),
-        notes=tuple(strip_control_chars(note, 400) for note in (seen_text, main.text, *sentences)),
-        watched=True,
-        undecided=undecided,
-    )
+
+
+def _records(run: SmokeRun, failed: Mapping[str, str]) -> dict[str, HostRecord]:
+    """Of each host of the run, and of those that gave no answer."""
     now = time.time()
     records = {
         host: HostRecord(Visit(sent=now, received=now, name=host), fact_outputs(run, host, ()))
-        for host in plan.ranks_by_host
+        for host in run.plan.ranks_by_host
         if host != UNKNOWN_HOST
     }
     records.update((host, HostRecord(Visit(failure="error", text=text))) for host, text in failed.items())
-    saved = ended_run(source, seconds, records, smoke=msgspec.to_builtins(run, str_keys=True))
-    return saved, _checks(job, failures, undecided)
+    return records
 
 
 def _order(job: JobFinding) -> tuple[bool, int]:

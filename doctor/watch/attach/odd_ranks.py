@@ -151,14 +151,9 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
         return Judgement(
             "odd", filled("{0} of {1} has no process any more; {2}.", named, world, _waiters(waiting)), departed
         )
-    if definite and not waiting and len(views) < world and all(view.does.kind == "left" for view in definite):
-        text = filled(
-            "{0} ended during the look; no rank seen here waits for it,",
-            _joined([view.report.label for view in definite]),
-        )
-        unseen = world - len(views)
-        who = "the rank not seen" if unseen == 1 else filled("one of the {0} ranks not seen", unseen)
-        return Judgement("undecided", filled("{0} and {1} may have ended before.", text, who))
+    all_left = definite and not waiting and all(view.does.kind == "left" for view in definite)
+    if all_left and (len(views) < world or len(views) == len(definite) > 1):
+        return _over(definite, world - len(views))
     if definite:
         return _blame(definite, waiting)
     if not rest:
@@ -168,6 +163,18 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     if all(view.does.transfers >= TRANSFER for view in rest):
         return Judgement("undecided", filled("{0} It reads or writes meanwhile: look again.", _sentence(rest, waiting)))
     return _blame(rest, waiting)
+
+
+def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:
+    """Of ranks that ended during the look, and for which none waits. ``unseen``: ranks that were not looked at."""
+    if unseen <= 0:
+        text = "All its processes ended during the look: how they ended is in their own output."
+        return Judgement("undecided", text)
+    text = filled(
+        "{0} ended during the look; no rank seen here waits for it,", _joined([view.report.label for view in ended])
+    )
+    who = "the rank not seen" if unseen == 1 else filled("one of the {0} ranks not seen", unseen)
+    return Judgement("undecided", filled("{0} and {1} may have ended before.", text, who))
 
 
 def _blame(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> Judgement:

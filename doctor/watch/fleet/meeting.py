@@ -77,12 +77,12 @@ def _without_restarts(environ: Mapping[str, str]) -> dict[str, str]:
 def _context(environ: Mapping[str, str], rank: int, world: int, address: str) -> JobContext:
     """What a rank's environment says of its job, and the address that its program gives itself."""
     name, _, port = address.rpartition(":")
-    own = {"MASTER_ADDR": name.strip("[]"), "MASTER_PORT": port} if name and port.isdecimal() else {}
+    leader_variables = {"MASTER_ADDR": name.strip("[]"), "MASTER_PORT": port} if name and port.isdecimal() else {}
     environ = _without_restarts(environ)
-    context = detect({**environ, **own}, as_rank=True)
+    context = detect({**environ, **leader_variables}, as_rank=True)
     if context.rank != rank or context.world_size != world:
         # The program numbers its ranks by itself.
-        numbers = {"RANK": str(rank), "WORLD_SIZE": str(world), **own}
+        numbers = {"RANK": str(rank), "WORLD_SIZE": str(world), **leader_variables}
         kept = {name: value for name, value in environ.items() if name.startswith(("MASTER_", "LOCAL_"))}
         context = detect({**kept, **numbers}, as_rank=True)
     return with_leader_address(context, environ)

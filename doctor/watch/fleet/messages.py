@@ -10,53 +10,17 @@ from typing import Annotated
 import msgspec
 
 from doctor.engine.decoding import prepare_decoding
+from doctor.smoke.model import MOST_CALLS, Number, RankMoment, Seconds, Word
 from doctor.watch.pace import Entry
 
 PROTOCOL = "watch 1"
-Word = Annotated[str, msgspec.Meta(max_length=200)]
 Text = Annotated[str, msgspec.Meta(max_length=1000)]
-Number = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)]
-Seconds = Annotated[float, msgspec.Meta(ge=-1.0, lt=1e10)]
-MOST_CALLS = 1024
-"""Of one rank in one line: as many as its page holds."""
 
 
-class WireCall(msgspec.Struct, frozen=True, array_like=True):
-    """One collective as a rank entered it; ``group`` is the rank's own number of it."""
+class WatchedMoment(RankMoment, frozen=True):
+    """The same of a watched rank, and how it gets on."""
 
-    group: Number
-    seq: Number
-    op: Word
-    dtype: Word
-    numel: Number
-    root: Number
-    step: Number
-    stage: Word
-
-
-class RankMoment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rank as its host sees it: the fields of `doctor.smoke.model.Snapshot`."""
-
-    stamp: Number
-    state: Word
-    stage: Word
-    step: Number = 0
-    group: Number = 0
-    seq: Number = 0
-    op: Word = ""
-    dtype: Word = ""
-    numel: Number = 0
-    root: Number = -1
-    age: Seconds = 0.0
-    effective: Seconds = 0.0
-    cpu: Seconds = 0.0
-    process: Word = "R"
-    entered: dict[Number, Number] = {}
-    calls: Annotated[tuple[WireCall, ...], msgspec.Meta(max_length=2 * MOST_CALLS)] = ()
-    dead: Word = ""
     error: Text = ""
-    oom: bool = False
-    waits_for: Word = ""
     rest: Seconds = -1.0
     """Seconds since its processes last got on; -1: not known."""
     effort: Word = ""
@@ -75,7 +39,7 @@ class RankNews(msgspec.Struct, frozen=True, omit_defaults=True):
     rank: Number
     events: tuple[dict[str, object], ...] = ()
     """As its hook wrote them."""
-    moment: RankMoment | None = None
+    moment: WatchedMoment | None = None
     entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=4 * MOST_CALLS)] = ()
 
 

@@ -6,12 +6,13 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from doctor.watch.fleet.messages import MOST_CALLS, RankMoment, RankNews, WireCall
+from doctor.smoke.model import MOST_CALLS, Collective
+from doctor.watch.fleet.messages import RankNews, WatchedMoment
 from doctor.watch.pace import Entry
 
 MOST_EVENTS = 4096
 """Of one rank: the first ones, which tell who it is and its groups, and the newest in the place of the last."""
-MOMENT_FIELDS = frozenset(RankMoment.__struct_fields__)
+MOMENT_FIELDS = frozenset(WatchedMoment.__struct_fields__)
 
 
 class _RankBox:
@@ -45,8 +46,8 @@ class _RankBox:
             return None
         moment = None
         if self.fresh and self.moment is not None:
-            calls = tuple(WireCall(*call) for call in self.calls)
-            moment = RankMoment(**{**self.moment, "calls": calls, "entered": dict(self.entered)})
+            calls = tuple(Collective(*call) for call in self.calls)
+            moment = WatchedMoment(**{**self.moment, "calls": calls, "entered": dict(self.entered)})
         news = RankNews(rank, events, moment, tuple(self.entries))
         self.sent_events, self.fresh, self.calls, self.entries = len(self.events), False, [], []
         return news

@@ -91,7 +91,7 @@ class TrainingState:
                 for name, tensor in module._buffers.items():
                     if tensor is not None and name not in module._non_persistent_buffers_set:
                         path = plain_name(f"{prefix}.{name}" if prefix else name)
-                        rows.append((f"buffer {number}:" * bool(number) + path, tensor, None))
+                        rows.append((f"{number}:" * bool(number) + path, tensor, None))
         return rows[:MAX_TENSORS]
 
     def _optimizers(

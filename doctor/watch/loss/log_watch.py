@@ -1,4 +1,4 @@
-"""What the logs of a training tell of its loss, line by line: its series by rank, and the verdicts. Pure."""
+"""What the logs of a training tell of its loss, line by line: its series by rank, and the verdicts, in words, too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.read.file_names import read_names
-from doctor.engine.loss_rules import CHECK_OF
+from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.loss_rules import CHECK_OF, is_warning, verdict_text
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.engine.watch_summary import MIN_COMPARED, MIN_JUDGED, LossCurve, LossVerdict
 from doctor.watch.loss.loss_lines import LossLine, read_by_pattern, read_loss
@@ -209,3 +211,27 @@ class LossOptions(msgspec.Struct, frozen=True):
             silent_after=self.silent_after,
             ignored=self.ignored,
         )
+
+
+def verdict_line(verdict: LossVerdict) -> str:
+    """Such as ``error: the loss is NaN since step 15 (smoke-not-finite)``, in the language of this process."""
+    severity = "warning" if is_warning(verdict) else "error"
+    text, check = localized_filled(verdict_text(verdict)), CHECK_OF[verdict.kind]
+    return phrase("{severity}: {text} ({check})", severity=localized(severity), text=text, check=check)
+
+
+def headline(watch: LogWatch, verdicts: Sequence[LossVerdict]) -> str:
+    """How many losses were read, and what is wrong so far."""
+    series = watch.series
+    if not series:
+        return "Undecidable: found no loss in the log; describe its format with --loss-regex."
+    ranks = filled(" of {0}", count_noun(len(series), "rank")) if len(series) > 1 else ""
+    counted = f"{count_noun(watch.losses, 'loss', 'losses')}{ranks}"
+    errors = sum(not is_warning(verdict) for verdict in verdicts)
+    if errors:
+        return filled("{0} in {1}.", count_noun(errors, "error"), counted)
+    if not watch.decided:
+        return filled("Undecidable: {0}; a verdict needs {1} of one rank.", counted, MIN_JUDGED)
+    if verdicts:
+        return filled("{0} in {1}.", count_noun(len(verdicts), "warning"), counted)
+    return filled("No error in {0}.", counted)

@@ -48,6 +48,8 @@ class RehearsalResult(NamedTuple):
     """Last lines that the launcher printed."""
     unread: int = 0
     """Answers that could not be read."""
+    schedulers: tuple[RankView, ...] = ()
+    """Processes of the program that are no ranks: those of MindSpore that only bring the others together."""
 
 
 def rehearse(argv: Sequence[str], environ: Mapping[str, str], seconds: float) -> RehearsalResult:
@@ -117,6 +119,8 @@ def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:
         output = _Output(process.stdout)
         try:
             code: int | None = process.wait(seconds)
+            while code == 0 and _group_lives(process.pid) and time.monotonic() < started + seconds:
+                time.sleep(0.05)  # msrun without --join ends before its ranks
         except subprocess.TimeoutExpired:
             code = None
         finally:
@@ -126,7 +130,9 @@ def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:
     printed, _ = _views([*_whole(output.answers)])
     views = tuple(sorted({_key(view): view for view in (*printed, *views)}.values(), key=_order))
     lines = tuple(printable(text, 300) for text in output.last_lines())
-    return RehearsalResult(views, line, code, time.monotonic() - started, lines, unread)
+    ranks = tuple(view for view in views if not view.is_scheduler)
+    schedulers = tuple(view for view in views if view.is_scheduler)
+    return RehearsalResult(ranks, line, code, time.monotonic() - started, lines, unread, schedulers)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

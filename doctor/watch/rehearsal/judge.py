@@ -90,10 +90,10 @@ def _numbers(views: Sequence[RankView]) -> Iterator[Misfit]:
         for name in _not_numbers(view):
             text = filled("{0} is {1}: expected a number, on {2}", name, repr(view.variables[name]), view.host)
             yield _misfit("error", name, text, [view])
-    if numbers.unnumbered and len(views) > 1:
-        host = numbers.unnumbered[0].host
-        text = filled("{0} of {1} processes got no rank, on {2}", len(numbers.unnumbered), len(views), host)
-        yield _misfit("error", "RANK", text, numbers.unnumbered)
+    unnumbered = [view for view in numbers.unnumbered if not view.is_numbered_later]
+    if unnumbered and len(views) > 1:
+        text = filled("{0} of {1} processes got no rank, on {2}", len(unnumbered), len(views), unnumbered[0].host)
+        yield _misfit("error", "RANK", text, unnumbered)
 
 
 def _not_numbers(view: RankView) -> Iterator[str]:

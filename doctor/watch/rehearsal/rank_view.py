@@ -10,6 +10,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
 from doctor.engine.texts import filled
 from doctor.facts.smoke.binding import cpu_numbers
+from doctor.smoke.programs.agent.procfs import VISIBLE
 
 RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MS_NODE_ID", "RANK_ID")
 LOCAL_NAMES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
@@ -20,7 +21,6 @@ Sources: PyTorch, environment variable initialization; Open MPI, mpirun(1), "Env
 Slurm, srun(1), "OUTPUT ENVIRONMENT VARIABLES"; MindSpore, dynamic cluster; HCCL, RANK_ID of a rank table's job.
 """
 _LIMITS = ("open files", "locked memory", "processes")
-VISIBLE = ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 class StubAnswer(msgspec.Struct, frozen=True):
@@ -71,6 +71,16 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     """NUMA nodes of the host's RDMA adapters."""
     interfaces: dict[str, int] = {}
     store: bool | None = None
+
+    @property
+    def is_scheduler(self) -> bool:
+        """Of MindSpore's dynamic cluster: it runs the job's program, and is no rank (mindspore, "Dynamic Cluster")."""
+        return self.variables.get("MS_ROLE") in ("MS_SCHED", "MS_PSERVER")
+
+    @property
+    def is_numbered_later(self) -> bool:
+        """Its number comes from MindSpore's scheduler, when the ranks meet: a worker without MS_NODE_ID."""
+        return self.rank is None and self.variables.get("MS_ROLE") == "MS_WORKER"
 
     @property
     def label(self) -> str:
@@ -128,13 +138,14 @@ def _properties(answer: StubAnswer) -> dict[str, str]:
 def _device(answer: StubAnswer, local: int | None) -> tuple[int, str, int] | None:
     """The device of the local rank: of the visible ones the one with its number, else the only one."""
     numbers = list(range(len(answer.accelerators)))
-    for name in VISIBLE:
-        if name in answer.variables:
-            numbers_text = [word.strip() for word in answer.variables[name].split(",") if word.strip()]
-            if not all(word.isdecimal() and int(word) < len(numbers) for word in numbers_text):
-                return None
-            numbers = [int(word) for word in numbers_text]
-            break
+    for names in (*VISIBLE["npu"], *VISIBLE["amd"]):  # NVIDIA's is among those of AMD
+        text = next((answer.variables[name] for name in names if name in answer.variables), None)
+        if text is None:
+            continue
+        words = [word.strip() for word in text.split(",") if word.strip()]
+        if not all(word.isdecimal() and int(word) < len(numbers) for word in words):
+            return None
+        numbers = [numbers[int(word)] for word in words]
     if not numbers or local is None:
         return None
     chosen = numbers[0] if len(numbers) == 1 else numbers[local] if local < len(numbers) else None

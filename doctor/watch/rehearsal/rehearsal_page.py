@@ -78,6 +78,8 @@ def _lines(page: RehearsalPage, code: int, verbose: bool) -> Iterator[str]:
             ),
             300,
         )
+    for view in result.schedulers:
+        yield clean(phrase("scheduler on {host}: pid {pid}; no rank", host=view.host, pid=view.pid), 300)
     if limit and len(result.views) > limit:
         yield phrase("... and {count} more (-v has all)", count=len(result.views) - limit)
     for finding in page.checks:
@@ -119,7 +121,11 @@ def _verdict(page: RehearsalPage, code: int) -> str:
     total = page.expected if page.expected is not None else count
     seconds = f"{page.result.seconds:.1f}"
     counts = phrase(
-        "{count} of {total} ranks, on {hosts}, in {seconds} s", count=count, total=total, hosts=hosts, seconds=seconds
+        "{count} of {total}, on {hosts}, in {seconds} s",
+        count=count,
+        total=count_noun(total, "rank"),
+        hosts=hosts,
+        seconds=seconds,
     )
     good = "WARNINGS" if page.misfits or page.checks else "HEALTHY"
     verdicts = {0: good, 10: "FAILED", 12: "UNKNOWN"}

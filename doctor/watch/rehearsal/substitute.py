@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.shell.script_evaluation import evaluate
 
@@ -67,9 +69,6 @@ def _is_script(line: LaunchLine, argv: Sequence[str]) -> bool:
 
 
 def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: str) -> Rehearsed:
-    from doctor.engine.bounded_read import read_bounded_text
-    from doctor.job.job_script import NotAJobScript, read_job_script
-
     name = printable(line.program, 200)
     try:
         text = read_bounded_text(line.program, 1 << 20)

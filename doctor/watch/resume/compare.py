@@ -201,7 +201,7 @@ class _Comparison:
             alike = {name: now.alike(before, name) for name in names}
             unknown = [name for name in names if alike[name] is None]
             if unknown:
-                self.uncompared.append(f"{kind}: {name_tensors(unknown)}")
+                self.uncompared.append(name_tensors(unknown))
             comparable = [name for name in names if alike[name] is not None]
             other = [name for name in comparable if alike[name] is False]
             if kind == "parameters" and comparable and len(other) == len(comparable):
@@ -224,7 +224,7 @@ class _Comparison:
         alike = {name: now.alike(before, name) for name in filled}
         unknown = [name for name in filled if alike[name] is None and name in now.names]
         if unknown:
-            self.uncompared.append(f"optimizer: {name_tensors(unknown)}")
+            self.uncompared.append(name_tensors(unknown))
         other = sorted(name for name in filled if alike[name] is False or name not in now.names)
         if other:
             yield "moments", "hard", (), {"count": len(other), "total": len(filled), "tensors": name_tensors(other)}

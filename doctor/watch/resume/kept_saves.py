@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from doctor.config.paths import state_folder
+from doctor.config.file import state_folder
 from doctor.history.run_store import NoHistory, is_masked, open_private
 from doctor.watch.resume.marks import MAX_MARK, Mark
 

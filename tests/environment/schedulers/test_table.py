@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from doctor.environment.inventory import HostSelection, InventoryError, resolve_hosts
-from doctor.environment.scope import Scope, choose_scope
+from doctor.environment.job_context import Scope, choose_scope
 from tests.environment.contexts import Environ, context, printer, reader, scheduler_sample
 
 NODES = ("n1", "n2")
@@ -34,6 +34,7 @@ SGE = scheduler_sample("grid_engine")
 FLUX = scheduler_sample("flux")
 VOLCENGINE = scheduler_sample("volcengine")
 AWS = scheduler_sample("aws_batch")
+OPENPAI = scheduler_sample("openpai")
 SKYPILOT = scheduler_sample("skypilot")
 
 ROWS = {
@@ -67,6 +68,21 @@ ROWS = {
     "aws_batch-one": Row({"AWS_BATCH_JOB_ID": "a1"}),
     "aws_batch-last-is-main": Row(
         {**AWS, "AWS_BATCH_JOB_MAIN_NODE_INDEX": "1"}, scope="local", node_rank=1, unknown="2"
+    ),
+    "openpai-no-list": Row(
+        {name: value for name, value in OPENPAI.items() if "HOST_IP" not in name},
+        scope="local",
+        node_rank=1,
+        unknown="2",
+    ),
+    "openpai-other-role": Row(
+        {**OPENPAI, "PAI_TASK_ROLE_LIST": "ps,worker", "PAI_TASK_ROLE_TASK_COUNT_ps": "1"},
+        scope="local",
+        node_rank=2,
+        unknown="3",
+    ),
+    "openpai-count": Row(
+        {**OPENPAI, "PAI_TASK_ROLE_TASK_COUNT_worker": "two"}, scope="local", node_rank=1, unknown="2"
     ),
     "ray-local": Row({"RAY_ADDRESS": "local"}),
     "volcengine-by-host": Row(

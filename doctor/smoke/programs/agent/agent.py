@@ -8,7 +8,7 @@ import time
 
 from doctor.remote.runtime.controller import OrderedProgram
 from doctor.remote.runtime.host_texts import filled
-from doctor.remote.runtime.parent_death import become_reaper
+from doctor.remote.runtime.processes import become_reaper
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
 from doctor.smoke.programs.agent.early_interpreter import EarlyInterpreter, InheritedFiles

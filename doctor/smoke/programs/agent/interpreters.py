@@ -6,8 +6,7 @@ import os
 import re
 import shlex
 
-from doctor.remote.runtime.parent_death import die_with_parent
-from doctor.remote.runtime.processes import fork_child
+from doctor.remote.runtime.processes import die_with_parent, fork_child
 from doctor.smoke.programs.agent.network import interface_to, interface_with
 
 JOB_VARIABLE = re.compile(r"(NCCL|RCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+$")

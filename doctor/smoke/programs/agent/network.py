@@ -83,7 +83,7 @@ def rdma_bytes():
     Of all processes: another job's traffic shows as well. Linux, Documentation/ABI/stable/sysfs-class-infiniband,
     port_xmit_data and port_rcv_data: octets divided by 4.
     """
-    words = 0
+    total_words = 0
     try:
         adapters = sorted(os.listdir(RDMA_FOLDER))
     except OSError:
@@ -93,8 +93,8 @@ def rdma_bytes():
         for port in sorted(os.listdir(ports))[:16] if os.path.isdir(ports) else ():
             for name in ("port_xmit_data", "port_rcv_data"):
                 text = read_text("%s/%s/counters/%s" % (ports, port, name), 32).strip()
-                words += int(text) if text.isdigit() else 0
-    return 4 * words // RDMA_NOISE * RDMA_NOISE
+                total_words += int(text) if text.isdigit() else 0
+    return 4 * total_words // RDMA_NOISE * RDMA_NOISE
 
 
 def diagnosed_bytes(family):

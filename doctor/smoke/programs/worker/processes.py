@@ -65,20 +65,20 @@ def cpu_binding() -> dict[str, str]:
     that the control group permits: sched_setaffinity(2), "the set of CPUs on which the thread actually runs will be the
     intersection". The CPUs of the calling thread stay as they are.
     """
-    found = {"cpus": "", "permitted": ""}
+    affinity = {"cpus": "", "permitted": ""}
 
     def widen() -> None:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, range(MOST_CPUS))
-            found["permitted"] = listed_numbers(os.sched_getaffinity(0))
+            affinity["permitted"] = listed_numbers(os.sched_getaffinity(0))
 
     with contextlib.suppress(OSError):
-        found["cpus"] = listed_numbers(os.sched_getaffinity(0))
+        affinity["cpus"] = listed_numbers(os.sched_getaffinity(0))
     with contextlib.suppress(RuntimeError):  # no thread can be started
         thread = threading.Thread(target=widen)
         thread.start()
         thread.join()
-    return found
+    return affinity
 
 
 def listed_numbers(numbers: Iterable[int]) -> str:

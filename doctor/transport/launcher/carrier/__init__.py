@@ -9,8 +9,7 @@ checksum, wherever lines are cut or joined. When stdin ends, or a signal asks it
 MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.parent_death",
-    "doctor.remote.runtime.lines",
+    "doctor.remote.runtime.streams",
     "doctor.transport.launcher.carrier.frame_writer",
     "doctor.transport.launcher.carrier.carried_commands",
     "doctor.transport.launcher.carrier.carrier",

@@ -5,8 +5,7 @@ import os
 import signal
 import time
 
-from doctor.remote.runtime.parent_death import die_with_parent
-from doctor.remote.runtime.processes import ended, fork_with_pipes, signal_group
+from doctor.remote.runtime.processes import die_with_parent, ended, fork_with_pipes, signal_group
 
 CHUNK = 48 << 10
 WINDOW = 1 << 20  # bytes of a command's output that may be on their way to the controller

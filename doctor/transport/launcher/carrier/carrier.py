@@ -7,9 +7,9 @@ import signal
 import sys
 import time
 
-from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.processes import signal_group
 from doctor.remote.runtime.signals import TerminationHeld, on_termination, wake_on_child_exit
+from doctor.remote.runtime.streams import LineBuffer
 from doctor.transport.launcher.carrier.carried_commands import GRACE, QUEUE_LIMIT, WINDOW, Command
 from doctor.transport.launcher.carrier.frame_writer import FrameWriter, unpack
 

@@ -116,12 +116,12 @@ def main(request, program):
     request = json.loads(request.decode("ascii"))
     on_termination(stop)
     write_all(1, b"\n")
-    found = find_ranks(request["pids"])
-    ranks = [described(entry) for entry in found]
+    rank_entries = find_ranks(request["pids"])
+    ranks = [described(entry) for entry in rank_entries]
     pids = [entry["pid"] for entry in ranks]
     spy = find_py_spy(pids, request["py_spy"]) if request["stacks"] else ""
     # Two answers: what differs in passing is no fault.
-    addresses = ras_addresses([entry["environ"] for entry in found])
+    addresses = ras_addresses([entry["environ"] for entry in rank_entries])
     ras = ras_answer(addresses) if uses_nccl(ranks) else ""
     began = time.monotonic()
     look_repeatedly(ranks, spy, began, request["interval"], request["stack_seconds"])

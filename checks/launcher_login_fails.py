@@ -1,0 +1,115 @@
+import shlex
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor.engine.fact import Unreadable
+from doctor.facts.launcher_logins import (
+    BAD_CONFIGURATION,
+    CHANGED_KEY,
+    NO_ANSWER,
+    NO_KEY,
+    NO_SHELL,
+    PASSWORD,
+    UNFINISHED,
+    UNKNOWN_KEY,
+    UNRESOLVED,
+    LauncherLogins,
+    LoginAttempt,
+    last_words,
+    login_problem,
+)
+
+ONE_HOST = "only one host: the launcher logs in nowhere"
+_OF_THE_SOURCE = (UNKNOWN_KEY, CHANGED_KEY, UNRESOLVED, BAD_CONFIGURATION)
+"""Problems that are mended on the host that logs in."""
+_LATE = (NO_ANSWER, UNFINISHED)
+
+
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST)
+def launcher_login_fails(logins: PerHost[LauncherLogins]) -> Iterator[Finding]:
+    """The launcher of the launch line logs in to every other host over SSH without a question.
+
+    ## Why it matters
+    mpirun, deepspeed, horovodrun and pdsh start their processes on other hosts by ssh. An unknown host key or a
+    password is a question without an answer: the launch stops, or hangs, before the first rank. That doctor itself gets
+    in shows nothing of this: it comes from another host, with other keys.
+
+    ## What to do
+    On {source}, as the user of the job, `ssh {target} true` must end at once and ask nothing. {remedy}
+
+    ## Source
+    The launch line after `--` says whether its launcher uses SSH: mpirun of Open MPI and MPICH outside of Slurm, PBS
+    and LSF, deepspeed with a hostfile (pdsh), horovodrun, pdsh. Then the host that doctor runs on, if it is one of the
+    job's, else the first of them, runs `ssh HOST` to the others, with BatchMode and without agent forwarding, with the
+    user's own configuration and the launcher's arguments (`plm_rsh_args`, `--ssh_port`); of more than 65 hosts, Open
+    MPI's daemons do it in turn, 64 hosts each (`orte/mca/routed/radix`). No host key is written down: where
+    `StrictHostKeyChecking` lets ssh do so, it gets a copy of the file. Tried beside Open MPI 4.1.4. This verdict can be
+    wrong where the launch starts on another host or as another user, or where an SSH agent of that shell has the key.
+    """
+    tried = {host: own for host, own in logins.items() if own.program}
+    if not tried:
+        raise Skip("the launch line has no launcher that logs in over SSH")
+    late: list[tuple[str, LoginAttempt]] = []
+    failed = False
+    for source, own in tried.items():
+        if own.problem:
+            failed = True
+            yield _finding(source, own, [source], "", own.problem, own.problem)
+            continue
+        by_problem: dict[str, list[LoginAttempt]] = defaultdict(list)
+        for attempt in own.results:
+            if problem := login_problem(attempt):
+                by_problem[problem].append(attempt)
+        for problem, attempts in sorted(by_problem.items()):
+            if problem in _LATE and not _is_certain(attempts):
+                late += [(source, attempt) for attempt in attempts]
+                continue
+            at_source = problem in _OF_THE_SOURCE or (len(attempts) > 1 and len(attempts) == len(own.results))
+            hosts = [source] if at_source else [attempt.target for attempt in attempts]
+            observed = last_words(attempts[0]) or problem
+            failed = True
+            yield _finding(source, own, hosts, attempts[0].target, problem, observed, len(attempts))
+    if failed:
+        return
+    if late:
+        source, attempt = late[0]
+        raise Unreadable(filled("the login from {0} to {1} had not ended in time", source, attempt.target))
+    if skipped := sum(own.skipped for own in tried.values()):
+        raise Unreadable(filled("{0} logins were not tried: the time for them had ended", skipped))
+
+
+def _is_certain(attempts: list[LoginAttempt]) -> bool:
+    """Whether ssh itself gave up, which no slow host brings about."""
+    return all(attempt.code is not None for attempt in attempts)
+
+
+def _finding(
+    source: str, own: LauncherLogins, hosts: list[str], target: str, problem: str, observed: str, count: int = 0
+) -> Finding:
+    return Finding(
+        "{program} on {source} cannot log in to {count} of {tried} hosts over SSH: {problem}",
+        hosts=hosts,
+        program=own.program,
+        source=source,
+        count=count,
+        tried=len(own.results),
+        problem=problem,
+        target=target,
+        observed=observed,
+        expected="a login without a question",
+        remedy=_remedy(problem, target),
+    )
+
+
+def _remedy(problem: str, target: str) -> str:
+    name = shlex.quote(target)
+    if problem in (UNKNOWN_KEY, CHANGED_KEY):
+        return filled(
+            "Compare the key with the host's own, then keep it: `ssh-keyscan {0} >> ~/.ssh/known_hosts`.", name
+        )
+    if problem in (NO_KEY, PASSWORD):
+        return filled("Give it a key that the other host accepts: `ssh-copy-id {0}`.", name)
+    if problem == NO_SHELL:
+        return "Let ~/.bashrc of the other host end at once where the shell is not interactive."
+    return ""

@@ -1,0 +1,151 @@
+"""The place of this process in a gang: pods of one job, each with a name that the others know. Pure.
+
+The pods are numbered by index, and index 0 leads. Where they come from, in this order:
+
+- hosts that the user, the scheduler or the platform lists (Volcano's ``VC_*_HOSTS``, TF_CONFIG, a rank table, a
+  hostfile): this process is the one with its own host name, else the one with its number.
+- a LeaderWorkerSet (lws.sigs.k8s.io, "Labels, Annotations and Environment Variables"): LWS_LEADER_ADDRESS is the
+  leader's name; the pod of worker i is named ``LEADER-i``.
+- a PyTorchJob (kubeflow/training-operator, pkg/controller.v1/pytorch/envvar.go): pods ``NAME-master-0`` and
+  ``NAME-worker-N``, each with a service of its own name; worker N has rank N+1.
+- a host name that ends with a number: a StatefulSet (kubernetes.io, "StatefulSets", section "Stable Network ID":
+  ``NAME-ORDINAL.SERVICE``), an Indexed Job (kubernetes.io, "Jobs", section "Completion mode": host names
+  ``JOB-INDEX``, with ``subdomain`` in the pod's template), and the jobs that a JobSet makes
+  (``JOBSET-REPLICATEDJOB-JOBINDEX-PODINDEX``).
+
+The kubelet writes the pod's name with its subdomain into /etc/hosts, before the short one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from doctor.engine.errors import InputError
+from doctor.engine.sanitize import count_noun, printable
+from doctor.engine.texts import filled
+from doctor.environment.job_context import JobContext
+
+MAX_SIZE = 10_000
+_ORDINAL = re.compile(r"(.*[^-])-(0|[1-9][0-9]{0,5})\Z", re.ASCII)
+_TORCH_POD = re.compile(r"(.+)-(master|worker)-(0|[1-9][0-9]{0,5})\Z", re.ASCII)
+_INDEX = "JOB_COMPLETION_INDEX"
+
+
+class GangPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where this process stands."""
+
+    index: int
+    hosts: tuple[str, ...]
+    """Their names in the report, by index."""
+    names: tuple[str, ...]
+    """By which they look each other up."""
+    source: str
+    """In words: ``4 pods of a gang, by JOB_COMPLETION_INDEX``."""
+
+    @property
+    def identity(self) -> str:
+        """The same in all pods of the gang, and another one in other gangs."""
+        return "\0".join(self.names)
+
+
+class PodDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of this process by itself."""
+
+    environ: Mapping[str, str]
+    host_name: str
+    hosts_file: str = ""
+    """Of /etc/hosts."""
+    size: int = 0
+    """As the user gives it; 0: not."""
+
+
+def find_place(pod: PodDescription, context: JobContext, listed: Sequence[str], source: str) -> GangPlace:
+    """``listed``: the hosts that a source names, if any. Raises: InputError, where the place cannot be known."""
+    if listed:
+        return _of_list(pod, context, listed, source)
+    if pod.environ.get("LWS_LEADER_ADDRESS"):
+        return _of_leader_worker_set(pod, context)
+    match = _TORCH_POD.match(pod.host_name)
+    if match and context.scheduler == "kubeflow":
+        return _of_torch_job(pod, context, match[1], match[2], int(match[3]))
+    return _of_ordinal(pod, context)
+
+
+def _of_list(pod: PodDescription, context: JobContext, listed: Sequence[str], source: str) -> GangPlace:
+    label = pod.host_name.partition(".")[0]
+    places = [number for number, name in enumerate(listed) if name == pod.host_name]
+    places = places or [number for number, name in enumerate(listed) if name.partition(".")[0] == label]
+    index = places[0] if len(places) == 1 else context.node_rank
+    if len(places) > 1 or index is None or index >= len(listed):
+        text = "--gang: {0} does not have this host, {1}, once; expected the names by which the pods know each other"
+        raise InputError(filled(text, source, printable(pod.host_name)))
+    if pod.size and pod.size != len(listed):
+        raise InputError(filled("--gang {0}: {1} names {2} hosts", pod.size, source, len(listed)))
+    described = filled("{0} of a gang, from {1}", _pods(len(listed)), source)
+    return GangPlace(index=index, hosts=tuple(listed), names=tuple(listed), source=described)
+
+
+def _of_leader_worker_set(pod: PodDescription, context: JobContext) -> GangPlace:
+    leader, _, domain = pod.environ["LWS_LEADER_ADDRESS"].partition(".")
+    size = _size(pod, context, "LWS_GROUP_SIZE")
+    index = context.node_rank
+    if index is None or not leader:
+        raise InputError("--gang: LWS_WORKER_INDEX has no number")
+    hosts = (leader, *(f"{leader}-{number}" for number in range(1, size)))
+    names = tuple(f"{host}.{domain}" if domain else host for host in hosts)
+    return _place(index, hosts, names, "LWS_LEADER_ADDRESS")
+
+
+def _of_torch_job(pod: PodDescription, context: JobContext, job: str, role: str, number: int) -> GangPlace:
+    size = _size(pod, context, "PET_NNODES")
+    hosts = (f"{job}-master-0", *(f"{job}-worker-{worker}" for worker in range(size - 1)))
+    return _place(0 if role == "master" else number + 1, hosts, hosts, "the names of a PyTorchJob's pods")
+
+
+def _of_ordinal(pod: PodDescription, context: JobContext) -> GangPlace:
+    match = _ORDINAL.match(pod.host_name)
+    if match is None:
+        text = "--gang: the host name {0} has no number at its end, and nothing lists the pods; expected HOSTS"
+        raise InputError(filled(text, printable(pod.host_name)))
+    base, index, completion = match[1], int(match[2]), pod.environ.get(_INDEX, "")
+    if completion.isdecimal() and int(completion) != index:
+        text = "--gang: {0} is {1}, and the host name {2}; expected the number at its end to be the same, or HOSTS"
+        raise InputError(filled(text, _INDEX, printable(completion[:20]), printable(pod.host_name)))
+    hosts = tuple(f"{base}-{number}" for number in range(_size(pod, context, "")))
+    domain = _subdomain(pod)
+    names = tuple(f"{host}.{domain}" if domain else host for host in hosts)
+    return _place(index, hosts, names, _INDEX if completion else "the number in the host name")
+
+
+def _place(index: int, hosts: tuple[str, ...], names: tuple[str, ...], source: str) -> GangPlace:
+    if not 0 <= index < len(hosts):
+        text = "--gang: this pod has index {0}, and the gang has {1}; expected --gang with the number of all pods"
+        raise InputError(filled(text, index, _pods(len(hosts))))
+    described = filled("{0} of a gang, by {1}", _pods(len(hosts)), source)
+    return GangPlace(index=index, hosts=hosts, names=names, source=described)
+
+
+def _pods(count: int) -> str:
+    return count_noun(count, "pod")
+
+
+def _size(pod: PodDescription, context: JobContext, variable: str) -> int:
+    size = pod.size or context.node_count or 0
+    if not 1 <= size <= MAX_SIZE:
+        text = "--gang auto: no variable has the number of pods{0}; expected it, as in --gang 4, or HOSTS"
+        raise InputError(filled(text, f" ({variable})" if variable else ""))
+    return size
+
+
+def _subdomain(pod: PodDescription) -> str:
+    """``train`` of ``10.0.0.3 train-0.train.ns.svc.cluster.local train-0``; empty where the pod has none."""
+    for line in pod.hosts_file.splitlines():
+        names = line.partition("#")[0].split()[1:]
+        if pod.host_name in names:
+            full = next((name for name in names if name.startswith(f"{pod.host_name}.")), "")
+            if full:
+                return full.split(".")[1]
+    return ""

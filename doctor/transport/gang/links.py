@@ -1,0 +1,297 @@
+"""The leader's side of a gang: who has come, and the commands that each carries out."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled, joined
+from doctor.transport import TransportError, transport_error
+from doctor.transport.conversation import BURST, RATE
+from doctor.transport.gang.sealed import Introduction, SealedLink, Stranger, admit
+from doctor.transport.launcher.frames import FrameError, FrameReader, RequestEncoder
+from doctor.transport.launcher.step import StepChannel, Task
+
+PORTS = (28640, 28641, 28642, 28643)
+"""Where a leader listens: the first that is free, for pods on the host's network may have taken one."""
+FRAMES, ORDERS, VERDICT, RECEIPT = b"f", b"o", b"v", b"r"
+"""Kinds of messages: of a carrier, to a carrier, the verdict, and that it has come."""
+_BEAT_SECONDS = 8.0
+_MAX_HANDSHAKES = 64
+_MAX_STRANGERS = 8
+
+
+class MemberLink:
+    """One member: its carrier and its commands (`doctor.transport.launcher.step.CommandLink`)."""
+
+    def __init__(self, host: str, introduction: Introduction, link: SealedLink, on_end: Callable[[], None]) -> None:
+        self.host, self.introduction, self.address = host, introduction, link.address
+        self.ended = False
+        self.receipt = threading.Event()
+        """Set once the member has the verdict, or is gone."""
+        self._link, self._on_end = link, on_end
+        self._task, self._encoder, self._numbers = Task(host, 0), RequestEncoder(), itertools.count(1)
+        self._channels: dict[int, StepChannel] = {}
+        self._lock = threading.Lock()
+        self._beat_at = self._credited_at = time.monotonic()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def open(self, command: str) -> StepChannel:
+        """Starts a command. Raises: TransportError."""
+        channel = StepChannel(self, self._task, next(self._numbers))
+        with self._lock:
+            self._channels[channel.number] = channel
+        channel.sent = time.time()
+        if self.ended:
+            channel.fail(_lost(self.host))
+        self.send_request(self._task, "start", channel.number, command)
+        return channel
+
+    def send_request(self, task: Task, *fields: object) -> None:
+        self._send(ORDERS, self._encoder.encode("*", *fields))
+
+    def send_data(self, channel: StepChannel, data: bytes) -> None:
+        with self._lock:
+            line = self._encoder.encode_data("*", channel.number, data)
+        self._send(ORDERS, line)
+
+    def forget(self, channel: StepChannel) -> None:
+        with self._lock:
+            self._channels.pop(channel.number, None)
+        if channel.code is None or not channel.drained:
+            self.send_request(self._task, "end", channel.number)
+
+    def end_commands(self) -> None:
+        """Ends all that runs; the link stays for the verdict."""
+        for channel in self._running():
+            channel.fail(transport_error("budget", "the run's time limit was reached"))
+            self.forget(channel)
+
+    def send_verdict(self, message: bytes) -> None:
+        self._send(VERDICT, message)
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _send(self, kind: bytes, data: bytes) -> None:
+        """What cannot be sent shows in the thread that receives."""
+        try:
+            self._link.send(kind, data)
+        except OSError:
+            self._link.close()
+
+    def _running(self) -> list[StepChannel]:
+        with self._lock:
+            return list(self._channels.values())
+
+    def _run(self) -> None:
+        frames, why = FrameReader(), _lost(self.host)
+        try:
+            while True:
+                kind, data = self._link.receive()
+                if kind == RECEIPT:
+                    self.receipt.set()
+                elif kind == FRAMES:
+                    self._take(frames, data)
+                if time.monotonic() > self._beat_at + _BEAT_SECONDS:
+                    self._beat_at = time.monotonic()
+                    self.send_request(self._task, "beat")
+        except TransportError as error:
+            why = error
+        except FrameError as error:
+            why = transport_error("lost", str(error))
+        except (OSError, Stranger):
+            pass
+        finally:
+            self.ended = True
+            self._link.close()
+            for channel in self._running():
+                channel.fail(why)
+            self.receipt.set()
+            self._on_end()
+
+    def _take(self, frames: FrameReader, data: bytes) -> None:
+        """Raises: FrameError, TransportError."""
+        now, task = time.monotonic(), self._task
+        task.credit = min(task.credit + (now - self._credited_at) * RATE, BURST) - len(data)
+        self._credited_at = now
+        if task.credit < 0:
+            raise transport_error("flood", "it exceeded the output limit, and was closed")
+        for frame in frames.read(data):
+            channel = self._channels.get(frame.number)
+            if channel is not None:
+                channel.receive(frame)
+
+
+def _lost(host: str) -> TransportError:
+    return transport_error("lost", "its connection to the pod that leads the gang was cut")
+
+
+class Gathering:
+    """Listens for the members of a gang, and lets in those who have its key."""
+
+    def __init__(
+        self, hosts: Sequence[str], key: bytes, version: str, is_at: Callable[[int, str], bool] | None = None
+    ) -> None:
+        """``hosts``: by index, the leader's own first. ``is_at``: whether an index has an address, without a key.
+
+        Raises: OSError, where no port is free.
+        """
+        self.hosts, self.changed = tuple(hosts), threading.Condition()
+        self.own_address = ""
+        """As the members reach this pod."""
+        self.returned: list[str] = []
+        """Hosts whose process came a second time."""
+        self._key, self._version, self._is_at = key, version, is_at
+        self._links: dict[str, MemberLink] = {}
+        self._late: list[MemberLink] = []
+        self._refused: dict[str, str] = {}
+        self._strangers: list[str] = []
+        self._verdict: bytes | None = None
+        self._slots = threading.BoundedSemaphore(_MAX_HANDSHAKES)
+        self._server = _listen()
+        self.port: int = self._server.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def absent(self) -> list[str]:
+        """Hosts that have not come."""
+        return [host for host in self.hosts[1:] if host not in self._links and host not in self._refused]
+
+    def wait(self, until: float) -> None:
+        """Until all have come, or the monotonic clock has this time."""
+        with self.changed:
+            while self.absent and (remaining := until - time.monotonic()) > 0:
+                self.changed.wait(min(remaining, 1.0))  # in parts: a signal is handled in between
+
+    def link(self, host: str, after: MemberLink | None = None, patience: float = 0.0) -> MemberLink:
+        """The link to a host, another one than ``after``. Raises: TransportError, where it has none."""
+        until = time.monotonic() + patience
+        with self.changed:
+            while True:
+                link = self._links.get(host)
+                if link is not None and link is not after and not link.ended:
+                    return link
+                remaining = until - time.monotonic()
+                if remaining <= 0:
+                    raise _lost(host) if link else self._absence(host)
+                self.changed.wait(min(remaining, 1.0))
+
+    def addresses(self) -> dict[str, str]:
+        """Of the hosts that have come, and of this one."""
+        own = {self.hosts[0]: self.own_address} if self.own_address else {}
+        return {**own, **{host: link.address for host, link in self._links.items()}}
+
+    def end_commands(self) -> None:
+        for link in list(self._links.values()):
+            link.end_commands()
+
+    def announce(self, message: bytes, until: float) -> None:
+        """Sends the verdict to all that are here, and waits until they have it, not beyond ``until``."""
+        with self.changed:
+            self._verdict = message
+            links = [*self._links.values(), *self._late]
+        for link in links:
+            link.send_verdict(message)
+        for link in links:
+            link.receipt.wait(max(0.0, until - time.monotonic()))
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for link in [*self._links.values(), *self._late]:
+            link.close()
+
+    def _absence(self, host: str) -> TransportError:
+        if host in self._refused:
+            return transport_error("unsupported", self._refused[host])
+        text = filled("the process with index {0} of the gang did not come", self.hosts.index(host))
+        if self._strangers:
+            text = filled("{0}; turned away: {1}", text, joined("; ", self._strangers))
+        return transport_error("dropped", text, filled("kubectl describe pod {0}", host))
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                link, address = self._server.accept()
+            except OSError:
+                return
+            if self._slots.acquire(blocking=False):
+                threading.Thread(target=self._admit, args=(link, address[0]), daemon=True).start()
+            else:
+                link.close()
+
+    def _admit(self, link: socket.socket, address: str) -> None:
+        try:
+            own_address = link.getsockname()[0].removeprefix("::ffff:").partition("%")[0]
+            introduction, sealed = admit(link, self._key)
+            self._take_in(introduction, sealed, own_address)
+        except Stranger as stranger:
+            self._note_stranger(address.removeprefix("::ffff:"), stranger)
+            link.close()
+        except OSError:
+            link.close()
+        finally:
+            self._slots.release()
+
+    def _take_in(self, introduction: Introduction, sealed: SealedLink, own_address: str) -> None:
+        """Raises: Stranger."""
+        index = introduction.index
+        if not 0 < index < len(self.hosts) or (self._is_at and not self._is_at(index, sealed.address)):
+            raise Stranger(introduction)
+        host = self.hosts[index]
+        link = MemberLink(host, introduction, sealed, self._notify)
+        with self.changed:
+            self.own_address = self.own_address or own_address
+            earlier, verdict = self._links.get(host), self._verdict
+            if introduction.version != self._version:
+                self._refused[host] = filled(
+                    "its doctor is version {0}, and {1} on {2}, which leads the gang; expected one image",
+                    printable(introduction.version[:40]),
+                    self._version,
+                    self.hosts[0],
+                )
+                self._late.append(link)
+            else:
+                self._links[host] = link
+                self._refused.pop(host, None)
+                if earlier and earlier.introduction.start != introduction.start:
+                    self.returned.append(host)
+            self.changed.notify_all()
+        if earlier and introduction.version == self._version:
+            earlier.close()
+        if verdict is not None:
+            link.send_verdict(verdict)
+
+    def _note_stranger(self, address: str, stranger: Stranger) -> None:
+        claim = stranger.args[0] if stranger.args else None
+        if isinstance(claim, Introduction):
+            why = "another key" if self._is_at is None else "an address that its name does not have"
+            text = filled("{0} as index {1}, with {2}", address, claim.index, why)
+            if text not in self._strangers and len(self._strangers) < _MAX_STRANGERS:
+                self._strangers.append(text)
+
+    def _notify(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+
+def _listen() -> socket.socket:
+    """Raises: OSError."""
+    last = OSError("no port to listen on")
+    for port in PORTS:
+        for family in (socket.AF_INET6, socket.AF_INET):
+            try:
+                dual = family == socket.AF_INET6
+                return socket.create_server(("", port), family=family, backlog=1024, dualstack_ipv6=dual)
+            except (OSError, ValueError) as error:
+                last = error if isinstance(error, OSError) else last
+                if getattr(error, "errno", 0) == 98:
+                    break
+    raise last

@@ -1,0 +1,153 @@
+"""A member of a gang: finds its leader, carries out commands for it, receives the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import secrets
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from doctor.engine.texts import filled
+from doctor.transport.gang.links import FRAMES, ORDERS, PORTS, RECEIPT, VERDICT
+from doctor.transport.gang.sealed import CHUNK, Introduction, KeyRefused, SealedLink, Stranger, introduce
+from doctor.transport.launcher.launcher import carrier_command
+
+KEY_VARIABLE = "DOCTOR_GANG_KEY"
+_CONNECT_SECONDS = 3.0
+_FIRST_PAUSE, _LAST_PAUSE = 0.2, 2.0
+_END_SECONDS = 3.0
+
+
+class LeaderAttempt(NamedTuple):
+    """One attempt to reach the leader: its link, or why there is none."""
+
+    link: SealedLink | None
+    why: str = ""
+
+
+class Membership:
+    """One member's time in its gang.
+
+    Args:
+        leader: the name of the leader that DNS has.
+        on_state: called with what the member waits for, in words.
+    """
+
+    def __init__(
+        self, leader: str, key: bytes, index: int, host: str, version: str, on_state: Callable[[str], None]
+    ) -> None:
+        self.leader, self.why = leader, ""
+        """``why``: the reason of the last attempt that failed."""
+        self._key, self._on_state = key, on_state
+        self._introduction = Introduction(index, host, version, secrets.token_hex(8))
+
+    def receive_verdict(self, patience: float, until: float) -> bytes | None:
+        """The leader's verdict; None where the leader was absent for ``patience`` seconds, or at this monotonic time.
+
+        A leader that dies may be started again: it is looked for anew.
+        """
+        pause, absent_since = _FIRST_PAUSE, time.monotonic()
+        while (now := time.monotonic()) < min(until, absent_since + patience):
+            self._on_state(filled("waiting for {0}, which leads the gang", self.leader))
+            attempt = self._attempt(min(until, absent_since + patience) - now)
+            if attempt.link is None:
+                self.why = attempt.why
+                time.sleep(min(pause * random.uniform(0.7, 1.3), max(0.0, until - time.monotonic())))
+                pause = min(pause * 1.5, _LAST_PAUSE)
+                continue
+            self._on_state(filled("carrying out the checks of {0}", self.leader))
+            verdict = _serve(attempt.link)
+            if verdict is not None:
+                return verdict
+            self.why = filled("the connection to {0} was cut before its verdict", self.leader)
+            pause, absent_since = _FIRST_PAUSE, time.monotonic()
+        return None
+
+    def _attempt(self, seconds: float) -> LeaderAttempt:
+        try:
+            places = socket.getaddrinfo(self.leader, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return LeaderAttempt(
+                None,
+                filled(
+                    "the name {0} does not resolve; expected a headless service with publishNotReadyAddresses: true",
+                    self.leader,
+                ),
+            )
+        why = ""
+        for address in dict.fromkeys(str(place[4][0]) for place in places):
+            for port in PORTS:
+                attempt = self._connect(address, port, min(seconds, _CONNECT_SECONDS))
+                if attempt.link is not None:
+                    return attempt
+                why = why if why and attempt.why.endswith("refused") else attempt.why
+                if attempt.why.endswith("no answer"):
+                    break
+        return LeaderAttempt(None, why)
+
+    def _connect(self, address: str, port: int, seconds: float) -> LeaderAttempt:
+        where = filled("port {0} of {1}", port, self.leader)
+        link = None
+        try:
+            link = socket.create_connection((address, port), max(seconds, 0.1))
+            return LeaderAttempt(introduce(link, self._key, self._introduction))
+        except KeyRefused:
+            why = filled("{0}: it has another key, or is of another gang", where)
+        except Stranger:
+            why = filled("{0}: what answers there is no member of this gang", where)
+        except TimeoutError:
+            why = filled("{0}: no answer", where)
+        except ConnectionRefusedError:
+            why = filled("{0}: connection refused", where)
+        except OSError as error:
+            why = filled("{0}: {1}", where, error.strerror or str(error))
+        if link is not None:
+            link.close()
+        return LeaderAttempt(None, why)
+
+
+def _serve(link: SealedLink) -> bytes | None:
+    """Carries out what the leader orders until its verdict, which is returned; None where the link was cut."""
+    environ = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
+    pipe = subprocess.PIPE
+    carrier = subprocess.Popen(carrier_command(), stdin=pipe, stdout=pipe, env=environ, start_new_session=True)
+    assert carrier.stdin and carrier.stdout
+    output = carrier.stdout.fileno()
+
+    def send_frames() -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(output, CHUNK):
+                link.send(FRAMES, data)
+        link.close()
+
+    sender = threading.Thread(target=send_frames, daemon=True)
+    sender.start()
+    try:
+        while True:
+            kind, data = link.receive()
+            if kind == VERDICT:
+                with contextlib.suppress(OSError):
+                    link.send(RECEIPT)
+                return data
+            if kind == ORDERS:
+                carrier.stdin.write(data)
+                carrier.stdin.flush()
+    except (OSError, Stranger):
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            carrier.stdin.close()  # the carrier's cue: it ends what it started
+        try:
+            carrier.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            carrier.kill()
+            carrier.wait()
+        sender.join(_END_SECONDS)
+        link.close()
+        carrier.stdout.close()

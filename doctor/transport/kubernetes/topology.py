@@ -1,0 +1,87 @@
+"""The switches between pods, by labels of their nodes: for the groups of the network test.
+
+Sources: NVIDIA Topograph, "Node Labels and Annotations": network.topology.nvidia.com/leaf, spine, core; from 1.0 on
+fabric.topograph.run/tier-N, where tier 0 is the switch that is closest to the node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from doctor.hosts.pods import PodAccess
+from doctor.transport import TransportError
+from doctor.transport.kubernetes import kubectl
+
+LABELS = (
+    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("leaf", "spine", "core")),
+    tuple(f"fabric.topograph.run/tier-{number}" for number in range(8)),
+)
+"""Labels of one author, from the lowest switches to the highest."""
+_PAGE = 500
+_MOST_PAGES = 40
+_VALUE = re.compile(r"[A-Za-z0-9][\w.-]{0,62}", re.ASCII)
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _Node(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+class _ListMetadata(msgspec.Struct, frozen=True, rename={"following": "continue"}):
+    following: str = ""
+
+
+class _Nodes(msgspec.Struct, frozen=True):
+    items: tuple[_Node, ...] = ()
+    metadata: _ListMetadata = _ListMetadata()
+
+
+def switches_of_pods(access: PodAccess) -> str:
+    """The switches in the form of Slurm's topology.conf; empty where no label names any, or labels may not be read."""
+    for labels in LABELS:
+        try:
+            text = switch_lines(access.nodes, _labels_of_nodes(access.kubectl, labels[0]), labels)
+        except (TransportError, msgspec.MsgspecError, UnicodeError, RecursionError):
+            return ""  # they are no more than a help: the test itself does not need them
+        if text:
+            return text
+    return ""
+
+
+def switch_lines(
+    nodes: Mapping[str, str], labels_by_node: Mapping[str, Mapping[str, str]], labels: Sequence[str]
+) -> str:
+    """One line for each switch, with the pods below it. ``nodes``: of each pod.
+
+    >>> switch_lines({"w-0": "n1", "w-1": "n2"}, {"n1": {"leaf": "s1"}, "n2": {"leaf": "s1"}}, ["leaf"])
+    'SwitchName=s1 Nodes=w-0,w-1'
+    """
+    below: dict[str, list[str]] = {}
+    for pod, node in nodes.items():
+        values = (labels_by_node.get(node, {}).get(label, "") for label in labels)
+        for value in dict.fromkeys(filter(_VALUE.fullmatch, values)):
+            below.setdefault(value, []).append(pod)
+    return "\n".join(f"SwitchName={switch} Nodes={','.join(pods)}" for switch, pods in below.items())
+
+
+def _labels_of_nodes(program: Sequence[str], label: str) -> dict[str, Mapping[str, str]]:
+    """Of each node that has the label. Raises: TransportError; MsgspecError for an answer that is none."""
+    nodes: dict[str, Mapping[str, str]] = {}
+    following = ""
+    for _ in range(_MOST_PAGES):
+        path = f"/api/v1/nodes?limit={_PAGE}&labelSelector={quote(label, safe='')}"
+        path += f"&continue={quote(following, safe='')}" if following else ""
+        page = msgspec.json.decode(kubectl.ask(program, "get", "--raw", path), type=_Nodes, strict=False)
+        nodes.update({node.metadata.name: node.metadata.labels or {} for node in page.items})
+        following = page.metadata.following
+        if not following:
+            break
+    return nodes

@@ -1,0 +1,201 @@
+"""Links of a gang under attack: what is changed, left out, repeated or put in by others is never taken."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from doctor.transport import TransportError
+from doctor.transport.gang import sealed
+from doctor.transport.gang.gang_transport import GangTransport
+from doctor.transport.gang.links import Gathering
+from doctor.transport.gang.member import Membership
+from doctor.transport.gang.sealed import Introduction, KeyRefused, SealedLink, Stranger, admit, gang_key, introduce
+
+KEY, OTHER = gang_key(b"s" * 32, "a\0b"), gang_key(b"s" * 32, "a\0c")
+SELF = Introduction(1, "b", "1")
+
+
+class Wire:
+    """Two sockets and a program between them that may change what passes."""
+
+    def __init__(self, change: Callable[[bytes], bytes] = bytes) -> None:
+        self.leader, near = socket.socketpair()
+        far, self.member = socket.socketpair()
+        self.change: Callable[[bytes], bytes] = change
+        for source, target in ((near, far), (far, near)):
+            threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        while data := source.recv(1 << 16):
+            target.sendall(self.change(data))
+        target.close()
+
+
+@pytest.fixture(autouse=True)
+def addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs of sockets have no address and no Nagle."""
+    monkeypatch.setattr(
+        SealedLink,
+        "__init__",
+        lambda self, link, *rest: _INIT(self, _Tcp(link), *rest),  # type: ignore[arg-type]
+    )
+
+
+_INIT = SealedLink.__init__
+
+
+class _Tcp:
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+
+    def getpeername(self) -> tuple[str]:
+        return ("10.0.0.1",)
+
+    def setsockopt(self, *_: int) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._link, name)
+
+
+def joined(wire: Wire, key: bytes = KEY) -> tuple[SealedLink, SealedLink]:
+    taken: list[SealedLink] = []
+    thread = threading.Thread(target=lambda: taken.append(admit(wire.leader, KEY)[1]))
+    thread.start()
+    member = introduce(wire.member, key, SELF)
+    thread.join()
+    return taken[0], member
+
+
+def test_messages_go_both_ways_whole() -> None:
+    leader, member = joined(Wire())
+    data = os.urandom(3_000_000)
+    threading.Thread(target=lambda: (member.send(b"f", data), member.send(b"r"))).start()
+    got = bytearray()
+    while (message := leader.receive())[0] != b"r":
+        got += message[1]
+    assert got == data
+    leader.send(b"v", b"0")
+    assert member.receive() == (b"v", b"0")
+
+
+@pytest.mark.parametrize("place", [0, 3, 4, 20, 36, 37, 40])
+def test_a_changed_byte_is_no_message(place: int) -> None:
+    wire = Wire()
+    leader, member = joined(wire)
+    wire.change = lambda data: data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+    threading.Thread(target=lambda: (leader.send(b"v", b"code 0"), time.sleep(0.05), leader.close())).start()
+    with pytest.raises((Stranger, OSError)):
+        member.receive()
+
+
+def test_a_repeated_message_is_no_message() -> None:
+    wire = Wire()
+    leader, member = joined(wire)
+    wire.change = lambda data: data + data
+    leader.send(b"o", b"start")
+    assert member.receive() == (b"o", b"start")
+    with pytest.raises(Stranger):
+        member.receive()
+
+
+def test_a_message_that_is_turned_round_is_no_message() -> None:
+    leader, member = joined(Wire())
+    leader._send_key = leader._receive_key  # as if the member's own words came back
+    leader.send(b"o", b"start")
+    with pytest.raises(Stranger):
+        member.receive()
+
+
+def test_another_gang_with_the_same_secret_is_refused() -> None:
+    wire = Wire()
+
+    def lead() -> None:
+        with pytest.raises(Stranger):
+            admit(wire.leader, KEY)
+
+    thread = threading.Thread(target=lead)
+    thread.start()
+    with pytest.raises(KeyRefused):
+        introduce(wire.member, OTHER, SELF)
+    thread.join()
+
+
+def test_a_leader_without_the_key_is_not_obeyed() -> None:
+    wire = Wire()
+
+    def pretend() -> None:
+        wire.leader.sendall(b'{"protocol": "doctor gang 1", "nonce": "00"}\n')
+        wire.leader.recv(1 << 16)
+        wire.leader.sendall(b'{"proof": "%s"}\n' % (b"0" * 64))
+
+    threading.Thread(target=pretend).start()
+    with pytest.raises(Stranger):
+        introduce(wire.member, KEY, SELF)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"{}\n",
+        b"\n",
+        b"[" * 5000 + b"\n",
+        b"x" * 40000,
+        b'{"nonce":1,"proof":2}\n',
+        b"\xff\n",
+    ],
+    ids=range(7),
+)
+def test_what_is_no_member_is_turned_away(line: bytes) -> None:
+    wire = Wire()
+    threading.Thread(target=lambda: wire.member.sendall(line), daemon=True).start()
+    with pytest.raises((Stranger, OSError)):
+        admit(wire.leader, KEY)
+
+
+def test_one_that_says_nothing_does_not_hold_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealed, "HANDSHAKE_SECONDS", 0.1)
+    with pytest.raises(OSError):
+        admit(Wire().leader, KEY)
+
+
+@pytest.fixture
+def gathering() -> Iterator[Gathering]:
+    made = Gathering(("localhost", "b", "c"), KEY, "1")
+    yield made
+    made.close()
+
+
+def member(gathering: Gathering, index: int, version: str = "1") -> tuple[threading.Thread, list[bytes | None]]:
+    verdicts: list[bytes | None] = []
+    one = Membership("localhost", KEY, index, gathering.hosts[index], version, lambda text: None)
+    thread = threading.Thread(target=lambda: verdicts.append(one.receive_verdict(20, time.monotonic() + 60)))
+    thread.start()
+    return thread, verdicts
+
+
+def test_commands_run_on_members_and_all_get_the_verdict(gathering: Gathering) -> None:
+    (first, one), (second, two) = member(gathering, 1), member(gathering, 2, version="2")
+    gathering.wait(time.monotonic() + 20)
+    transport = GangTransport(gathering)
+    result = transport.run("b", "echo 42; exit 3", b"", 20)
+    assert (result.code, result.out) == (3, b"42\n")
+    with pytest.raises(TransportError, match="its doctor is version 2, and 1 on localhost"):
+        transport.run("c", "true", b"", 20)
+    transport.close()
+    gathering.announce(b"{}", time.monotonic() + 10)
+    first.join(20), second.join(20)
+    assert one == two == [b"{}"]
+
+
+def test_one_that_never_came_is_named_by_its_index(gathering: Gathering) -> None:
+    gathering.wait(time.monotonic())
+    with pytest.raises(TransportError, match="index 2 of the gang did not come"):
+        GangTransport(gathering).run("c", "true", b"", 5)

@@ -1,0 +1,141 @@
+"""Faults of the platform in real pods (`tests/hosts/kubernetes`): what is wrong is named, and a healthy gang is silent.
+
+Runs with ``--full``, and whenever KUBERNETES_BIN names the folder that ``tests/hosts/kubernetes/build.sh`` has filled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.hosts.kubernetes.cluster import Cluster, unavailable
+from tests.transport.test_kubernetes_cluster import doctor, findings, gang
+
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
+    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
+]
+LISTEN = (
+    "import socket, time; kept = [socket.create_server(('', port)) for port in (15001, 15006)]; "
+    "open('/dev/shm/ready', 'w').close(); time.sleep(600)"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(2)
+    try:
+        made.apply(*gang("train", 3))
+        made.wait_for_pods("app=train", 3)
+        made.wait(lambda: resolves(made, "train-0", "train-2.train"), "names do not resolve")
+        yield made
+    finally:
+        made.end()
+
+
+def resolves(cluster: Cluster, pod: str, name: str) -> bool:
+    return cluster.kubectl("exec", pod, "--", "getent", "hosts", name).returncode == 0
+
+
+def checked(cluster: Cluster, *words: str, command: str = "check") -> dict[str, dict[str, Any]]:
+    """The first finding of each check that failed."""
+    done = doctor(cluster, command, *words, "--json", "--no-history")
+    assert done.returncode in (0, 10, 11, 12), done.stdout + done.stderr
+    return findings(done)
+
+
+def test_a_healthy_gang_is_silent(cluster: Cluster) -> None:
+    names = "mesh-proxy-intercepts,container-devices-not-allotted,host-name-unresolved,interface-mtu-differs"
+    done = doctor(cluster, "check", "--job", "train", "-s", names, "--json", "--no-history")
+    assert done.returncode == 0, done.stdout + done.stderr
+    states = {item["check"]: item["status"] for item in json.loads(done.stdout)["outcomes"]}
+    assert states["mesh-proxy-intercepts"] == states["host-name-unresolved"] == "passed", states
+
+
+def test_the_proxy_of_a_mesh(cluster: Cluster) -> None:
+    script = f'setsid python3 -c "{LISTEN}" >/dev/null 2>&1 </dev/null &'
+    assert cluster.kubectl("exec", "train-1", "--", "sh", "-c", script).returncode == 0
+    cluster.wait(
+        lambda: cluster.kubectl("exec", "train-1", "--", "ls", "/dev/shm/ready").returncode == 0, "nothing listens"
+    )
+    found = checked(cluster, "--job", "train", "-s", "mesh-proxy-intercepts")["mesh-proxy-intercepts"]
+    assert found["hosts"] == ["train-1"] and found["values"]["mesh"] == "Istio"
+
+
+def test_devices_that_were_not_allotted(cluster: Cluster) -> None:
+    """The device plugin names one GPU; the container has two device files."""
+    script = "mknod -m 666 /dev/nvidia0 c 195 0; mknod -m 666 /dev/nvidia1 c 195 1"
+    item = gang("gpu", 1)
+    main = item[1]["spec"]["template"]["spec"]["containers"][0]
+    main["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-8f2c1a3e-0000-4f1f-9c7e-0123456789ab"}]
+    main["securityContext"] = {"privileged": True}
+    main["command"] = ["sh", "-c", f"{script}; exec sleep 100000"]
+    cluster.apply(*item)
+    cluster.wait_for_pods("app=gpu", 1)
+    found = checked(cluster, "gpu-0", "-s", "container-devices-not-allotted")["container-devices-not-allotted"]
+    assert (found["values"]["observed"], found["values"]["expected"]) == (2, 1), found
+
+
+def test_a_policy_that_blocks_the_ports_of_the_job_is_tried(cluster: Cluster) -> None:
+    """What a plugin of the network makes of a NetworkPolicy: packets to a port are dropped before the pod."""
+    node = cluster.get("pod", "train-0")["spec"]["nodeName"]
+    rules = "add table bridge policy; add chain bridge policy all { type filter hook forward priority 0; }"
+    address = cluster.get("pod", "train-0")["status"]["podIP"]
+    rules += f"; add rule bridge policy all ip daddr {address} tcp dport 29500 drop"
+    for rule in rules.split("; add"):
+        rule = rule if rule.startswith("add") else f"add{rule}"
+        assert cluster.enter(node, "nft", *(rule.split(" ", 1)[0], rule.split(" ", 1)[1])).returncode == 0
+    try:
+        found = checked(cluster, "--job", "train", "--master-port", "29500", command="net")
+    finally:
+        cluster.enter(node, "nft", "delete", "table", "bridge", "policy")
+    assert any(name.startswith("net-") for name in found), found
+
+
+def test_an_mtu_that_differs(cluster: Cluster) -> None:
+    """Of the plugin on one node: here of one pod's own interface."""
+    done = change_mtu(cluster, "train-2", 1400)
+    try:
+        assert done.returncode == 0, done.stderr
+        found = checked(cluster, "--job", "train", "-s", "interface-mtu-differs")
+        assert found["interface-mtu-differs"]["hosts"] == ["train-2"]
+    finally:
+        change_mtu(cluster, "train-2", 1500)
+
+
+def change_mtu(cluster: Cluster, pod: str, size: int) -> Any:
+    """In the pod's network, from its node."""
+    item = cluster.get("pod", pod)
+    address = item["status"]["podIP"]
+    script = (
+        "for process in /proc/[0-9]*; do "
+        f"nsenter -t ${{process#/proc/}} -n ip -4 addr show eth0 2>/dev/null | grep -q ' {address}/' || continue; "
+        f"exec nsenter -t ${{process#/proc/}} -n ip link set eth0 mtu {size}; done; exit 9"
+    )
+    return cluster.enter(item["spec"]["nodeName"], "sh", "-c", script)
+
+
+def test_names_of_pods_that_are_not_ready(cluster: Cluster) -> None:
+    """A headless service without publishNotReadyAddresses: the pods of a gang wait for names that need them ready."""
+    service, pods = gang("waiting", 2)
+    service["spec"]["publishNotReadyAddresses"] = False
+    main = pods["spec"]["template"]["spec"]["containers"][0]
+    main["readinessProbe"] = {"exec": {"command": ["test", "-e", "/dev/shm/ready"]}, "periodSeconds": 1}
+    cluster.apply(service, pods)
+    cluster.wait(lambda: running(cluster, "waiting") == 2, "the pods do not run")
+    cluster.kubectl("exec", "waiting-0", "--", "touch", "/dev/shm/ready")
+    cluster.wait(lambda: resolves(cluster, "waiting-1", "waiting-0.waiting"), "the ready one has no name")
+    found = checked(cluster, "--job", "waiting", "-s", "host-name-unresolved")["host-name-unresolved"]
+    assert found["values"]["names"] == ["waiting-1"], found
+    assert "publishNotReadyAddresses" in found["remedy"], found
+
+
+def running(cluster: Cluster, name: str) -> int:
+    items = cluster.get("pods", "-l", f"app={name}")["items"]
+    return sum(item["status"]["phase"] == "Running" for item in items)

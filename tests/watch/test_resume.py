@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from doctor.analysis.values.resumed import resume_notes
 from doctor.engine.watch_summary import ResumeReport
 from doctor.watch.resume.compare import compare_with_saves, joined_saves, script_of
 from doctor.watch.resume.kept_saves import MAX_FILES_OF_JOB, KeptSave, open_saves
@@ -111,6 +112,38 @@ def test_which_save_it_goes_on_from() -> None:
     assert compared(begun(other, [("file", "/run/other.pt")]), kept(5)) is None
 
 
+def test_a_file_that_another_run_has_written_anew_accuses_no_training() -> None:
+    other: dict[str, list[object]] = {"w": ["7", "float32", 4], "b": ["8", "float32", 2]}
+    loads = [("file", "/run/ck.pt"), ("model", ""), ("optimizer", "")]
+    moments: dict[str, list[object]] = {"exp_avg of w": ["5", "float32", 4], "exp_avg of b": ["0", "float32", 2]}
+    save = kept(5)
+    save.marks[0].states = moments
+    now = begun(other, loads)
+    now[0].states = {"exp_avg of w": ["6", "float32", 4], "exp_avg of b": ["0", "float32", 2]}
+    assert compared(now, save) is None
+    # Moments that are of the save, or names that did not fit: its parameters were not applied.
+    now[0].states = moments
+    report = compared(now, save)
+    assert report and [(row.kind, row.level) for row in report.differences] == [("parameters-none", "warning")]
+    now[0].states = {}
+    now[0].unloaded = ["w", "b"]
+    report = compared(now, save)
+    assert report and "parameters-none" in [row.kind for row in report.differences]
+
+
+def test_ranks_that_recorded_nothing_at_the_save_are_named() -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    now = {rank: Mark("begun", rank, w=2, at=200.0, model=rows, g={"torch": "9"}) for rank in (0, 1)}
+    save = kept(5)
+    save.world = save.marks[0].w = 2
+    report = compared(now, save)
+    assert report and [(row.kind, row.level, row.ranks) for row in report.differences] == [("unrecorded", "note", (1,))]
+    assert any("rank 1 recorded nothing" in note for note in resume_notes(report))
+    save.marks.append(Mark("saved", 1, w=2, s=5, at=100.0, g={"torch": "9"}))
+    report = compared(now, save)
+    assert report and report.differences == ()
+
+
 def test_the_state_folder_keeps_the_newest_saves_and_no_damage_stops_it(tmp_path: Path) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path)}
     with open_saves(environ, create=True) as folder:
@@ -138,4 +171,5 @@ def test_without_a_home_nothing_is_kept_and_nothing_fails(tmp_path: Path) -> Non
 
 def test_the_script_of_a_command() -> None:
     assert script_of("python -m torch.distributed.run /a/b/pretrain.py --resume x.py") == "pretrain.py"
+    assert script_of("torchrun -m team.train --resume a") == script_of("torchrun -m team.train") == "team.train"
     assert script_of("./run.sh") == "./run.sh"

@@ -42,6 +42,8 @@ TEMPLATES: Mapping[str, str] = {
     "that came after the save of step {step}",
     "ranks": "{now} ranks go on from step {step}, which {before} ranks saved: generators, and where each rank was in "
     "the data, were not compared",
+    "unrecorded": "{who} recorded nothing at the save of step {step}: generators and the place in the data were not "
+    "compared",
 }  # fmt: skip
 """By kind of difference, in the order in which they are shown."""
 

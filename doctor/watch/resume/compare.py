@@ -9,6 +9,7 @@ was taken, it may be a new training on purpose: a warning in the same script, el
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -24,6 +25,7 @@ SAME_SAVE_SECONDS = 600.0
 LEAST_SHARE = 0.5
 RATE_TOLERANCE = 1e-6
 ZERO = "0" * 16
+LAUNCHERS = ("torch.distributed.", "accelerate.", "deepspeed.")
 
 
 class Save(msgspec.Struct):
@@ -103,7 +105,8 @@ def compare_with_saves(begun: Mapping[int, Mark], saves: Sequence[Save], script:
     )
     if chosen is None or not (has_loaded or chosen[0] >= LEAST_SHARE):
         return None
-    return _Comparison(begun, saves[chosen[3]], model, script).report()
+    comparison = _Comparison(begun, saves[chosen[3]], model, script)
+    return None if chosen[0] < LEAST_SHARE and comparison.is_of_another_training() else comparison.report()
 
 
 def script_of(command: str) -> str:
@@ -111,9 +114,12 @@ def script_of(command: str) -> str:
 
     >>> script_of("torchrun --nproc-per-node 2 /home/a/train.py --lr 1")
     'train.py'
+    >>> script_of("python -m torch.distributed.run -m team.train --lr 1")
+    'team.train'
     """
     parts = command.split()
-    named = next((part for part in parts if part.endswith(".py")), "")
+    modules = [name for flag, name in pairwise(parts) if flag == "-m" and not name.startswith(LAUNCHERS)]
+    named = next((part for part in parts if part.endswith(".py")), next(iter(modules), ""))
     return named.rpartition("/")[2] if named else command
 
 
@@ -149,11 +155,25 @@ class _Comparison:
         self.step = save.label
         self.uncompared: list[str] = []
 
+    def is_of_another_training(self) -> bool:
+        """Whether the file was written anew since: the model took all that it loaded, and no tensor is of this save."""
+        took_all = any(part == "model" for mark in self.begun.values() for part, _ in mark.loads)
+        pairs = ((self.model, self.save.model), (self.states, self.save.states))
+        alike = any(
+            now.alike(before, name) is True
+            for now, before in pairs
+            for name in now.names & before.names
+            if before.complete.get(name, ("",))[0] != ZERO
+        )
+        return took_all and not alike and not any(mark.unloaded for mark in self.begun.values())
+
     def report(self) -> ResumeReport:
         rows = [*self._parameters(), *self._optimizer(), *self._rates(), *self._schedulers(), *self._scalers()]
         rows += [*self._generators(), *data_differences(self.begun, self.save.marks, self.save.world)]
         if self.save.world != self.now.w:
             rows.append(("ranks", "note", (), {"now": self.now.w, "before": self.save.world}))
+        elif absent := tuple(sorted(self.begun.keys() - self.save.marks.keys())):
+            rows.append(("unrecorded", "note", absent, {}))
         restored = self._restored({row[0] for row in rows})
         differences = tuple(
             ResumeDifference(kind, self._level(hardness, restored), ranks, {**values, "step": self.step})

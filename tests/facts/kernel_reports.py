@@ -24,6 +24,62 @@ class Report(NamedTuple):
 
 
 SICK = (
+    Report(
+        "ROCm/ROCm issue 2642",
+        HARDWARE,
+        "0000:03:00.0",
+        "amdgpu 0000:03:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0010 address=0x64a7f000 flags=0x0020]",
+    ),
+    Report(
+        "10838609672",
+        HARDWARE,
+        "0000:23:00.0",
+        "smartpqi 0000:23:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0000 address=0xffffffffffec0000 flags=0x0010]",
+    ),
+    Report(
+        "40309279457",
+        HARDWARE,
+        "0000:28:00.0",
+        "ahci 0000:28:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0035 address=0x7fffff00000 flags=0x0000]",
+    ),
+    Report(
+        "37299821701",
+        HARDWARE,
+        "0a:00.0",
+        "AMD-Vi: Event logged [IO_PAGE_FAULT device=0a:00.0 domain=0x001d address=0x000000000637c000 flags=0x0000]",
+    ),
+    Report(
+        "gnif/vendor-reset issue 81",
+        HARDWARE,
+        "0000:0b:00.0",
+        "iommu ivhd0: AMD-Vi: Event logged [IOTLB_INV_TIMEOUT device=0000:0b:00.0 address=0x1002147e0]",
+    ),
+    Report(
+        "4853796119",
+        HARDWARE,
+        "63:00.0",
+        "iommu ivhd0: AMD-Vi: Event logged [IOTLB_INV_TIMEOUT device=63:00.0 address=0x42b5b01a0]",
+    ),
+    Report("gnif/vendor-reset issue 81", HARDWARE, "IOMMU", "AMD-Vi: Completion-Wait loop timed out"),
+    Report(
+        "Marvell-switching/sonic-marvell-binaries pull 84",
+        HARDWARE,
+        "06:00.0",
+        "DMAR: [DMA Read] Request device [06:00.0] PASID ffffffff fault addr 1a5e12000 [fault reason 06] PTE Read access is not set",
+    ),
+    Report(
+        "opencomputeproject/OpenNetworkLinux pull 897",
+        HARDWARE,
+        "00:12.0",
+        "DMAR: [DMA Write] Request device [00:12.0] fault addr 0 [fault reason 05] PTE Write access is not set",
+    ),
+    Report(
+        "tenstorrent/tt-umd issue 1814",
+        HARDWARE,
+        "03:00.0",
+        "DMAR: [DMA Read NO_PASID] Request device [03:00.0] fault addr 0x100000 [fault reason 0x71] SM: Present bit in first-level paging entry is clear",
+    ),
+    Report("68834224589", HARDWARE, "", "DMAR: VT-d detected Invalidation Time-out Error: SID 0"),
     Report("59136164371", AMD, "0000:03:00.0", "amdgpu 0000:03:00.0: amdgpu: SMU: response:0xFFFFFFFF"),
     Report("62262787513", CARD, "0000:00:06.0", "efa 0000:00:06.0: Wait for completion (polling) timeout"),
     Report(
@@ -373,4 +429,36 @@ HEALTHY = (
     ("32263412632", "Lustre: Skipped 1 previous similar message"),
     ("20305589314", "nfs: server hermine.idb.hist.no OK"),
     ("21577686", "eth1: link up, 10Mbps, half-duplex, lpa 0x0000"),
+    ("hamadmarri/TT-CPU-Scheduler issue 23", "pci 0000:00:00.2: AMD-Vi: Found IOMMU cap 0x40"),
+    (
+        "hamadmarri/TT-CPU-Scheduler issue 23",
+        "AMD-Vi: Extended features (0x58f77ef22294a5a, 0x0): PPR NX GT IA PC GA_vAPIC",
+    ),
+    ("hamadmarri/TT-CPU-Scheduler issue 23", "AMD-Vi: Interrupt remapping enabled"),
+    (
+        "drivers/iommu/amd/iommu.c, amd_iommu_int_thread",
+        "AMD-Vi: IOMMU event log overflow",
+    ),
+    (
+        "15839779667, of a guest's device",
+        "vfio-pci 0000:04:10.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0037 address=0x7b657064 flags=0x0000]",
+    ),
+    (
+        "42608124886, of USB",
+        "xhci_hcd 0000:02:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x000f address=0xff00ffffffefe000 flags=0x0000]",
+    ),
+    (
+        "thesofproject/sof-test issue 744, of the processor's graphics at start",
+        "DMAR: [DMA Read NO_PASID] Request device [0x00:0x02.0] fault addr 0x70ad5000 [fault reason 0x07] Next page table ptr is invalid",
+    ),
+    (
+        "Dasharo/dasharo-issues issue 641, of the processor's graphics at start",
+        "DMAR: [DMA Read NO_PASID] Request device [00:02.0] fault addr 0x7cd80000 [fault reason 0x01] Present bit in root entry is clear",
+    ),
+    ("Dasharo/dasharo-issues issue 641", "DMAR: DRHD: handling fault status reg 3"),
+    ("intel/intel-device-plugins-for-kubernetes issue 1836", "DMAR: IOMMU enabled"),
+    (
+        "intel/intel-device-plugins-for-kubernetes issue 1836",
+        "ACPI: DMAR 0x00000000773D0000 000468 (v01 INTEL  INTEL ID 00000001 INTL 20091013)",
+    ),
 )

@@ -164,6 +164,42 @@ def test_a_setting_made_by_hand_is_red_and_one_in_a_file_is_green(fleet_cpu: Fle
     assert [finding["hosts"] for finding in findings[1]] == [[host]]
 
 
+NETWORKD = "mkdir -p /run/systemd/netif /etc/systemd/network; echo >/run/systemd/netif/state\n"
+KEYFILES = "mkdir -p /run/NetworkManager /etc/NetworkManager/system-connections\n"
+LINKS = {
+    "networkd": NETWORKD + "printf '[Match]\\nName=eth*\\n[Link]\\nMTUBytes=9000\\n' >/etc/systemd/network/10.network",
+    "link": "mkdir -p /etc/systemd/network; printf '[Match]\\nOriginalName=eth0\\n[Link]\\nMTUBytes=9000\\n'"
+    " >/etc/systemd/network/10.link",
+    "keyfile": KEYFILES
+    + "printf '[connection]\\ninterface-name=eth0\\n[wifi-security]\\npsk=hidden\\n[ethernet]\\nmtu=9000\\n'"
+    " >/etc/NetworkManager/system-connections/eth0.nmconnection",
+    "ifcfg": 'mkdir -p /etc/sysconfig/network-scripts; printf \'DEVICE="eth0"\\nMTU="9000"\\n\''
+    " >/etc/sysconfig/network-scripts/ifcfg-eth0",
+    "ifupdown": "mkdir -p /etc/network; printf 'iface eth0 inet static\\n  address 10.0.0.1/24\\n  mtu 9000\\n'"
+    " >/etc/network/interfaces",
+}
+"""How a host is told to set an MTU of 9000 at boot."""
+
+
+@pytest.mark.parametrize("setup", LINKS.values(), ids=LINKS)
+def test_an_mtu_of_a_file_is_that_of_the_next_boot(fleet_cpu: Fleet, setup: str, tmp_path: Path) -> None:
+    host, saved = fleet_cpu.hosts[1], tmp_path / "run.json"
+    with fleet_cpu.broken(host, setup):
+        arguments = ("--select", "interface-mtu-differs")
+        before, computed = (
+            check(fleet_cpu, *arguments),
+            check(fleet_cpu, *arguments, "--after-reboot", "--save", str(saved)),
+        )
+        fleet_cpu.enter(host, "ip link set eth0 mtu 9000")
+        after = check(fleet_cpu, *arguments)
+    mtus = [
+        [finding["values"]["observed"] for outcome in report["outcomes"] for finding in outcome["findings"]]
+        for _, report in (before, computed, after)
+    ]
+    assert mtus[0] == [] and mtus[1] == mtus[2] != []
+    assert "psk" not in saved.read_text()
+
+
 def test_what_only_root_may_read_is_unknown_to_others_and_only_checks_are_refused_that_cannot_be(
     fleet_cpu: Fleet,
 ) -> None:

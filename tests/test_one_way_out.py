@@ -130,6 +130,7 @@ def test_what_is_no_secret_stays() -> None:
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 SHA256:uNiVztksCsDhcc0u9e8BrrQXVUpKZIDTMczCvj3tD2s",
     ):
         assert hide_secrets(text) == text
+    assert hide_in([{"name": "HF_TOKEN", "value": "x"}]) == [{"name": "HF_TOKEN", "value": HIDDEN}]
     assert hide_in({"HF_TOKEN": "x", "n": [1, None]}) == {"HF_TOKEN": HIDDEN, "n": [1, None]}
     assert is_secret_name("sshKey") and not is_secret_name("monkey")
 
@@ -151,7 +152,8 @@ OTHERS = (
     "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={}",
     "https://open.feishu.cn/open-apis/bot/v2/hook/{}", "OBS_SK={}", "password=b'{}'", "LTAI{}", "redis://:{}@h:6379/0",
     "AZURE_SAS={}", "hvs.{}{}", "glrt-{}0123456789", "pk_live_{}0000", "xapp-1-{}", "dckr_pat_{}0000000",
-    "gsk_{}0000000", r"'0\n\nsshpass -p {} x'", r"'0\nhf_{}{}'",
+    "gsk_{}0000000", r"'0\n\nsshpass -p {} x'", r"'0\nhf_{}{}'", "psql:/me:{}@h/x",
+    r"- name: API_KEY\n  value: {}",
 )  # fmt: skip
 
 
@@ -208,7 +210,8 @@ WRITERS |= {"sys.stdout.buffer.write", "self.stream.write", "os.write(1)", "os.w
 SENT_TO_HOSTS = (
     "collect/collector/", "smoke/programs/", "net/prober/", "fix/executor/", "diagnose/excerpter/",
     "diagnose/bundler/", "remote/",
-    "watch/hook/", "watch/attach/inspector/", "transport/launcher/carrier/", "facts/",
+    "watch/hook/", "watch/attach/inspector/", "transport/launcher/carrier/",
+    "transport/launcher/relay/", "facts/",
 )  # fmt: skip
 NO_FOREIGN_TEXT = {
     "engine/streams.py": "the gate",

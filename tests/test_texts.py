@@ -70,7 +70,7 @@ SENT = (
         "remote",
         "smoke/programs",
     ),
-    *("transport/launcher/carrier", "watch/attach/inspector", "watch/hook"),
+    *("transport/launcher/carrier", "transport/launcher/relay", "watch/attach/inspector", "watch/hook"),
 )
 """Programs that are sent to hosts, and import nothing of doctor."""
 

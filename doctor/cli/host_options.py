@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from doctor.transport.options import SshOptions as SshOptions
 
 
-TRANSPORT_NAMES = ("ssh", "openssh", "slurm", "mpi", "kubernetes")
+TRANSPORT_NAMES = ("ssh", "openssh", "tree", "slurm", "mpi", "kubernetes")
 """As `doctor.transport.open.open_transport` takes them."""
 _SSH_ONLY_OPTIONS = ("ssh_config", "user", "port", "identity", "ask_pass", "accept_new")
 _POD_OPTIONS = ("selector", "namespace", "container", "kubeconfig", "context", "node_image")
@@ -116,6 +116,9 @@ class ConnectionOptions(NamedTuple):
             metavar="S", min=0, callback=require_finite, help="Connection timeout in seconds; 0: that of ssh."
         ),
     ] = 0
+    gateways: Annotated[
+        str, typer.Option(metavar="FILE", help="ClusterShell's topology.conf, for --transport tree.")
+    ] = ""
     selector: Annotated[str, typer.Option(metavar="LABELS", help="Pods with these labels, as for kubectl -l.")] = ""
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of the pods; else kubectl's own.")] = ""
     container: Annotated[
@@ -193,11 +196,13 @@ def validate_product(product: str) -> None:
 def validate_connection(connection: ConnectionOptions) -> None:
     """Raises: CommandError for what cannot be followed, before anything is done."""
     require_one_of("--transport", connection.transport, TRANSPORT_NAMES)
-    over_ssh = connection.transport in ("ssh", "openssh")
-    for option in () if over_ssh else _SSH_ONLY_OPTIONS:
+    unusable = {"ssh": (), "openssh": (), "tree": ("ask_pass",)}.get(connection.transport, _SSH_ONLY_OPTIONS)
+    for option in unusable:
         if getattr(connection, option):
             flag = "--" + option.replace("_", "-")
             raise UsageError(filled("{0} is for SSH; expected it without --transport {1}", flag, connection.transport))
+    if connection.gateways and connection.transport != "tree":
+        raise UsageError("--gateways is for hosts behind gateways; expected --transport tree with it")
     for option in () if connection.transport == "kubernetes" else _POD_OPTIONS:
         if getattr(connection, option):
             flag = "--" + option.replace("_", "-")
@@ -226,6 +231,7 @@ def ssh_options(connection: ConnectionOptions, verify: bool = True) -> SshOption
         connect_timeout=connection.connect_timeout or None,
         accept_new=connection.accept_new,
         password=_password() if connection.ask_pass else "",
+        gateways=connection.gateways,
     )
     if verify:
         require_connection_files(options)

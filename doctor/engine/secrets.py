@@ -15,7 +15,7 @@ _AT_THE_END = (
     r"|(?:db|smtp|user|root|admin|login|ldap|http|proxy|default|ftp|mail|redis|mysql|postgres|registry|ssh|become"
     r"|vault|bind|sudo|krb5|kerberos|mqtt|amqp|mongo|kafka|elastic|grafana|jenkins|harbor|keystore|bmc|ipmi|snmp|wifi"
     r"|vnc|rdp|sql|oracle)[_.-]pass|(?:ssh|db|smtp|user|root|admin|my)pass|(?:db|user|root|admin|bind|my)[_.-]?pw"
-    r"|bearer|jwt|[_.-]psk|authtok|(?:php|j)?sess(?:ion)?id|x[_-](?:amz|goog)[_-]signature"
+    r"|bearer|[_.-]dsn|jwt|[_.-]psk|authtok|(?:php|j)?sess(?:ion)?id|x[_-](?:amz|goog)[_-]signature"
     r"|cookie|[_.-]sk|[_.-]sas|密码|口令|密钥|パスワード|비밀번호|пароль|senha|contrase[nñ]a|passwort|kennwort"
     r"|mot[_.-]?de[_.-]?passe)"
 )
@@ -34,7 +34,7 @@ _ASSIGNED = rf"""(?ix)
     | psk[ \t]*=[ \t]* | (?-i:pass):[ ](?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z]) ) )
     {_VALUE}
     """
-_URL_SECRET = r"(://[^/\s:@\"']{0,200}:)(?:[^/\s\"'<>]|'(?![\s,\]})])){1,400}@(?=[\w.\[-])"
+_URL_SECRET = r"(:/{1,2}[^/\s:@\"']{0,200}:)(?:[^/\s\"'<>]|'(?![\s,\]})])){1,400}@(?=[\w.\[-])"
 """The last ``@`` before the host ends the password, which may have one itself."""
 _URL_TOKEN = r"(?<=://)[0-9A-Za-z_-]{24,}(?=(?::\[hidden\])?@[\w.\[-])"
 """A token in place of the user, such as ``https://TOKEN@github.com/``."""
@@ -107,7 +107,8 @@ _SAID = (
 """Of sentences of exceptions, and calls in the source that a traceback quotes."""
 _ENCODED = r"(?i)((?:pass(?:word|wd)|secret|token|api_?key)(?:%22|%27)?(?:%3A|%3D)(?:%20|%22|%27|\+){0,9})[^%&\s\"']+"
 _NAMED_VALUE = rf"""(?ix)
-    (\bname\\?["']?[ \t]*:[ \t]*\\?["']?(?:{_NAME}|PASS|PW)\\?["']?[ \t]*,?[ \t\r\n]*\\?["']?value\\?["']?[ \t]*:[ \t]*)
+    (\bname\\?["']?[ \t]*:[ \t]*\\?["']?
+    (?:{_NAME}|PASS|PW)\\?["']?[ \t]*,?(?:\\+[nr]|\s)*\\?["']?value\\?["']?[ \t]*:[ \t]*)
     {_VALUE}
     """
 """Of a variable in a pod's specification."""
@@ -179,7 +180,7 @@ _SHAPES = {
     **{f"sntry{kind}_": rf"sntry{kind}_[\w+/=]{{40,}}" for kind in "su"},
     "tgp_v1_": r"tgp_v1_[\w-]{40,}",
     "xai-": r"xai-[A-Za-z0-9]{60,}",
-    "xkeysib-": r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}",
+    "xkeysib-": r"xkeysib-[0-9a-f]{32,}(?:-[A-Za-z0-9]+)?",
     ".atlasv1.": r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}",
     "ms-": r"ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])",
     "LS0tLS1CRUdJTi": r"LS0tLS1CRUdJTi(?=[A-Za-z0-9+/]{0,60}(?:UFJJVkFURSBLRVk|BSSVZBVEUgS0VZ|QUklWQVRFIEtFW))[\w+/=]+",
@@ -200,9 +201,9 @@ _PRIVATE_KEY = (
 
 
 WORDS = (
-    *("pass", "secret", "credential", "key", "token", "auth", "pwd", "cookie", "密码", "口令", "login", "curl", "://"),
+    *("pass", "secret", "credential", "key", "token", "auth", "pwd", "cookie", "密码", "口令", "login", "curl", ":/"),
     *("密钥", "パスワード", "비밀번호", "пароль", "Пароль", "ПАРОЛЬ", "senha", "contrase", "kennwort", "contraseÑ"),
-    *(f"{sign}{end}" for sign in "_.-" for end in ("sk", "sas")),
+    *(f"{sign}{end}" for sign in "_.-" for end in ("sk", "sas", "dsn")),
     *(
         "pw",
         "bearer",
@@ -246,7 +247,7 @@ def hide_tokens(text: str) -> str:
             text = _compiled(rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])){shape}").sub(HIDDEN, text)
     if "PRIVATE KEY" in text or "Private-Lines: " in text:
         text = _compiled(_PRIVATE_KEY).sub(HIDDEN, text)
-    if "://" in text:
+    if ":/" in text:
         text = _compiled(_URL_SECRET).sub(rf"\1{HIDDEN}@", text)
         text = _compiled(_URL_TOKEN).sub(HIDDEN, text)
     return _compiled(_URL_SIGNATURE).sub(rf"\1{HIDDEN}", text)
@@ -289,6 +290,8 @@ def hide_in(value: Any) -> Any:
     if isinstance(value, str):
         return hide_secrets(value)
     if isinstance(value, dict):
+        if isinstance(value.get("value"), str) and is_secret_name(str(value.get("name", ""))):
+            value = {**value, "value": HIDDEN}  # a variable of a pod's specification
         return {
             hide_tokens(key) if isinstance(key, str) else key: HIDDEN
             if isinstance(item, str) and item and isinstance(key, str) and is_secret_name(key)

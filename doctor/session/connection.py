@@ -32,10 +32,10 @@ def ssh_to(inventory: Inventory, ssh: SshOptions, transport: str) -> SshOptions:
     """With the logins that the list names, and Slurm's addresses of nodes whose names are no host names."""
     if inventory.pods:
         return msgspec.structs.replace(ssh, pods=inventory.pods)
-    if inventory.local or transport not in ("ssh", "openssh"):
+    if inventory.local or transport not in ("ssh", "openssh", "tree"):
         return ssh
     addresses = ssh.addresses
-    if any(source in inventory.source for source in _SLURM_SOURCES):
+    if transport != "tree" and any(source in inventory.source for source in _SLURM_SOURCES):
         from doctor.transport.launcher.slurm_steps import node_addresses
 
         addresses = node_addresses(inventory.hosts)

@@ -67,6 +67,8 @@ def require_connection_files(ssh: SshOptions) -> None:
             raise InputError(
                 filled("-F {0}: {1}; expected a configuration file that ssh accepts", printable(ssh.config), reason)
             )
+    if ssh.gateways:
+        require_readable("--gateways", ssh.gateways, "a topology.conf of ClusterShell")
     for path in ssh.identity:
         require_readable("-i", os.path.expanduser(path), "a private key")
 

@@ -30,17 +30,22 @@ def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[
         from doctor.transport.kubernetes.kubernetes_transport import Kubernetes
 
         return Kubernetes(options.pods, tuple(hosts), options.connect_timeout, options.max_output)
-    if name in ("slurm", "mpi"):
+    if name in ("slurm", "mpi", "tree"):
         from doctor.transport.launcher.launcher_transport import LauncherTransport
 
-        return LauncherTransport(_launcher(name), hosts, options.connect_timeout, options.max_output)
+        patience = None if name == "tree" else options.connect_timeout
+        return LauncherTransport(_launcher(name, options, hosts), hosts, patience, options.max_output)
     from doctor.transport.ssh.ssh_transport import Ssh
     from doctor.transport.with_this_host import KeepsOthers
 
     return KeepsOthers(Ssh(options), hosts, options.max_output)
 
 
-def _launcher(name: str) -> Launcher:
+def _launcher(name: str, options: SshOptions, hosts: Sequence[str]) -> Launcher:
+    if name == "tree":
+        from doctor.transport.launcher.gateway_tree import GatewayTree
+
+        return GatewayTree(options, hosts)
     if name == "mpi":
         from doctor.transport.launcher.mpi import Mpi
 

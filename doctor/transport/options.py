@@ -44,6 +44,8 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     """User and port of hosts whose list names them; they go before ``user`` and ``port``."""
     pods: PodAccess | None = None
     """The way to hosts that are pods of Kubernetes, which need no SSH."""
+    gateways: str = ""
+    """ClusterShell's topology.conf, for transport tree; empty: that which clush would read."""
     agent: bool = True
     """Ask the ssh-agent for keys."""
 

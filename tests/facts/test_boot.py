@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,13 @@ from doctor.engine.record import HostRecord
 from doctor.facts.boot import FORMS, kernel_settings, npu_ports, services
 from doctor.facts.boot.files import BootFiles
 from doctor.facts.boot.firewall import BootFirewall, firewall_rules
+from doctor.facts.boot.link_mtu import LinkFiles, interfaces, read_link_files
 from doctor.facts.boot.login_limits import LoginUser, describe_login, login_limits
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.boot_rules import _simple_commands
 from doctor.facts.firewall.rules import Chain, Rule, RuleTable
 from doctor.facts.hccn import DeviceAddresses, HccnConf, TlsSwitches
+from doctor.facts.interfaces import Interfaces, Link
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles
 from doctor.facts.limits import Limit, ResourceLimits
 from doctor.facts.memory import GIB, MIB, HostMemory, SharedMemory
@@ -55,6 +58,7 @@ def test_every_row_is_of_a_check_and_of_facts_that_it_needs() -> None:
 
 def test_what_runs_on_hosts_runs_on_python_3_6() -> None:
     assert runs_on_python_3_6(describe_login)
+    assert runs_on_python_3_6(read_link_files)
 
 
 @pytest.mark.parametrize("unit", ["", "/etc/systemd/system/multi-user.target.wants/nvidia-persistenced.service"])
@@ -393,3 +397,34 @@ class TestFabric:
         with pytest.raises(Unreadable, match="not known"):
             services.fabric_manager(files(), container)
         assert services.fabric_manager(files(self.ENABLED), container).is_running
+
+
+class TestLinkMtu:
+    """The MTU of interfaces: of a file, of Ethernet, or unknown."""
+
+    def after(self, now: int, *rows: tuple[str, str], changed: str = "", texts: Mapping[str, str] = {}) -> int:
+        link = Link("eth0", True, True, False, now, "", True, False)
+        of_now = Interfaces(links=(link,), addresses=(), routes=(), has_rules=False)
+        return interfaces(files(texts), LinkFiles({"eth0": rows}, changed), of_now).links[0].mtu
+
+    def test_a_file_counts_whatever_is_in_force(self) -> None:
+        network = ("/etc/systemd/network/10-eth0.network", "9000")
+        assert self.after(1500, network) == 9000, "set back by hand: the next boot has the large one again"
+        assert self.after(9000, network, ("/usr/lib/systemd/network/99-default.link", "")) == 9000
+        assert self.after(1500, ("/etc/sysconfig/network-scripts/ifcfg-eth0", "9K")) == 9 << 10
+        assert self.after(1500, ("/etc/NetworkManager/system-connections/x", "0")) == 1500
+        assert self.after(1500) == 1500
+
+    @pytest.mark.parametrize(
+        ("rows", "more"),
+        [
+            ((), {}),
+            ((("a", "9000"), ("b", "4200")), {}),
+            ((("a", "?"),), {}),
+            ((("a", "9000"),), {"changed": "/etc/netplan/50.yaml"}),
+            ((("a", "9000"),), {"texts": {"/etc/rc.local": "ip link set eth0 mtu 4200"}}),
+        ],
+    )
+    def test_what_no_file_decides_is_unknown(self, rows: tuple[tuple[str, str], ...], more: dict[str, Any]) -> None:
+        with pytest.raises(Unreadable):
+            self.after(9000, *rows, **more)

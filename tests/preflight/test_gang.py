@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.faults.connectivity import AHEAD
 from tests.hosts import testbed
 from tests.hosts.fleet import Fleet
 from tests.jobs.site import FAULT, PATH, Site
@@ -250,3 +251,32 @@ def test_without_a_key_only_the_pods_addresses_are_believed(site: Site) -> None:
     done = gang.start(site.hosts[2]).end()
     assert codes(done) == {0}, done
     assert "known by their addresses alone" in done[site.hosts[0]].err
+
+
+@pytest.mark.parametrize(
+    ("check", "sh"),
+    [
+        ("interface-mtu-differs", "ip link set dev eth0 mtu 1400"),
+        ("clocks-differ", AHEAD.replace('$4"', '$4" "$5"')),
+        ("firewall-blocks-job", "iptables-nft -A INPUT -p tcp --dport 29500 -j REJECT"),
+    ],
+)
+def test_faults_between_pods_are_found_and_the_right_one_is_named(site: Site, check: str, sh: str) -> None:
+    host = site.hosts[1]
+    env = {**KEY, "MASTER_ADDR": host, "MASTER_PORT": "29500"}
+    options = ("--select", f"{check},host-unreachable", "--fail-on", "warning", "--net", "off")
+    with site.fleet.broken(host, sh=sh):
+        done = Gang(site, *options, env=env).start().end()
+    assert codes(done) == {10}, done
+    assert all(f"why={check}:{host} " in ended.out for ended in done.values()), done
+
+
+def test_a_pod_that_can_carry_out_nothing_says_why(site: Site) -> None:
+    host = site.hosts[1]
+    path = "/usr/local/sbin/python3"
+    broken = f"printf '#!/bin/sh\\necho no library here >&2; exit 1\\n' >{path}; chmod 755 {path}"
+    with site.fleet.broken(host, sh=broken):
+        done = Gang(site).start().end()
+    assert codes(done) == {10}, done
+    assert f"host-unreachable:{host} " in done[host].out, done
+    assert "no library here" in done[site.hosts[0]].err, done

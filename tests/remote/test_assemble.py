@@ -15,13 +15,13 @@ from doctor.fix import executor
 from doctor.net import prober
 from doctor.remote.bootstrap import assemble, read_module
 from doctor.smoke.programs import agent, worker
-from doctor.transport.launcher import carrier
+from doctor.transport.launcher import carrier, relay
 from doctor.watch.attach import inspector
 
 ROOT = Path(__file__).parents[2] / "doctor"
 PROGRAMS = {
     module.__name__.rpartition(".")[2]: module.MODULES
-    for module in (agent, bundler, carrier, collector, excerpter, executor, inspector, prober)
+    for module in (agent, bundler, carrier, collector, excerpter, executor, inspector, prober, relay)
 }
 PROGRAMS["root_helper"] = (*collector.MODULES, "doctor.collect.collector.root_helper")
 LONGEST = 300

@@ -85,16 +85,15 @@ def test_devices_that_were_not_allotted(cluster: Cluster) -> None:
 def test_a_policy_that_blocks_the_ports_of_the_job_is_tried(cluster: Cluster) -> None:
     """What a plugin of the network makes of a NetworkPolicy: packets to a port are dropped before the pod."""
     node = cluster.get("pod", "train-0")["spec"]["nodeName"]
-    rules = "add table bridge policy; add chain bridge policy all { type filter hook forward priority 0; }"
     address = cluster.get("pod", "train-0")["status"]["podIP"]
-    rules += f"; add rule bridge policy all ip daddr {address} tcp dport 29500 drop"
-    for rule in rules.split("; add"):
-        rule = rule if rule.startswith("add") else f"add{rule}"
-        assert cluster.enter(node, "nft", *(rule.split(" ", 1)[0], rule.split(" ", 1)[1])).returncode == 0
+    rules = "table bridge policies { chain drops { type filter hook forward priority 0; "
+    rules += f"ip daddr {address} tcp dport 29500 drop; }}; }}"
+    made = cluster.enter(node, "sh", "-c", f"echo '{rules}' | nft -f -")
+    assert made.returncode == 0, made.stderr
     try:
         found = checked(cluster, "--job", "train", "--master-port", "29500", command="net")
     finally:
-        cluster.enter(node, "nft", "delete", "table", "bridge", "policy")
+        cluster.enter(node, "nft", "delete", "table", "bridge", "policies")
     assert any(name.startswith("net-") for name in found), found
 
 
@@ -119,23 +118,3 @@ def change_mtu(cluster: Cluster, pod: str, size: int) -> Any:
         f"exec nsenter -t ${{process#/proc/}} -n ip link set eth0 mtu {size}; done; exit 9"
     )
     return cluster.enter(item["spec"]["nodeName"], "sh", "-c", script)
-
-
-def test_names_of_pods_that_are_not_ready(cluster: Cluster) -> None:
-    """A headless service without publishNotReadyAddresses: the pods of a gang wait for names that need them ready."""
-    service, pods = gang("waiting", 2)
-    service["spec"]["publishNotReadyAddresses"] = False
-    main = pods["spec"]["template"]["spec"]["containers"][0]
-    main["readinessProbe"] = {"exec": {"command": ["test", "-e", "/dev/shm/ready"]}, "periodSeconds": 1}
-    cluster.apply(service, pods)
-    cluster.wait(lambda: running(cluster, "waiting") == 2, "the pods do not run")
-    cluster.kubectl("exec", "waiting-0", "--", "touch", "/dev/shm/ready")
-    cluster.wait(lambda: resolves(cluster, "waiting-1", "waiting-0.waiting"), "the ready one has no name")
-    found = checked(cluster, "--job", "waiting", "-s", "host-name-unresolved")["host-name-unresolved"]
-    assert found["values"]["names"] == ["waiting-1"], found
-    assert "publishNotReadyAddresses" in found["remedy"], found
-
-
-def running(cluster: Cluster, name: str) -> int:
-    items = cluster.get("pods", "-l", f"app={name}")["items"]
-    return sum(item["status"]["phase"] == "Running" for item in items)

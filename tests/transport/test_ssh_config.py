@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from doctor.engine.errors import InputError
 from doctor.transport import TransportError
+from doctor.transport.ssh.account import own_account
 from doctor.transport.ssh.config import SshHostConfig, Target, host_config, parse_hop, parse_target, parse_values
-from doctor.transport.ssh.config_files import config_texts, patterns
+from doctor.transport.ssh.config_files import config_texts, patterns, syntax_error
 
 HOME = pwd.getpwuid(os.getuid()).pw_dir
 ANSWER = """\
@@ -169,3 +171,15 @@ class TestPatterns:
         assert config_texts([tmp_path / "config"], tmp_path, tmp_path) is None
         (tmp_path / "config").write_text("Include config\n")
         assert config_texts([tmp_path / "config"], tmp_path, tmp_path) is None
+
+
+def test_a_user_without_a_name_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs as a number; ssh itself says: No user exists for uid."""
+
+    def absent(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr("doctor.transport.ssh.account.pwd.getpwuid", absent)
+    with pytest.raises(InputError, match="has no entry in /etc/passwd, and SSH needs one"):
+        own_account()
+    assert syntax_error("/etc/ssh/ssh_config") == ""

@@ -12,7 +12,7 @@ from doctor.engine.boot_form import BootForm
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact
 from doctor.facts.access import JobAccess
-from doctor.facts.boot import kernel_settings, npu_ports, services
+from doctor.facts.boot import kernel_settings, link_mtu, npu_ports, services
 from doctor.facts.boot.files import BootFiles
 from doctor.facts.boot.firewall import BootFirewall, firewall_rules
 from doctor.facts.boot.login_limits import LoginUser, login_limits
@@ -20,6 +20,7 @@ from doctor.facts.firewall import FirewallRules
 from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceFec, DeviceGateways, HccnConf, TlsSwitches
 from doctor.facts.host_settings import HostSettings
+from doctor.facts.interfaces import Interfaces
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles
 from doctor.facts.limits import ResourceLimits
 from doctor.facts.memory import HostMemory, MemoryCommitment, SharedMemory
@@ -86,6 +87,7 @@ FORMS: dict[str, tuple[BootForm, ...]] = {
     "host-name-is-loopback": (_NAMES,),
     "host-name-unresolved": (_NAMES,),
     "host-unreachable": (_file(Reachability),),
+    "interface-mtu-differs": (BootForm(Interfaces, (BootFiles, link_mtu.LinkFiles, Interfaces), link_mtu.interfaces),),
     "listen-queue-short": (_QUEUES,),
     "locked-memory-limit-low": (_LIMITS,),
     "master-address-unresolved": (_NAMES,),

@@ -158,13 +158,14 @@ class BootFiles(Fact, frozen=True):
         if not any(spelling in text for text in self.files.values() for spelling in spellings):
             return ""  # as on most hosts, at once: this is asked for each setting
         spelled = re.compile(rf"(?<![\w.]){re.escape(key)}(?![\w.])|{re.escape(key.replace('.', '/'))}(?![\w/])")
-        for path in (*self._scripts(), *self._tuned()):
+        for path in (*self.scripts(), *self._tuned()):
             lines = self.files[path].splitlines()
             if any(spelled.search(line) for line in lines if line.lstrip()[:1] not in ("#", ";")):
                 return path
         return ""
 
-    def _scripts(self) -> list[str]:
+    def scripts(self) -> list[str]:
+        """The files of `SCRIPT_FILES` that the host has."""
         return [path for path in self.files if any(fnmatchcase(path, pattern) for pattern in SCRIPT_FILES)]
 
     def _tuned(self) -> list[str]:

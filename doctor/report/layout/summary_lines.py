@@ -145,7 +145,8 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     parts += [phrase("{checks} waived", checks=count_noun(waived, "check"))] if waived else []
     unknown = {name for gap in folded.unknown for name in gap.checks}
     if word is Verdict.HEALTHY and unknown:
-        return _as_far_as_allowed(len(unknown), covered.text)
+        text = _as_far_as_allowed(len(unknown), covered.text)
+        return localized("; ").join([text, *(_left_out(report, folded) if covered.text else ())])
     parts += [phrase("{checks} unknown", checks=count_noun(len(unknown), "check"))] if unknown else []
     if word is Verdict.UNKNOWN and counts.hidden:
         checks = count_noun(counts.hidden, "check")
@@ -158,7 +159,9 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     if parts == [_passed(counts)] and covered.text:
         text = phrase("{share}, and passed", share=covered.share) + _on_hosts(counts) + covered.reason
         return localized("; ").join([text, *_left_out(report, folded)])
-    return localized("; ").join([*parts, *([covered.text] if covered.text else [])])
+    counted = [covered.text] if covered.text else []
+    named = _left_out(report, folded) if counted or parts == [_passed(counts)] else ()
+    return localized("; ").join([*parts, *counted, *named])
 
 
 def _as_far_as_allowed(unknown: int, covered: str) -> str:

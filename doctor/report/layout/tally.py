@@ -187,7 +187,8 @@ def coverage(report: Report, counts: Counts) -> Coverage:
 
 
 MIN_LEFT_OUT = 5
-"""Checks of other hosts that a host must lack to be named: some depend on a device that one host alone has."""
+"""Checks of other hosts that a host must lack to be named, or half of all that came to a result: some depend on a
+device that one host alone has."""
 
 
 def left_out(report: Report) -> list[tuple[int, tuple[str, ...]]]:
@@ -197,7 +198,8 @@ def left_out(report: Report) -> list[tuple[int, tuple[str, ...]]]:
         judged = {*outcome.evaluated_hosts, *outcome.unknown}
         if len(outcome.evaluated_hosts) * 2 > len(report.hosts) > len(judged):
             lacking.update(host for host in report.hosts if host not in judged)
-    counts = sorted({count for count in lacking.values() if count >= MIN_LEFT_OUT}, reverse=True)
+    least = min(MIN_LEFT_OUT, sum(map(_applied, report.outcomes)) / 2)
+    counts = sorted({count for count in lacking.values() if count >= least}, reverse=True)
     return [(count, tuple(host for host in report.hosts if lacking[host] == count)) for count in counts]
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from doctor.engine.sanitize import printable
+from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.transport import TransportError, transport_error
 from doctor.transport.conversation import BURST, RATE
@@ -19,8 +19,8 @@ from doctor.transport.launcher.step import StepChannel, Task
 
 PORTS = (28640, 28641, 28642, 28643)
 """Where a leader listens: the first that is free, for pods on the host's network may have taken one."""
-FRAMES, ORDERS, VERDICT, RECEIPT = b"f", b"o", b"v", b"r"
-"""Kinds of messages: of a carrier, to a carrier, the verdict, and that it has come."""
+FRAMES, ORDERS, VERDICT, RECEIPT, FAILED = b"f", b"o", b"v", b"r", b"e"
+"""Kinds of messages: of a carrier, to a carrier, the verdict, that it has come, and why a carrier has ended."""
 _BEAT_SECONDS = 8.0
 _MAX_HANDSHAKES = 64
 _MAX_STRANGERS = 8
@@ -29,12 +29,12 @@ _MAX_STRANGERS = 8
 class MemberLink:
     """One member: its carrier and its commands (`doctor.transport.launcher.step.CommandLink`)."""
 
-    def __init__(self, host: str, introduction: Introduction, link: SealedLink, on_end: Callable[[], None]) -> None:
+    def __init__(self, host: str, introduction: Introduction, link: SealedLink, on_change: Callable[[], None]) -> None:
         self.host, self.introduction, self.address = host, introduction, link.address
-        self.ended = False
-        self.receipt = threading.Event()
-        """Set once the member has the verdict, or is gone."""
-        self._link, self._on_end = link, on_end
+        self.ended, self.why = False, _lost(host)
+        """``why``: of its end."""
+        self.has_verdict = False
+        self._link, self._on_change = link, on_change
         self._task, self._encoder, self._numbers = Task(host, 0), RequestEncoder(), itertools.count(1)
         self._channels: dict[int, StepChannel] = {}
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class MemberLink:
             self._channels[channel.number] = channel
         channel.sent = time.time()
         if self.ended:
-            channel.fail(_lost(self.host))
+            channel.fail(self.why)
         self.send_request(self._task, "start", channel.number, command)
         return channel
 
@@ -90,30 +90,33 @@ class MemberLink:
             return list(self._channels.values())
 
     def _run(self) -> None:
-        frames, why = FrameReader(), _lost(self.host)
+        frames = FrameReader()
         try:
             while True:
                 kind, data = self._link.receive()
                 if kind == RECEIPT:
-                    self.receipt.set()
+                    self.has_verdict = True
+                    self._on_change()
                 elif kind == FRAMES:
                     self._take(frames, data)
+                elif kind == FAILED:
+                    text = strip_control_chars(data, 200)
+                    self.why = transport_error("error", filled("its pod cannot carry out commands: {0}", text))
                 if time.monotonic() > self._beat_at + _BEAT_SECONDS:
                     self._beat_at = time.monotonic()
                     self.send_request(self._task, "beat")
         except TransportError as error:
-            why = error
+            self.why = error
         except FrameError as error:
-            why = transport_error("lost", str(error))
+            self.why = transport_error("lost", str(error))
         except (OSError, Stranger):
             pass
         finally:
             self.ended = True
             self._link.close()
             for channel in self._running():
-                channel.fail(why)
-            self.receipt.set()
-            self._on_end()
+                channel.fail(self.why)
+            self._on_change()
 
     def _take(self, frames: FrameReader, data: bytes) -> None:
         """Raises: FrameError, TransportError."""
@@ -179,7 +182,7 @@ class Gathering:
                     return link
                 remaining = until - time.monotonic()
                 if remaining <= 0:
-                    raise _lost(host) if link else self._absence(host)
+                    raise link.why if link else self._absence(host)
                 self.changed.wait(min(remaining, 1.0))
 
     def addresses(self) -> dict[str, str]:
@@ -192,14 +195,20 @@ class Gathering:
             link.end_commands()
 
     def announce(self, message: bytes, until: float) -> None:
-        """Sends the verdict to all that are here, and waits until they have it, not beyond ``until``."""
+        """Sends the verdict to all that have come, and waits until they have it, not beyond ``until``.
+
+        One whose link was just cut gets it as it comes back.
+        """
         with self.changed:
             self._verdict = message
             links = [*self._links.values(), *self._late]
         for link in links:
             link.send_verdict(message)
-        for link in links:
-            link.receipt.wait(max(0.0, until - time.monotonic()))
+        with self.changed:
+            while (remaining := until - time.monotonic()) > 0:
+                if all(link.has_verdict for link in (*self._links.values(), *self._late)):
+                    return
+                self.changed.wait(min(remaining, 1.0))
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

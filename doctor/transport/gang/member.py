@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from doctor.engine.texts import filled
-from doctor.transport.gang.links import FRAMES, ORDERS, PORTS, RECEIPT, VERDICT
+from doctor.remote.bootstrap import python_problem
+from doctor.transport.gang.links import FAILED, FRAMES, ORDERS, PORTS, RECEIPT, VERDICT
 from doctor.transport.gang.sealed import CHUNK, Introduction, KeyRefused, SealedLink, Stranger, introduce
 from doctor.transport.launcher.launcher import carrier_command
 
@@ -62,11 +63,14 @@ class Membership:
                 pause = min(pause * 1.5, _LAST_PAUSE)
                 continue
             self._on_state(filled("carrying out the checks of {0}", self.leader))
+            began = time.monotonic()
             verdict = _serve(attempt.link)
             if verdict is not None:
                 return verdict
             self.why = filled("the connection to {0} was cut before its verdict", self.leader)
-            pause, absent_since = _FIRST_PAUSE, time.monotonic()
+            absent_since = time.monotonic()
+            pause = _FIRST_PAUSE if absent_since > began + _LAST_PAUSE else min(pause * 1.5, _LAST_PAUSE)
+            time.sleep(pause)
         return None
 
     def _attempt(self, seconds: float) -> LeaderAttempt:
@@ -116,14 +120,18 @@ def _serve(link: SealedLink) -> bytes | None:
     """Carries out what the leader orders until its verdict, which is returned; None where the link was cut."""
     environ = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
     pipe = subprocess.PIPE
-    carrier = subprocess.Popen(carrier_command(), stdin=pipe, stdout=pipe, env=environ, start_new_session=True)
-    assert carrier.stdin and carrier.stdout
-    output = carrier.stdout.fileno()
+    carrier = subprocess.Popen(
+        carrier_command(), stdin=pipe, stdout=pipe, stderr=pipe, env=environ, start_new_session=True
+    )
+    assert carrier.stdin and carrier.stdout and carrier.stderr
+    output, errors = carrier.stdout.fileno(), carrier.stderr.fileno()
 
     def send_frames() -> None:
         with contextlib.suppress(OSError):
             while data := os.read(output, CHUNK):
                 link.send(FRAMES, data)
+            text = os.read(errors, CHUNK).decode("utf-8", "replace").strip()  # it has ended, or has closed both
+            link.send(FAILED, (python_problem(text) or text.rpartition("\n")[2])[:400].encode())
         link.close()
 
     sender = threading.Thread(target=send_frames, daemon=True)
@@ -151,3 +159,4 @@ def _serve(link: SealedLink) -> bytes | None:
         sender.join(_END_SECONDS)
         link.close()
         carrier.stdout.close()
+        carrier.stderr.close()

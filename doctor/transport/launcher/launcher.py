@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from doctor.remote.bootstrap import argument_command
 from doctor.transport import TransportError
@@ -85,6 +85,23 @@ class Launcher(Protocol):
 
     def states(self, hosts: Sequence[str]) -> dict[str, TransportError]:
         """Which of these hosts cannot be used, by their present state in the site's scheduler."""
+        ...
+
+
+@runtime_checkable
+class KnowsWays(Protocol):
+    """A launcher whose hosts do not depend on each other, and may have several ways to them."""
+
+    def first_line(self, reader: LaunchReader) -> bytes:
+        """What the launch reads before anything for the carriers."""
+        ...
+
+    def failures(self, reader: LaunchReader, silent: Sequence[str], seconds: float) -> dict[str, TransportError | None]:
+        """Why each of these hosts sent no hello for so long; None for those that another launch may reach."""
+        ...
+
+    def dead_notes(self) -> list[str]:
+        """Sentences for the user about what was given up on the way."""
         ...
 
 

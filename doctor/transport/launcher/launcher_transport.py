@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.remote.bootstrap import python_problem
 from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, transport_error
 from doctor.transport.conversation import LineSession, run_to_end
-from doctor.transport.launcher.launcher import Launcher
+from doctor.transport.launcher.launcher import KnowsWays, Launcher
 from doctor.transport.launcher.step import JobStep
 from doctor.transport.local import Children
 from doctor.transport.options import MAX_OUTPUT
@@ -149,9 +149,12 @@ class LauncherTransport:
                 self._all_steps.append(step)
                 if self._children.closed:
                     step.close()
+            if isinstance(self._launcher, KnowsWays):
+                self._register_each(step, self._launcher)
+                return
             self._await(step)
         if len(step.hello_seconds) == len(hosts):
-            self._register(step)
+            self._register(step, step.hosts)
         elif step.hello_seconds:
             self._relaunch_apart(step)
         else:
@@ -174,12 +177,39 @@ class LauncherTransport:
             return self._hello_timeout
         return min(self._hello_timeout, max(3 * times[half - 1], times[half - 1] + _MIN_STRAGGLER_WAIT))
 
-    def _register(self, step: JobStep) -> None:
+    def _register(self, step: JobStep, hosts: Iterable[str]) -> None:
         with self._changed:
-            for host in step.hosts:
-                self._steps[host] = step
-                self._launching.discard(host)
+            for host in hosts:
+                if host in self._launching:
+                    self._steps[host] = step
+                    self._launching.discard(host)
             self._changed.notify_all()
+
+    def _register_each(self, step: JobStep, launcher: KnowsWays) -> None:
+        """Every host as it comes, as long as some come; then those that did not are failed, or launched again."""
+        count, deadline = -1, 0.0
+        while not self._children.closed:
+            with step.changed:
+                ready, errors = set(step.hello_seconds), set(step.reader.errors_by_host)
+                if len(ready) + len(errors) > count:
+                    count, deadline = len(ready) + len(errors), time.monotonic() + self._hello_timeout
+                over = step.complete or step.ended or time.monotonic() > deadline
+            self._register(step, ready)
+            if over:
+                break
+            with step.changed:
+                if len(step.hello_seconds) + len(step.reader.errors_by_host) == count and not step.ended:
+                    step.changed.wait(max(deadline - time.monotonic(), 0))
+        silent = [host for host in step.hosts if host not in step.hello_seconds]
+        failed = launcher.failures(step.reader, silent, self._hello_timeout) if silent else {}
+        if step.ended and not step.hello_seconds and not step.reader.errors_by_host:
+            failed = {host: self._no_hello_error(step, host) for host in silent}
+        for note in launcher.dead_notes():
+            self._warn(note)
+        self._mark_failed({host: error for host, error in failed.items() if error})
+        with self._changed:
+            if not self._children.closed:
+                self._start_launch([host for host, error in failed.items() if error is None])
 
     def _relaunch_apart(self, step: JobStep) -> None:
         """Launches anew for those who came, and apart from them for those who did not.

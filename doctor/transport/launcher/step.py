@@ -20,11 +20,11 @@ from typing import Any, Protocol
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
+from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.conversation import BURST, MAX_KEPT_STDERR, RATE, SILENCE
 from doctor.transport.launcher.carrier.carried_commands import WINDOW
 from doctor.transport.launcher.frames import Frame, FrameError, FrameReader, RequestEncoder
-from doctor.transport.launcher.launcher import Launcher, TaskOutput
+from doctor.transport.launcher.launcher import KnowsWays, Launcher, TaskOutput
 from doctor.transport.local import Children, has_ended
 
 _CHUNK = 1 << 16
@@ -186,6 +186,8 @@ class JobStep:
         self._stalled_seconds, self._beat_at = 0.0, self.began
         self._children = children
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        if isinstance(launcher, KnowsWays):
+            self._enqueue(launcher.first_line(self.reader))
         self._child = children.start(launcher.argv(hosts, patience), launcher.environ())
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -333,7 +335,7 @@ class JobStep:
             task.credit = min(task.credit + gap * RATE, BURST)
             if task.silent_seconds > SILENCE and task in busy:
                 text = filled("no data from it for {0}: the host or its network hangs", format_seconds(SILENCE))
-                self._fail_host(task, "lost", text)
+                self._fail_host(task, transport_error("lost", text))
         self._stalled_seconds = self._stalled_seconds + gap if self._queue else 0.0
         if self._stalled_seconds > SILENCE:
             self.reader.last_error = "it no longer reads its input: a hanging host blocks it"
@@ -369,6 +371,9 @@ class JobStep:
         for output in self.reader.read_stderr(piece) if err else self.reader.read_stdout(piece):
             self._take_output(output)
         if len(self.reader.errors_by_host) > known_errors:
+            for host, error in list(self.reader.errors_by_host.items())[known_errors:]:
+                if host in self._task_by_host:
+                    self._fail_host(self._task_by_host[host], error)
             with self.changed:
                 self.changed.notify_all()
         return bool(piece)
@@ -387,13 +392,13 @@ class JobStep:
         if task.host in self.failed:
             return
         if task.credit < 0:
-            self._fail_host(task, "flood", "it exceeded the output limit, and was closed")
+            self._fail_host(task, transport_error("flood", "it exceeded the output limit, and was closed"))
             return
         try:
             for frame in task.frames.read(output.data):
                 self._take_frame(task, frame)
         except FrameError as error:
-            self._fail_host(task, "lost", str(error))
+            self._fail_host(task, transport_error("lost", str(error)))
 
     def _take_frame(self, task: Task, frame: Frame) -> None:
         task.silent_seconds = 0.0
@@ -412,9 +417,8 @@ class JobStep:
             self.hello_seconds[host] = time.monotonic() - self.began
             self.changed.notify_all()
 
-    def _fail_host(self, task: Task, kind: TransportErrorKind, text: str) -> None:
+    def _fail_host(self, task: Task, why: TransportError) -> None:
         """Hears a host no more."""
-        why = transport_error(kind, text)
         self.failed[task.host] = why
         for channel in list(self._channels.values()):
             if channel.task is task:

@@ -74,6 +74,15 @@ def error_from_log(log: str, err: bytes, settings: SshHostConfig) -> TransportEr
     return transport_error("error", filled("ssh failed: {0}", last_line(visible_text) or "no reason given"))
 
 
+def error_kind(text: str) -> TransportErrorKind:
+    """The kind of error in what ssh showed.
+
+    >>> error_kind("ssh: connect to host n1 port 22: Connection refused")
+    'refused'
+    """
+    return next((kind for sign, kind, _ in _ERROR_PATTERNS if re.search(sign, text)), "error")
+
+
 def late_error(log: str, settings: SshHostConfig, timeout: float) -> TransportError:
     """How far ssh had come when its time was up."""
     waited = format_seconds(settings.connect_timeout)

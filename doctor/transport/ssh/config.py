@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from doctor.engine.texts import filled
 from doctor.hosts.nodeset import HostLogin
 from doctor.transport import transport_error
 from doctor.transport.options import SshOptions
+from doctor.transport.ssh.account import own_account
 
 _TRUE = ("yes", "true", "ask", "unbound", "host-bound")
 DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
@@ -149,7 +149,7 @@ class _HostValues:
 
     def __init__(self, host: str, values: Values) -> None:
         self._values = values
-        account = pwd.getpwuid(os.getuid())
+        account = own_account()
         self.name = self.value("hostname", host).strip("[]")
         self.port = int(self.number("port", 22, 65535))
         self.user = self.value("user") or account.pw_name
@@ -216,7 +216,7 @@ def _agent_socket(answer: _HostValues) -> str:
 
 def with_defaults(values: Values) -> dict[str, list[str]]:
     """What ssh would have filled in, for the answers of a reader that does not."""
-    ssh = Path(pwd.getpwuid(os.getuid()).pw_dir, ".ssh")
+    ssh = Path(own_account().pw_dir, ".ssh")
     default_values = {
         "identityfile": [str(ssh / name) for name in DEFAULT_IDENTITIES],
         "userknownhostsfile": [f"{ssh}/known_hosts {ssh}/known_hosts2"],

@@ -5,18 +5,18 @@ And whether ssh accepts a file, found before any host is visited.
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from doctor.engine.bounded_read import read_bounded_text
+from doctor.engine.errors import InputError
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.transport import TransportError
 from doctor.transport.local import Children, run_command
+from doctor.transport.ssh.account import own_account
 
 
 def patterns(texts: Iterable[str]) -> frozenset[str] | None:
@@ -85,7 +85,10 @@ def syntax_error(path: str) -> str:
 
     A file with ``Match`` lines is not tested: they may run commands, which only the visit of a host may do.
     """
-    ssh, home = shutil.which("ssh"), Path(pwd.getpwuid(os.getuid()).pw_dir)
+    try:
+        ssh, home = shutil.which("ssh"), Path(own_account().pw_dir)
+    except InputError:
+        return ""  # which the visit shows
     texts = config_texts([Path(path)], home, home / ".ssh") if ssh else None
     if not ssh or texts is None or patterns(texts) is None:
         return ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 import shutil
 import threading
@@ -18,6 +16,7 @@ from doctor.transport.local import Children, run_command
 from doctor.transport.options import SshOptions
 from doctor.transport.ssh import config as ssh_config
 from doctor.transport.ssh import config_files
+from doctor.transport.ssh.account import own_account
 from doctor.transport.ssh.config import SshHostConfig, Target
 from doctor.transport.ssh.known_hosts import matches_patterns
 
@@ -133,7 +132,7 @@ class Resolver:
         return [*argv, "--", target.name]
 
     def _texts(self) -> list[str] | None:
-        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+        home = Path(own_account().pw_dir)
         chosen = self._options.config
         if chosen:
             paths = [] if chosen == "none" else [Path(chosen)]
@@ -149,7 +148,7 @@ class Resolver:
         allow_match_exec()
         options = self._options
         config = paramiko.SSHConfig()
-        chosen = options.config or str(Path(pwd.getpwuid(os.getuid()).pw_dir, ".ssh", "config"))
+        chosen = options.config or str(Path(own_account().pw_dir, ".ssh", "config"))
         try:
             if chosen != "none" and (options.config or Path(chosen).exists()):
                 config = paramiko.SSHConfig.from_path(chosen)

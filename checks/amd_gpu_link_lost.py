@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import WARNING, Finding, Skip, check, filled
 from doctor.facts.amd_smi import AmdGpus
 
 FEWEST = 4
@@ -27,7 +27,7 @@ def amd_gpu_link_lost(amd: AmdGpus) -> Iterator[Finding]:
     kinds = {(gpu.index, peer): (kind, state) for gpu in amd.gpus for peer, kind, state in gpu.links}
     gpus = sorted({gpu for gpu, _ in kinds})
     if len(gpus) < FEWEST:
-        raise Skip("amd-smi shows no links among four GPUs")
+        raise Skip(filled("{0} shows no links among four GPUs", amd.tool))
     pairs = [(one, other) for one in gpus for other in gpus if one < other and (one, other) in kinds]
     xgmi = [pair for pair in pairs if kinds[pair][0] == "XGMI"]
     is_meshed = len(xgmi) >= (len(gpus) - 1) * (len(gpus) - 2) // 2  # those of all GPUs but one are there

@@ -31,7 +31,8 @@ def amd_gpu_missing(amd: AmdGpus, accelerators: OtherAccelerators, place: HostCo
     absent = sorted(slot for slot in on_bus if slot.rpartition(".")[0] not in listed)
     if absent and not amd.unread:
         yield Finding(
-            "amd-smi does not list {slots}; expected {expected} GPUs, as on the PCI bus",
+            "{tool} does not list {slots}; expected {expected} GPUs, as on the PCI bus",
+            tool=amd.tool,
             slots=[filled("the GPU at {0}", slot) for slot in absent],
             observed=len(on_bus) - len(absent),
             expected=len(on_bus),

@@ -14,14 +14,17 @@ def hardware_error_logged(log: KernelLog) -> Iterator[Finding]:
 
     ## What to do
     On {host}: `dmesg | grep -iE 'hardware error|mce|edac|aer'`, `ras-mc-ctl --summary`, and the event log of the
-    management controller: `ipmitool sel list`. Exclude the host, and have the part replaced.
+    management controller: `ipmitool sel list`. Exclude the host, and have the part replaced. Where the IOMMU refused an
+    access, first set it to pass through (`iommu-translates`), and update the device's driver and firmware.
 
     ## Source
     Messages of the kernel's machine check, EDAC, APEI and AER drivers; on Arm also of aborted accesses, and of poisoned
     pages. Of a PCIe port that was cut off (drivers/pci/pcie/dpc.c), of a slot whose device lost its link or was removed
     (drivers/pci/hotplug/pciehp_ctrl.c), and of a device that does not answer (drivers/pci/pci.c): on servers often the
-    first sign of an accelerator or network card that is gone. Errors that were corrected are no finding: of a machine
-    check that was read later, bit 61 of its status (UC) says so (Intel SDM volume 3, IA32_MCi_STATUS).
+    first sign of an accelerator or network card that is gone. Of an access to memory that the IOMMU refused, and of its
+    own errors (drivers/iommu: amd/iommu.c, intel/dmar.c, arm-smmu-v3.c); USB, sound and devices of virtual machines
+    are left out. Errors that were corrected are no finding: of a machine check that was read later, bit 61 of its
+    status (UC) says so (Intel SDM volume 3, IA32_MCi_STATUS).
     """
     for fault in log.merged_faults("hardware-error-logged"):
         yield Finding(

@@ -48,6 +48,27 @@ class LossCurve(msgspec.Struct, frozen=True):
     """The last step to which the run went back."""
 
 
+class ResumeDifference(msgspec.Struct, frozen=True):
+    """One thing that a training does not begin with as its checkpoint had it; `doctor.analysis.values.resumed` has its
+    words.
+    """
+
+    kind: str
+    level: Literal["error", "warning", "note"]
+    ranks: tuple[int, ...] = ()
+    """Empty: all of them."""
+    values: dict[str, str | int | float] = {}
+
+
+class ResumeReport(msgspec.Struct, frozen=True):
+    """What a training that goes on from a checkpoint begins with."""
+
+    step: int
+    """At which the checkpoint was saved."""
+    differences: tuple[ResumeDifference, ...] = ()
+    uncompared: tuple[str, ...] = ()
+
+
 class WatchResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a saved run keeps of a watched program beside its ranks' events."""
 
@@ -59,6 +80,8 @@ class WatchResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of ``--data``: the lines that each process wrote, by its file's name."""
     hosts: dict[int, str] = {}
     """Of each rank that was seen."""
+    resumed: ResumeReport | None = None
+    """None: it goes on from no checkpoint whose marks are kept."""
     compared: int = 0
     """Steps on which the losses of ranks that must print the same (``--same-loss``) were compared."""
 

@@ -75,15 +75,17 @@ class AmdGpus(Fact, frozen=True):
     probe = run(_SCRIPT, requires="amd-smi rocm-smi", root=True, timeout=85, limit=1 << 20)
 
     gpus: tuple[AmdGpu, ...]
+    tool: str = "amd-smi"
+    """That answered: amd-smi or rocm-smi."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> AmdGpus:
         parts = _parts(answer.text())
         if any(query.startswith(ROCM) for query in parts):
-            return cls._of_rows(_rows_of_rocm_smi(parts))
+            return cls._of_rows(_rows_of_rocm_smi(parts), "rocm-smi")
         for query in REQUIRED:
             if query not in parts:
-                raise Unreadable(filled("amd-smi {0}: no answer in 15 s", query))
+                raise _not_read(query, "", 124)
         rows: dict[int, dict[str, Any]] = {}
         for query, (text, code) in parts.items():
             try:
@@ -92,19 +94,19 @@ class AmdGpus(Fact, frozen=True):
             except Unreadable:
                 if query in REQUIRED:
                     raise
-        return cls._of_rows(rows)
+        return cls._of_rows(rows, "amd-smi")
 
     @classmethod
-    def _of_rows(cls, rows: Mapping[int, Mapping[str, Any]]) -> AmdGpus:
+    def _of_rows(cls, rows: Mapping[int, Mapping[str, Any]], tool: str) -> AmdGpus:
         if not rows:
-            raise Absent("amd-smi lists no GPU")
+            raise Absent(filled("{0} lists no GPU", tool))
         gpus, unread = [], {}
         for index, row in sorted(rows.items())[:MAX_GPUS]:
             try:
                 gpus.append(_gpu(index, row))
             except Unreadable as why:
                 unread[f"GPU {index}"] = str(why)
-        return cls(gpus=tuple(gpus), unread=unread)
+        return cls(gpus=tuple(gpus), tool=tool, unread=unread)
 
 
 def _parts(text: str) -> dict[str, tuple[str, int]]:
@@ -117,7 +119,22 @@ def _rows_of_rocm_smi(parts: Mapping[str, tuple[str, int]]) -> dict[int, dict[st
     """Raises: Unreadable."""
     printed = {query.removeprefix(ROCM): answered for query, answered in parts.items()}
     documents = {query: _document(text) for query, (text, _) in printed.items() if query != ERRORS}
-    return rocm_rows(documents, printed.get(ERRORS, ("", 0))[0], printed.get(IDENTITY, ("", 124))[1])
+    identity, code = printed.get(IDENTITY, ("", 124))
+    cards = documents.get(IDENTITY)
+    if not isinstance(cards, dict):
+        raise _not_read(ROCM + IDENTITY, identity, code)
+    return rocm_rows(cards, documents, printed.get(ERRORS, ("", 0))[0], code)
+
+
+def _not_read(query: str, text: str, code: int) -> Unreadable:
+    """Why a query has no answer. ``code``: of ``timeout``, which ends the tool after 15 s with 124."""
+    name = query if query.startswith(ROCM) else "amd-smi " + query
+    first = strip_control_chars(text.strip().partition("\n")[0], 120)
+    if code == 124:
+        return Unreadable(filled("{0}: no answer in {1} s", name, 15))
+    if code:
+        return Unreadable(filled("{0}: exit status {1}{2}", name, code, ": " + first if first else ""))
+    return Unreadable(filled("{0}: expected JSON of GPUs, found {1}", name, first or filled("an empty answer")))
 
 
 def _document(text: str) -> object:
@@ -134,8 +151,7 @@ def _gpu_rows(query: str, text: str, code: int) -> Iterator[dict[str, Any]]:
     document = _document(text)
     rows = document.get("gpu_data") if isinstance(document, dict) else document
     if not isinstance(rows, list) or code:
-        first = strip_control_chars(text.strip().partition("\n")[0], 120)
-        raise Unreadable(filled("amd-smi {0}: exit status {1}{2}", query, code, ": " + first if first else ""))
+        raise _not_read(query, text, code)
     for row in rows:
         if not isinstance(row, dict) or not isinstance(row.get("gpu"), int):
             raise Unreadable(filled("amd-smi {0}: a row without the number of a GPU", query))

@@ -83,10 +83,7 @@ class RdmaModules(Fact, frozen=True):
         for name, printed, code in blocks[:MOST]:
             rows = _rows(printed)
             if code != 0 or "State" not in rows:
-                why = strip_control_chars(next((line for line in printed.splitlines() if line.strip()), ""), 100)
-                unread[name] = (
-                    filled("mlxlink did not end") if code is None else filled("mlxlink ended with an error: {0}", why)
-                )
+                unread[name] = _reason(printed, code)
                 continue
             try:
                 by_device[name] = _module(rows)
@@ -95,6 +92,16 @@ class RdmaModules(Fact, frozen=True):
         if not by_device:
             raise Unreadable(next(iter(unread.values())))
         return cls(by_device=by_device, unread=unread)
+
+
+def _reason(printed: str, code: int | None) -> str:
+    """Why a block holds no link. ``code``: of ``timeout``, which ends the tool after 10 s with 124."""
+    if code == 124:
+        return filled("mlxlink: no answer in {0} s", 10)
+    if not code:
+        return filled("mlxlink's output was cut off")
+    first = strip_control_chars(next((line for line in printed.splitlines() if line.strip()), ""), 100)
+    return filled("mlxlink: exit status {0}{1}", code, ": " + first if first else "")
 
 
 def _rows(text: str) -> dict[str, str]:

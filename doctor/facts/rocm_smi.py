@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from doctor.engine.fact import Unreadable
-from doctor.engine.texts import filled
 from doctor.facts.accelerators import accelerator_vendors
 from doctor.facts.reported_value import value_state
 
@@ -24,15 +22,14 @@ _ERROR_ROW = re.compile(r"[ \t]*(\w{2,20})[ \t]+([A-Z]{3,10}(?: ERROR)?)(?:[ \t]
 _OFF = ("NONE", "DISABLED")
 
 
-def rocm_rows(documents: Mapping[str, object], errors: str, code: int) -> dict[int, dict[str, Any]]:
+def rocm_rows(
+    cards: Mapping[str, Any], documents: Mapping[str, object], errors: str, code: int
+) -> dict[int, dict[str, Any]]:
     """By number of a GPU, what `AmdGpus` takes from amd-smi's documents.
 
-    ``documents``: the JSON of each query that was answered. ``code``: the exit status of `IDENTITY`; rocm-smi gives one
-    where some value failed, and prints the others. Raises: Unreadable.
+    ``cards``: the answer to `IDENTITY`. ``documents``: the JSON of each query that was answered. ``code``: the exit
+    status of `IDENTITY`; rocm-smi gives one where some value failed, and prints the others.
     """
-    cards = documents.get(IDENTITY)
-    if not isinstance(cards, dict):
-        raise Unreadable(filled("rocm-smi {0}: exit status {1}", IDENTITY, code))
     system, modes = cards.get("system"), documents.get(MODES)
     driver = str(system.get("Driver version", "")) if isinstance(system, dict) else ""
     counts = dict(_error_counts(errors))

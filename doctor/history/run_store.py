@@ -118,10 +118,10 @@ def open_history(environ: Mapping[str, str], create: bool) -> Iterator[HistoryFo
     if base is None or (is_in_home and not os.path.isdir(environ["HOME"])):
         raise NoHistory("")
     path = base / FOLDER
-    if _is_masked(path):
+    if is_masked(path):
         raise NoHistory("")
     try:
-        folder = HistoryFolder(_open(path, create), str(path))
+        folder = HistoryFolder(open_private(path, create), str(path))
     except FileNotFoundError:
         raise NoHistory("") from None
     except OSError as error:
@@ -132,7 +132,7 @@ def open_history(environ: Mapping[str, str], create: bool) -> Iterator[HistoryFo
         folder.close()
 
 
-def _is_masked(path: Path) -> bool:
+def is_masked(path: Path) -> bool:
     """A link to /dev/null: this user keeps no history, as with ``~/.bash_history``."""
     try:
         return os.readlink(path) == os.devnull
@@ -140,7 +140,7 @@ def _is_masked(path: Path) -> bool:
         return False
 
 
-def _open(path: Path, create: bool) -> int:
+def open_private(path: Path, create: bool) -> int:
     """Raises: OSError, also for a folder that is another user's, or that others may write to."""
     if create:
         _make(path)

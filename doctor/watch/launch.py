@@ -11,6 +11,8 @@ from typing import Literal
 import msgspec
 
 from doctor.analysis.outliers.peers import find_stragglers
+from doctor.analysis.values.resumed import CHECK as RESUME_CHECK
+from doctor.analysis.values.resumed import is_lost, resume_lines, resume_notes
 from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import InputError
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
@@ -34,6 +36,7 @@ from doctor.watch.loss.log_watch import LossOptions, verdict_line
 from doctor.watch.loss.log_watch import headline as loss_headline
 from doctor.watch.observer import Observer
 from doctor.watch.outcome import output_only_run, watched_run, with_stacks
+from doctor.watch.resume.live_resume import LiveResume
 from doctor.watch.training import Training
 from doctor.watch.within import command_within, host_pid, require_shared_folder
 
@@ -173,7 +176,10 @@ class _Watch:
         """By index of the training: the exit code of its report."""
         self.announced: set[str] = set()
         self.metrics = LiveMetrics(options.metrics)
+        self.resume = LiveResume(folder.data.digests, environ, self.source, self.host)
         self.command = _start(folder, command_line, environ, options, output)
+        if options.data:
+            self.resume.start()
         self.command.before_end = self._before_end
         self.live = LiveRanks(screen, filled("doctor watch: {0}", self.source))
         if screen:
@@ -198,6 +204,8 @@ class _Watch:
             time.sleep(LOOK)
             self.look()
         self.losses.finish(time.monotonic())
+        self.resume.finish()
+        self._tell_resume()
         self._tell_losses(None)
         last = len(self.observer.trainings) - 1
         for index, training in enumerate(self.observer.trainings):
@@ -217,6 +225,12 @@ class _Watch:
             warn(verdict_line(verdict))
             self.options.tell(verdict_line(verdict), not is_warning(verdict))
         return self.options.exit_on_fault and not all(map(is_warning, verdicts))
+
+    def _tell_resume(self) -> None:
+        """One line for each thing that the checkpoint's run had and this one begins without."""
+        report = self.resume.new_report()
+        for line in resume_lines(report) if report else ():
+            self._warn_once(line)
 
     def _unexplained(self) -> bool:
         """Whether ranks ended, and no failure is known yet: the rules wait a while for the cause."""
@@ -255,6 +269,7 @@ class _Watch:
                 training.announce(self._verdict(0, filled("likely {0}", training.headline(training.likely))))
             if sentence := training.long_wait():
                 warn(sentence)
+        self._tell_resume()
         now = time.monotonic()
         if self._tell_losses(now) and not self.ended:
             end = self.ended = True
@@ -320,15 +335,17 @@ class _Watch:
         losses = bool(is_last and self.losses.verdicts())
         wrong = bool(outcome.data and outcome.data.causes)
         decides = training.decides
+        resumed = bool(self.resume.report and is_lost(self.resume.report))
         work = training.comparable_work() if decides else {}
         slow = find_stragglers({rank: [times] for rank, times in work.items()})
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
-        if slow or wrong or losses or (self.options.always_report and not told and decides):
+        if slow or wrong or losses or resumed or (self.options.always_report and not told and decides):
             self.reported[index] = self.report(outcome)
-        if not slow and not wrong and not losses:
+        if not slow and not wrong and not losses and not resumed:
             self._warn_healthy(training)
         faults = [_slow_headline(training, slow)] if slow else []
         faults += ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
+        faults += ["a part of the checkpoint was lost"] * resumed
         training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or "no fault was found"))
 
     def _warn_healthy(self, training: Training) -> None:
@@ -374,6 +391,7 @@ class _Watch:
             verdicts=tuple(self.losses.verdicts()),
             digests=self.folder.data.saved() if data else {},
             hosts=hosts,
+            resumed=self.resume.report,
         )
         return msgspec.structs.replace(run, watch=msgspec.to_builtins(result, str_keys=True))
 
@@ -387,6 +405,8 @@ class _Watch:
         data = self._data()
         if data is not None and training.post is not None:
             notes += (filled("Digests of data were compared between the ranks of {0} alone.", self.host),)
+        if self.resume.report:
+            notes += resume_notes(self.resume.report)
         saved_run, checks = watched_run(
             self.source,
             training.host_names(),
@@ -401,6 +421,7 @@ class _Watch:
         )
         wrong = {CHECK_OF[verdict.kind] for verdict in self.losses.verdicts()}
         checks += tuple(name for name in LOSS_CHECKS if name in wrong or (failure is None and self.losses.watch.losses))
+        checks += (RESUME_CHECK,) if self.resume.report else ()
         hosts = dict(sorted(training.hosts.items()))
         return WatchOutcome(self._with_losses(saved_run, hosts, data), checks, data)
 

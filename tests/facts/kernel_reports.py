@@ -24,6 +24,135 @@ class Report(NamedTuple):
 
 
 SICK = (
+    Report(
+        "tailscale/tailscale issue 20994",
+        CARD,
+        "0000:40:00.1",
+        "bnxt_en 0000:40:00.1 eno12409np1: Fatal firmware reset event, data1: 0x201, data2: 0xda27, min wait 1300 ms, max wait 4200 ms",
+    ),
+    Report(
+        "tailscale/tailscale issue 20994",
+        CARD,
+        "eno12399np0",
+        "bnxt_en 0000:40:00.0 eno12399np0: NETDEV WATCHDOG: CPU: 64: transmit queue 17 timed out 5069 ms",
+    ),
+    Report(
+        "tailscale/tailscale issue 20994",
+        CARD,
+        "0000:40:00.0",
+        "bnxt_en 0000:40:00.0 eno12399np0: TX timeout detected, starting reset task!",
+    ),
+    Report(
+        "ROCm/rocm-install-on-linux issue 615",
+        AMD,
+        "0000:83:00.0",
+        "amdgpu 0000:83:00.0: amdgpu: Fatal error during GPU init",
+    ),
+    Report(
+        "ROCm/legacy-rocm-build issue 3712", AMD, "0000:48:00.0", "amdgpu: probe of 0000:48:00.0 failed with error -12"
+    ),
+    Report(
+        "ROCm/legacy-rocm-build issue 4021",
+        AMD,
+        "0000:68:00.0",
+        "amdgpu 0000:68:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
+    ),
+    Report(
+        "ROCm/legacy-rocm-build issue 2196",
+        AMD,
+        "0000:0d:00.0",
+        "amdgpu 0000:0d:00.0: amdgpu: SMU: I'm not done with your previous command: SMN_C2PMSG_66:0x00000012 SMN_C2PMSG_82:0x00000005",
+    ),
+    Report(
+        "ROCm/legacy-rocm-build issue 2196",
+        AMD,
+        "",
+        "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx_0.0.0 timeout, signaled seq=613206, emitted seq=613208",
+    ),
+    Report(
+        "NVIDIA/open-gpu-kernel-modules issue 446",
+        GPU,
+        "0000:61:00",
+        "NVRM: Xid (PCI:0000:61:00): 119, pid=1346198, name=nvidia-smi, Timeout waiting for RPC from GSP! Expected function 103 (GSP_RM_ALLOC) (0x80 0x38).",
+    ),
+    Report("pcengines/apu2-documentation issue 174", CARD, "0000:02:00.0", "igb 0000:02:00.0 enp2s0: PCIe link lost"),
+    Report(
+        "PeterSuh-Q3/tinycore-redpill issue 9",
+        CARD,
+        "0000:03:00.0",
+        "mlx5_core 0000:03:00.0: mlx5_load_one failed with error code -22",
+    ),
+    Report(
+        "PeterSuh-Q3/tinycore-redpill issue 9",
+        CARD,
+        "0000:03:00.0",
+        "mlx5_core: probe of 0000:03:00.0 failed with error -22",
+    ),
+    Report(
+        "siderolabs/talos issue 8935", CARD, "0000:00:1f.6", "e1000e 0000:00:1f.6 eno1: Detected Hardware Unit Hang:"
+    ),
+    Report(
+        "leptonai/gpud pull 1174",
+        GPU,
+        "0019:01:00",
+        "NVRM: Xid (PCI:0019:01:00): 149, NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)",
+    ),
+    Report(
+        "ROCm/ROCm issue 2642",
+        HARDWARE,
+        "0000:03:00.0",
+        "amdgpu 0000:03:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0010 address=0x64a7f000 flags=0x0020]",
+    ),
+    Report(
+        "10838609672",
+        HARDWARE,
+        "0000:23:00.0",
+        "smartpqi 0000:23:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0000 address=0xffffffffffec0000 flags=0x0010]",
+    ),
+    Report(
+        "40309279457",
+        HARDWARE,
+        "0000:28:00.0",
+        "ahci 0000:28:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0035 address=0x7fffff00000 flags=0x0000]",
+    ),
+    Report(
+        "37299821701",
+        HARDWARE,
+        "0a:00.0",
+        "AMD-Vi: Event logged [IO_PAGE_FAULT device=0a:00.0 domain=0x001d address=0x000000000637c000 flags=0x0000]",
+    ),
+    Report(
+        "gnif/vendor-reset issue 81",
+        HARDWARE,
+        "0000:0b:00.0",
+        "iommu ivhd0: AMD-Vi: Event logged [IOTLB_INV_TIMEOUT device=0000:0b:00.0 address=0x1002147e0]",
+    ),
+    Report(
+        "4853796119",
+        HARDWARE,
+        "63:00.0",
+        "iommu ivhd0: AMD-Vi: Event logged [IOTLB_INV_TIMEOUT device=63:00.0 address=0x42b5b01a0]",
+    ),
+    Report("gnif/vendor-reset issue 81", HARDWARE, "IOMMU", "AMD-Vi: Completion-Wait loop timed out"),
+    Report(
+        "Marvell-switching/sonic-marvell-binaries pull 84",
+        HARDWARE,
+        "06:00.0",
+        "DMAR: [DMA Read] Request device [06:00.0] PASID ffffffff fault addr 1a5e12000 [fault reason 06] PTE Read access is not set",
+    ),
+    Report(
+        "opencomputeproject/OpenNetworkLinux pull 897",
+        HARDWARE,
+        "00:12.0",
+        "DMAR: [DMA Write] Request device [00:12.0] fault addr 0 [fault reason 05] PTE Write access is not set",
+    ),
+    Report(
+        "tenstorrent/tt-umd issue 1814",
+        HARDWARE,
+        "03:00.0",
+        "DMAR: [DMA Read NO_PASID] Request device [03:00.0] fault addr 0x100000 [fault reason 0x71] SM: Present bit in first-level paging entry is clear",
+    ),
+    Report("68834224589", HARDWARE, "", "DMAR: VT-d detected Invalidation Time-out Error: SID 0"),
     Report("59136164371", AMD, "0000:03:00.0", "amdgpu 0000:03:00.0: amdgpu: SMU: response:0xFFFFFFFF"),
     Report("62262787513", CARD, "0000:00:06.0", "efa 0000:00:06.0: Wait for completion (polling) timeout"),
     Report(
@@ -373,4 +502,90 @@ HEALTHY = (
     ("32263412632", "Lustre: Skipped 1 previous similar message"),
     ("20305589314", "nfs: server hermine.idb.hist.no OK"),
     ("21577686", "eth1: link up, 10Mbps, half-duplex, lpa 0x0000"),
+    ("hamadmarri/TT-CPU-Scheduler issue 23", "pci 0000:00:00.2: AMD-Vi: Found IOMMU cap 0x40"),
+    (
+        "hamadmarri/TT-CPU-Scheduler issue 23",
+        "AMD-Vi: Extended features (0x58f77ef22294a5a, 0x0): PPR NX GT IA PC GA_vAPIC",
+    ),
+    ("hamadmarri/TT-CPU-Scheduler issue 23", "AMD-Vi: Interrupt remapping enabled"),
+    (
+        "drivers/iommu/amd/iommu.c, amd_iommu_int_thread",
+        "AMD-Vi: IOMMU event log overflow",
+    ),
+    (
+        "15839779667, of a guest's device",
+        "vfio-pci 0000:04:10.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0037 address=0x7b657064 flags=0x0000]",
+    ),
+    (
+        "42608124886, of USB",
+        "xhci_hcd 0000:02:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x000f address=0xff00ffffffefe000 flags=0x0000]",
+    ),
+    (
+        "thesofproject/sof-test issue 744, of the processor's graphics at start",
+        "DMAR: [DMA Read NO_PASID] Request device [0x00:0x02.0] fault addr 0x70ad5000 [fault reason 0x07] Next page table ptr is invalid",
+    ),
+    (
+        "Dasharo/dasharo-issues issue 641, of the processor's graphics at start",
+        "DMAR: [DMA Read NO_PASID] Request device [00:02.0] fault addr 0x7cd80000 [fault reason 0x01] Present bit in root entry is clear",
+    ),
+    ("Dasharo/dasharo-issues issue 641", "DMAR: DRHD: handling fault status reg 3"),
+    ("intel/intel-device-plugins-for-kubernetes issue 1836", "DMAR: IOMMU enabled"),
+    (
+        "intel/intel-device-plugins-for-kubernetes issue 1836",
+        "ACPI: DMAR 0x00000000773D0000 000468 (v01 INTEL  INTEL ID 00000001 INTL 20091013)",
+    ),
+    ("ROCm/rocm-install-on-linux issue 615", "amdgpu 0000:83:00.0: enabling device (0000 -> 0002)"),
+    (
+        "ROCm/rocm-install-on-linux issue 615",
+        "amdgpu 0000:83:00.0: amdgpu: initializing kernel modesetting (ALDEBARAN 0x1002:0x740F 0x1002:0x0C34 0x02).",
+    ),
+    ("ROCm/legacy-rocm-build issue 3712", "amdgpu: Virtual CRAT table created for CPU"),
+    ("ROCm/legacy-rocm-build issue 3712", "amdgpu: PeerDirect support was initialized successfully"),
+    (
+        "ROCm/legacy-rocm-build issue 4533",
+        "amdgpu 0000:43:00.0: amdgpu: Trusted Memory Zone (TMZ) feature not supported",
+    ),
+    ("ROCm/legacy-rocm-build issue 4533", "amdgpu 0000:43:00.0: amdgpu: Fetched VBIOS from platform"),
+    (
+        "ROCm/legacy-rocm-build issue 2927",
+        "amdkcl: Warning: fail to get symbol __cancel_work, replace it with kcl stub",
+    ),
+    (
+        "ROCm/legacy-rocm-build issue 4454",
+        "mlx5_core 0000:9e:00.0: is_dpll_supported:213:(pid 1313): Missing SyncE capability",
+    ),
+    (
+        "ROCm/legacy-rocm-build issue 4454",
+        "mlx5_core 0000:9e:00.0: MLX5E: StrdRq(1) RqSz(8) StrdSz(2048) RxCqeCmprss(0 enhanced)",
+    ),
+    ("ROCm/legacy-rocm-build issue 4454", "mlx5_core 0000:9e:00.0 enp158s0np0: renamed from eth0"),
+    (
+        "PeterSuh-Q3/tinycore-redpill issue 9",
+        "mlx5_core 0000:03:00.0: 0000:03:00.0:handle_hca_cap:438:(pid 6016): log_max_qp value in current profile is 18, changing it to HCA capability limit (17)",
+    ),
+    (
+        "NVIDIA/open-gpu-kernel-modules issue 1230",
+        "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  595.71.05  Release Build  (root@epyc)  Fri Jul  3 11:27:00 AM UTC 2026",
+    ),
+    (
+        "NVIDIA/open-gpu-kernel-modules issue 1230",
+        "workqueue: drm_fb_helper_damage_work hogged CPU for >10000us 8 times, consider switching to WQ_UNBOUND",
+    ),
+    (
+        "leptonai/gpud pull 1174",
+        "NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 0x00000001 0x00000000 0x00100000 0x00000004)",
+    ),
+    (
+        "leptonai/gpud pull 46",
+        "NVRM: Xid (PCI:0000:cb:00): 13, pid='<unknown>', name=<unknown>, Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter",
+    ),
+    ("ROCm/legacy-rocm-build issue 2935", "iwlwifi 0000:04:00.0: Error sending STATISTICS_CMD: time out after 2000ms."),
+    ("lamikr/rocm_sdk_builder issue 141", "amdgpu 0000:c3:00.0: amdgpu: no vmid pasid mapping supported"),
+    ("lamikr/rocm_sdk_builder issue 141", "amdgpu 0000:c3:00.0: amdgpu: SMU is resumed successfully!"),
+    ("ROCm/legacy-rocm-build issue 2927", "perf/amd_iommu: Detected AMD IOMMU #0 (2 banks, 4 counters/bank)."),
+    ("Mellanox/mstflint issue 448", "pci 0000:04:00.0: BAR 7: no space for [mem size 0x01000000 64bit pref]"),
+    (
+        "broadcom/bnxt, bnxt_async_event_process, of an update of the firmware",
+        "bnxt_en 0000:40:00.1 eno12409np1: Non-fatal firmware reset event, data1: 0x1, data2: 0x0, min wait 1300 ms, max wait 4200 ms",
+    ),
 )

@@ -125,5 +125,21 @@ def test_what_cannot_be_read_is_unknown(text: str) -> None:
     assert not outcome.findings and "w1" in outcome.unknown
 
 
+@pytest.mark.parametrize(
+    ("out", "reason"),
+    [
+        ("-- mlx5_0 --\n" + OSFP[:120], "mlxlink's output was cut off"),
+        ("-- mlx5_0 --\n-- exit 0 --\n", "mlxlink's output was cut off"),
+        ("-- mlx5_0 --\n-- exit 124 --\n", "mlxlink: no answer in 10 s"),
+        ("-- mlx5_0 --\n" + OSFP[:120] + "\n-- exit 124 --\n", "mlxlink: no answer in 10 s"),
+        ("-- mlx5_0 --\n-- exit 1 --\n", "mlxlink: exit status 1"),
+        ("-- mlx5_0 --\n\n-E- No such device\n-- exit 5 --\n", "mlxlink: exit status 5: -E- No such device"),
+    ],
+)
+def test_the_reason_says_what_ended(out: str, reason: str) -> None:
+    why = read_outputs(RdmaModules, one=Output(out=out))
+    assert isinstance(why, Unreadable) and str(why) == reason
+
+
 def test_no_adapter() -> None:
     assert isinstance(read_outputs(RdmaModules, one=Output(out="")), Absent)

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
+from doctor.facts.accelerators import OtherAccelerators
 from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.rocm_smi import ACCESS, ERRORS, IDENTITY, LINKS, MODES, QUERIES
-from tests.checks.run_check import messages, run_check
-from tests.facts.answers import read_outputs
+from tests.checks.run_check import messages, run_check, skipped
+from tests.facts.answers import answered, read_outputs
 from tests.facts.garbage import JSON
 
 BUSES = ("0000:83:00.0", "0000:A3:00.0", "0000:C3:00.0", "0000:E3:00.0")
@@ -158,6 +159,31 @@ def test_links_and_modes() -> None:
 )
 def test_what_cannot_be_read(output: Output, kind: type[Exception]) -> None:
     assert isinstance(read(output), kind)
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        (printed(identity="hello\nworld"), f"rocm-smi {IDENTITY}: expected JSON of GPUs, found hello"),
+        (printed(identity=""), f"rocm-smi {IDENTITY}: expected JSON of GPUs, found an empty answer"),
+        (printed(identity="[1]"), f"rocm-smi {IDENTITY}: expected JSON of GPUs, found [1]"),
+        (printed(identity="", codes={IDENTITY: 124}), f"rocm-smi {IDENTITY}: no answer in 15 s"),
+        (printed(identity="broken", codes={IDENTITY: 2}), f"rocm-smi {IDENTITY}: exit status 2: broken"),
+        (printed(identity='{"system": {}}'), "rocm-smi lists no GPU"),
+    ],
+)
+def test_a_reason_names_the_tool_and_what_could_not_be_read(output: Output, reason: str) -> None:
+    assert str(read(output)) == reason
+
+
+def test_a_finding_names_the_tool_that_answered() -> None:
+    few = read(printed(number=3))
+    devices = [[bus.lower(), "1002", "738c", "1200", "amdgpu"] for bus in BUSES]
+    on_bus = answered(OtherAccelerators, {"devices": devices, "files": []})
+    ((_, text),) = messages(run_check("amd-gpu-missing", {"w1": [few, on_bus]}))
+    assert text == "rocm-smi does not list the GPU at 0000:e3:00.0; expected 4 GPUs, as on the PCI bus"
+    outcome = run_check("amd-gpu-link-lost", {"w1": [few]})
+    assert skipped(outcome) == {"rocm-smi shows no links among four GPUs"}
 
 
 @given(JSON)

@@ -9,7 +9,14 @@ from doctor.environment.job_context import detect
 from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rendezvous.link import Hello
-from doctor.smoke.rendezvous.parts import absent_failure, numbering_notes, on_hosts, plan_of_part, with_host_names
+from doctor.smoke.rendezvous.parts import (
+    absent_failure,
+    numbering_notes,
+    on_hosts,
+    plan_of_part,
+    result_without_run,
+    with_host_names,
+)
 from doctor.smoke.results.to_facts import describe_failure
 from doctor.smoke.triage.conduct import cell_result
 
@@ -70,3 +77,15 @@ def test_who_is_late_for_a_cell_is_not_held_against_its_host_and_who_has_ended_i
     ended = absent_failure(part, {2, 3, 6}, {2, 3, 6}, 20.0)
     assert (ended.kind, ended.culprit_ranks) == ("never-joined", (3,))
     assert cell_result(SmokeRun(plan, (ended,), "trouble")).named == ("w3",)
+
+
+def test_an_interrupt_says_nothing_of_the_processes() -> None:
+    plan = plan_of_part(LEADER, on_hosts(HELLOS, ("w1", "w3")), SmokeOptions())
+    failure = Failure("never-joined", (3,), (0, 1, 2))
+    reasons = []
+    for failures in ((failure,), ()):
+        trial = result_without_run(plan, failures, 1.0, (), "its processes did not meet").run.environment_trial
+        assert trial is not None
+        reasons.append(trial.untried)
+    interrupted = "a run without the job's variables was not tried: the run was interrupted"
+    assert reasons == ["its processes did not meet", interrupted]

@@ -73,15 +73,16 @@ def result_without_run(
 ) -> SmokeResult:
     """Of ranks that did not begin: for these failures, or as they were interrupted.
 
-    ``untried``: why the job's environment cannot be tried.
+    ``untried``: why the job's environment cannot be tried after failures; an interrupt says nothing of the processes.
     """
+    why = filled("a run without the job's variables was not tried: the run was interrupted")
     run = SmokeRun(
         plan,
         failures,
         "trouble" if failures else "interrupted",
         seconds=seconds,
         notes=tuple(dict.fromkeys(notes)),
-        environment_trial=EnvironmentTrial(passes=False, untried=untried),
+        environment_trial=EnvironmentTrial(passes=False, untried=untried if failures else why),
     )
     now = time.time()
     records = {}

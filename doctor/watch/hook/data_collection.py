@@ -25,6 +25,7 @@ from .gradient_sketch import GradientSketch, backward_scale
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
 from .module_values import ModuleValues, in_training, is_compiled, tensors_in
+from .resume_marks import ResumeMarks
 from .shard_holders import ShardHolders
 from .step_records import emit_entries, generators, kept_states, write_numbers
 
@@ -51,6 +52,7 @@ class DigestCollection:
         self.depth = 0
         self.main: Any = None
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.optimizer_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.roots: dict[int, tuple[Any, list[Any]]] = {}
         self.sketch: GradientSketch | None = None
         self.totals: GradientTotals | None = None
@@ -62,6 +64,7 @@ class DigestCollection:
         self.thread = threading.get_ident()
         self.compiling = _compile_test(torch)
         self.groups = GroupUse(torch, out, self)
+        self.marks = ResumeMarks(self) if out.folder else None
 
     @property
     def sampled(self) -> bool:
@@ -106,6 +109,8 @@ class DigestCollection:
         torch.autograd.backward = wrapped
         self.groups.install()
         BatchIndices(torch, self.out.write, max(self.first, 4), self._trains).install()
+        if self.marks:
+            self.marks.install()
 
     def _after_init(self, kind: Any, call: Callable[[Any], None]) -> None:
         original = kind.__init__
@@ -119,6 +124,7 @@ class DigestCollection:
 
     def _new_optimizer(self, optimizer: Any) -> None:
         self.optimizers.add(optimizer)
+        self.optimizer_numbers.setdefault(optimizer, len(self.optimizer_numbers))
         held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
         module = self.torch.nn.Module
         candidates = [candidate for candidate in gc.get_objects() if issubclass(type(candidate), module)]
@@ -187,6 +193,10 @@ class DigestCollection:
         handles.append(module.register_forward_hook(leave, always_call=True))
         self.roots[id(module)] = weakref.ref(module), handles
 
+    def ordered_optimizers(self) -> list[Any]:
+        """In the order in which they were made."""
+        return sorted(self.optimizers, key=lambda optimizer: self.optimizer_numbers[optimizer])
+
     def modules(self) -> list[Any]:
         """The modules that the program calls and that are still there."""
         return [module for reference, _ in self.roots.values() if (module := reference()) is not None]
@@ -214,7 +224,11 @@ class DigestCollection:
 
     def _enter(self, module: Any, arguments: Any, named: Any) -> None:
         self.depth += 1
-        if self.depth > 1 or not self.sampled or not self.torch.is_grad_enabled() or not in_training(module):
+        if self.depth > 1 or not self.torch.is_grad_enabled() or not in_training(module):
+            return
+        if self.marks:
+            self.marks.before_forward(module, arguments, named)
+        if not self.sampled:
             return
         inputs: dict[str, Any] = {}
         for path, tensor in tensors_in({**{str(n): value for n, value in enumerate(arguments)}, **named}):
@@ -313,6 +327,8 @@ class DigestCollection:
     def _before_step(self, optimizer: Any) -> None:
         if self.main is None or self.main() is None:
             self.main = weakref.ref(optimizer)
+        if optimizer is self.main() and self.marks:
+            self.marks.before_step()
         if optimizer is not self.main() or not self.sampled:
             return
         self.holders.learn(self.modules())
@@ -358,6 +374,8 @@ class DigestCollection:
             self._update(optimizer)
         self.step += 1
         self.depth = self.forwards = 0
+        if self.marks:
+            self.marks.after_step()
 
     def _update(self, optimizer: Any) -> None:
         named = list(self.named())

@@ -1,0 +1,197 @@
+"""All that a training must find again when it goes on from a checkpoint, as digests. Python 3.8, torch 2.1.
+
+A part of the hook.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import zlib
+from typing import Any, Iterable
+
+from .additive_digest import Piece, Pieces, digest_all
+from .digest import Unread, finite_or_text, local_tensor, tensor_digest, value_digest
+from .digest_records import MAX_TENSORS
+
+MAX_GROUPS, MAX_SETTINGS = 32, 24
+WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.", "module.")
+
+
+def plain_name(name: str) -> str:
+    """A parameter's name without what wrappers put into it.
+
+    >>> plain_name("module._orig_mod.layer.weight")
+    'layer.weight'
+    """
+    for wrapper in WRAPPERS:
+        if wrapper == "module.":
+            name = name[len(wrapper) :] if name.startswith(wrapper) else name
+        else:
+            name = name.replace(wrapper, "")
+    return name[:120]
+
+
+class TrainingState:
+    """Reads the state of one process's training. ``collection``: its modules and optimizers."""
+
+    def __init__(self, torch: Any, collection: Any) -> None:
+        self.torch, self.collection = torch, collection
+        self.pieces = Pieces(torch)
+        self.schedulers: list[Any] = []
+        self.scalers: list[Any] = []
+        """Weak references, in the order in which they were made."""
+
+    def names(self) -> dict[int, tuple[str, Any]]:
+        """By the parameter's id: its name, and itself."""
+        names: dict[int, tuple[str, Any]] = {}
+        for number, root in enumerate(self.collection.modules()):
+            for name, tensor in root.named_parameters():
+                if len(names) < MAX_TENSORS:
+                    names.setdefault(id(tensor), (f"{number}:" * bool(number) + plain_name(name), tensor))
+        return names
+
+    def read(self, with_buffers: bool = True) -> dict[str, Any]:
+        """The parameters, buffers, and what the optimizers keep, schedulers and scalers."""
+        modules = self.collection.modules()
+        self.pieces.learn(modules)
+        names = self.names()
+        unread: list[str] = []
+        model = self._pieces(((name, tensor, None) for name, tensor in names.values()), unread)
+        buffers = self._pieces(self._buffers(modules), unread) if with_buffers else []
+        states, numbers, settings, held = self._optimizers(names, unread)
+        digests = digest_all(self.torch, [*model, *states, *buffers])
+        return {
+            "model": {name: digests[name] for name, _ in model},
+            "trained": sorted(held)[:MAX_TENSORS],
+            "buffers": {name: digests[name] for name, _ in buffers},
+            "states": {name: digests[name] for name, _ in states},
+            "numbers": numbers,
+            "groups": settings,
+            "schedulers": self._schedulers(),
+            "scalers": self._scalers(),
+            "unread": unread[:16],
+        }
+
+    def _pieces(self, rows: Iterable[tuple[str, Any, Any]], unread: list[str]) -> list[tuple[str, Piece]]:
+        pieces = []
+        for name, parameter, value in rows:
+            try:
+                piece = self.pieces.of(parameter, value)
+                if piece.local.numel():
+                    pieces.append((name, piece))
+            except Exception as error:  # what cannot be read is told, and all the rest is
+                unread.append(f"{name}: {error if isinstance(error, Unread) else type(error).__name__}"[:160])
+        return pieces
+
+    def _buffers(self, modules: list[Any]) -> list[tuple[str, Any, Any]]:
+        rows = []
+        for number, root in enumerate(modules):
+            for prefix, module in root.named_modules():
+                for name, tensor in module._buffers.items():
+                    if tensor is not None and name not in module._non_persistent_buffers_set:
+                        path = plain_name(f"{prefix}.{name}" if prefix else name)
+                        rows.append((f"{number}:" * bool(number) + path, tensor, None))
+        return rows[:MAX_TENSORS]
+
+    def _optimizers(
+        self, names: dict[int, tuple[str, Any]], unread: list[str]
+    ) -> tuple[list[tuple[str, Piece]], dict[str, Any], list[dict[str, Any]], set[str]]:
+        rows: dict[str, tuple[str, Any, Any]] = {}
+        numbers: dict[str, Any] = {}
+        settings: list[dict[str, Any]] = []
+        held: set[str] = set()
+        optimizers = self.collection.ordered_optimizers()
+        # One that was made later for the same parameters has taken the place of the earlier one.
+        owners = {
+            id(tensor): optimizer
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+            for tensor in group["params"]
+        }
+        for optimizer in optimizers:
+            count = 0
+            for group in optimizer.param_groups:
+                if not any(owners[id(tensor)] is optimizer for tensor in group["params"]):
+                    continue
+                if len(settings) < MAX_GROUPS:
+                    settings.append(_settings(group))
+                for tensor in group["params"]:
+                    name = names.get(id(tensor), (f"optimizer tensor {count}", None))[0]
+                    count += 1
+                    held.add(name)
+                    for key, value in (optimizer.state.get(tensor) or {}).items():
+                        label = f"{key} of {name}"[:160]
+                        if _is_number(value):
+                            numbers[label] = finite_or_text(value)
+                        elif hasattr(value, "untyped_storage") and len(rows) < 4 * MAX_TENSORS:
+                            alike = tuple(value.shape) == tuple(tensor.shape)
+                            rows[label] = (label, tensor if alike else value, value)
+        return self._pieces(rows.values(), unread), numbers, settings, held
+
+    def _schedulers(self) -> list[dict[str, Any]]:
+        states = []
+        for reference in self.schedulers:
+            scheduler = reference()
+            if scheduler is not None and len(states) < MAX_GROUPS:
+                states.append({"n": type(scheduler).__name__[:60], "at": int(getattr(scheduler, "last_epoch", -1))})
+        return states
+
+    def _scalers(self) -> list[dict[str, Any]]:
+        states = []
+        for reference in self.scalers:
+            scaler = reference()
+            if scaler is not None and scaler.is_enabled() and len(states) < 4:
+                states.append({"scale": finite_or_text(scaler.get_scale()), "good": int(scaler._get_growth_tracker())})
+        return states
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, (int, float)):
+        return True
+    return hasattr(value, "untyped_storage") and value.dim() == 0 and type(value).__name__ == "Tensor"
+
+
+def _settings(group: Any) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for key, value in group.items():
+        if key == "params" or len(settings) >= MAX_SETTINGS:
+            continue
+        if hasattr(value, "untyped_storage") and value.numel() == 1:
+            value = float(value)
+        if value is None or isinstance(value, (bool, int, str)):
+            settings[str(key)[:40]] = value if not isinstance(value, str) else value[:80]
+        elif isinstance(value, float):
+            settings[str(key)[:40]] = finite_or_text(value)
+        elif isinstance(value, (list, tuple)) and all(isinstance(part, (int, float)) for part in value):
+            settings[str(key)[:40]] = [finite_or_text(part) for part in value[:8]]
+    return settings
+
+
+def raw_generators(torch: Any) -> dict[str, Any]:
+    """The states of this process's generators, as they are; cheap enough for every step."""
+    states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        states["numpy"] = numpy.random.get_state()
+    for name in ("cuda", "npu"):
+        device = getattr(torch, name, None)
+        if device is not None and device.is_available() and device.is_initialized():
+            states["device"] = device.get_rng_state()
+    return states
+
+
+def generator_digests(states: dict[str, Any]) -> dict[str, str]:
+    """The same, as digests by the generator's name."""
+    return {name: generator_digest(name, state) for name, state in states.items()}
+
+
+def generator_digest(name: str, state: Any) -> str:
+    """Of one generator's state, as its own functions give and take it."""
+    if name == "python":
+        return "%08x" % zlib.crc32(repr(tuple(state)).encode())
+    if name == "numpy":
+        if isinstance(state, dict):
+            state = (state.get("bit_generator"), state["state"]["key"], state["state"]["pos"])
+        return f"{value_digest(state[1])}.{int(state[2])}"
+    return str(tensor_digest(local_tensor(state)))

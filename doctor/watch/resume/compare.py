@@ -1,0 +1,341 @@
+"""From the marks of saves, and of a training's begin, to what was lost between them. Pure.
+
+Which save a training goes on from is told by the file that it loads, or by its parameters: at least half of those that
+are trained are as that save had them. What was lost is an error where the checkpoint held it, or a part of it alone was
+lost, and something else was restored; a warning where the checkpoint did not hold it; and where nothing but parameters
+was taken, it may be a new training on purpose: a warning in the same script, else a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+from doctor.engine.watch_summary import ResumeDifference, ResumeReport
+from doctor.watch.data.group_roles import name_tensors
+from doctor.watch.resume.compare_data import data_differences
+from doctor.watch.resume.kept_saves import KeptSave
+from doctor.watch.resume.marks import Mark, Number, Tensors, joined_tensors
+
+SAME_SAVE_SECONDS = 600.0
+"""Between the marks of one save on different hosts."""
+LEAST_SHARE = 0.5
+RATE_TOLERANCE = 1e-6
+ZERO = "0" * 16
+LAUNCHERS = ("torch.distributed.", "accelerate.", "deepspeed.")
+
+
+class Save(msgspec.Struct):
+    """One save, of all hosts that are known of."""
+
+    command: str
+    step: int
+    world: int
+    at: float
+    marks: dict[int, Mark]
+    model: Tensors
+    states: Tensors
+    buffers: Tensors
+
+    @property
+    def first(self) -> Mark:
+        """Of the lowest rank that saved itself."""
+        return next(
+            (mark for _, mark in sorted(self.marks.items()) if not mark.is_told), next(iter(self.marks.values()))
+        )
+
+    @property
+    def parts(self) -> set[str]:
+        """What the checkpoint holds."""
+        return {part for mark in self.marks.values() for part in mark.parts}
+
+    @property
+    def label(self) -> int:
+        """The step as the optimizer counts it; as this run counted it, where it does not."""
+        return int(max(_step_counts(self.first.numbers), default=self.step))
+
+
+def joined_saves(saves: Iterable[KeptSave]) -> list[Save]:
+    """The saves of several hosts put together, the newest first."""
+    groups: list[list[KeptSave]] = []
+    for save in sorted(saves, key=lambda entry: -entry.at):
+        for group in groups:
+            first = group[0]
+            if (first.command, first.step, first.world) == (save.command, save.step, save.world) and (
+                first.at - save.at < SAME_SAVE_SECONDS and save.host not in {entry.host for entry in group}
+            ):
+                group.append(save)
+                break
+        else:
+            groups.append([save])
+    return [_joined(group) for group in groups if any(entry.marks for entry in group)]
+
+
+def _joined(group: Sequence[KeptSave]) -> Save:
+    marks = {mark.r: mark for entry in group for mark in entry.marks}
+    first, rows = group[0], list(marks.values())
+    return Save(
+        first.command,
+        first.step,
+        first.world,
+        first.at,
+        marks,
+        joined_tensors(mark.model for mark in rows),
+        joined_tensors(mark.states for mark in rows),
+        joined_tensors(mark.buffers for mark in rows),
+    )
+
+
+def compare_with_saves(begun: Mapping[int, Mark], saves: Sequence[Save], script: str) -> ResumeReport | None:
+    """What the ranks begin with against the save that they go on from; None where they go on from none that is kept.
+
+    ``script``: what `script_of` makes of the command.
+    """
+    loads = {path for mark in begun.values() for _, path in mark.loads if path}
+    has_loaded = any(mark.loads for mark in begun.values())
+    model = joined_tensors(mark.model for mark in begun.values())
+    ranked = sorted(
+        ((_share(model, save), _is_of(loads, save), save.at, number) for number, save in enumerate(saves)), reverse=True
+    )
+    chosen = next((row for row in ranked if row[0] >= LEAST_SHARE), None) or next(
+        (row for row in ranked if row[1]), None
+    )
+    if chosen is None or not (has_loaded or chosen[0] >= LEAST_SHARE):
+        return None
+    comparison = _Comparison(begun, saves[chosen[3]], model, script)
+    return None if chosen[0] < LEAST_SHARE and comparison.is_of_another_training() else comparison.report()
+
+
+def script_of(command: str) -> str:
+    """The program of a command line: its first word that ends in ``.py``, or that follows ``-m``; else all of it.
+
+    >>> script_of("torchrun --nproc-per-node 2 /home/a/train.py --lr 1")
+    'train.py'
+    >>> script_of("python -m torch.distributed.run -m team.train --lr 1")
+    'team.train'
+    """
+    parts = command.split()
+    modules = [name for flag, name in pairwise(parts) if flag == "-m" and not name.startswith(LAUNCHERS)]
+    named = next((part for part in parts if part.endswith(".py")), next(iter(modules), ""))
+    return named.rpartition("/")[2] if named else command
+
+
+def _is_of(loads: set[str], save: Save) -> bool:
+    """Whether one of these paths is a file of this checkpoint, or in its folder."""
+    return any(
+        path == load or path.startswith(load + "/")
+        for mark in save.marks.values()
+        for path in mark.paths
+        for load in loads
+    )
+
+
+def _trained(save: Save) -> list[str]:
+    names = {name for mark in save.marks.values() for name in mark.trained} & save.model.names
+    return sorted(names or save.model.names)
+
+
+def _share(model: Tensors, save: Save) -> float:
+    """Of the parameters that the save trained, those that are as they were."""
+    names = [name for name in _trained(save) if model.alike(save.model, name) is not None]
+    return sum(model.alike(save.model, name) is True for name in names) / len(names) if names else 0.0
+
+
+class _Comparison:
+    def __init__(self, begun: Mapping[int, Mark], save: Save, model: Tensors, script: str) -> None:
+        self.begun, self.save, self.model = begun, save, model
+        self.states = joined_tensors(mark.states for mark in begun.values())
+        self.buffers = joined_tensors(mark.buffers for mark in begun.values())
+        self.now = begun[min(begun)]
+        self.before = save.first
+        self.is_same_script = script == script_of(save.command)
+        self.step = save.label
+        self.uncompared: list[str] = []
+
+    def is_of_another_training(self) -> bool:
+        """Whether the file was written anew since: the model took all that it loaded, and no tensor is of this save."""
+        took_all = any(part == "model" for mark in self.begun.values() for part, _ in mark.loads)
+        pairs = ((self.model, self.save.model), (self.states, self.save.states))
+        alike = any(
+            now.alike(before, name) is True
+            for now, before in pairs
+            for name in now.names & before.names
+            if before.complete.get(name, ("",))[0] != ZERO
+        )
+        return took_all and not alike and not any(mark.unloaded for mark in self.begun.values())
+
+    def report(self) -> ResumeReport:
+        rows = [*self._parameters(), *self._optimizer(), *self._rates(), *self._schedulers(), *self._scalers()]
+        rows += [*self._generators(), *data_differences(self.begun, self.save.marks, self.save.world)]
+        if self.save.world != self.now.w:
+            rows.append(("ranks", "note", (), {"now": self.now.w, "before": self.save.world}))
+        elif absent := tuple(sorted(self.begun.keys() - self.save.marks.keys())):
+            rows.append(("unrecorded", "note", absent, {}))
+        restored = self._restored({row[0] for row in rows})
+        differences = tuple(
+            ResumeDifference(kind, self._level(hardness, restored), ranks, {**values, "step": self.step})
+            for kind, hardness, ranks, values in rows
+        )
+        for mark in (*self.begun.values(), *self.save.marks.values()):
+            self.uncompared += mark.unread
+        return ResumeReport(self.step, differences, tuple(dict.fromkeys(self.uncompared))[:16])
+
+    def _restored(self, lost: set[str]) -> bool:
+        """Whether anything but parameters was taken over, or the program set out to do so."""
+        attempted = any(
+            part in {"optimizer", "scheduler", "scaler"} for mark in self.begun.values() for part, _ in mark.loads
+        )
+        has_states = bool(self.save.states.names) and not {"moments-new"} & lost
+        sets = any(
+            digest in digests
+            for mark in self.begun.values()
+            for name, digests in mark.set.items()
+            for saved in self.save.marks.values()
+            for digest in [saved.g.get(name, "")]
+        )
+        return attempted or (has_states and bool(self.states.names)) or sets
+
+    def _level(self, hardness: str, restored: bool) -> Literal["error", "warning", "note"]:
+        """``hardness``: ``hard``: never meant; ``soft``: no error where the checkpoint did not hold it; ``note``;
+        or the part of the checkpoint that is to hold it.
+        """
+        if hardness == "note":
+            return "note"
+        if not restored:
+            return "warning" if self.is_same_script and hardness != "faint" else "note"
+        if hardness == "hard" or (hardness not in {"soft", "faint"} and hardness in self.save.parts):
+            return "error"
+        return "note" if hardness in {"faint", "generators"} else "warning"
+
+    # Each: kind, hardness, ranks, values
+
+    def _parameters(self) -> Iterator[_Row]:
+        for kind, now, before in (
+            ("parameters", self.model, self.save.model),
+            ("buffers", self.buffers, self.save.buffers),
+        ):
+            names = sorted(now.names & before.names)
+            alike = {name: now.alike(before, name) for name in names}
+            unknown = [name for name in names if alike[name] is None]
+            if unknown:
+                self.uncompared.append(name_tensors(unknown))
+            comparable = [name for name in names if alike[name] is not None]
+            other = [name for name in comparable if alike[name] is False]
+            if kind == "parameters" and comparable and len(other) == len(comparable):
+                hardness = "hard" if self.now.unloaded else "soft"
+                yield "parameters-none", hardness, (), {"count": len(comparable)}
+                return
+            if other:
+                yield kind, "hard", (), {"count": len(other), "total": len(comparable), "tensors": name_tensors(other)}
+
+    def _optimizer(self) -> Iterator[_Row]:
+        before, now = self.save.states, self.states
+        filled = [name for name in before.names if before.complete.get(name, ("",))[0] != ZERO]
+        if not filled:
+            return
+        kept = [name for name in filled if name in now.names]
+        zero = [name for name in kept if now.complete.get(name, ("",))[0] == ZERO]
+        if len(zero) == len(kept):
+            yield "moments-new", "optimizer", (), {}
+            return
+        alike = {name: now.alike(before, name) for name in filled}
+        unknown = [name for name in filled if alike[name] is None and name in now.names]
+        if unknown:
+            self.uncompared.append(name_tensors(unknown))
+        other = sorted(name for name in filled if alike[name] is False or name not in now.names)
+        if other:
+            yield "moments", "hard", (), {"count": len(other), "total": len(filled), "tensors": name_tensors(other)}
+        counted, counts = max(_step_counts(self.before.numbers), default=0.0), _step_counts(self.now.numbers)
+        if counted and max(counts, default=0.0) != counted:
+            yield "steps", "hard", (), {"now": f"{max(counts, default=0.0):g}", "before": f"{counted:g}"}
+
+    def _rates(self) -> Iterator[_Row]:
+        before, now = _rates(self.before.groups), _rates(self.now.groups)
+        first = [rate for rate in self.before.lr0 if isinstance(rate, float | int)]
+        if before and len(before) == len(now) and not _close(before, now):
+            values: dict[str, str | int | float] = {"now": f"{now[0]:.4g}", "before": f"{before[0]:.4g}"}
+            again = len(first) == len(now) and _close(first, now)
+            yield ("rate-restart", "soft", (), values) if again else ("rate", "note", (), values)
+        for was, group in zip(self.before.groups, self.now.groups, strict=False):
+            for name in sorted(was.keys() & group.keys() - {"lr", "initial_lr"}):
+                if was[name] != group[name]:
+                    yield (
+                        "settings",
+                        "note",
+                        (),
+                        {"name": str(name), "now": str(group[name])[:80], "before": str(was[name])[:80]},
+                    )
+
+    def _schedulers(self) -> Iterator[_Row]:
+        for was, scheduler in zip(self.before.schedulers, self.now.schedulers, strict=False):
+            before, now = was.get("at"), scheduler.get("at")
+            if was.get("n") != scheduler.get("n") or not isinstance(before, int) or not isinstance(now, int):
+                continue
+            if before > 0 and now != before:
+                yield "scheduler", "scheduler", (), {"name": str(was.get("n"))[:60], "now": now, "before": before}
+
+    def _scalers(self) -> Iterator[_Row]:
+        for was, scaler in zip(self.before.scalers, self.now.scalers, strict=False):
+            if was.get("scale") != scaler.get("scale"):
+                yield (
+                    "scaler",
+                    "scaler",
+                    (),
+                    {"now": str(scaler.get("scale"))[:20], "before": str(was.get("scale"))[:20]},
+                )
+
+    def _generators(self) -> Iterator[_Row]:
+        if self.save.world != self.now.w:
+            return
+        lost: dict[tuple[str, ...], list[int]] = {}
+        taken: dict[tuple[str, int], list[int]] = {}
+        for rank, mark in sorted(self.begun.items()):
+            saved = self.save.marks.get(rank)
+            names = []
+            for name, digest in mark.g.items() if saved is None else saved.g.items():
+                candidates = {mark.g.get(name, ""), *mark.set.get(name, ())}
+                other = next(
+                    (
+                        number
+                        for number, entry in sorted(self.save.marks.items())
+                        if number != rank
+                        and entry.g.get(name) in candidates
+                        and (saved is None or entry.g.get(name) != digest)
+                    ),
+                    None,
+                )
+                if saved is not None and digest in candidates:
+                    continue
+                if other is not None and other in self.begun and saved is not None:
+                    taken.setdefault((name, other), []).append(rank)
+                elif saved is not None and not saved.is_told and digest != saved.g0.get(name):
+                    names.append(name)
+            if names:
+                lost.setdefault(tuple(names), []).append(rank)
+        for names_lost, ranks in sorted(lost.items()):
+            yield "generators", "generators", tuple(ranks), {"names": ", ".join(names_lost)}
+        for (name, other), ranks in sorted(taken.items()):
+            yield "generators-rank", "hard", tuple(ranks), {"names": name, "other": other}
+
+
+_Row = tuple[str, str, tuple[int, ...], dict[str, str | int | float]]
+
+
+def _step_counts(numbers: Mapping[str, Number]) -> list[float]:
+    return [
+        float(value)
+        for name, value in numbers.items()
+        if name.startswith("step of ") and isinstance(value, float | int)
+    ]
+
+
+def _rates(groups: Iterable[Mapping[str, object]]) -> list[float]:
+    rates = [group.get("lr") for group in groups]
+    return [float(rate) for rate in rates if isinstance(rate, float | int)]
+
+
+def _close(some: Sequence[float], others: Sequence[float]) -> bool:
+    return all(abs(a - b) <= RATE_TOLERANCE * max(abs(a), abs(b)) for a, b in zip(some, others, strict=True))

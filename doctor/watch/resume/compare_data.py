@@ -1,0 +1,111 @@
+"""Where a resumed training goes on in its data: against the loaders' positions at the save. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from doctor.watch.data.records import indices_of
+from doctor.watch.resume.marks import LoaderMark, Mark
+
+Row = tuple[str, str, tuple[int, ...], dict[str, str | int | float]]
+
+
+def data_differences(begun: Mapping[int, Mark], saved: Mapping[int, Mark], world: int) -> Iterator[Row]:
+    """What ranks get again, or not in its turn."""
+    if world != len(begun) or any(mark.w != world for mark in begun.values()):
+        yield from _of_all_ranks(begun, saved, world)
+        return
+    by_kind: dict[str, list[tuple[int, dict[str, str | int | float]]]] = {}
+    hardness_of: dict[str, str] = {}
+    for rank, mark in sorted(begun.items()):
+        if rank in saved and (row := _of_rank(mark, saved[rank])):
+            kind, hardness, values = row
+            by_kind.setdefault(kind, []).append((rank, values))
+            hardness_of[kind] = hardness
+    for kind, rows in by_kind.items():
+        ranks = () if len(rows) == len(begun) else tuple(rank for rank, _ in rows)
+        yield kind, hardness_of[kind], ranks, rows[0][1]
+
+
+def _of_rank(mark: Mark, saved: Mark) -> tuple[str, str, dict[str, str | int | float]] | None:
+    now = _latest(mark.loaders)
+    before = _counterpart(now, saved.loaders) if now else None
+    if now is None or before is None or not now.crc or now.last is None:
+        return _by_inputs(mark, saved)
+    if before.over or not before.y:
+        return _next_epoch(now, before)
+    following = before.ahead[:1] or saved.follows
+    if now.crc[-1] in following:
+        return None
+    if _is_first_of_epoch(now, before):
+        return "data-again", "soft", {"given": before.y}
+    used = _used(before)
+    again = used.intersection(now.last) if used else ()
+    if again:
+        return "data-repeated", "soft", {"count": len(again), "total": len(now.last)}
+    return ("data-other", "note", {}) if following else None
+
+
+def _is_first_of_epoch(now: LoaderMark, before: LoaderMark) -> bool:
+    return before.e < len(before.first) and now.crc[-1] == before.first[before.e] and before.y > 0
+
+
+def _next_epoch(now: LoaderMark, before: LoaderMark) -> tuple[str, str, dict[str, str | int | float]] | None:
+    """The save was at the end of an epoch: the order of the next one must be another, where they are shuffled."""
+    last = now.last or []
+    if now.se < 0 and _is_row(last):  # a sampler that is told an epoch shuffles by it
+        return None
+    if now.crc[-1] in before.first and len(set(before.first)) == len(before.first):
+        return "data-epoch", "soft", {}
+    return None
+
+
+def _is_row(indices: Sequence[int]) -> bool:
+    """Whether they lie at equal distances: no order that was drawn."""
+    steps = {after - at for at, after in pairwise(indices)}
+    return len(steps) <= 1
+
+
+def _by_inputs(mark: Mark, saved: Mark) -> tuple[str, str, dict[str, str | int | float]] | None:
+    """Of a program whose samples have no numbers: its first input, against those of the first run."""
+    after = saved.later[0] if saved.later else []
+    if mark.in0 and mark.in0 == saved.in0 and after and after != mark.in0:
+        return "inputs-again", "soft", {}
+    return None
+
+
+def _of_all_ranks(begun: Mapping[int, Mark], saved: Mapping[int, Mark], world: int) -> Iterator[Row]:
+    """With another number of ranks: whether any sample comes again that some rank had in the epoch."""
+    if len(saved) < world:
+        return
+    for number, mark in sorted(begun.items()):
+        now = _latest(mark.loaders)
+        if now is None or now.last is None:
+            continue
+        used: set[int] = set()
+        for other in saved.values():
+            before = _counterpart(now, other.loaders)
+            if before is None or before.over:
+                return
+            used |= _used(before)
+        again = used.intersection(now.last)
+        if again:
+            yield "data-repeated", "soft", (number,), {"count": len(again), "total": len(now.last)}
+            return
+
+
+def _latest(loaders: Sequence[LoaderMark]) -> LoaderMark | None:
+    """The loader that has fed the first step."""
+    return next((loader for loader in loaders if loader.y > 0), None)
+
+
+def _counterpart(now: LoaderMark, loaders: Sequence[LoaderMark]) -> LoaderMark | None:
+    return next((loader for loader in loaders if loader.size == now.size), None)
+
+
+def _used(loader: LoaderMark) -> set[int]:
+    """The samples of the epoch that were used; none where a sampler draws with replacement, or too many."""
+    if loader.used is None or loader.used.get("count") != loader.used.get("distinct"):
+        return set()
+    return set(indices_of(loader.used) or ())

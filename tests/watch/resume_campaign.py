@@ -1,0 +1,245 @@
+"""Resumed trainings that lose one thing each, and healthy ones: ``python -m tests.watch.resume_campaign``."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from doctor.engine.watch_summary import ResumeReport
+from doctor.watch.resume.live_resume import LiveResume
+from tests.watch.data_campaign import Ranks, source_of
+
+
+class Resume(NamedTuple):
+    """Patches of the run that saves, and of the one that goes on; and which kinds of difference name what is lost."""
+
+    resumed: tuple[tuple[str, str], ...] = ()
+    kinds: frozenset[str] = frozenset()
+    """Any of them; empty: a healthy one."""
+    saving: tuple[tuple[str, str], ...] = ()
+    program: str = "resumed"
+    worlds: tuple[int, int] = (2, 2)
+    command: str = "torchrun train.py"
+
+
+def lost(kinds: str, *resumed: tuple[str, str], **more: object) -> Resume:
+    return Resume(resumed, frozenset(kinds.split()), **more)  # type: ignore[arg-type]
+
+
+LOAD_OPTIMIZER = 'optimizer.load_state_dict(kept["optimizer"])'
+LOAD_SCHEDULER = 'scheduler.load_state_dict(kept["scheduler"])'
+LOAD_MODEL = 'model.module.load_state_dict(kept["model"])'
+LOAD_SCALER = 'scaler.load_state_dict(kept["scaler"])'
+SET_TORCH = 'torch.set_rng_state(own["torch"])'
+SET_PYTHON = 'random.setstate(own["python"])'
+POSITION = 'step, epoch = kept["step"], kept["step"] // STEPS_OF_EPOCH'
+END = "# load: end"
+NO_SAMPLER_EPOCH = ("sampler.set_epoch(epoch)", "pass")
+LATE = ("SAVE_AT, LAST = 6, 9", "SAVE_AT, LAST = 16, 19")
+"""Saves at the end of the first epoch."""
+PLAIN = (
+    ("model = DistributedDataParallel(inner)", "model = type('Plain', (torch.nn.Module,), {'forward': lambda self, x: self.module(x)})()\nmodel.module = inner"),
+    ("scaler.scale(loss).backward()", "scaler.scale(loss).backward()\n        "
+     "[dist.all_reduce(p.grad, dist.ReduceOp.AVG) for p in inner.parameters()]"),
+)  # fmt: skip
+LOST: dict[str, Resume] = {
+    "optimizer not loaded": lost("moments-new", (LOAD_OPTIMIZER, "pass")),
+    "optimizer not saved": lost(
+        "moments-new", (LOAD_OPTIMIZER, "pass"), saving=(('"optimizer": optimizer.state_dict(),', ""),)
+    ),
+    "scheduler not loaded": lost("scheduler rate-restart", (LOAD_SCHEDULER, "pass")),
+    "scheduler not saved": lost(
+        "scheduler rate-restart", (LOAD_SCHEDULER, "pass"), saving=(('"scheduler": scheduler.state_dict(),', ""),)
+    ),
+    "scaler not loaded": lost("scaler", (LOAD_SCALER, "pass")),
+    "position not loaded": lost("data-again data-repeated", ("skip = step % STEPS_OF_EPOCH", "skip = 0")),
+    "one batch again": lost("data-repeated", ("skip = step % STEPS_OF_EPOCH", "skip = step - 1")),
+    "position of one rank": lost(
+        "data-again data-repeated", ("skip = step % STEPS_OF_EPOCH", "skip = 0 if rank else step")
+    ),
+    "another seed of the sampler": lost("data-repeated data-other", ("seed=3", "seed=3 + goes_on")),
+    "epoch of the sampler": lost(
+        "data-epoch", ("skip = step % STEPS_OF_EPOCH", "skip = 0"), ("sampler.set_epoch(epoch)", "pass"), saving=(LATE,)
+    ),
+    "generator of torch": lost("generators", (SET_TORCH, "pass")),
+    "generator of python": lost("generators", (SET_PYTHON, "pass")),
+    "generators of no rank": lost("generators", (SET_TORCH, "pass"), (SET_PYTHON, "pass")),
+    "generators of rank 0 everywhere": lost("generators-rank", ('["generators"][rank]', '["generators"][0]')),
+    "generators of the next rank": lost(
+        "generators-rank", ('["generators"][rank]', '["generators"][(rank + 1) % world]')
+    ),
+    "a layer not loaded": lost(
+        "parameters", (LOAD_MODEL, "model.module.load_state_dict({k: v for k, v in kept['model'].items() if k[0] != '3'},"
+                       " strict=False)")
+    ),
+    "a bias not loaded": lost(
+        "parameters", (LOAD_MODEL, "model.module.load_state_dict({k: v for k, v in kept['model'].items() if k != '3.bias'}"
+                       ", strict=False)")
+    ),
+    "names with a prefix": lost(
+        "parameters-none", (LOAD_MODEL, "model.module.load_state_dict({'m.' + k: v for k, v in kept['model'].items()},"
+                            " strict=False)")
+    ),
+    "buffers not loaded": lost(
+        "buffers", (LOAD_MODEL, "model.module.load_state_dict({k: v for k, v in kept['model'].items() if 'running' not in"
+                    " k}, strict=False)")
+    ),
+    "second moments": lost("moments", (END, "for s in optimizer.state.values(): s['exp_avg_sq'].zero_()")),
+    "first moments": lost("moments", (END, "for s in optimizer.state.values(): s['exp_avg'].zero_()")),
+    "moments of one parameter": lost(
+        "moments", (END, "optimizer.state.pop(optimizer.param_groups[0]['params'][2])")
+    ),
+    "moments in another order": lost(
+        "moments", (LOAD_OPTIMIZER, "s = kept['optimizer']['state']; s[1], s[5] = s[5], s[1]; s[1], s[5] = "
+                    "{k: v.clone() if v.dim() == 0 else torch.ones(16) * v.mean() for k, v in s[1].items()}, "
+                    "{k: v.clone() if v.dim() == 0 else torch.ones(4) * v.mean() for k, v in s[5].items()}; "
+                    "optimizer.load_state_dict(kept['optimizer'])")
+    ),
+    "step count of the optimizer": lost("steps", (END, "for s in optimizer.state.values(): s['step'].zero_()")),
+    "parameters in half precision": lost(
+        "parameters parameters-none", (LOAD_MODEL, "model.module.load_state_dict({k: v.bfloat16() if v.dim() else v for k, v in kept['model'].items()})")
+    ),
+    "optimizer made after loading": lost(
+        "moments-new", (END, "optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)")
+    ),
+    "momentum of SGD": lost(
+        "moments-new", (LOAD_OPTIMIZER, "pass"), ("AdamW(model.parameters(), lr=0.01)", "SGD(model.parameters(), lr=0.01, momentum=0.9)"),
+        saving=(("AdamW(model.parameters(), lr=0.01)", "SGD(model.parameters(), lr=0.01, momentum=0.9)"),),
+    ),
+    "scheduler stepped before loading": lost(
+        "scheduler", (END, "scheduler.step()\n    scheduler.step()"),
+    ),
+    "optimizer and position, without a wrapper": lost(
+        "moments-new", (LOAD_OPTIMIZER, "pass"), (LOAD_SCHEDULER, "pass"), (LOAD_SCALER, "pass"), (SET_TORCH, "pass"),
+        (SET_PYTHON, "pass"), ("skip = step % STEPS_OF_EPOCH", "skip = 0"), *PLAIN, saving=PLAIN,
+    ),
+    "position with more ranks": lost(
+        "data-repeated", ("skip = step % STEPS_OF_EPOCH", "skip = 0"), ('["generators"][rank]', '["generators"][0]'),
+        ("2 * STEPS_OF_EPOCH * world", "2 * STEPS_OF_EPOCH * 2"), worlds=(2, 3),
+    ),
+}  # fmt: skip
+HEALTHY: dict[str, Resume] = {
+    "nothing is lost": Resume(),
+    "without a wrapper": Resume(PLAIN, saving=PLAIN),
+    "fine-tuning with a new optimizer": Resume(
+        ((LOAD_OPTIMIZER, "pass"), (LOAD_SCHEDULER, "pass"), (LOAD_SCALER, "pass"), (SET_TORCH, "pass"),
+         (SET_PYTHON, "pass"), (POSITION, "step, epoch = 0, 0"), ("seed=3", "seed=8")),
+        command="torchrun finetune.py",
+    ),
+    "a new head": Resume(
+        ((LOAD_MODEL, "model.module.load_state_dict({k: v for k, v in kept['model'].items() if k[0] != '3'}, strict=False)"),
+         (LOAD_OPTIMIZER, "pass"), (LOAD_SCHEDULER, "pass"), (LOAD_SCALER, "pass"), (SET_TORCH, "pass"),
+         (SET_PYTHON, "pass"), (POSITION, "step, epoch = 0, 0")),
+        command="torchrun finetune.py",
+    ),
+    "another learning rate": Resume(
+        ((END, "for g in optimizer.param_groups: g['lr'] = 0.003\n    scheduler.base_lrs = [0.003]"),),
+    ),
+    "another weight decay": Resume(((END, "for g in optimizer.param_groups: g['weight_decay'] = 0.2"),)),
+    "an average of the parameters": Resume(
+        ((END, "with torch.no_grad():\n        for p in model.parameters(): p.mul_(0.99)"),),
+    ),
+    "the next epoch": Resume(saving=(LATE,)),
+    "no generators are kept": Resume(
+        ((SET_TORCH, "pass"), (SET_PYTHON, "pass")), saving=(('"generators": generators,', '"generators": [{"torch": 0, "python": 0}] * world,'),),
+    ),
+    "another number of ranks": Resume(
+        (('["generators"][rank]', '["generators"][0]'), ("skip = step % STEPS_OF_EPOCH", "skip = 4"),
+         ("2 * STEPS_OF_EPOCH * world", "2 * STEPS_OF_EPOCH * 2"), ("DistributedSampler(rows, world, rank, shuffle=True, seed=3)", "DistributedSampler(rows, world, rank, shuffle=False)")),
+        saving=(("DistributedSampler(rows, world, rank, shuffle=True, seed=3)", "DistributedSampler(rows, world, rank, shuffle=False)"),),
+        worlds=(2, 3),
+    ),
+    "a training of its own": Resume(
+        ((LOAD_MODEL, "pass"), (LOAD_OPTIMIZER, "pass"), (LOAD_SCHEDULER, "pass"), (LOAD_SCALER, "pass"), (SET_TORCH, "pass"), (SET_PYTHON, "pass"),
+         ("kept = torch.load(path, weights_only=False)", "kept = {'generators': [0, 0], 'step': 0, 'epoch': 0}")),
+    ),
+}  # fmt: skip
+
+
+class ResumeRuns:
+    """Runs pairs of a training that saves and one that goes on; equal first runs are made once."""
+
+    def __init__(self) -> None:
+        self.ranks = Ranks()
+        self._folder = tempfile.TemporaryDirectory()
+        self._saved: dict[object, Path] = {}
+
+    def close(self) -> None:
+        self.ranks.close()
+        self._folder.cleanup()
+
+    def report(self, case: Resume) -> ResumeReport | None:
+        """What the resumed training is said to have lost."""
+        saved = self._first(case)
+        with tempfile.TemporaryDirectory() as folder:
+            source = _patched(source_of(case.program), case.resumed)
+            self._run(source, case.worlds[1], folder, saved, "1")
+            return _seen(Path(folder), saved, case.command)
+
+    def _first(self, case: Resume) -> Path:
+        key = case.saving, case.program, case.worlds[0]
+        if key not in self._saved:
+            place = self._saved[key] = Path(self._folder.name, str(len(self._saved)))
+            (place / "marks").mkdir(parents=True)
+            source = _patched(source_of(case.program), case.saving)
+            self._run(source, case.worlds[0], str(place / "marks"), place, "0")
+            _seen(place / "marks", place, "torchrun train.py")
+        return self._saved[key]
+
+    def _run(self, source: str, world: int, folder: str, place: Path, goes_on: str) -> None:
+        answer = self.ranks.run(source, world, folder, CHECKPOINT=str(place / "ck.pt"), GOES_ON=goes_on)
+        if any(answer["codes"]):
+            raise RuntimeError(f"exit codes {answer}")
+
+
+def _seen(folder: Path, state: Path, command: str) -> ResumeReport | None:
+    live = LiveResume(folder, {"XDG_STATE_HOME": str(state)}, command, "host")
+    live.look(is_last=True)
+    return live.report
+
+
+def _patched(source: str, patches: tuple[tuple[str, str], ...]) -> str:
+    for old, new in patches:
+        assert old in source, old
+        source = source.replace(old, new)
+    return source
+
+
+def is_right(case: Resume, report: ResumeReport | None) -> bool:
+    """Whether what was lost is named, and nothing is called an error that was meant."""
+    rows = report.differences if report else ()
+    if not case.kinds:
+        return not any(row.level == "error" for row in rows)
+    return any(row.kind in case.kinds for row in rows)
+
+
+def main() -> None:
+    """All of them, or those that are named."""
+    runs = ResumeRuns()
+    right = {"lost": 0, "healthy": 0}
+    for title, cases in (("lost", LOST), ("healthy", HEALTHY)):
+        for name, case in cases.items():
+            if sys.argv[1:] and name not in sys.argv[1:]:
+                continue
+            try:
+                report = runs.report(case)
+            except RuntimeError as error:
+                print(f"{name}: {str(error)[:1500]}", flush=True)
+                continue
+            good = is_right(case, report)
+            right[title] += good
+            rows = (
+                [f"{row.level} {row.kind} {row.ranks or ''}" for row in report.differences] if report else "no resume"
+            )
+            print(
+                f"{'right' if good else 'WRONG'} {title} {name}: {rows} {report.uncompared if report else ''}",
+                flush=True,
+            )
+    runs.close()
+    print(right, len(LOST), len(HEALTHY))
+
+
+if __name__ == "__main__":
+    main()

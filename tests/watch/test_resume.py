@@ -1,0 +1,175 @@
+"""A training that goes on from a checkpoint: real gloo programs that lose one thing, and marks that are nonsense."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from doctor.analysis.values.resumed import resume_notes
+from doctor.engine.watch_summary import ResumeReport
+from doctor.watch.resume.compare import compare_with_saves, joined_saves, script_of
+from doctor.watch.resume.kept_saves import MAX_FILES_OF_JOB, KeptSave, open_saves
+from doctor.watch.resume.live_resume import LiveResume
+from doctor.watch.resume.marks import Mark, joined_tensors, read_mark
+from tests.watch.resume_campaign import HEALTHY, LOST, ResumeRuns, is_right
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[ResumeRuns]:
+    started = ResumeRuns()
+    yield started
+    started.close()
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "name",
+    ["optimizer not loaded", "scheduler not loaded", "generators of rank 0 everywhere", "position not loaded",
+     "a bias not loaded", "position with more ranks"],
+)  # fmt: skip
+def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
+    report = runs.report(LOST[name])
+    assert is_right(LOST[name], report), report
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["nothing is lost", "the next epoch", "a training of its own"])
+def test_of_a_healthy_resume_nothing_is_told(runs: ResumeRuns, name: str) -> None:
+    report = runs.report(HEALTHY[name])
+    assert report is None or report.differences == ()
+
+
+@pytest.mark.torch
+def test_digests_of_shards_add_up_to_that_of_the_whole() -> None:
+    import torch
+
+    from doctor.watch.hook.additive_digest import Piece, digest_all
+
+    whole = torch.randn(300, 517)
+    pieces = [Piece(whole[:, :100], whole.shape, (0, 0)), Piece(whole[:, 100:], whole.shape, (0, 100))]
+    rows = [Piece(whole[:7], whole.shape, (0, 0)), Piece(whole[7:], whole.shape, (7, 0))]
+    flat = whole.reshape(-1)
+    cut = [Piece(flat[:77777], (flat.numel(),), None, 0), Piece(flat[77777:], (flat.numel(),), None, 77777)]
+    expected = joined_tensors([digest_all(torch, [("w", Piece(whole, whole.shape))])]).complete["w"]
+    for shards in (pieces, rows, cut):
+        assert joined_tensors(digest_all(torch, [("w", shard)]) for shard in shards).complete["w"] == expected
+    other = whole.clone()
+    other[299, 516] += 1
+    assert joined_tensors([digest_all(torch, [("w", Piece(other, whole.shape))])]).complete["w"] != expected
+    swapped = whole[[1, 0, *range(2, 300)]]
+    assert joined_tensors([digest_all(torch, [("w", Piece(swapped, whole.shape))])]).complete["w"] != expected
+
+
+def test_a_shard_that_is_not_there_makes_no_whole() -> None:
+    half = [{"w": ["1", "float32", 4, 2, [0]]}]
+    tensors = joined_tensors(half)
+    assert tensors.complete == {} and tensors.alike(joined_tensors([{"w": ["5", "float32", 4]}]), "w") is None
+    assert tensors.alike(joined_tensors(half), "w") is True
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{", b'{"k":"saved","r":-1}', b'{"k":"other","r":0}', b'{"k":"saved","r":0,"w":0}',
+     b'{"k":"saved","r":0,"model":7}', b'{"k":"saved","r":1e9}', b"[" * 100000],
+)  # fmt: skip
+def test_what_is_no_mark_is_left_out(content: bytes) -> None:
+    assert read_mark(content) is None
+
+
+def test_rows_that_are_no_digests_are_left_out() -> None:
+    rows: dict[str, list[object]] = {"a": [], "b": ["x", "float32", 1], "c": ["1", "float32", "many"], "d": [None] * 5}
+    assert joined_tensors([rows]).names == set()
+
+
+def kept(step: int, command: str = "torchrun train.py", at: float = 100.0) -> KeptSave:
+    rows = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    mark = Mark("saved", 0, s=step, at=at, model=rows, parts=["model"], paths=["/run/ck.pt"])
+    return KeptSave(command, "h", 1, step, at, [mark])
+
+
+def begun(rows: dict[str, list[object]], loads: list[tuple[str, str]] | None = None) -> dict[int, Mark]:
+    return {0: Mark("begun", 0, at=200.0, model=rows, loads=loads or [])}
+
+
+def compared(now: dict[int, Mark], *saves: KeptSave) -> ResumeReport | None:
+    return compare_with_saves(now, joined_saves(saves), "train.py")
+
+
+def test_which_save_it_goes_on_from() -> None:
+    same: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    other: dict[str, list[object]] = {"w": ["7", "float32", 4], "b": ["8", "float32", 2]}
+    assert compared(begun(other), kept(5)) is None
+    report = compared(begun(same), kept(5))
+    assert report and report.step == 5
+    by_path = compared(begun(other, [("file", "/run/ck.pt")]), kept(5))
+    assert by_path and [row.kind for row in by_path.differences] == ["parameters-none"]
+    assert compared(begun(other, [("file", "/run/other.pt")]), kept(5)) is None
+
+
+def test_a_file_that_another_run_has_written_anew_accuses_no_training() -> None:
+    other: dict[str, list[object]] = {"w": ["7", "float32", 4], "b": ["8", "float32", 2]}
+    loads = [("file", "/run/ck.pt"), ("model", ""), ("optimizer", "")]
+    moments: dict[str, list[object]] = {"exp_avg of w": ["5", "float32", 4], "exp_avg of b": ["0", "float32", 2]}
+    save = kept(5)
+    save.marks[0].states = moments
+    now = begun(other, loads)
+    now[0].states = {"exp_avg of w": ["6", "float32", 4], "exp_avg of b": ["0", "float32", 2]}
+    assert compared(now, save) is None
+    # Moments that are of the save, or names that did not fit: its parameters were not applied.
+    now[0].states = moments
+    report = compared(now, save)
+    assert report and [(row.kind, row.level) for row in report.differences] == [("parameters-none", "warning")]
+    now[0].states = {}
+    now[0].unloaded = ["w", "b"]
+    report = compared(now, save)
+    assert report and "parameters-none" in [row.kind for row in report.differences]
+
+
+def test_ranks_that_recorded_nothing_at_the_save_are_named() -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    now = {rank: Mark("begun", rank, w=2, at=200.0, model=rows, g={"torch": "9"}) for rank in (0, 1)}
+    save = kept(5)
+    save.world = save.marks[0].w = 2
+    report = compared(now, save)
+    assert report and [(row.kind, row.level, row.ranks) for row in report.differences] == [("unrecorded", "note", (1,))]
+    assert any("rank 1 recorded nothing" in note for note in resume_notes(report))
+    save.marks.append(Mark("saved", 1, w=2, s=5, at=100.0, g={"torch": "9"}))
+    report = compared(now, save)
+    assert report and report.differences == ()
+
+
+def test_the_state_folder_keeps_the_newest_saves_and_no_damage_stops_it(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    with open_saves(environ, create=True) as folder:
+        assert folder
+        for step in range(MAX_FILES_OF_JOB + 3):
+            folder.write(kept(step, at=100.0 + step))
+        folder.prune()
+        assert [save.step for save in folder.saves()][:2] == [MAX_FILES_OF_JOB + 2, MAX_FILES_OF_JOB + 1]
+        assert len(folder.names()) == MAX_FILES_OF_JOB
+    paths = sorted((tmp_path / "doctor" / "resume").iterdir())
+    paths[-1].write_bytes(b"nonsense")
+    os.unlink(paths[-2])
+    paths[-2].symlink_to("/etc/passwd")
+    with open_saves(environ, create=False) as folder:
+        assert folder and len(list(folder.saves())) == MAX_FILES_OF_JOB - 2
+
+
+def test_without_a_home_nothing_is_kept_and_nothing_fails(tmp_path: Path) -> None:
+    (tmp_path / "host-1-saved-3.mark").write_text(json.dumps({"k": "saved", "r": 0, "s": 3}))
+    (tmp_path / "link.mark").symlink_to("/etc/passwd")
+    live = LiveResume(tmp_path, {}, "python train.py", "h")
+    live.look(is_last=True)
+    assert live.report is None
+
+
+def test_the_script_of_a_command() -> None:
+    assert script_of("python -m torch.distributed.run /a/b/pretrain.py --resume x.py") == "pretrain.py"
+    assert script_of("torchrun -m team.train --resume a") == script_of("torchrun -m team.train") == "team.train"
+    assert script_of("./run.sh") == "./run.sh"

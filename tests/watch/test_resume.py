@@ -30,7 +30,7 @@ def runs() -> Iterator[ResumeRuns]:
 @pytest.mark.parametrize(
     "name",
     ["optimizer not loaded", "scheduler not loaded", "generators of rank 0 everywhere", "position not loaded",
-     "a bias not loaded", "position with more ranks"],
+     "a bias not loaded", "position with more ranks", "states are made, and not loaded"],
 )  # fmt: skip
 def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
     report = runs.report(LOST[name])
@@ -39,7 +39,9 @@ def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
 
 @pytest.mark.torch
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ["nothing is lost", "the next epoch", "a training of its own"])
+@pytest.mark.parametrize(
+    "name", ["nothing is lost", "states are made, then loaded", "the next epoch", "a training of its own"]
+)
 def test_of_a_healthy_resume_nothing_is_told(runs: ResumeRuns, name: str) -> None:
     report = runs.report(HEALTHY[name])
     assert report is None or report.differences == ()

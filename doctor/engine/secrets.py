@@ -10,7 +10,7 @@ HIDDEN = "[hidden]"
 
 _ANYWHERE = r"pass(?:word|wd|phrase)|secret|credential|api[_-]?key|access[_-]?key|auth[_-]config"
 _AT_THE_END = (
-    r"(?:(?<!eos_)(?<!bos_)(?<!pad_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)token|auth|[\w.-]pwd|(?<!public)(?<=[a-z0-9])[_.-]key"
+    r"(?:token|auth|[\w.-]pwd|(?<!public)(?<=[a-z0-9])[_.-]key"
     r"|(?:private|encryption|signing|ssh|master|shared|account|access|auth)key|key[_-]?data"
     r"|(?:db|smtp|user|root|admin|login|ldap|http|proxy|default|ftp|mail|redis|mysql|postgres|registry|ssh|become"
     r"|vault|bind|sudo|krb5|kerberos|mqtt|amqp|mongo|kafka|elastic|grafana|jenkins|harbor|keystore|bmc|ipmi|snmp|wifi"
@@ -20,7 +20,13 @@ _AT_THE_END = (
     r"|mot[_.-]?de[_.-]?passe)"
 )
 """Of a name. ``tokenizer`` and ``max_tokens`` are none, nor are ``PWD``, ``OLDPWD`` and a bare ``key``."""
-_NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!oldpwd(?![\w.-]))[\w.-]+"
+_INNOCENT = (
+    r"(?:[\w.-]*[_.-])?(?:(?:eos|bos|pad|unk|sep|cls|mask|per|first|next|stop|start|image|video|audio|special)[_-]token"
+    r"|(?:barrier|sort|primary|foreign|missing|unexpected|past|json|metric|reward|input|label|prompt|text|image|host)"
+    r"[_-]key|password-?less)(?![\w.-])"
+)
+"""Names of a tokenizer, of a column of data, and of statistics."""
+_NAME = rf"(?!{_INNOCENT})(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!oldpwd(?![\w.-]))[\w.-]+"
 _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|failed|required|missing|invalid|expired
     |unset|empty|not|command)(?![\w./+=-]))(?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
 """A placeholder such as ``<token>``, a variable such as ``$HF_TOKEN``, and a word such as ``none`` are no value."""
@@ -87,7 +93,7 @@ _COMMANDS = (
 _LOGIN = (
     r"(?i)(\blogin[ \t\n]\S{1,200}[ \t\n]+password\s+"
     r"|\bu(?:ser[ ]?)?id=[^;\s]{1,100};\s*pwd=|\bak=[\w+/=-]{1,100}[ ,;&]{1,3}sk="
-    r"|\bproxy[ \t]*[=:][ \t]*[^\s:/@]{1,100}:(?=[^\s@]{1,200}@)"
+    r"|\bproxy[ \t]*[=:][ \t]*(?![0-9]{1,6}:[0-9]{1,6}@)[^\s:/@]{1,100}:(?=[^\s@]{1,200}@)"
     rf"|{_START}(?:requirepass|masterauth|bindpw|rootpw|olcrootpw|wpa-psk|r[ow]community6?|snmp-server[ ]community"
     r"|enable[ ]secret(?:[ ][0-9])?|auth(?:enticate)?[ ](?:plain|login)(?=[ ][\w+/=]{0,200}[0-9=]))[ \t]+)[^\s\"';]+"
 )
@@ -265,7 +271,15 @@ def hide_secrets(text: str) -> str:
     for mark, pattern in (("</", _ELEMENT), ("echo", _PIPED), ("%3", _ENCODED), ("value", _NAMED_VALUE)):
         if mark in text:
             text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
-    return _compiled(_ASSIGNED).sub(lambda match: match["key"] + HIDDEN, text)
+    return _compiled(_ASSIGNED).sub(_hide_value, text)
+
+
+def _hide_value(match: re.Match[str]) -> str:
+    """A number of tokens, or seconds of each, is no token."""
+    is_count = _compiled(
+        r"(?i)(?:^|[\w.-]*[_.-])token[\"'\s=:]*(?:[0-9]{1,6}|[0-9]{0,6}\.[0-9]{1,12}(?:e[+-]?[0-9]+)?)(?:[mu]?s)?$"
+    )
+    return match[0] if is_count.match(match[0]) else match["key"] + HIDDEN
 
 
 @cache

@@ -88,7 +88,7 @@ NOISE = (
 )
 
 
-ENDED = ("CANCELLED", "Killed", "Exited with", "failed to start", "aborted", "Raylet")
+ENDED = ("CANCELLED", "Killed", "Exited with", "failed to start", "aborted", "Raylet", "exited on signal")
 
 
 @pytest.mark.parametrize("launch", [launch for launch in LAUNCHES if launch["causes"]], ids=lambda item: item["name"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from doctor.report.live.terminal_keeper import ENTER, LEAVE
+from doctor.report.live.terminal_keeper import ENTER, LEAVE, READ_CALLS
 from tests.terminals import TerminalProgram
 
 pytestmark = pytest.mark.timeout(200)
@@ -70,8 +70,27 @@ def test_q_closes_the_view_and_the_job_goes_on(tmp_path: Path) -> None:
         assert shown.output.count(ENTER) == 1 and shown.is_sane
 
 
+@pytest.mark.skipif(os.uname().machine not in READ_CALLS, reason="which call is read(2) is not known")
+def test_a_job_that_reads_the_terminal_gets_it() -> None:
+    with live("printf 'name? '; read name; echo hello $name; exit 6") as shown:
+        shown.wait_for(FOOTER)
+        shown.wait_until_sane()
+        shown.wait_for(lambda output: b"name? " in output.rpartition(LEAVE)[2])
+        shown.press(b"quinn\r")
+        assert shown.end() == 6
+        shown.wait_for(b"hello quinn")
+        assert shown.output.count(ENTER) == 1
+
+
+def test_a_job_that_reads_a_pipe_keeps_the_view() -> None:
+    with live("sleep 2 | cat; exit 4") as shown:
+        shown.wait_for(FOOTER)
+        assert shown.end() == 4
+        assert shown.output.count(ENTER) == 1
+
+
 def test_ctrl_c_reaches_the_job_and_leaves_the_terminal_sane() -> None:
-    with live("trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done") as shown:
+    with live("trap 'echo caught; exit 9' INT; echo rea''dy; while :; do sleep 0.05; done") as shown:
         shown.wait_for(b"ready")
         shown.press(b"\x03")
         assert shown.end() == 9

@@ -52,7 +52,7 @@ def _killed_under_msrun(case: Case) -> Iterator[Cause]:
 def _reported(case: Case, event: Event) -> Iterator[Cause]:
     if event.signature in ("mpi-rank-killed", "spawned-process-killed"):
         number = event.values.get("signal", "")
-        if number in ("15", "SIGTERM") or event.values.get("exit_code") == "0":
+        if number in ("2", "SIGINT", "15", "SIGTERM") or event.values.get("exit_code") == "0":
             return
         if number in ("6", "SIGABRT") and aborts_on_others(case):
             return

@@ -30,6 +30,10 @@ LOST_TERMINAL = 3
 ENTER = b"\x1b[?1049h\x1b[?25l\x1b[2J"
 LEAVE = b"\x1b[0m\x1b[?25h\x1b[?1049l"
 KEYS = b"qQ"
+READ_CALLS = {"x86_64": b"0", "aarch64": b"63"}
+"""The number of read(2), as /proc/PID/syscall begins with it (man 5 proc)."""
+MOST_PROCESSES = 256
+LOOK_MILLISECONDS = 500
 IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGTTOU", "SIGTTIN", "SIGPIPE")
 
 
@@ -114,7 +118,7 @@ class Keeper:
             poll = select.poll()
             for number in (*numbers, *([self.terminal] if self.settings is not None else [])):
                 poll.register(number, select.POLLIN)
-            ready = dict(poll.poll())
+            ready = dict(poll.poll(LOOK_MILLISECONDS if self.settings is not None else None))
             if self.pseudo in ready and not self.carry():
                 self.leave()
                 return 0
@@ -124,6 +128,9 @@ class Keeper:
                     raise LostTerminalError
                 if self.settings is not None:
                     self.read_keys()
+            elif not ready and self.settings is not None and reads_terminal(os.getppid(), self.terminal):
+                self.leave()  # its keys are the job's
+                self.send(QUIT)
 
     def carry(self) -> bool:
         """Takes what is in the pseudo-terminal. Returns whether anybody still holds it."""
@@ -165,6 +172,8 @@ class Keeper:
                 self.leave()
 
     def read_keys(self) -> None:
+        if not select.select([self.terminal], [], [], 0)[0]:
+            return  # the job took it
         try:
             keys = os.read(self.terminal, 4096)
         except OSError:
@@ -178,6 +187,27 @@ class Keeper:
     def send(self, message: bytes) -> None:
         with contextlib.suppress(OSError):
             self.control.send(message)
+
+
+def reads_terminal(parent: int, terminal: int) -> bool:
+    """Whether a descendant of a process waits for a line from the terminal: it may be a prompt or a debugger.
+
+    False where /proc does not show it, and for a program that waits with poll or select.
+    """
+    call = READ_CALLS.get(os.uname().machine)
+    devices = (os.fstat(terminal).st_rdev, os.makedev(5, 0))
+    processes = [parent]
+    for process in processes:
+        if call is None or len(processes) > MOST_PROCESSES:
+            return False
+        with contextlib.suppress(OSError, ValueError):
+            with open(f"/proc/{process}/task/{process}/children", "rb") as file:
+                processes += map(int, file.read(1 << 14).split())
+            with open(f"/proc/{process}/syscall", "rb") as file:
+                words = file.read(200).split()
+            if words[0] == call and os.stat(f"/proc/{process}/fd/{int(words[1], 16)}").st_rdev in devices:
+                return True
+    return False
 
 
 def main() -> int:

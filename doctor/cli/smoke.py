@@ -109,8 +109,8 @@ def command(
     hosts: HostOptions,
     scope: ScopeOption = "auto",
     when_idle: Annotated[
-        str, typer.Option(metavar="NODE", help="In a pod: only while no pod on this node has devices.")
-    ] = "",
+        str | None, typer.Option(metavar="NODE", help="In a pod: only while no pod on this node has devices.")
+    ] = None,
     training: TrainingOptions,
     job: JobOptions,
     source: SourceOptions,
@@ -140,7 +140,8 @@ def command(
         selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
-    fleet = _idle_node(when_idle, selection) if when_idle else select_inventory(selection, scope, environ)
+    is_guarded = when_idle is not None  # an empty name is that of a variable that is not set
+    fleet = _idle_node(when_idle, selection) if is_guarded else select_inventory(selection, scope, environ)
     fleet = job_environment.annotate(fleet)
     ssh = ssh_to(fleet, ssh, connection.transport)
     # The agents of a screening are started cell by cell.

@@ -133,14 +133,16 @@ def test_a_file_that_another_run_has_written_anew_accuses_no_training() -> None:
     assert report and "parameters-none" in [row.kind for row in report.differences]
 
 
-@pytest.mark.parametrize(("rate", "level"), [(0.003, "note"), (0.035, "error"), (0.005, "error")])
-def test_a_scheduler_that_begins_again_at_a_new_rate_is_meant(rate: float, level: str) -> None:
+@pytest.mark.parametrize(
+    ("rate", "at", "level"), [(0.003, 0, "note"), (0.045, 8, "error"), (0.035, 0, "error"), (0.005, 0, "error")]
+)
+def test_a_scheduler_that_begins_again_at_a_new_rate_is_meant(rate: float, at: int, level: str) -> None:
     rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
     save, now = kept(5), begun(rows, [("file", "/run/ck.pt"), ("model", ""), ("optimizer", "")])
     mark = save.marks[0]
     mark.parts, mark.lr0 = ["model", "optimizer", "scheduler"], [0.005]
     mark.groups, mark.schedulers = [{"lr": 0.035}], [{"n": "LambdaLR", "at": 6}]
-    now[0].groups, now[0].schedulers = [{"lr": rate}], [{"n": "LambdaLR", "at": 0}]
+    now[0].groups, now[0].schedulers = [{"lr": rate}], [{"n": "LambdaLR", "at": at}]
     report = compared(now, save)
     assert report and [row.level for row in report.differences if row.kind == "scheduler"] == [level]
 

@@ -281,7 +281,12 @@ class _Comparison:
             if was.get("n") != scheduler.get("n") or not isinstance(count, int) or not isinstance(begin, int):
                 continue
             if count > 0 and begin != count:
-                yield "scheduler", hardness, (), {"name": str(was.get("n"))[:60], "now": begin, "before": count}
+                yield (
+                    "scheduler",
+                    "scheduler" if begin else hardness,
+                    (),
+                    {"name": str(was.get("n"))[:60], "now": begin, "before": count},
+                )
 
     def _scalers(self) -> Iterator[_Row]:
         for was, scaler in zip(self.before.scalers, self.now.scalers, strict=False):

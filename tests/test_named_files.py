@@ -236,6 +236,7 @@ class TestLinksOfOthers:
             "doctor/collect/collector/jobs.py",  # its own stdout
             "doctor/history/run_store.py",  # in our own state folder, by O_EXCL and relative to its handle
             "doctor/engine/streams.py",  # /dev/null
+            "doctor/facts/launcher_logins.py",  # on the host, in a new folder of its own
             "doctor/facts/firewall/boot_rules.py",  # in a file system that it has mounted for itself alone
             "doctor/session/console.py",  # mkstemp
             "doctor/transport/openssh/openssh_transport.py",  # in a temporary folder of its own

@@ -218,7 +218,7 @@ def by_check(report: dict[str, Any]) -> dict[str, Any]:
     return {outcome["check"]: outcome for outcome in report["outcomes"]}
 
 
-SEEN_FROM_OUTSIDE = {"clocks-differ", "device-unreachable", "peer-unreachable"}
+SEEN_FROM_OUTSIDE = {"clocks-differ", "device-unreachable", "launcher-login-fails", "peer-unreachable"}
 """What no host can tell of itself alone."""
 
 

@@ -67,7 +67,8 @@ NOT_RUN = {
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
         smartctl ras-mc-ctl findmnt coredumpctl timeout nfsstat lfs lctl rsync arping tracepath taskset""",
     "a text in a file or in a message, and no command": """
-        "rank_id": "status": "version": Compatibility Two {item}:{expected} {observed}""",
+        "rank_id": "status": "version": Compatibility Two {item}:{expected} {observed}
+        privileged: securityContext.capabilities.add:""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": "* USER LimitMEMLOCK",
     "run under another check's name, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix}",
 }

@@ -81,9 +81,9 @@ def training(*snapshots: Snapshot) -> Training:
 def test_a_rank_that_ended_that_is_quiet_or_unseen_is_to_be_looked_at() -> None:
     rows = rank_rows(
         training(
-            Snapshot(0, 1, "collective", "soak", op="all_reduce", seq=7, age=11.0),
-            Snapshot(1, 1, "compute", "soak", dead="signal 9"),
-            Snapshot(2, 1, "done", "soak", dead="exit status 0"),
+            Snapshot(rank=0, stamp=1, state="collective", stage="soak", op="all_reduce", seq=7, age=11.0),
+            Snapshot(rank=1, stamp=1, state="compute", stage="soak", dead="signal 9"),
+            Snapshot(rank=2, stamp=1, state="done", stage="soak", dead="exit status 0"),
         )
     )
     assert [row.trouble for row in rows] == [1, 1, 2, 1]

@@ -34,6 +34,7 @@ CONSTANT_WORDS = {
         "GBK",
         "GPU",
         "INPUT",
+        "IPC_LOCK",
         "LINK_TYPE_P1",
         "OK",
         "TARGET",

@@ -11,7 +11,6 @@ stay, and so do words that only begin or end like a host's name.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -64,6 +63,8 @@ class Redactor:
         self.cache: dict[str, str] = {}
 
     def hashed(self, kind: str, text: str) -> str:
+        import hmac  # only where pseudonyms are asked for
+
         digest = hmac.new(self.key, f"{kind}\0{text}".encode("utf-8", "backslashreplace"), hashlib.sha256).digest()
         number = int.from_bytes(digest[:16], "big")
         letters = []

@@ -147,6 +147,18 @@ def test_a_scheduler_that_begins_again_at_a_new_rate_is_meant(rate: float, at: i
     assert report and [row.level for row in report.differences if row.kind == "scheduler"] == [level]
 
 
+def test_moments_without_the_names_of_their_parameters_are_not_new() -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, now = kept(5), begun(rows, [("model", ""), ("optimizer", "")])
+    save.marks[0].states = {"exp_avg of w": ["5", "float32", 4]}
+    now[0].states = {"exp_avg of optimizer tensor 0": ["5", "float32", 4]}
+    report = compared(now, save)
+    assert report and report.differences == () and report.uncompared == ("exp_avg of w",)
+    now[0].states = {}
+    report = compared(now, save)
+    assert report and [row.kind for row in report.differences] == ["moments-new"]
+
+
 def test_ranks_that_recorded_nothing_at_the_save_are_named() -> None:
     rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
     now = {rank: Mark("begun", rank, w=2, at=200.0, model=rows, g={"torch": "9"}) for rank in (0, 1)}

@@ -237,6 +237,9 @@ class _Comparison:
         if not filled:
             return
         kept = [name for name in filled if name in now.names]
+        if not kept and self.states.names:  # states that are there, of parameters whose names are not known
+            self.uncompared.append(name_tensors(sorted(filled)))
+            return
         zero = [name for name in kept if now.complete.get(name, ("",))[0] == ZERO]
         if len(zero) == len(kept):
             yield "moments-new", "optimizer", (), {}

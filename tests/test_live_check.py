@@ -44,3 +44,9 @@ def test_ctrl_c_leaves_the_terminal_sane() -> None:
         program.press(b"\x03")
         assert program.end() == 130
         program.wait_until_sane()
+
+
+def test_the_title_is_in_chinese_too(tmp_path: Path) -> None:
+    _, output, _ = run(tmp_path, "--live", "--lang", "zh")
+    title = output.partition(b"doctor check: ")[2].partition(b"\r\n")[0].decode()
+    assert "1 host" not in title and any(letter > "\u4e00" for letter in title)

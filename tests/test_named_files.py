@@ -103,6 +103,24 @@ def test_an_ssh_configuration_that_ssh_rejects_is_one_line(
     assert f"-F {tmp_path}/config: {reason}; expected a configuration file that ssh accepts" in err
 
 
+@pytest.mark.parametrize("text", ["", "[main]\na: b\n", "[routes]\na: b\nb: a\n", "[routes]\nn[1-\n", "\0\x1b[31m"])
+def test_a_topology_that_clush_rejects_is_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(text)
+    argv = ["check", "no-such-host", "--transport", "tree", "--gateways", str(tmp_path / "t")]
+    code, err = run_here(argv, tmp_path)
+    assert (code, err.count("\n")) == (78, 1), err
+    assert "expected a topology.conf that clush accepts" in err and "\x1b" not in err
+
+
+@pytest.mark.parametrize(
+    "line", ["preflight --gang EMPTY", "preflight --gang EMPTY --gang-key none", "smoke --when-idle EMPTY"]
+)
+def test_a_variable_that_is_not_set_turns_no_guard_off(line: str, tmp_path: Path) -> None:
+    code, err = run_here([word.replace("EMPTY", "") for word in line.split()], tmp_path)
+    assert code in (2, 78), err
+    assert "--gang '': expected" in err or "--when-idle" in err
+
+
 def test_an_ssh_configuration_with_a_match_runs_nothing_before_a_visit(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(f"Match exec 'touch {tmp_path}/ran'\n  Nonsense yes\n")
     assert syntax_error(str(tmp_path / "config")) == ""

@@ -54,8 +54,11 @@ class PodGangOptions(NamedTuple):
     """Pods of one job that check each other."""
 
     gang: Annotated[
-        str, typer.Option(metavar="N|auto", help="The job's N pods run this and check each other; one verdict.")
-    ] = ""
+        str | None,
+        typer.Option(
+            metavar="N|auto", help="The job's N pods run this and check each other; one verdict.", show_default=False
+        ),
+    ] = None
     gang_key: Annotated[
         str, typer.Option(metavar="FILE|none", help="The pods' common secret; else DOCTOR_GANG_KEY. none: addresses.")
     ] = ""
@@ -63,7 +66,7 @@ class PodGangOptions(NamedTuple):
 
     def read(self) -> GangOptions | None:
         """Raises: UsageError."""
-        if not self.gang:
+        if self.gang is None:
             if self.gang_key or self.gang_wait:
                 raise UsageError("--gang-key and --gang-wait belong to --gang; expected --gang N or --gang auto")
             return None

@@ -109,8 +109,8 @@ def command(
     hosts: HostOptions,
     scope: ScopeOption = "auto",
     when_idle: Annotated[
-        str, typer.Option(metavar="NODE", help="In a pod: only while no pod on this node has devices.")
-    ] = "",
+        str | None, typer.Option(metavar="NODE", help="In a pod: only while no pod on this node has devices.")
+    ] = None,
     training: TrainingOptions,
     job: JobOptions,
     source: SourceOptions,
@@ -140,7 +140,8 @@ def command(
         selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
-    fleet = _idle_node(when_idle, selection) if when_idle else select_inventory(selection, scope, environ)
+    # An empty name is that of a variable that is not set, and no leave to test.
+    fleet = select_inventory(selection, scope, environ) if when_idle is None else _idle_node(when_idle, selection)
     fleet = job_environment.annotate(fleet)
     ssh = ssh_to(fleet, ssh, connection.transport)
     # The agents of a screening are started cell by cell.

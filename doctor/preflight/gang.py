@@ -18,6 +18,7 @@ import msgspec
 from doctor import __version__
 from doctor.engine.bounded_read import read_bounded, read_bounded_text
 from doctor.engine.errors import InputError, UsageError
+from doctor.engine.language import localized_filled
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled
@@ -105,7 +106,7 @@ def join_gang(
     place = _find_place(options, options.gang, context, environ)
     key, is_keyed = _read_key(options.gang.key, place, environ)
     if not is_keyed:
-        print_stderr(filled("doctor: {0}", UNKEYED))
+        print_stderr(filled("doctor: {0}", localized_filled(UNKEYED)))
         progress.add_notes(UNKEYED)
     if place.index:
         return _follow(options.gang, place, key, budget, progress)
@@ -197,7 +198,7 @@ def _lead(gang: GangOptions, place: GangPlace, key: bytes, is_keyed: bool, progr
     gathering.wait(began + gang.wait)
     if absent := gathering.absent:
         text = filled("{0} did not come within {1} s: {2}", _pods(len(absent)), f"{gang.wait:g}", _named(place, absent))
-        print_stderr(filled("doctor: {0}", text))
+        print_stderr(filled("doctor: {0}", localized_filled(text)))
         progress.add_notes(text)
     pods = PodAccess(
         kubectl=(),

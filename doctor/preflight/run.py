@@ -14,6 +14,7 @@ import msgspec
 from doctor.engine import interrupts
 from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import Exit
+from doctor.engine.language import localized_filled
 from doctor.engine.streams import forgive_unwritten, print_stderr
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
@@ -156,7 +157,7 @@ class PreflightRun:
 
     def _finish_not_ready(self, why: str, code: int, cause: str) -> None:
         """Nothing can be evaluated: bad input, or a platform that is not ready."""
-        print_stderr(filled("doctor: {0}", why))
+        print_stderr(filled("doctor: {0}", localized_filled(why)))
         self.progress.add_notes(why)
         self._report(self._unevaluated(why, code, cause))
 

@@ -31,9 +31,9 @@ def container_views(checks: Sequence[Check]) -> list[type[Fact]]:
 def with_containers(report: Report, checks: Sequence[Check], cache: FactCache) -> Report:
     """``report``, whose findings in containers have the engine as the value ``container``.
 
-    Only those of checks whose page says what to do in a container.
+    Those of checks whose page says what to do in a container, and others where it was read anyway.
     """
-    views = {check.name: _view(check) for check in checks if check.section(IN_CONTAINER)}
+    views = {check.name: _view(check) for check in checks}
 
     def engine(host: str, view: type[ContainerView]) -> str:
         value = cache.get(host, view) if host in cache.records else None
@@ -41,7 +41,7 @@ def with_containers(report: Report, checks: Sequence[Check], cache: FactCache) -
 
     def with_engine(finding: Finding, view: type[ContainerView]) -> Finding:
         engines = {engine(host, view) for host in finding.hosts}
-        if not engines or "" in engines:
+        if not engines or "" in engines or CONTAINER in finding.values:
             return finding
         copy = finding.as_warning(finding.is_warning)
         copy.values[CONTAINER] = sorted(engines)[0]

@@ -110,4 +110,4 @@ def host_rows(hosts: Sequence[str], answers: Mapping[str, tuple[float, str]], se
 def open_live_hosts(command: str, source: str, hosts: Sequence[str]) -> LiveHosts | None:
     """The view; None where there can be none, with one line on stderr."""
     screen = open_screen(command, os.environ)
-    return LiveHosts(screen, filled("doctor {0}: {1}", command, source), hosts) if screen else None
+    return LiveHosts(screen, f"doctor {command}: {localized_filled(source)}", hosts) if screen else None

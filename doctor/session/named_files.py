@@ -69,6 +69,14 @@ def require_connection_files(ssh: SshOptions) -> None:
             )
     if ssh.gateways:
         require_readable("--gateways", ssh.gateways, "a topology.conf of ClusterShell")
+        from doctor.transport.launcher.gateway_routes import Router, TopologyFileError
+
+        try:
+            Router(ssh.gateways, ())
+        except TopologyFileError as error:
+            raise InputError(
+                filled("--gateways {0}; expected a topology.conf that clush accepts", printable(str(error)))
+            ) from None
     for path in ssh.identity:
         require_readable("-i", os.path.expanduser(path), "a private key")
 

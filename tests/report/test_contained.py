@@ -64,6 +64,12 @@ def test_the_container_comes_first_and_nothing_is_fixed_from_inside(inside: Host
     assert "doctor fix" not in text
 
 
+def test_a_check_without_words_for_containers_is_not_fixed_there_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doctor.engine.check.Check.section", lambda self, title: "")
+    assert "doctor fix" not in rendered(node1=DOCKER, node2=POD)
+    assert "doctor fix" in rendered(node1=MACHINE, node2=POD)
+
+
 @pytest.mark.parametrize("machine", [MACHINE, APPTAINER])
 def test_a_machine_keeps_its_remedy(machine: HostRecord) -> None:
     """Apptainer's containers have the limits of their host's session."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -13,7 +14,7 @@ import pytest
 from doctor.transport import TransportError
 from doctor.transport.gang import sealed
 from doctor.transport.gang.gang_transport import GangTransport
-from doctor.transport.gang.links import Gathering
+from doctor.transport.gang.links import VERDICT, Gathering
 from doctor.transport.gang.member import Membership
 from doctor.transport.gang.sealed import Introduction, KeyRefused, SealedLink, Stranger, admit, gang_key, introduce
 
@@ -199,3 +200,72 @@ def test_one_that_never_came_is_named_by_its_index(gathering: Gathering) -> None
     gathering.wait(time.monotonic())
     with pytest.raises(TransportError, match="index 2 of the gang did not come"):
         GangTransport(gathering).run("c", "true", b"", 5)
+
+
+def test_a_silent_service_on_the_first_port_does_not_hide_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes connections, and waits for the client to begin, as HTTP servers do."""
+    monkeypatch.setattr(sealed, "HANDSHAKE_SECONDS", 0.5)
+    silent = socket.create_server(("127.0.0.1", 0))
+    made = Gathering(("localhost", "b"), KEY, "1")
+    monkeypatch.setattr("doctor.transport.gang.member.PORTS", (silent.getsockname()[1], made.port))
+    thread, verdicts = member(made, 1)
+    made.wait(time.monotonic() + 20)
+    made.announce(b"{}", time.monotonic() + 10)
+    thread.join(20)
+    made.close(), silent.close()
+    assert verdicts == [b"{}"]
+
+
+@pytest.fixture
+def connect(gathering: Gathering) -> Iterator[Callable[[str], SealedLink]]:
+    """Begins a process with index 1, by its start."""
+    with contextlib.ExitStack() as opened:
+
+        def begin(start: str) -> SealedLink:
+            link = socket.create_connection(("localhost", gathering.port))
+            opened.callback(link.close)
+            return introduce(link, KEY, Introduction(1, "b", "1", start))
+
+        yield begin
+
+
+def ends(link: SealedLink) -> bool:
+    """Whether the leader closes it, without a verdict."""
+    try:
+        return not link.receive()
+    except OSError:
+        return True
+
+
+def test_two_pods_with_one_index_are_named_and_none_passes_unchecked(
+    gathering: Gathering, connect: Callable[[str], SealedLink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, init = iter(("10.0.0.1", "10.0.0.2", "10.0.0.1")), SealedLink.__init__
+
+    def begin(self: SealedLink, link: socket.socket, key: bytes, side: str, nonces: tuple[str, str]) -> None:
+        init(self, link, key, side, nonces)  # type: ignore[arg-type]
+        if side == "leader":
+            self.address = next(places)
+
+    monkeypatch.setattr(SealedLink, "__init__", begin)
+    first = connect("first")
+    gathering.link("b", patience=10)
+    _second = connect("second")
+    assert ends(first) and ends(connect("first"))
+    with pytest.raises(TransportError, match="two pods say that they have its index, 1: at"):
+        gathering.link("b")
+
+
+def test_a_second_process_of_one_pod_only_gets_the_verdict(
+    gathering: Gathering, connect: Callable[[str], SealedLink]
+) -> None:
+    first = connect("first")
+    gathering.link("b", patience=10)
+    second = connect("second")
+    assert ends(first)
+    again = connect("first")
+    with gathering.changed:
+        gathering.changed.wait_for(lambda: bool(gathering._late), 10)
+    gathering.announce(b"{}", time.monotonic())
+    assert again.receive() == second.receive() == (VERDICT, b"{}")
+    assert gathering.link("b").introduction.start == "second"

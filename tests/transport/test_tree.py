@@ -192,6 +192,9 @@ def test_a_gateway_speaks_for_what_is_below_it(line: bytes) -> None:
         *(b"o 5 (abc)", b"o -1 x", b"e x", b'u "g2"', b"u", b"x", b"x []", b'x {"tasks": [5]}', b"", b"o", b"\xff 3"),
         *(b'x {"host": "g1", "code": 1, "text": "", "tasks": 3}', b'u {"a": [1]}', b"x " + b"[" * 4000),
         b'x {"host": "g1", "code": 1, "text": "", "tasks": [{}]}',
+        b'x {"host": "g1", "code": Infinity, "text": "", "tasks": [3]}',
+        b'x {"host": "g0", "code": 1, "text": "the gateway above", "tasks": [3]}',
+        b'x {"host": ["g1"], "code": 1, "text": "", "tasks": [3]}',
     ],
 )
 def test_what_it_says_of_others_is_dropped(line: bytes) -> None:
@@ -200,10 +203,10 @@ def test_what_it_says_of_others_is_dropped(line: bytes) -> None:
 
 
 def test_the_end_of_a_branch_names_no_hosts_but_its_own() -> None:
-    text = {"host": "x" * 999, "code": "255", "text": "y" * 9999, "tasks": [1, 3, 5]}
+    text = {"host": "n3", "code": "255", "text": "y" * 9999, "tasks": [1, 3, 5]}
     [line] = branch().checked([b"x " + json.dumps(text).encode()])
     end = json.loads(line[2:])
-    assert (end["tasks"], end["code"], len(end["host"]), len(end["text"])) == ([3], 255, 255, 2000)
+    assert (end["tasks"], end["code"], end["host"], len(end["text"])) == ([3], 255, "n3", 2000)
 
 
 def test_a_gateway_that_floods_is_ended() -> None:

@@ -31,6 +31,8 @@ def lost(kinds: str, *resumed: tuple[str, str], **more: object) -> Resume:
 LOAD_OPTIMIZER = 'optimizer.load_state_dict(kept["optimizer"])'
 LOAD_SCHEDULER = 'scheduler.load_state_dict(kept["scheduler"])'
 LOAD_MODEL = 'model.module.load_state_dict(kept["model"])'
+FILLS_STATES = "from torch.distributed.checkpoint.state_dict import get_state_dict; get_state_dict(model, optimizer); "
+"""Makes the optimizer's states by a step of its own, before anything is loaded."""
 LOAD_SCALER = 'scaler.load_state_dict(kept["scaler"])'
 SET_TORCH = 'torch.set_rng_state(own["torch"])'
 SET_PYTHON = 'random.setstate(own["python"])'
@@ -46,6 +48,9 @@ PLAIN = (
 )  # fmt: skip
 LOST: dict[str, Resume] = {
     "optimizer not loaded": lost("moments-new", (LOAD_OPTIMIZER, "pass")),
+    "states are made, and not loaded": lost(
+        "moments-new", (LOAD_MODEL, FILLS_STATES + LOAD_MODEL), (LOAD_OPTIMIZER, "pass")
+    ),
     "optimizer not saved": lost(
         "moments-new", (LOAD_OPTIMIZER, "pass"), saving=(('"optimizer": optimizer.state_dict(),', ""),)
     ),
@@ -122,6 +127,7 @@ LOST: dict[str, Resume] = {
 }  # fmt: skip
 HEALTHY: dict[str, Resume] = {
     "nothing is lost": Resume(),
+    "states are made, then loaded": Resume(((LOAD_MODEL, FILLS_STATES + LOAD_MODEL),)),
     "without a wrapper": Resume(PLAIN, saving=PLAIN),
     "fine-tuning with a new optimizer": Resume(
         ((LOAD_OPTIMIZER, "pass"), (LOAD_SCHEDULER, "pass"), (LOAD_SCALER, "pass"), (SET_TORCH, "pass"),

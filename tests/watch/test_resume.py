@@ -30,7 +30,7 @@ def runs() -> Iterator[ResumeRuns]:
 @pytest.mark.parametrize(
     "name",
     ["optimizer not loaded", "scheduler not loaded", "generators of rank 0 everywhere", "position not loaded",
-     "a bias not loaded", "position with more ranks"],
+     "a bias not loaded", "position with more ranks", "states are made, and not loaded"],
 )  # fmt: skip
 def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
     report = runs.report(LOST[name])
@@ -39,7 +39,9 @@ def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
 
 @pytest.mark.torch
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ["nothing is lost", "the next epoch", "a training of its own"])
+@pytest.mark.parametrize(
+    "name", ["nothing is lost", "states are made, then loaded", "the next epoch", "a training of its own"]
+)
 def test_of_a_healthy_resume_nothing_is_told(runs: ResumeRuns, name: str) -> None:
     report = runs.report(HEALTHY[name])
     assert report is None or report.differences == ()
@@ -129,6 +131,20 @@ def test_a_file_that_another_run_has_written_anew_accuses_no_training() -> None:
     now[0].unloaded = ["w", "b"]
     report = compared(now, save)
     assert report and "parameters-none" in [row.kind for row in report.differences]
+
+
+@pytest.mark.parametrize(
+    ("rate", "at", "level"), [(0.003, 0, "note"), (0.045, 8, "error"), (0.035, 0, "error"), (0.005, 0, "error")]
+)
+def test_a_scheduler_that_begins_again_at_a_new_rate_is_meant(rate: float, at: int, level: str) -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, now = kept(5), begun(rows, [("file", "/run/ck.pt"), ("model", ""), ("optimizer", "")])
+    mark = save.marks[0]
+    mark.parts, mark.lr0 = ["model", "optimizer", "scheduler"], [0.005]
+    mark.groups, mark.schedulers = [{"lr": 0.035}], [{"n": "LambdaLR", "at": 6}]
+    now[0].groups, now[0].schedulers = [{"lr": rate}], [{"n": "LambdaLR", "at": at}]
+    report = compared(now, save)
+    assert report and [row.level for row in report.differences if row.kind == "scheduler"] == [level]
 
 
 def test_ranks_that_recorded_nothing_at_the_save_are_named() -> None:

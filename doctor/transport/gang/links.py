@@ -148,12 +148,14 @@ class Gathering:
         self.hosts, self.changed = tuple(hosts), threading.Condition()
         self.own_address = ""
         """As the members reach this pod."""
-        self.returned: list[str] = []
-        """Hosts whose process came a second time."""
         self._key, self._version, self._is_at = key, version, is_at
         self._links: dict[str, MemberLink] = {}
         self._late: list[MemberLink] = []
         self._refused: dict[str, str] = {}
+        self._displaced: set[str] = set()
+        """Starts of processes whose place another has taken: one that comes back runs beside that."""
+        self._doubled: dict[str, str] = {}
+        """Hosts whose index two pods have, and what is said of them."""
         self._strangers: list[str] = []
         self._verdict: bytes | None = None
         self._slots = threading.BoundedSemaphore(_MAX_HANDSHAKES)
@@ -164,7 +166,9 @@ class Gathering:
     @property
     def absent(self) -> list[str]:
         """Hosts that have not come."""
-        return [host for host in self.hosts[1:] if host not in self._links and host not in self._refused]
+        return [
+            host for host in self.hosts[1:] if host not in self._links and host not in {*self._refused, *self._doubled}
+        ]
 
     def wait(self, until: float) -> None:
         """Until all have come, or the monotonic clock has this time."""
@@ -218,8 +222,8 @@ class Gathering:
             link.close()
 
     def _absence(self, host: str) -> TransportError:
-        if host in self._refused:
-            return transport_error("unsupported", self._refused[host])
+        if refusal := self._doubled.get(host) or self._refused.get(host):
+            return transport_error("unsupported", refusal)
         text = filled("the process with index {0} of the gang did not come", self.hosts.index(host))
         if self._strangers:
             text = filled("{0}; turned away: {1}", text, joined("; ", self._strangers))
@@ -255,11 +259,20 @@ class Gathering:
         if not 0 < index < len(self.hosts) or (self._is_at and not self._is_at(index, sealed.address)):
             raise Stranger(introduction)
         host = self.hosts[index]
-        link = MemberLink(host, introduction, sealed, self._notify)
         with self.changed:
             self.own_address = self.own_address or own_address
             earlier, verdict = self._links.get(host), self._verdict
-            if introduction.version != self._version:
+            is_beside = introduction.start in self._displaced and earlier is not None and not earlier.ended
+            if is_beside and earlier and earlier.address != sealed.address:
+                self._doubled[host] = filled(
+                    "two pods say that they have its index, {0}: at {1} and {2}", index, earlier.address, sealed.address
+                )
+                self._late.append(self._links.pop(host))
+                raise Stranger  # without the verdict: it was not checked
+            link = MemberLink(host, introduction, sealed, self._notify)
+            if host in self._doubled or is_beside:
+                self._late.append(link)
+            elif introduction.version != self._version:
                 self._refused[host] = filled(
                     "its doctor is version {0}, and {1} on {2}, which leads the gang; expected one image",
                     printable(introduction.version[:40]),
@@ -271,9 +284,9 @@ class Gathering:
                 self._links[host] = link
                 self._refused.pop(host, None)
                 if earlier and earlier.introduction.start != introduction.start:
-                    self.returned.append(host)
+                    self._displaced.add(earlier.introduction.start)
             self.changed.notify_all()
-        if earlier and introduction.version == self._version:
+        if earlier and self._links.get(host) is link:
             earlier.close()
         if verdict is not None:
             link.send_verdict(verdict)
@@ -281,8 +294,12 @@ class Gathering:
     def _note_stranger(self, address: str, stranger: Stranger) -> None:
         claim = stranger.args[0] if stranger.args else None
         if isinstance(claim, Introduction):
-            why = "another key" if self._is_at is None else "an address that its name does not have"
-            text = filled("{0} as index {1}, with {2}", address, claim.index, why)
+            is_known_by_key = self._is_at is None
+            text = (
+                filled("{0} as index {1}, with another key or of another gang", address, claim.index)
+                if is_known_by_key
+                else filled("{0} as index {1}, with an address that its name does not have", address, claim.index)
+            )
             if text not in self._strangers and len(self._strangers) < _MAX_STRANGERS:
                 self._strangers.append(text)
 

@@ -97,22 +97,21 @@ class Membership:
 
     def _connect(self, address: str, port: int, seconds: float) -> LeaderAttempt:
         where = filled("port {0} of {1}", port, self.leader)
-        link = None
         try:
             link = socket.create_connection((address, port), max(seconds, 0.1))
+        except TimeoutError:
+            return LeaderAttempt(None, filled("{0}: no answer", where))
+        except ConnectionRefusedError:
+            return LeaderAttempt(None, filled("{0}: connection refused", where))
+        except OSError as error:
+            return LeaderAttempt(None, filled("{0}: {1}", where, error.strerror or str(error)))
+        try:
             return LeaderAttempt(introduce(link, self._key, self._introduction))
         except KeyRefused:
             why = filled("{0}: it has another key, or is of another gang", where)
-        except Stranger:
+        except (Stranger, OSError):  # also one that takes connections and keeps silent: the leader has another port
             why = filled("{0}: what answers there is no member of this gang", where)
-        except TimeoutError:
-            why = filled("{0}: no answer", where)
-        except ConnectionRefusedError:
-            why = filled("{0}: connection refused", where)
-        except OSError as error:
-            why = filled("{0}: {1}", where, error.strerror or str(error))
-        if link is not None:
-            link.close()
+        link.close()
         return LeaderAttempt(None, why)
 
 

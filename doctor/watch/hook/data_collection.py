@@ -24,10 +24,10 @@ from .digest_records import MAX_TENSORS
 from .gradient_sketch import GradientSketch, backward_scale
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
-from .module_values import ModuleValues, in_training, is_compiled, tensors_in
+from .module_values import ModuleValues, compile_test, in_training, is_compiled, tensors_in
 from .resume_marks import ResumeMarks
 from .shard_holders import ShardHolders
-from .step_records import emit_entries, generators, kept_states, write_numbers
+from .step_records import emit_entries, fills_states, generators, kept_states, write_numbers
 
 MAX_INPUTS = 32
 MAX_FAILURES = 10
@@ -48,6 +48,8 @@ class DigestCollection:
     def __init__(self, torch: Any, out: Channel, first: int, every: int) -> None:
         self.torch, self.out, self.first, self.every = torch, out, first, every
         self.step = self.forwards = self.failures = 0
+        self.has_run = False
+        """Whether a model that trains was called."""
         self.ended = False
         self.depth = 0
         self.main: Any = None
@@ -62,7 +64,7 @@ class DigestCollection:
         self.copies: list[Any] = []
         """What the optimizer holds in the place of the model's parameters, where it holds none of these."""
         self.thread = threading.get_ident()
-        self.compiling = _compile_test(torch)
+        self.compiling = compile_test(torch)
         self.groups = GroupUse(torch, out, self)
         self.marks = ResumeMarks(self) if out.folder else None
 
@@ -226,6 +228,7 @@ class DigestCollection:
         self.depth += 1
         if self.depth > 1 or not self.torch.is_grad_enabled() or not in_training(module):
             return
+        self.has_run = True
         if self.marks:
             self.marks.before_forward(module, arguments, named)
         if not self.sampled:
@@ -325,6 +328,8 @@ class DigestCollection:
         return (arguments[0], compute, *arguments[2:]), named
 
     def _before_step(self, optimizer: Any) -> None:
+        if not (self.step or self.has_run) and fills_states(optimizer):
+            return
         if self.main is None or self.main() is None:
             self.main = weakref.ref(optimizer)
         if optimizer is self.main() and self.marks:
@@ -369,6 +374,8 @@ class DigestCollection:
 
     def _after_step(self, optimizer: Any) -> None:
         if self.main is None or optimizer is not self.main():
+            return
+        if not (self.step or self.has_run) and fills_states(optimizer):
             return
         if self.sampled:
             self._update(optimizer)
@@ -418,13 +425,6 @@ class DigestCollection:
         values = totals.values(list(self._held(*self.optimizers).values()))
         if values is not None:
             write_numbers(self.torch, self.out, "totals", values[0], s=self.step, n=values[1])
-
-
-def _compile_test(torch: Any) -> Callable[[], bool]:
-    for owner in (getattr(torch, "compiler", None), getattr(torch, "_dynamo", None)):
-        if hasattr(owner, "is_compiling"):
-            return owner.is_compiling  # type: ignore[no-any-return]
-    return lambda: False
 
 
 class CallbackChannel(Channel):

@@ -5,7 +5,7 @@ A part of the hook. Infinities are not looked for: masks of attention are made o
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 MAX_MODULES = 2048
 
@@ -80,3 +80,11 @@ class ModuleValues:
         for handle in self.handles:
             handle.remove()
         self.handles = []
+
+
+def compile_test(torch: Any) -> Callable[[], bool]:
+    """A function that says whether the caller is being compiled."""
+    for owner in (getattr(torch, "compiler", None), getattr(torch, "_dynamo", None)):
+        if hasattr(owner, "is_compiling"):
+            return owner.is_compiling  # type: ignore[no-any-return]
+    return lambda: False

@@ -223,6 +223,7 @@ class ResumeMarks:
 
     def after_step(self) -> None:
         """The optimizer has stepped."""
+        self.calls.install()
         self.ends = [*self.ends[-1:], (raw_generators(self.torch), self.position.counts())]
         try:
             size = os.stat(os.path.join(self.folder, SIGNAL)).st_size

@@ -62,3 +62,13 @@ def generators(torch: Any) -> dict[str, Any]:
         if device is not None and device.is_available() and device.is_initialized():
             states["device"] = value_digest(device.get_rng_state())
     return states
+
+
+def fills_states(optimizer: Any) -> bool:
+    """Whether a step before the first forward pass is none of the training.
+
+    torch.distributed.checkpoint makes the states of a new optimizer by one at rate 0 (torch 2.13,
+    distributed/checkpoint/state_dict.py, ``_init_optim_state``).
+    """
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    return all(rate is not None and float(rate) == 0 for rate in rates)

@@ -254,7 +254,7 @@ class _Comparison:
 
     def _rates(self) -> Iterator[_Row]:
         before, now = _rates(self.before.groups), _rates(self.now.groups)
-        first = [rate for rate in self.before.lr0 if isinstance(rate, float | int)]
+        first = _numbers(self.before.lr0)
         if before and len(before) == len(now) and not _close(before, now):
             values: dict[str, str | int | float] = {"now": f"{now[0]:.4g}", "before": f"{before[0]:.4g}"}
             again = len(first) == len(now) and _close(first, now)
@@ -270,12 +270,23 @@ class _Comparison:
                     )
 
     def _schedulers(self) -> Iterator[_Row]:
+        first, before, now = self.before.lr0, _rates(self.before.groups), _rates(self.now.groups)
+        # One that is lost leaves the rate that the optimizer loaded, or begins where the first run began.
+        is_new = bool(now) and not any(
+            len(rates) == len(now) and _close(rates, now) for rates in (before, _numbers(first))
+        )
+        hardness = "note" if is_new and before and first else "scheduler"
         for was, scheduler in zip(self.before.schedulers, self.now.schedulers, strict=False):
-            before, now = was.get("at"), scheduler.get("at")
-            if was.get("n") != scheduler.get("n") or not isinstance(before, int) or not isinstance(now, int):
+            count, begin = was.get("at"), scheduler.get("at")
+            if was.get("n") != scheduler.get("n") or not isinstance(count, int) or not isinstance(begin, int):
                 continue
-            if before > 0 and now != before:
-                yield "scheduler", "scheduler", (), {"name": str(was.get("n"))[:60], "now": now, "before": before}
+            if count > 0 and begin != count:
+                yield (
+                    "scheduler",
+                    "scheduler" if begin else hardness,
+                    (),
+                    {"name": str(was.get("n"))[:60], "now": begin, "before": count},
+                )
 
     def _scalers(self) -> Iterator[_Row]:
         for was, scaler in zip(self.before.scalers, self.now.scalers, strict=False):
@@ -333,7 +344,10 @@ def _step_counts(numbers: Mapping[str, Number]) -> list[float]:
 
 
 def _rates(groups: Iterable[Mapping[str, object]]) -> list[float]:
-    rates = [group.get("lr") for group in groups]
+    return _numbers(group.get("lr") for group in groups)
+
+
+def _numbers(rates: Iterable[object]) -> list[float]:
     return [float(rate) for rate in rates if isinstance(rate, float | int)]
 
 

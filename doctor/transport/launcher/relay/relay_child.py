@@ -27,8 +27,8 @@ class Child:
     def __init__(self, node, common):
         self.node, self.common = node, common
         self.host, self.is_relay = node["host"], "below" in node
-        self.tasks, self.gateways = set(), set()
-        collect_below(node, self.tasks, self.gateways)
+        self.tasks, self.gateways, self.names = set(), set(), set()
+        collect_below(node, self)
         self.queue, self.queued_bytes = deque(), 0
         self.pid = self.fd = self.stderr_fd = self.code = None
         self.lines, self.error_text, self.stray = LineBuffer(RELAY_LINE), b"", 0
@@ -109,7 +109,7 @@ class Child:
         for line in lines:
             try:
                 fine.append(self.checked_line(line) + b"\n")
-            except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+            except (ValueError, KeyError, TypeError, IndexError, ArithmeticError, RecursionError):
                 self.stray += 1
         if self.stray > STRAY_LINES:
             self.error_text = self.error_text or b"it sent too much that was not asked of it"
@@ -125,9 +125,9 @@ class Child:
         if kind == b"u" and value in self.gateways:
             return line
         tasks = self.tasks.intersection(value["tasks"])
-        if kind != b"x" or not tasks:
+        if kind != b"x" or not tasks or value["host"] not in self.names:
             raise ValueError(kind)
-        report = {"host": str(value["host"])[:255], "code": int(value["code"]), "text": str(value["text"])[:TEXT_BYTES]}
+        report = {"host": value["host"], "code": int(value["code"]), "text": str(value["text"])[:TEXT_BYTES]}
         return b"x " + json.dumps(dict(report, tasks=sorted(tasks))).encode("ascii")
 
     def over(self):
@@ -171,11 +171,12 @@ class Child:
             self.queue.clear()
 
 
-def collect_below(node, tasks, gateways):
-    """Adds the numbers of the carriers and the names of the relays of a part of the tree, itself included."""
+def collect_below(node, child):
+    """Adds the carriers' numbers, the relays' names and all hosts of a part of the tree, itself included."""
+    child.names.add(node["host"])
     if node.get("task") is not None:
-        tasks.add(node["task"])
+        child.tasks.add(node["task"])
     if "below" in node:
-        gateways.add(node["host"])
-        for child in node["below"]:
-            collect_below(child, tasks, gateways)
+        child.gateways.add(node["host"])
+        for other in node["below"]:
+            collect_below(other, child)

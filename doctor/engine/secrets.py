@@ -275,11 +275,11 @@ def hide_secrets(text: str) -> str:
 
 
 def _hide_value(match: re.Match[str]) -> str:
-    """A number of tokens, or seconds of each, is no token."""
-    is_count = _compiled(
-        r"(?i)(?:^|[\w.-]*[_.-])token[\"'\s=:]*(?:[0-9]{1,6}|[0-9]{0,6}\.[0-9]{1,12}(?:e[+-]?[0-9]+)?)(?:[mu]?s)?$"
-    )
-    return match[0] if is_count.match(match[0]) else match["key"] + HIDDEN
+    """A number of tokens, or seconds of each, is no token; six digits alone may be a password for one use."""
+    is_count = match.string[match.start() - 1 : match.start()] == "#" and match[0].lower().startswith("token")
+    number = r"[0-9]{1,9}" if is_count else r"[0-9]{0,6}\.[0-9]{1,12}(?:e[+-]?[0-9]{1,3})?(?:[mu]?s)?"
+    is_number = _compiled(rf"(?i)(?:[\w.-]*[_.-])?token[\"'\s=:]*{number}$").match(match[0])
+    return match[0] if is_number else match["key"] + HIDDEN
 
 
 @cache

@@ -52,3 +52,8 @@ def test_lines_without_a_secret_pass_ten_times_faster_than_the_search_of_all() -
     began = time.process_time()
     searched(data[: 1 << 18])
     assert fast * (1 << 18) / len(data) < (time.process_time() - began) / 10
+
+
+def test_a_short_number_is_a_token_unless_it_counts_some() -> None:
+    assert hide_secrets("token: 123456 api_token=12345") == "token: [hidden] api_token=[hidden]"
+    assert hide_secrets("#token: 2048, s/token=0.5s") == "#token: 2048, s/token=0.5s"

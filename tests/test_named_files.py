@@ -246,6 +246,8 @@ class TestLinksOfOthers:
             "doctor/watch/output_pump.py",  # its own stdout, and the copy in the folder of `doctor.watch.folder`
             "doctor/watch/hook/channel.py",  # the same, in the job
             "doctor/watch/hook/rank_files.py",  # the same
+            "doctor/watch/hook/resume_marks.py",  # the same
+            "doctor/watch/resume/kept_saves.py",  # in our own state folder, relative to its handle, and no link
             "doctor/watch/loss/heartbeat_lines.py",  # in a temporary folder of its own
             "doctor/watch/report_files.py",  # an empty file by O_EXCL, which holds a name for atomic_write
         }

@@ -68,7 +68,7 @@ NOT_RUN = {
         smartctl ras-mc-ctl findmnt coredumpctl timeout nfsstat lfs lctl rsync arping tracepath taskset""",
     "a text in a file or in a message, and no command": """
         "rank_id": "status": "version": Compatibility Two {item}:{expected} {observed}
-        privileged: securityContext.capabilities.add:""",
+        privileged: securityContext.capabilities.add: {setting}""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": "* USER LimitMEMLOCK",
     "run under another check's name, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix}",
 }

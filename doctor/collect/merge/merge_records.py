@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
 
 NO_SECOND_ROUND = "node files contain no host-to-host round; doctor check runs one over SSH"
-TRIALS = {"PeerConnections"}
+TRIALS = {"PeerConnections", "LauncherLogins"}
 """Facts of the second round by which hosts try what other checks read: without them a check does not apply."""
 NO_NAMES = "doctor node did not get them: pass --expect to it as well"
 NO_HOST_LIST = "no host list: a host without a file is not noticed; expected --expect NODES"

@@ -167,7 +167,12 @@ def test_a_rank_whose_exchanges_are_all_slow() -> None:
 @pytest.mark.proves("smoke-link-slow")
 def test_a_pair_of_ranks_whose_exchanges_are_slow() -> None:
     faults = SLOW_EXCHANGE.replace("WHEN", "{self.rank, peer} == {2, 4}")
-    (finding,) = findings_with("smoke_link_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
+
+    def findings() -> tuple[Finding, ...]:
+        return findings_with("smoke_link_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
+
+    # Six ranks on two busy cores: where all pairs are as slow as this one, a second run decides.
+    (finding,) = findings() or findings()
     assert finding.values["ranks"] == [GUILTY, 4]
     assert not findings_with("smoke_host_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
 

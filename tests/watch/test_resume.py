@@ -33,6 +33,7 @@ def runs() -> Iterator[ResumeRuns]:
      "a bias not loaded", "position with more ranks", "states are made, and not loaded"],
 )  # fmt: skip
 def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
+    """From these differences `resume-state-lost` makes its findings."""
     report = runs.report(LOST[name])
     assert is_right(LOST[name], report), report
 

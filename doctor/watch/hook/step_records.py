@@ -67,8 +67,12 @@ def generators(torch: Any) -> dict[str, Any]:
 def fills_states(optimizer: Any) -> bool:
     """Whether a step before the first forward pass is none of the training.
 
-    torch.distributed.checkpoint makes the states of a new optimizer by one at rate 0 (torch 2.13,
-    distributed/checkpoint/state_dict.py, ``_init_optim_state``).
+    torch.distributed.checkpoint makes the states of a new optimizer by one at rate 0 with gradients of zeros (torch
+    2.13, distributed/checkpoint/state_dict.py, ``_init_optim_state``).
     """
-    rates = [group.get("lr") for group in optimizer.param_groups]
-    return all(rate is not None and float(rate) == 0 for rate in rates)
+    groups = optimizer.param_groups
+    if any(group.get("lr") is None or float(group["lr"]) != 0 for group in groups):
+        return False
+    gradients = [parameter.grad for group in groups for parameter in group["params"] if parameter.grad is not None]
+    # Of a DTensor the own shard: the whole would be communication.
+    return not any(bool(getattr(gradient, "_local_tensor", gradient).any()) for gradient in gradients)

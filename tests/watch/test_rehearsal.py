@@ -124,7 +124,7 @@ def test_torchrun(program: Path) -> None:
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
 def test_mpirun(program: Path) -> None:
     run = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "3")
-    code, document = rehearse(program.parent, *run, sys.executable, "train.py")
+    code, document = rehearse(program.parent, *run, sys.executable, "train.py", options=("--for", "60"))
     assert (code, ranks(document)) == (0, [(0, 0), (1, 1), (2, 2)])
     assert left_behind(program.parent) == []
 

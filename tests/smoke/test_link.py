@@ -22,7 +22,6 @@ from doctor.smoke.rendezvous import link as module
 from doctor.smoke.rendezvous import reachability as way
 from doctor.smoke.rendezvous.leader import Leader
 from doctor.smoke.rendezvous.link import (
-    ForeignPeer,
     Hello,
     LeaderListener,
     Member,
@@ -31,11 +30,11 @@ from doctor.smoke.rendezvous.link import (
     launch_secret,
     leader_ports,
     listening_address,
-    read_line,
     send_hello,
 )
 from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection, connect_to_leader
 from doctor.smoke.rendezvous.relay import RelayedVerdict, RelayInbox, RelaySender
+from doctor.transport.peer_lines import ForeignPeer, read_line
 
 
 def job(**changes: Any) -> JobContext:

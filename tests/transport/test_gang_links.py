@@ -16,7 +16,8 @@ from doctor.transport.gang import sealed
 from doctor.transport.gang.gang_transport import GangTransport
 from doctor.transport.gang.links import VERDICT, Gathering
 from doctor.transport.gang.member import Membership
-from doctor.transport.gang.sealed import Introduction, KeyRefused, SealedLink, Stranger, admit, gang_key, introduce
+from doctor.transport.gang.sealed import Introduction, KeyRefused, SealedLink, admit, gang_key, introduce
+from doctor.transport.peer_lines import ForeignPeer
 
 KEY, OTHER = gang_key(b"s" * 32, "a\0b"), gang_key(b"s" * 32, "a\0c")
 SELF = Introduction(1, "b", "1")
@@ -92,7 +93,7 @@ def test_a_changed_byte_is_no_message(place: int) -> None:
     leader, member = joined(wire)
     wire.change = lambda data: data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
     threading.Thread(target=lambda: (leader.send(b"v", b"code 0"), time.sleep(0.05), leader.close())).start()
-    with pytest.raises((Stranger, OSError)):
+    with pytest.raises((ForeignPeer, OSError)):
         member.receive()
 
 
@@ -102,7 +103,7 @@ def test_a_repeated_message_is_no_message() -> None:
     wire.change = lambda data: data + data
     leader.send(b"o", b"start")
     assert member.receive() == (b"o", b"start")
-    with pytest.raises(Stranger):
+    with pytest.raises(ForeignPeer):
         member.receive()
 
 
@@ -110,7 +111,7 @@ def test_a_message_that_is_turned_round_is_no_message() -> None:
     leader, member = joined(Wire())
     leader._send_key = leader._receive_key  # as if the member's own words came back
     leader.send(b"o", b"start")
-    with pytest.raises(Stranger):
+    with pytest.raises(ForeignPeer):
         member.receive()
 
 
@@ -118,7 +119,7 @@ def test_another_gang_with_the_same_secret_is_refused() -> None:
     wire = Wire()
 
     def lead() -> None:
-        with pytest.raises(Stranger):
+        with pytest.raises(ForeignPeer):
             admit(wire.leader, KEY)
 
     thread = threading.Thread(target=lead)
@@ -137,7 +138,7 @@ def test_a_leader_without_the_key_is_not_obeyed() -> None:
         wire.leader.sendall(b'{"proof": "%s"}\n' % (b"0" * 64))
 
     threading.Thread(target=pretend).start()
-    with pytest.raises(Stranger):
+    with pytest.raises(ForeignPeer):
         introduce(wire.member, KEY, SELF)
 
 
@@ -157,7 +158,7 @@ def test_a_leader_without_the_key_is_not_obeyed() -> None:
 def test_what_is_no_member_is_turned_away(line: bytes) -> None:
     wire = Wire()
     threading.Thread(target=lambda: wire.member.sendall(line), daemon=True).start()
-    with pytest.raises((Stranger, OSError)):
+    with pytest.raises((ForeignPeer, OSError)):
         admit(wire.leader, KEY)
 
 

@@ -18,15 +18,12 @@ from doctor.job.variables import MASTER_PORT
 from doctor.smoke.model import Failure, SmokePlan, SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rendezvous.link import (
-    ForeignPeer,
     Hello,
     LeaderListener,
     Member,
     RelayedError,
     leader_ports,
     listening_address,
-    read_line,
-    send_line,
 )
 from doctor.smoke.rendezvous.parts import (
     absent_failure,
@@ -47,6 +44,7 @@ from doctor.smoke.triage.conduct import options_of_rest, run_together, screen, w
 from doctor.smoke.triage.screening import Cell, needs_screening
 from doctor.transport.conversation import LineSession
 from doctor.transport.local import SocketChannel
+from doctor.transport.peer_lines import ForeignPeer, read_line, send_line
 
 _POLL_SECONDS = 0.05
 _LINE_SECONDS = 1.0

@@ -23,6 +23,7 @@ import msgspec
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext
+from doctor.transport.peer_lines import ForeignPeer, read_value, send_line
 
 UnreachableReason = Literal["name", "refused", "dropped", "no-route", "stranger", "other"]
 SECONDS = 2.0
@@ -31,8 +32,6 @@ PORT_COUNT = 4
 """Ports that are tried, for one of them may be another program's."""
 _FIRST_PORT, _LAST_PORT = 20000, 29499
 """Below the ports that systems hand out by themselves, and that jobs like to meet at."""
-_MAX_LINE_BYTES = 1 << 14
-_LONG_SECONDS = 86400.0
 _GREETING = "doctor smoke 1"
 _MAX_HANDSHAKES = 128
 _START_SECONDS = 0.001
@@ -104,10 +103,6 @@ class Member(NamedTuple):
     address: str
 
 
-class ForeignPeer(Exception):
-    """What is at the other end does not belong to this job."""
-
-
 def job_token(context: JobContext, user: int, secret: str = "") -> bytes:
     """What only the processes of this job know, as long as nobody listens to them."""
     return hashlib.sha256(
@@ -150,11 +145,11 @@ def leader_ports(key: bytes, avoid: int = 0) -> tuple[int, ...]:
 def send_hello(link: socket.socket, key: bytes, hello: Hello) -> None:
     """The other processes' side of the greeting. Raises: ForeignPeer, OSError."""
     deadline, nonce = time.monotonic() + SECONDS, secrets.token_hex(16)
-    greeting: Greeting = _read(link, Greeting, deadline)
+    greeting: Greeting = read_value(link, Greeting, deadline)
     if greeting.doctor != _GREETING:
         raise ForeignPeer
     send_line(link, SignedHello(nonce, _proof(key, "guest", greeting.nonce, nonce), hello))
-    reply: LinkReply = _read(link, LinkReply, deadline)
+    reply: LinkReply = read_value(link, LinkReply, deadline)
     if not hmac.compare_digest(reply.proof, _proof(key, "leader", greeting.nonce, nonce)):
         raise ForeignPeer
     link.settimeout(None)
@@ -163,31 +158,6 @@ def send_hello(link: socket.socket, key: bytes, hello: Hello) -> None:
 
 def _proof(key: bytes, who: str, *nonces: str) -> str:
     return hmac.new(key, "\0".join([who, *nonces]).encode(), "sha256").hexdigest()
-
-
-def send_line(link: socket.socket, value: Any) -> None:
-    """One line. Raises: OSError."""
-    link.sendall(msgspec.json.encode(value) + b"\n")
-
-
-def read_line(link: socket.socket, deadline: float) -> bytes:
-    """One line, and not a byte more than that: what follows is for others. Raises: ForeignPeer, OSError."""
-    line = b""
-    while not line.endswith(b"\n"):
-        link.settimeout(min(max(deadline - time.monotonic(), 0.001), _LONG_SECONDS))
-        peeked = link.recv(_MAX_LINE_BYTES, socket.MSG_PEEK)
-        piece = link.recv(peeked.index(b"\n") + 1 if b"\n" in peeked else len(peeked))
-        line += piece
-        if not piece or len(line) > _MAX_LINE_BYTES:
-            raise ForeignPeer
-    return line
-
-
-def _read(link: socket.socket, kind: type[Any], deadline: float) -> Any:
-    try:
-        return msgspec.json.decode(read_line(link, deadline), type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise ForeignPeer from None
 
 
 class LeaderListener:
@@ -264,7 +234,7 @@ class LeaderListener:
         deadline, nonce = time.monotonic() + SECONDS, secrets.token_hex(16)
         link.settimeout(SECONDS)
         send_line(link, Greeting(_GREETING, nonce))
-        signed_hello: SignedHello = _read(link, SignedHello, deadline)
+        signed_hello: SignedHello = read_value(link, SignedHello, deadline)
         if not hmac.compare_digest(signed_hello.proof, _proof(self._key, "guest", nonce, signed_hello.nonce)):
             raise ForeignPeer
         send_line(link, LinkReply(_proof(self._key, "leader", nonce, signed_hello.nonce)))

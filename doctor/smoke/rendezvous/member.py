@@ -21,10 +21,11 @@ from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext
 from doctor.smoke.programs.agent import agent
-from doctor.smoke.rendezvous.link import ForeignPeer, Hello, read_line, send_line
+from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection, connect_to_leader
 from doctor.smoke.rendezvous.relay import LeaderOrder, RelayInbox, RelaySender
 from doctor.smoke.run import programs
+from doctor.transport.peer_lines import ForeignPeer, read_line, send_line
 
 LINGER_SECONDS = 10.0
 """Seconds that a process that cannot come stays longer than the leader waits: its end would end the others."""

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
-from doctor.smoke.rendezvous.link import SECONDS, ForeignPeer, Hello, UnreachableReason, leader_ports, send_hello
+from doctor.smoke.rendezvous.link import SECONDS, Hello, UnreachableReason, leader_ports, send_hello
+from doctor.transport.peer_lines import ForeignPeer
 
 RETRY_PAUSE = 0.1
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)

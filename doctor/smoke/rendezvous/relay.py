@@ -14,8 +14,9 @@ import time
 import msgspec
 
 from doctor.engine.decoding import prepare_decoding
-from doctor.smoke.rendezvous.link import ForeignPeer, Hello, RelayedError, read_line, send_line
+from doctor.smoke.rendezvous.link import Hello, RelayedError
 from doctor.smoke.rendezvous.reachability import RendezvousError
+from doctor.transport.peer_lines import ForeignPeer, read_line, send_line
 
 _TIMEOUT = 1.0
 

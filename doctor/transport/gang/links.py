@@ -13,9 +13,10 @@ from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.transport import TransportError, transport_error
 from doctor.transport.conversation import BURST, RATE
-from doctor.transport.gang.sealed import Introduction, SealedLink, Stranger, admit
+from doctor.transport.gang.sealed import Introduction, SealedLink, admit
 from doctor.transport.launcher.frames import FrameError, FrameReader, RequestEncoder
 from doctor.transport.launcher.step import StepChannel, Task
+from doctor.transport.peer_lines import ForeignPeer
 
 PORTS = (28640, 28641, 28642, 28643)
 """Where a leader listens: the first that is free, for pods on the host's network may have taken one."""
@@ -109,7 +110,7 @@ class MemberLink:
             self.why = error
         except FrameError as error:
             self.why = transport_error("lost", str(error))
-        except (OSError, Stranger):
+        except (OSError, ForeignPeer):
             pass
         finally:
             self.ended = True
@@ -245,7 +246,7 @@ class Gathering:
             own_address = link.getsockname()[0].removeprefix("::ffff:").partition("%")[0]
             introduction, sealed = admit(link, self._key)
             self._take_in(introduction, sealed, own_address)
-        except Stranger as stranger:
+        except ForeignPeer as stranger:
             self._note_stranger(address.removeprefix("::ffff:"), stranger)
             link.close()
         except OSError:
@@ -254,10 +255,10 @@ class Gathering:
             self._slots.release()
 
     def _take_in(self, introduction: Introduction, sealed: SealedLink, own_address: str) -> None:
-        """Raises: Stranger."""
+        """Raises: ForeignPeer."""
         index = introduction.index
         if not 0 < index < len(self.hosts) or (self._is_at and not self._is_at(index, sealed.address)):
-            raise Stranger(introduction)
+            raise ForeignPeer(introduction)
         host = self.hosts[index]
         with self.changed:
             self.own_address = self.own_address or own_address
@@ -268,7 +269,7 @@ class Gathering:
                     "two pods say that they have its index, {0}: at {1} and {2}", index, earlier.address, sealed.address
                 )
                 self._late.append(self._links.pop(host))
-                raise Stranger  # without the verdict: it was not checked
+                raise ForeignPeer  # without the verdict: it was not checked
             link = MemberLink(host, introduction, sealed, self._notify)
             if host in self._doubled or is_beside:
                 self._late.append(link)
@@ -291,7 +292,7 @@ class Gathering:
         if verdict is not None:
             link.send_verdict(verdict)
 
-    def _note_stranger(self, address: str, stranger: Stranger) -> None:
+    def _note_stranger(self, address: str, stranger: ForeignPeer) -> None:
         claim = stranger.args[0] if stranger.args else None
         if isinstance(claim, Introduction):
             is_known_by_key = self._is_at is None

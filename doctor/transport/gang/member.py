@@ -16,8 +16,9 @@ from typing import NamedTuple
 from doctor.engine.texts import filled
 from doctor.remote.bootstrap import python_problem
 from doctor.transport.gang.links import FAILED, FRAMES, ORDERS, PORTS, RECEIPT, VERDICT
-from doctor.transport.gang.sealed import CHUNK, Introduction, KeyRefused, SealedLink, Stranger, introduce
+from doctor.transport.gang.sealed import CHUNK, Introduction, KeyRefused, SealedLink, introduce
 from doctor.transport.launcher.launcher import carrier_command
+from doctor.transport.peer_lines import ForeignPeer
 
 KEY_VARIABLE = "DOCTOR_GANG_KEY"
 _CONNECT_SECONDS = 3.0
@@ -109,7 +110,7 @@ class Membership:
             return LeaderAttempt(introduce(link, self._key, self._introduction))
         except KeyRefused:
             why = filled("{0}: it has another key, or is of another gang", where)
-        except (Stranger, OSError):  # also one that takes connections and keeps silent: the leader has another port
+        except (ForeignPeer, OSError):  # also one that takes connections and keeps silent: the leader has another port
             why = filled("{0}: what answers there is no member of this gang", where)
         link.close()
         return LeaderAttempt(None, why)
@@ -145,7 +146,7 @@ def _serve(link: SealedLink) -> bytes | None:
             if kind == ORDERS:
                 carrier.stdin.write(data)
                 carrier.stdin.flush()
-    except (OSError, Stranger):
+    except (OSError, ForeignPeer):
         return None
     finally:
         with contextlib.suppress(OSError):

@@ -15,11 +15,12 @@ import socket
 import struct
 import threading
 import time
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from doctor.engine.decoding import prepare_decoding
+from doctor.transport.peer_lines import ForeignPeer, decode_line, read_value, send_line
 
 HANDSHAKE_SECONDS = 5.0
 SILENCE_SECONDS = 25.0
@@ -27,7 +28,6 @@ SILENCE_SECONDS = 25.0
 CHUNK = 1 << 16
 _PROTOCOL = "doctor gang 1"
 _MAX_MESSAGE = 1 << 20
-_MAX_INTRODUCTION = 1 << 14
 _HEAD = struct.Struct(">I32s")
 _COUNT = struct.Struct(">Q")
 
@@ -60,11 +60,7 @@ class _Welcome(msgspec.Struct, frozen=True):
     """Empty: the leader turns this member away."""
 
 
-class Stranger(Exception):
-    """What is at the other end is no member of this gang, or has another key."""
-
-
-class KeyRefused(Stranger):
+class KeyRefused(ForeignPeer):
     """The leader says that this member's key is another one."""
 
 
@@ -93,13 +89,13 @@ class SealedLink:
                 self._link.sendall(_HEAD.pack(len(body), tag) + body)
 
     def receive(self) -> tuple[bytes, bytes]:
-        """The next message: its kind and data. Raises: OSError, at the end too; Stranger."""
+        """The next message: its kind and data. Raises: OSError, at the end too; ForeignPeer."""
         size, tag = _HEAD.unpack(_exactly(self._link, _HEAD.size))
         if not 1 <= size <= _MAX_MESSAGE:
-            raise Stranger
+            raise ForeignPeer
         body = _exactly(self._link, size)
         if not hmac.compare_digest(tag, _tag(self._receive_key, self._received_count, body)):
-            raise Stranger
+            raise ForeignPeer
         self._received_count += 1
         return body[:1], body[1:]
 
@@ -116,32 +112,32 @@ def gang_key(secret: bytes, identity: str) -> bytes:
 
 
 def admit(link: socket.socket, key: bytes) -> tuple[Introduction, SealedLink]:
-    """The leader's side. Raises: Stranger, with the introduction that was not proved where there was one; OSError."""
+    """The leader's side. Raises: ForeignPeer, with the introduction if one came that was not proved; OSError."""
     deadline, nonce = time.monotonic() + HANDSHAKE_SECONDS, secrets.token_hex(16)
-    _send_line(link, _Challenge(_PROTOCOL, nonce))
-    answer: _Answer = _read_line(link, _Answer, deadline)
+    send_line(link, _Challenge(_PROTOCOL, nonce))
+    answer: _Answer = read_value(link, _Answer, deadline)
     nonces, text = (nonce, answer.nonce), answer.introduction
-    introduction: Introduction = _decode(text.encode(), Introduction)
+    introduction: Introduction = decode_line(text.encode(), Introduction)
     if not hmac.compare_digest(answer.proof.encode(), _proof(key, "member", *nonces, text).encode()):
-        _send_line(link, _Welcome())
-        raise Stranger(introduction)
-    _send_line(link, _Welcome(_proof(key, "leader", *nonces, text)))
+        send_line(link, _Welcome())
+        raise ForeignPeer(introduction)
+    send_line(link, _Welcome(_proof(key, "leader", *nonces, text)))
     return introduction, SealedLink(link, key, "leader", nonces)
 
 
 def introduce(link: socket.socket, key: bytes, introduction: Introduction) -> SealedLink:
-    """The member's side. Raises: Stranger, OSError."""
+    """The member's side. Raises: ForeignPeer, OSError."""
     deadline, nonce = time.monotonic() + HANDSHAKE_SECONDS, secrets.token_hex(16)
-    challenge: _Challenge = _read_line(link, _Challenge, deadline)
+    challenge: _Challenge = read_value(link, _Challenge, deadline)
     if challenge.protocol != _PROTOCOL:
-        raise Stranger
+        raise ForeignPeer
     nonces, text = (challenge.nonce, nonce), msgspec.json.encode(introduction).decode()
-    _send_line(link, _Answer(nonce, _proof(key, "member", *nonces, text), text))
-    welcome: _Welcome = _read_line(link, _Welcome, deadline)
+    send_line(link, _Answer(nonce, _proof(key, "member", *nonces, text), text))
+    welcome: _Welcome = read_value(link, _Welcome, deadline)
     if not welcome.proof:
         raise KeyRefused
     if not hmac.compare_digest(welcome.proof.encode(), _proof(key, "leader", *nonces, text).encode()):
-        raise Stranger
+        raise ForeignPeer
     return SealedLink(link, key, "member", nonces)
 
 
@@ -166,29 +162,6 @@ def _exactly(link: socket.socket, size: int) -> bytes:
             raise ConnectionResetError("the connection was closed")
         data += piece
     return bytes(data)
-
-
-def _send_line(link: socket.socket, value: Any) -> None:
-    link.sendall(msgspec.json.encode(value) + b"\n")
-
-
-def _read_line(link: socket.socket, kind: type[Any], deadline: float) -> Any:
-    """One line, and not a byte beyond it. Raises: Stranger, OSError."""
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        link.settimeout(max(deadline - time.monotonic(), 0.001))
-        peeked = link.recv(CHUNK, socket.MSG_PEEK)
-        line += link.recv(peeked.index(b"\n") + 1 if b"\n" in peeked else len(peeked))
-        if not peeked or len(line) > _MAX_INTRODUCTION:
-            raise Stranger
-    return _decode(bytes(line), kind)
-
-
-def _decode(line: bytes, kind: type[Any]) -> Any:
-    try:
-        return msgspec.json.decode(line, type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise Stranger from None
 
 
 prepare_decoding(Introduction, _Challenge, _Answer, _Welcome)

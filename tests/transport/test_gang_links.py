@@ -203,6 +203,24 @@ def test_one_that_never_came_is_named_by_its_index(gathering: Gathering) -> None
         GangTransport(gathering).run("c", "true", b"", 5)
 
 
+def test_one_whose_link_was_cut_before_the_first_command_has_time_to_come_back(
+    gathering: Gathering, connect: Callable[[str], SealedLink]
+) -> None:
+    """As a container that is started again just when the last pod has come."""
+    first = connect("first")
+    with gathering.changed:
+        assert gathering.changed.wait_for(lambda: "b" in gathering._links, 20)
+        first.close()
+        assert gathering.changed.wait_for(lambda: gathering._links["b"].ended, 20)
+    thread, verdicts = member(gathering, 1)
+    transport = GangTransport(gathering)
+    assert transport.run("b", "echo 42", b"", 20).out == b"42\n"
+    transport.close()
+    gathering.announce(b"{}", time.monotonic() + 10)
+    thread.join(20)
+    assert verdicts == [b"{}"]
+
+
 def test_a_silent_service_on_the_first_port_does_not_hide_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes connections, and waits for the client to begin, as HTTP servers do."""
     monkeypatch.setattr(sealed, "HANDSHAKE_SECONDS", 0.5)

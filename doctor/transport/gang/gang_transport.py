@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import LineSession, run_to_end
-from doctor.transport.gang.links import Gathering
+from doctor.transport.gang.links import Gathering, MemberLink
 from doctor.transport.local import Local
 from doctor.transport.options import MAX_OUTPUT
 
@@ -25,7 +25,7 @@ class GangTransport:
         """See `doctor.transport.Transport.run`. Where the link is cut in the middle, it is run once more."""
         if host == self._gathering.hosts[0]:
             return self._local.run(host, command, stdin, timeout)
-        link = self._gathering.link(host)
+        link = self._link(host, timeout)
         try:
             return run_to_end(link.open(command), stdin, timeout, self._limit)
         except TransportError as error:
@@ -40,7 +40,12 @@ class GangTransport:
         """See `doctor.transport.Transport.open_session`."""
         if host == self._gathering.hosts[0]:
             return self._local.open_session(host, command)
-        return LineSession(host, self._gathering.link(host).open(command))
+        return LineSession(host, self._link(host, RETURN_SECONDS).open(command))
+
+    def _link(self, host: str, timeout: float) -> MemberLink:
+        """Raises: TransportError, at once for a host that never came."""
+        patience = min(RETURN_SECONDS, timeout) if self._gathering.has_come(host) else 0.0
+        return self._gathering.link(host, patience=patience)
 
     def close(self) -> None:
         """See `doctor.transport.Transport.close`. The members stay for the verdict."""

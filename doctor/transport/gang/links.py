@@ -190,6 +190,10 @@ class Gathering:
                     raise link.why if link else self._absence(host)
                 self.changed.wait(min(remaining, 1.0))
 
+    def has_come(self, host: str) -> bool:
+        """Whether it has, or had, a link: where that was cut, it may come back."""
+        return host in self._links
+
     def addresses(self) -> dict[str, str]:
         """Of the hosts that have come, and of this one."""
         own = {self.hosts[0]: self.own_address} if self.own_address else {}

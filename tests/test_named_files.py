@@ -234,7 +234,7 @@ class TestLinksOfOthers:
             "doctor/config/atomic_write.py",
             "doctor/config/user_key.py",  # in our own state folder, by O_EXCL
             "doctor/collect/collector/jobs.py",  # its own stdout
-            "doctor/history/run_store.py",  # in our own state folder, by O_EXCL and relative to its handle
+            "doctor/history/private_folder.py",  # in our own state folder, by O_EXCL and relative to its handle
             "doctor/engine/streams.py",  # /dev/null
             "doctor/facts/launcher_logins.py",  # on the host, in a new folder of its own
             "doctor/facts/firewall/boot_rules.py",  # in a file system that it has mounted for itself alone
@@ -247,7 +247,6 @@ class TestLinksOfOthers:
             "doctor/watch/hook/channel.py",  # the same, in the job
             "doctor/watch/hook/rank_files.py",  # the same
             "doctor/watch/hook/resume_marks.py",  # the same
-            "doctor/watch/resume/kept_saves.py",  # in our own state folder, relative to its handle, and no link
             "doctor/watch/loss/heartbeat_lines.py",  # in a temporary folder of its own
             "doctor/watch/report_files.py",  # an empty file by O_EXCL, which holds a name for atomic_write
         }

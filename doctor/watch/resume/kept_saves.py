@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from doctor.config.file import state_folder
-from doctor.history.run_store import NoHistory, is_masked, open_private
+from doctor.history.private_folder import PrivateFolder, private_path
 from doctor.watch.resume.marks import MAX_MARK, Mark
 
 FOLDER = "resume"
@@ -35,15 +34,12 @@ class KeptSave(msgspec.Struct):
     marks: list[Mark]
 
 
-class SaveFolder:
+class SaveFolder(PrivateFolder):
     """The opened folder. Others of this user may write to it at the same time."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
 
     def names(self) -> list[str]:
         """The files of all saves, the newest first. Raises: OSError."""
-        names = (name for name in os.listdir(self._handle) if _NAME.match(name))
+        names = (name for name in os.listdir(self.handle) if _NAME.match(name))
         return sorted(names, key=lambda name: name[13:25], reverse=True)
 
     def write(self, save: KeptSave) -> None:
@@ -54,30 +50,24 @@ class SaveFolder:
         data = zlib.compress(msgspec.msgpack.encode(save), 1)
         if len(data) > MAX_MARK:
             raise OSError(0, "the marks of a save are too large to be kept")
-        draft = f".{name}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(draft, flags, 0o600, dir_fd=self._handle), "wb") as file:
-            file.write(data)
-        os.rename(draft, name, src_dir_fd=self._handle, dst_dir_fd=self._handle)
+        self.write_file(name, data)
 
     def prune(self) -> None:
         """Removes the oldest of what is too much. Raises: OSError."""
         total, of_job = 0, dict[str, int]()
         for number, name in enumerate(self.names()):
             with suppress(FileNotFoundError):
-                total += os.stat(name, dir_fd=self._handle, follow_symlinks=False).st_size
+                total += os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_size
                 of_job[name[:12]] = of_job.get(name[:12], 0) + 1
                 if total > MAX_BYTES or number >= MAX_FILES or of_job[name[:12]] > MAX_FILES_OF_JOB:
-                    os.unlink(name, dir_fd=self._handle)
+                    os.unlink(name, dir_fd=self.handle)
 
     def saves(self) -> Iterator[KeptSave]:
         """The newest, one by one; what cannot be read is left out. Raises: OSError."""
         for name in self.names()[:MAX_COMPARED]:
             with suppress(OSError, zlib.error, msgspec.DecodeError, RecursionError):
-                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                with os.fdopen(os.open(name, flags, dir_fd=self._handle), "rb") as file:
-                    inflater = zlib.decompressobj()
-                    content = inflater.decompress(file.read(MAX_MARK), 8 * MAX_MARK)
+                inflater = zlib.decompressobj()
+                content = inflater.decompress(self.read_file(name, MAX_MARK), 8 * MAX_MARK)
                 if inflater.eof:
                     yield msgspec.msgpack.decode(content, type=KeptSave)
 
@@ -85,17 +75,13 @@ class SaveFolder:
 @contextmanager
 def open_saves(environ: Mapping[str, str], create: bool) -> Iterator[SaveFolder | None]:
     """The user's folder; None where there is none, or none can be used."""
-    base = state_folder(environ)
-    is_in_home = not os.path.isabs(environ.get("XDG_STATE_HOME", ""))
-    if base is None or (is_in_home and not os.path.isdir(environ["HOME"])) or is_masked(base / FOLDER):
-        yield None
-        return
+    path = private_path(environ, FOLDER)
     try:
-        handle = open_private(base / FOLDER, create)
-    except (OSError, NoHistory):
-        yield None
-        return
+        folder = SaveFolder(path, create) if path else None
+    except OSError:
+        folder = None
     try:
-        yield SaveFolder(handle)
+        yield folder
     finally:
-        os.close(handle)
+        if folder:
+            folder.close()

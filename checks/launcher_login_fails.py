@@ -112,4 +112,6 @@ def _remedy(problem: str, target: str) -> str:
         return filled("Give it a key that the other host accepts: `ssh-copy-id {0}`.", name)
     if problem == NO_SHELL:
         return "Let ~/.bashrc of the other host end at once where the shell is not interactive."
+    if problem == UNRESOLVED:
+        return "Put the name into DNS or into its /etc/hosts, or write a name in the launch line that it can resolve."
     return ""

@@ -23,7 +23,7 @@ from doctor.cli.shared_options import CheckOptions, NoHistoryOption, expand_opti
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.record import LaunchOptions
 from doctor.engine.texts import filled
-from doctor.environment.gang import MAX_SIZE
+from doctor.environment.gang_place import MAX_SIZE
 from doctor.preflight.early_end import BUDGET, GANG_WAIT, parse_duration
 from doctor.preflight.node_lists import FORMATS, format_conflict
 from doctor.preflight.options import STYLES, ExitCodePolicy, GangOptions, PreflightOptions

@@ -288,6 +288,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts that answered alike have one object in common. False where a host is recognised by its object."""
     not_planned_reason: ClassVar[str] = "no other host to test against"
     """Why a host gets no probe in the second round although everything that `plan` needs could be read."""
+    is_trial: ClassVar[bool] = False
+    """Of the second round: hosts try what other checks read. Where there is no such round, its check does not apply."""
 
     unread: dict[str, str] = {}
     """Parts of the fact that could not be read (``"NPU 3"``) and why: every check that uses it reports them unknown."""

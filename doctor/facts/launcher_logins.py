@@ -173,6 +173,7 @@ class LauncherLogins(Fact, frozen=True):
 
     probe = ask(try_logins, job=True, timeout=ALL_SECONDS + LOGIN_SECONDS + 10)
     needs = (Reachability,)
+    is_trial = True
 
     program: str
     results: tuple[LoginAttempt, ...]

@@ -122,6 +122,7 @@ class PeerConnections(Fact, frozen=True):
 
     probe = ask(open_connections, job=True, timeout=2 * SECONDS + 15)
     needs = (Interfaces, ReservedPorts, HostNames, Reachability)
+    is_trial = True
 
     connections: tuple[PeerConnection, ...]
     longest: float = 0.0

@@ -22,7 +22,7 @@ from doctor.engine.language import localized_filled
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled
-from doctor.environment.gang import GangPlace, PodDescription, find_place
+from doctor.environment.gang_place import GangPlace, PodDescription, find_place
 from doctor.environment.inventory import Inventory
 from doctor.hosts.pods import PodAccess
 from doctor.preflight.gathered import NotReady

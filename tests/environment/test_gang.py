@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from doctor.engine.errors import InputError
-from doctor.environment.gang import GangPlace, PodDescription, find_place
+from doctor.environment.gang_place import GangPlace, PodDescription, find_place
 from doctor.environment.job_context import detect
 
 KUBELET = "127.0.0.1 localhost\n10.0.0.3\ttrain-1.train.team.svc.cluster.local\ttrain-1\n"

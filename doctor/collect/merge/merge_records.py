@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
 
 NO_SECOND_ROUND = "node files contain no host-to-host round; doctor check runs one over SSH"
-TRIALS = {"PeerConnections", "LauncherLogins"}
-"""Facts of the second round by which hosts try what other checks read: without them a check does not apply."""
 NO_NAMES = "doctor node did not get them: pass --expect to it as well"
 NO_HOST_LIST = "no host list: a host without a file is not noticed; expected --expect NODES"
 MAX_NOTES = 8
@@ -141,7 +139,7 @@ def _without_second_round(records: dict[str, HostRecord], facts: Iterable[type[F
     for fact in facts:
         for host in fact.plan({need: book.fleet(need) for need in fact.needs}) if fact.needs else ():
             if fact.__name__ not in complete[host].outputs:
-                output = Output("absent" if fact.__name__ in TRIALS else "error", err=NO_SECOND_ROUND)
+                output = Output("absent" if fact.is_trial else "error", err=NO_SECOND_ROUND)
                 outputs = {**complete[host].outputs, fact.__name__: {"": output}}
                 complete[host] = HostRecord(complete[host].visit, outputs)
     return complete

@@ -16,7 +16,7 @@ import msgspec
 
 from doctor.engine.watch_summary import ResumeDifference, ResumeReport
 from doctor.watch.data.group_roles import name_tensors
-from doctor.watch.resume.compare_data import data_differences
+from doctor.watch.resume.compare_data import Row, data_differences
 from doctor.watch.resume.kept_saves import KeptSave
 from doctor.watch.resume.marks import Mark, Number, Tensors, joined_tensors
 
@@ -190,11 +190,10 @@ class _Comparison:
         )
         has_states = bool(self.save.states.names) and not {"moments-new"} & lost
         sets = any(
-            digest in digests
+            saved.g.get(name, "") in digests
             for mark in self.begun.values()
             for name, digests in mark.set.items()
             for saved in self.save.marks.values()
-            for digest in [saved.g.get(name, "")]
         )
         return attempted or (has_states and bool(self.states.names)) or sets
 
@@ -212,7 +211,7 @@ class _Comparison:
 
     # Each: kind, hardness, ranks, values
 
-    def _parameters(self) -> Iterator[_Row]:
+    def _parameters(self) -> Iterator[Row]:
         for kind, now, before in (
             ("parameters", self.model, self.save.model),
             ("buffers", self.buffers, self.save.buffers),
@@ -231,7 +230,7 @@ class _Comparison:
             if other:
                 yield kind, "hard", (), {"count": len(other), "total": len(comparable), "tensors": name_tensors(other)}
 
-    def _optimizer(self) -> Iterator[_Row]:
+    def _optimizer(self) -> Iterator[Row]:
         before, now = self.save.states, self.states
         filled = [name for name in before.names if before.complete.get(name, ("",))[0] != ZERO]
         if not filled:
@@ -255,7 +254,7 @@ class _Comparison:
         if counted and max(counts, default=0.0) != counted:
             yield "steps", "hard", (), {"now": f"{max(counts, default=0.0):g}", "before": f"{counted:g}"}
 
-    def _rates(self) -> Iterator[_Row]:
+    def _rates(self) -> Iterator[Row]:
         before, now = _rates(self.before.groups), _rates(self.now.groups)
         first = _numbers(self.before.lr0)
         if before and len(before) == len(now) and not _close(before, now):
@@ -272,7 +271,7 @@ class _Comparison:
                         {"name": str(name), "now": str(group[name])[:80], "before": str(was[name])[:80]},
                     )
 
-    def _schedulers(self) -> Iterator[_Row]:
+    def _schedulers(self) -> Iterator[Row]:
         first, before, now = self.before.lr0, _rates(self.before.groups), _rates(self.now.groups)
         # One that is lost leaves the rate that the optimizer loaded, or begins where the first run began.
         is_new = bool(now) and not any(
@@ -291,7 +290,7 @@ class _Comparison:
                     {"name": str(was.get("n"))[:60], "now": begin, "before": count},
                 )
 
-    def _scalers(self) -> Iterator[_Row]:
+    def _scalers(self) -> Iterator[Row]:
         for was, scaler in zip(self.before.scalers, self.now.scalers, strict=False):
             if was.get("scale") != scaler.get("scale"):
                 yield (
@@ -301,7 +300,7 @@ class _Comparison:
                     {"now": str(scaler.get("scale"))[:20], "before": str(was.get("scale"))[:20]},
                 )
 
-    def _generators(self) -> Iterator[_Row]:
+    def _generators(self) -> Iterator[Row]:
         if self.save.world != self.now.w:
             return
         lost: dict[tuple[str, ...], list[int]] = {}
@@ -333,9 +332,6 @@ class _Comparison:
             yield "generators", "generators", tuple(ranks), {"names": ", ".join(names_lost)}
         for (name, other), ranks in sorted(taken.items()):
             yield "generators-rank", "hard", tuple(ranks), {"names": name, "other": other}
-
-
-_Row = tuple[str, str, tuple[int, ...], dict[str, str | int | float]]
 
 
 def _step_counts(numbers: Mapping[str, Number]) -> list[float]:

@@ -9,6 +9,7 @@ from doctor.watch.data.records import indices_of
 from doctor.watch.resume.marks import LoaderMark, Mark
 
 Row = tuple[str, str, tuple[int, ...], dict[str, str | int | float]]
+"""A difference: kind, hardness (`doctor.watch.resume.compare`), ranks, values."""
 
 
 def data_differences(begun: Mapping[int, Mark], saved: Mapping[int, Mark], world: int) -> Iterator[Row]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
 from doctor.remote.bootstrap import python_problem
 from doctor.transport.gang.links import FAILED, FRAMES, ORDERS, PORTS, RECEIPT, VERDICT
@@ -131,7 +132,7 @@ def _serve(link: SealedLink) -> bytes | None:
             while data := os.read(output, CHUNK):
                 link.send(FRAMES, data)
             text = os.read(errors, CHUNK).decode("utf-8", "replace").strip()  # it has ended, or has closed both
-            link.send(FAILED, (python_problem(text) or text.rpartition("\n")[2])[:400].encode())
+            link.send(FAILED, (python_problem(text) or last_line(text, 400))[:400].encode())
         link.close()
 
     sender = threading.Thread(target=send_frames, daemon=True)

@@ -14,10 +14,10 @@ import os
 import sys
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.smoke.programs.worker.event_writer import EventWriter
+from doctor.smoke.programs.worker.orders import EventWriter, Orders
 
 if TYPE_CHECKING:
     import numpy as numpy
@@ -46,7 +46,7 @@ def mindspore_version() -> str:
     return filled("{0} has MindSpore{1}{2} and no torch", sys.executable, " " * bool(version), version)
 
 
-def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
+def load_libraries(orders: Orders, events: EventWriter) -> None:
     """Imports torch, what the backend needs and `PRELOADED_MODULES`; then emits ``imported`` with the versions and the
     seconds that all of it took.
 

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, NamedTuple
 
 from doctor.engine.sanitize import last_line
@@ -40,15 +40,24 @@ class Membership:
     Args:
         leader: the name of the leader that DNS has.
         on_state: called with what the member waits for, in words.
+        start: names this process; drawn where it is empty.
     """
 
     def __init__(
-        self, leader: str, key: bytes, index: int, host: str, version: str, on_state: Callable[[str], None]
+        self,
+        leader: str,
+        key: bytes,
+        index: int,
+        host: str,
+        version: str,
+        on_state: Callable[[str], None],
+        start: str = "",
+        ports: Sequence[int] = PORTS,
     ) -> None:
         self.leader, self.why = leader, ""
         """``why``: the reason of the last attempt that failed."""
-        self._key, self._on_state = key, on_state
-        self._introduction = Introduction(index, host, version, secrets.token_hex(8))
+        self._key, self._on_state, self._ports = key, on_state, ports
+        self._introduction = Introduction(index, host, version, start or secrets.token_hex(8))
 
     def receive_verdict(self, patience: float, until: float) -> bytes | None:
         """The leader's verdict; None where the leader was absent for ``patience`` seconds, or at this monotonic time.
@@ -75,6 +84,14 @@ class Membership:
             time.sleep(pause)
         return None
 
+    def address_of_leader(self) -> str:
+        """Where a leader of this gang listens now; empty where none answers."""
+        link = self._attempt(_CONNECT_SECONDS).link
+        if link is None:
+            return ""
+        link.close()
+        return str(link.address)
+
     def _attempt(self, seconds: float) -> LeaderAttempt:
         try:
             places = socket.getaddrinfo(self.leader, None, type=socket.SOCK_STREAM)
@@ -88,7 +105,7 @@ class Membership:
             )
         why = ""
         for address in dict.fromkeys(str(place[4][0]) for place in places):
-            for port in PORTS:
+            for port in self._ports:
                 attempt = self._connect(address, port, min(seconds, _CONNECT_SECONDS))
                 if attempt.link is not None:
                     return attempt

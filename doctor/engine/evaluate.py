@@ -163,7 +163,7 @@ class _OutcomeBuilder:
         self.evaluated_hosts += [host] if evaluated else []
         for reasons in (self.unknown, self.skipped, self.crashed):
             if model in reasons:
-                reasons[host] = reasons[model]  # type: ignore[index,assignment]
+                reasons[host] = reasons[model]  # type: ignore[assignment]
 
     def build(self) -> Outcome:
         check = self.check

@@ -27,9 +27,9 @@ def rdma_errors_many(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     ## Source
     `counters` and `hw_counters` of /sys/class/infiniband/NAME/ports, divided by the time since the host was started.
     There is no limit that holds for all: a finding is a counter of at least 10 whose daily rate is ten times that of
-    the middle of the fleet's ports and at least one a day; with fewer than four ports, only lost links are judged. A
-    counter that somebody set to 0 hides what was before; a host whose switch was restarted often has the same counts on
-    all of its ports as the others.
+    the middle of the fleet's hosts, each with the middle of its ports, and at least one a day; with fewer than four
+    ports, only lost links are judged. A counter that somebody set to 0 hides what was before; a host whose switch was
+    restarted often has the same counts on all of its ports as the others.
     """
     counts: dict[str, dict[tuple[str, str], Count]] = {}
     for host, own in adapters.items():

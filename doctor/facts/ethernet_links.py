@@ -139,7 +139,10 @@ def _module(block: ToolBlock, adapter: str) -> EthernetModule:
     rows = {match[1].rstrip(): match[2].strip() for match in matches if match}
     if rows.get("Identifier", "").startswith(("0xff", "0x00")) or "Identifier" not in rows:
         raise ValueError(
-            filled("ethtool -m: the module's memory cannot be read: identifier {0}", rows.get("Identifier", "")[:40])
+            filled(
+                "ethtool -m: the module's memory cannot be read: identifier {0}",
+                strip_control_chars(rows.get("Identifier", ""), 40),
+            )
         )
     lanes = _lanes(rows)
     volts = lanes.get("voltage", {}).get(_SINGLE)

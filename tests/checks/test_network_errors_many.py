@@ -78,3 +78,18 @@ def test_a_host_that_was_started_today_is_not_taken_for_one_with_a_high_rate() -
     others = {f"w{n}": [counters(QUIET.replace("errors_phy: 0", "errors_phy: 900"))] for n in range(4)}
     new = counters(QUIET.replace("errors_phy: 0", "errors_phy: 40"), uptime=600.0)
     assert found(others | {"new": [new]}) == []
+
+
+def test_a_host_that_invents_cards_decides_nothing_about_others() -> None:
+    """After a restart of the switches all cards have counted; one host says that it has sixty that have not."""
+    downs = "     link_down_events: 900\n"
+    others = {f"w{n}": [counters(downs, downs)] for n in range(4)}
+    assert found(others | {"liar": [counters(*["     link_down_events: 0\n"] * 60)]}) == []
+    assert {host for host, *_ in found(others | {"liar": [counters(*["     link_down_events: 900000\n"] * 60)]})} == {
+        "liar"
+    }
+
+
+@pytest.mark.parametrize("value", ["9" * 20, "0", "18446744073709551615"])
+def test_any_number_is_a_number(value: str) -> None:
+    assert isinstance(found(fleet(f"     rx_crc_errors: {value}\n")), list)

@@ -457,6 +457,7 @@ SICK = (
         "arm-smmu-v3 arm-smmu-v3.5.auto: event: F_TRANSLATION client: 0001:06:00.0 sid: 0x20600 ssid: 0x0 iova: 0xff9bc000 ipa: 0x0",
     ),
     Report("7483829662", DISK, "sda", "XFS (sda): log I/O error -5"),
+    Report("12994304955", AMD, "0000:0c:00.0", "amdgpu 0000:0c:00.0: amdgpu: Failed to export SMU metrics table!"),
 )
 
 SILENT = (

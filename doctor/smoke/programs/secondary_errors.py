@@ -19,11 +19,14 @@ ReduceScatter wait receiving [2,82] failed." (2.10)"""
 SECONDARY_MESSAGES = (
     "Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited", "ncclRemoteError",
     "Connection refused", "Application timeout caused pair closure", "The total number of timed out node is",
-    "communicator was aborted", "timed out connecting", "Connection closed by remote peer", "Socket closed [",
-    "ailed to recv, got 0 bytes", "ailed to send, sent 0 bytes", "Connection was likely closed",
-    "client socket has failed to connect",
+    "communicator was aborted", "timed out connecting",
 )  # fmt: skip
-"""Parts of messages of other errors that follow from another rank's end: of gloo's pair.cc, of torch's store
+"""Parts of messages of other errors that follow from another rank's end."""
+LOST_PEER = re.compile(
+    r"Connection closed by remote peer|Socket closed \[|[Ff]ailed to (?:recv, got|send, sent) 0 bytes"
+    r"|Connection was likely closed|client socket has failed to connect"
+)
+"""More of them: of gloo's pair.cc, of torch's store
 (Utils.hpp, socket.cpp), and of NCCL's socket.cc ("Net : Connection closed by remote peer node2<42830>"), whose code
 by then may be ncclInternalError or ncclSystemError (NVIDIA/nccl issues 795 and 1514)."""
 PEER_ADDRESS = re.compile(
@@ -45,7 +48,9 @@ def gave_up_waiting(text: str) -> bool:
 
 def is_secondary(text: str) -> bool:
     """Whether the error follows from another rank: from its end, or from its staying away."""
-    return gave_up_waiting(text) or any(part in text for part in SECONDARY_MESSAGES)
+    return bool(GAVE_UP_MESSAGES.search(text) or LOST_PEER.search(text)) or any(
+        part in text for part in SECONDARY_MESSAGES
+    )
 
 
 def peer_addresses(text: str) -> list[str]:

@@ -1,8 +1,9 @@
 """Whether a rank that makes no collective gets on all the same: CPU time, bytes and changes of its process tree.
 
 What a function is called says nothing. A rank that computes, reads, writes or has a subprocess that does so is at work;
-one that asks again and again, or waits for a peer over TCP, waits for something outside of the job. Only one that does
-none of these has come to rest: in a lock, in a sleep, in a file system.
+one that asks again and again, or waits for a peer over TCP, waits for something outside of the job; one whose sleep, or
+whose child's, has an end goes on by itself (`doctor.watch.local_wait`). Only one that does none of these has come to
+rest: in a lock, in an endless sleep, in a file system.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from doctor.engine.texts import filled
 from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
 from doctor.watch.attach.inspector.rank_state import process_times, transferred
+from doctor.watch.local_wait import local_wait
 from doctor.watch.peer_wait import awaited_peer
 
 LOOK_SECONDS = 1.0
@@ -50,7 +52,7 @@ class Effort:
 
     def __init__(self) -> None:
         self.kind = ""
-        """``works``, ``moves data``, ``asks again and again``, ``waits for ADDRESS``; empty: it rests."""
+        """``works``, ``moves data``, ``asks again and again``, ``sleeps``, ``waits for ...``; empty: it rests."""
         self._before: _Counters | None = None
         self._looked_at = self._alive_at = 0.0
         self._woken = False
@@ -83,6 +85,8 @@ class Effort:
             kind = "asks again and again"
         if not kind and (peer := awaited_peer(pid, now.processes)):
             kind = filled("waits for {0}", peer)
+        if not kind and not loads:
+            kind = local_wait(pid, now.processes)
         if kind:
             self._alive_at, self.kind = clock, kind
         elif self.rest(clock) > LOOK_SECONDS:

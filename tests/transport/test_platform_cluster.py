@@ -68,6 +68,23 @@ def test_the_proxy_of_a_mesh(cluster: Cluster) -> None:
     assert found["hosts"] == ["train-1"] and found["values"]["mesh"] == "Istio"
 
 
+def test_a_service_that_hides_pods_until_they_are_ready(cluster: Cluster) -> None:
+    """The program becomes ready once it has met the others, whom it cannot find."""
+    item = gang("hidden", 3)
+    item[0]["spec"]["publishNotReadyAddresses"] = False
+    main = item[1]["spec"]["template"]["spec"]["containers"][0]
+    main["readinessProbe"] = {"exec": {"command": ["false"]}}
+    cluster.apply(*item)
+
+    def all_run() -> bool:
+        pods = cluster.get("pods", "-l", "app=hidden")["items"]
+        return [pod["status"]["phase"] for pod in pods] == ["Running"] * 3
+
+    cluster.wait(all_run, "the pods do not run")
+    finding = checked(cluster, "--job", "hidden", "-s", "host-name-unresolved")["host-name-unresolved"]
+    assert finding["values"]["first"] == "hidden-0.hidden" and finding["values"]["count"] == 3, finding
+
+
 def test_devices_that_were_not_allotted(cluster: Cluster) -> None:
     """The device plugin names one GPU; the container has two device files."""
     script = "mknod -m 666 /dev/nvidia0 c 195 0; mknod -m 666 /dev/nvidia1 c 195 1"

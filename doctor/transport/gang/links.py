@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import secrets
 import socket
 import threading
 import time
@@ -149,6 +150,8 @@ class Gathering:
         self.hosts, self.changed = tuple(hosts), threading.Condition()
         self.own_address = ""
         """As the members reach this pod."""
+        self.start, self.met_itself = secrets.token_hex(8), threading.Event()
+        """``start``: of this leader, for a connection to itself, which a service may bring about."""
         self._key, self._version, self._is_at = key, version, is_at
         self._links: dict[str, MemberLink] = {}
         self._late: list[MemberLink] = []
@@ -261,6 +264,9 @@ class Gathering:
     def _take_in(self, introduction: Introduction, sealed: SealedLink, own_address: str) -> None:
         """Raises: ForeignPeer."""
         index = introduction.index
+        if index == 0:
+            self._take_in_leader(introduction, sealed, own_address)
+            return
         if not 0 < index < len(self.hosts) or (self._is_at and not self._is_at(index, sealed.address)):
             raise ForeignPeer(introduction)
         host = self.hosts[index]
@@ -293,6 +299,19 @@ class Gathering:
             self.changed.notify_all()
         if earlier and self._links.get(host) is link:
             earlier.close()
+        if verdict is not None:
+            link.send_verdict(verdict)
+
+    def _take_in_leader(self, introduction: Introduction, sealed: SealedLink, own_address: str) -> None:
+        """A second process of this pod, which only gets the verdict. Raises: ForeignPeer for one of another pod."""
+        if introduction.start == self.start:
+            self.met_itself.set()
+        if introduction.start == self.start or sealed.address != own_address:
+            raise ForeignPeer
+        with self.changed:
+            verdict = self._verdict
+            link = MemberLink(self.hosts[0], introduction, sealed, self._notify)
+            self._late.append(link)
         if verdict is not None:
             link.send_verdict(verdict)
 

@@ -129,10 +129,12 @@ class _OutcomeBuilder:
         self.crashed: dict[str, str] = {}
         self.complete = False
 
-    def call(self, host: str, arguments: Mapping[str, Any]) -> None:
-        """Runs the check; ``host`` is empty for the fleet."""
+    def call(self, host: str, arguments: Mapping[str, Any]) -> list[Finding]:
+        """Runs the check; ``host`` is empty for the fleet. What it finds, without the host."""
+        findings: list[Finding] = []
         try:
             for finding in self.check.function(**arguments):
+                findings.append(finding)
                 self.findings.append(finding.with_host(host) if host else finding)
             self.complete = True
             self.evaluated_hosts += [host] if host else []
@@ -142,6 +144,7 @@ class _OutcomeBuilder:
             self.mark_unavailable(host, why)
         except Exception:  # noqa: BLE001 - the rim: a check that breaks is an outcome, and the run goes on
             self.crashed[host] = traceback.format_exc(limit=-4)
+        return findings
 
     def mark_unavailable(self, host: str, why: Absent) -> None:
         if isinstance(why, Unreadable):
@@ -153,6 +156,14 @@ class _OutcomeBuilder:
         if fact.unread:
             text = "; ".join(filled("{0}: {1}", part, why) for part, why in sorted(fact.unread.items()))
             self.unknown.setdefault(host, Reason(strip_control_chars(text)))
+
+    def repeat(self, host: str, model: str, findings: Sequence[Finding], evaluated: bool) -> None:
+        """What the check made of ``model``, whose findings these are, is made of a host with the same facts."""
+        self.findings += [finding.with_host(host) for finding in findings]
+        self.evaluated_hosts += [host] if evaluated else []
+        for reasons in (self.unknown, self.skipped, self.crashed):
+            if model in reasons:
+                reasons[host] = reasons[model]  # type: ignore[assignment]
 
     def build(self) -> Outcome:
         check = self.check
@@ -205,13 +216,28 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
     if not check.per_host:
         outcome.call("", arguments)
         return outcome.build()
-    for host in hosts:
-        host_arguments = _host_arguments(check, host, fact_cache, outcome)
-        if host_arguments is not None:
-            outcome.call(host, {**arguments, **host_arguments})
+    _evaluate_hosts(check, hosts, fact_cache, outcome, arguments)
     if not hosts:
         outcome.skipped[""] = NO_HOST
     return outcome.build()
+
+
+def _evaluate_hosts(
+    check: Check, hosts: Sequence[str], fact_cache: FactCache, outcome: _OutcomeBuilder, arguments: dict[str, object]
+) -> None:
+    """Calls the check for each host; of hosts with the same facts, once for all of them, as it sees nothing else."""
+    types = [need.type for need in check.host_needs]
+    alike: dict[tuple[int, ...], tuple[str, list[Finding], bool]] = {}
+    for host in hosts:
+        facts = tuple([id(fact_cache.get(host, type_)) for type_ in types])  # the cache keeps them, and their numbers
+        has_reason = host in outcome.unknown or host in outcome.skipped
+        if facts in alike and not has_reason:
+            outcome.repeat(host, *alike[facts])
+            continue
+        host_arguments = _host_arguments(check, host, fact_cache, outcome)
+        findings = [] if host_arguments is None else outcome.call(host, {**arguments, **host_arguments})
+        if not has_reason:
+            alike[facts] = host, findings, outcome.evaluated_hosts[-1:] == [host]
 
 
 def _fleet_arguments(

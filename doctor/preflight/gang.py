@@ -24,7 +24,7 @@ from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled
 from doctor.environment.gang_place import GangPlace, PodDescription, find_place
 from doctor.environment.inventory import Inventory
-from doctor.hosts.pods import PodAccess
+from doctor.hosts.selection import PodAccess
 from doctor.preflight.gathered import NotReady
 from doctor.preflight.host_leader import LeaderVerdict
 from doctor.transport.gang.gang_transport import GangTransport

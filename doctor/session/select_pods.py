@@ -13,14 +13,14 @@ from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory, without
 from doctor.facts.pod_networks import ATTACHED, MAX_TEXT, REQUESTED, VARIABLE
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
-from doctor.hosts.pods import PodAccess, PodSelection
+from doctor.hosts.selection import PodAccess, PodSelection
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.jobs import pods_of_job
 from doctor.transport.kubernetes.pods import Pod, list_pods, namespace_of, natural_order, read_pod
 
 if TYPE_CHECKING:
-    from doctor.environment.host_selection import HostSelection
+    from doctor.hosts.selection import HostSelection
 
 _ONE_BY_ONE = 8
 """Named pods that are read each for itself; more are looked up in the list of their namespace."""

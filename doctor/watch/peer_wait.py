@@ -30,8 +30,8 @@ def awaited_peer(pid: int, processes: Collection[int]) -> str:
     for one alone: the libraries' own threads wait for all of theirs.
     """
     for process in processes:
-        for thread in _threads(process) if process == pid else (process,):
-            files = list(_awaited_files(process, thread))
+        for thread in threads_of(process) if process == pid else (process,):
+            files = list(awaited_files(process, thread))
             if files == [-1]:
                 if thread == pid:
                     return UNREADABLE
@@ -40,7 +40,8 @@ def awaited_peer(pid: int, processes: Collection[int]) -> str:
     return ""
 
 
-def _threads(pid: int) -> list[int]:
+def threads_of(pid: int) -> list[int]:
+    """A process's threads, its main thread first."""
     try:
         names = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -48,7 +49,7 @@ def _threads(pid: int) -> list[int]:
     return [pid, *[int(name) for name in names if name != str(pid)][:MOST_THREADS]]
 
 
-def _awaited_files(pid: int, thread: int) -> Iterator[int]:
+def awaited_files(pid: int, thread: int) -> Iterator[int]:
     """Numbers of the files that a thread waits for; -1 where it waits for some that cannot be read."""
     text: str = read_text(f"/proc/{pid}/task/{thread}/syscall", 256)  # type: ignore[no-untyped-call]
     fields = text.split()

@@ -11,10 +11,9 @@ import msgspec
 import pytest
 
 from doctor.engine.errors import InputError
-from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
 from doctor.hosts.nodeset import InventoryError
-from doctor.hosts.pods import PodAccess, PodSelection
+from doctor.hosts.selection import HostSelection, PodAccess, PodSelection
 from doctor.session import select_pods
 from doctor.session.examine import _meeting_in_pods
 from doctor.smoke.plan import SmokeOptions

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
@@ -134,6 +134,16 @@ class Membership:
         return LeaderAttempt(None, why)
 
 
+def _end(carrier: subprocess.Popen[bytes], orders: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        orders.close()  # the carrier's cue: it ends what it started
+    try:
+        carrier.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        carrier.kill()
+        carrier.wait()
+
+
 def _serve(link: SealedLink) -> bytes | None:
     """Carries out what the leader orders until its verdict, which is returned; None where the link was cut."""
     environ = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
@@ -167,13 +177,7 @@ def _serve(link: SealedLink) -> bytes | None:
     except (OSError, ForeignPeer):
         return None
     finally:
-        with contextlib.suppress(OSError):
-            carrier.stdin.close()  # the carrier's cue: it ends what it started
-        try:
-            carrier.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            carrier.kill()
-            carrier.wait()
+        _end(carrier, carrier.stdin)
         sender.join(_END_SECONDS)
         link.close()
         carrier.stdout.close()

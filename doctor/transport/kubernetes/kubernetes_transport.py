@@ -11,7 +11,7 @@ import threading
 import time
 
 from doctor.engine.texts import filled
-from doctor.hosts.pods import PodAccess
+from doctor.hosts.selection import PodAccess
 from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, transport_error
 from doctor.transport.conversation import MAX_KEPT_STDERR, LineSession
 from doctor.transport.kubernetes import kubectl

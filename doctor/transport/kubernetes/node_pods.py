@@ -13,7 +13,7 @@ import threading
 import time
 
 from doctor.engine.texts import filled
-from doctor.hosts.pods import PodAccess
+from doctor.hosts.selection import PodAccess
 from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.pods import read_pod

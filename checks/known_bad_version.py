@@ -10,7 +10,12 @@ from doctor.facts.versions import RocmVersion, rocm_of_job
 
 OF_SOME = ("gpus", "amd", "rocm", "adapters")
 """What tells the versions of one vendor's software, where a host has it."""
-ADAPTERS = {"MT4119": "ConnectX-5", "MT4123": "ConnectX-6", "MT4125": "ConnectX-6 Dx", "MT4129": "ConnectX-7"}
+ADAPTERS = {
+    "MT4119": "ConnectX-5 firmware",
+    "MT4123": "ConnectX-6 firmware",
+    "MT4125": "ConnectX-6 Dx firmware",
+    "MT4129": "ConnectX-7 firmware",
+}
 """By the type in sysfs, which is the PCI device's number (pci.ids)."""
 
 
@@ -63,7 +68,7 @@ def _versions(
 ) -> list[tuple[str, str]]:
     """Component, as known_bad_versions.toml calls it, and version; empty where the host or the job does not have it."""
     firmware = {
-        (f"{ADAPTERS[device.type]} firmware", device.firmware)
+        (ADAPTERS[device.type], device.firmware)
         for device in (adapters.devices if adapters else ())
         if device.type in ADAPTERS and not device.virtual
     }

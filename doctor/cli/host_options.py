@@ -234,7 +234,7 @@ def ssh_options(connection: ConnectionOptions, verify: bool = True) -> SshOption
         gateways=connection.gateways,
     )
     if verify:
-        require_connection_files(options)
+        require_connection_files(options, connection.transport == "tree")
     return options
 
 

@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable
+from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import card_answers, labelled_values, per_card_probe, read_cards
 from doctor.facts.reported_value import reported_count
 
@@ -32,7 +33,7 @@ class NpuPcieErrors(Fact, frozen=True):
         -- exit 0 --
     """
 
-    probe = per_card_probe("pcie-err")
+    probe = per_card_probe("pcie-err", NpuChips)
 
     by_card: dict[int, dict[str, int]]
     """Counts by name, summed over the chips of a card."""
@@ -79,7 +80,7 @@ class NpuFrequencies(Fact, frozen=True):
         -- exit 0 --
     """
 
-    probe = per_card_probe("common")
+    probe = per_card_probe("common", NpuChips)
 
     by_card: dict[int, int]
     running: dict[int, RunningClock] = {}
@@ -124,7 +125,7 @@ class NpuCompatibility(Fact, frozen=True):
         -- exit 0 --
     """
 
-    probe = per_card_probe("board")
+    probe = per_card_probe("board", NpuChips)
 
     by_card: dict[int, str]
     """OK, NOK, UNKNOWN or NOT SUPPORT."""

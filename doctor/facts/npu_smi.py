@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from doctor.engine.fact import Absent, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
+from doctor.engine.fact import Absent, DeviceList, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.reported_value import tool_blocks
@@ -94,10 +94,10 @@ class CardAnswer(msgspec.Struct, frozen=True):
         return strip_control_chars(self.text.strip().partition("\n")[0] or "npu-smi printed nothing", 120)
 
 
-def per_card_probe(query: str) -> Probe:
+def per_card_probe(query: str, inventory: type[DeviceList]) -> Probe:
     """``npu-smi info -t QUERY`` for every card that npu-smi lists."""
     script = _CARDS_SCRIPT.replace("QUERY", query).replace("SECONDS", str(CALL_SECONDS))
-    return run(script, requires="npu-smi", root=True, lane="npu-smi", timeout=60, repeats=True)
+    return run(script, requires="npu-smi", root=True, lane="npu-smi", timeout=60, repeats=True, inventory=inventory)
 
 
 def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:

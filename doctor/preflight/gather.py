@@ -235,7 +235,7 @@ def _require_files(options: PreflightOptions) -> None:
 
     Lists of hosts are not among them: that one was not written makes the verdict unknown.
     """
-    named_files.require_connection_files(options.ssh)
+    named_files.require_connection_files(options.ssh, options.transport == "tree")
     named_files.require_rank_table(options.hosts.rank_table)
     outputs = [("--report", options.report), ("--save", options.save)]
     outputs += [(f"-f {target.name}", target.path) for target in requested_targets(options.formats)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from doctor.engine.texts import filled
@@ -17,7 +18,7 @@ from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
 from doctor.watch.attach.inspector.rank_state import process_times, transferred
 from doctor.watch.local_wait import local_wait
-from doctor.watch.peer_wait import awaited_peer
+from doctor.watch.peer_wait import awaited_peer, threads_of
 
 LOOK_SECONDS = 1.0
 """Between two looks at a rank, at first; later `LOOK_SHARE` of the time that it has been without a sign."""
@@ -83,6 +84,8 @@ class Effort:
         kind = _progress(before, now, seconds)
         if not kind and not loads and not woken and now.switches > before.switches:
             kind = "asks again and again"
+        if not kind and _ready(now.processes):
+            kind = "works"
         if not kind and (peer := awaited_peer(pid, now.processes)):
             kind = filled("waits for {0}", peer)
         if not kind and not loads:
@@ -101,6 +104,16 @@ def _progress(before: _Counters, now: _Counters, seconds: float) -> str:
     if before.written and now.written - before.written > WRITEBACK_PAGES * seconds:
         return "moves data"
     return ""
+
+
+def _ready(processes: Iterable[int]) -> bool:
+    """Whether one of their threads runs or waits for a CPU: under load it may use next to none."""
+    for process in processes:
+        for thread in threads_of(process):
+            text: str = read_text(f"/proc/{process}/task/{thread}/stat", 512)  # type: ignore[no-untyped-call]
+            if text[text.rfind(")") + 2 :][:1] == "R":
+                return True
+    return False
 
 
 def _counters(pid: int) -> _Counters:

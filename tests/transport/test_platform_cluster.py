@@ -80,6 +80,24 @@ def test_a_service_that_hides_pods_until_they_are_ready(cluster: Cluster) -> Non
     assert finding["values"]["first"] == "hidden-0.hidden" and finding["values"]["count"] == 3, finding
 
 
+def test_networks_that_multus_was_to_attach(cluster: Cluster) -> None:
+    """The annotations as Multus writes them; the interface is one that a test makes, and takes away."""
+    item = gang("nets", 2)
+    status = [{"name": "default/rdma-a", "interface": "net1", "ips": ["192.168.0.3"], "dns": {}}]
+    item[1]["spec"]["template"]["metadata"]["annotations"] = {
+        "k8s.v1.cni.cncf.io/networks": "rdma-a",
+        "k8s.v1.cni.cncf.io/network-status": json.dumps(status, indent=4),
+    }
+    main = item[1]["spec"]["template"]["spec"]["containers"][0]
+    main["securityContext"] = {"privileged": True}
+    add = "ip link add net1 type dummy; ip addr add 192.168.0.3/24 dev net1"
+    main["command"] = ["sh", "-c", f"case $HOSTNAME in *-0) {add} ;; esac; exec sleep 100000"]
+    cluster.apply(*item)
+    cluster.wait_for_pods("app=nets", 2)
+    finding = checked(cluster, "--job", "nets", "-s", "pod-network-missing")["pod-network-missing"]
+    assert finding["hosts"] == ["nets-1"] and finding["values"]["interface"] == "net1", finding
+
+
 def test_devices_that_were_not_allotted(cluster: Cluster) -> None:
     """The device plugin names one GPU; the container has two device files."""
     script = "mknod -m 666 /dev/nvidia0 c 195 0; mknod -m 666 /dev/nvidia1 c 195 1"

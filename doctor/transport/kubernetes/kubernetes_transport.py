@@ -108,6 +108,8 @@ class Kubernetes:
         pod, container = (self._nodes.pod(host), "") if self._nodes else (host, access.containers.get(host, ""))
         within = self._nodes.within if self._nodes else ()
         chosen = [f"--container={container}"] if container else []
+        if host in access.variables:
+            command = " ".join(("export", access.variables[host] + ";", command))
         script = f"echo {_STARTED.decode().strip()} >&2; {command}"
         where = [f"--namespace={access.namespace}", "--stdin", pod, *chosen]
         return [*access.kubectl, "exec", *where, "--", *within, "sh", "-c", script]

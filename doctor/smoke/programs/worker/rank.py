@@ -14,7 +14,7 @@ from typing import Callable
 from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.process_groups import Plan
 from doctor.smoke.programs.recorder_page import STAGES
-from doctor.smoke.programs.secondary_errors import is_secondary
+from doctor.smoke.programs.secondary_errors import headline, is_secondary
 from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
@@ -117,7 +117,7 @@ def report_error(events: EventWriter, recorder: FlightRecorder, error: BaseExcep
     events.emit(
         "error",
         kind=type(error).__name__,
-        text=(text.splitlines() or [""])[0][:600],
+        text=headline(text),
         secondary=is_secondary(text),
         stage=STAGES[recorder.stage],
         trace=[f"{frame.filename[-80:]}:{frame.lineno} {frame.name}" for frame in reversed(frames)],

@@ -13,10 +13,10 @@ from doctor.engine.fact import Absent, DeviceList, Fact, Output, ProbeAnswer, Pr
 from doctor.engine.texts import filled
 from doctor.facts.npu_smi import (
     StartFailure,
-    card_answers,
     find_start_failure,
     labelled_values,
     per_card_probe,
+    read_cards,
     read_npu_smi_text,
     row_excerpt,
     strip_escapes,
@@ -355,18 +355,7 @@ class NpuMemoryErrors(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuMemoryErrors:
-        by_card: dict[int, MemoryErrors] = {}
-        unread: dict[str, str] = {}
-        for card in card_answers(answer):
-            if card.problem:
-                unread[filled("NPU card {0}", card.card)] = card.problem
-                continue
-            try:
-                by_card[card.card] = _parse_memory_errors(card.text)
-            except Unreadable as why:
-                unread[filled("NPU card {0}", card.card)] = str(why)
-        if not by_card:
-            raise Unreadable(next(iter(unread.values())))
+        by_card, unread = read_cards(answer, _parse_memory_errors)
         return cls(by_card=by_card, unread=unread)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -71,6 +71,7 @@ done
 """Cards are those of ``npu-smi info -l``: their numbers are neither those of the device files nor without gaps. Older
 tools want a chip (``Must input parameter of chip id.``): the first one is read."""
 
+V = TypeVar("V")
 CALL_SECONDS = 5
 """For one query of one card."""
 
@@ -108,6 +109,25 @@ def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
     if all(_is_unsupported(card.text) for card in answers):
         raise Absent(filled("npu-smi has no such query here: {0}", answers[0].problem))
     return answers
+
+
+def read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[dict[int, V], dict[str, str]]:
+    """What ``parse`` makes of each card's text, and why the rest is unread. Raises: Absent, Unreadable."""
+    values: dict[int, V] = {}
+    unread: dict[str, str] = {}
+    for card in card_answers(answer):
+        value, problem = None, card.problem
+        try:
+            value = None if problem else parse(card.text)
+        except Unreadable as why:
+            problem = str(why)
+        if value is None:
+            unread[filled("NPU card {0}", card.card)] = problem or "not understood"
+        else:
+            values[card.card] = value
+    if not values:
+        raise Unreadable(next(iter(unread.values())))
+    return values, unread
 
 
 def _is_unsupported(text: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.kubernetes.cluster import Cluster, unavailable
-from tests.transport.test_kubernetes_cluster import doctor, findings, gang
+from tests.transport.test_kubernetes_cluster import cluster_with_gang, doctor, findings, gang
 
 pytestmark = [
     pytest.mark.hosts,
@@ -29,14 +29,9 @@ LISTEN = (
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    made = Cluster(2)
-    try:
-        made.apply(*gang("train", 3))
-        made.wait_for_pods("app=train", 3)
+    with cluster_with_gang() as made:
         made.wait(lambda: resolves(made, "train-0", "train-2.train"), "names do not resolve")
         yield made
-    finally:
-        made.end()
 
 
 def resolves(cluster: Cluster, pod: str, name: str) -> bool:

@@ -23,8 +23,9 @@ def network_module_out_of_range(modules: EthernetModules, rdma: RdmaModules | No
     `ethtool -m` (SFF-8472, SFF-8636 and CMIS modules): the values of this moment against the module's own alarm limits,
     and where it has them its warning limits. Its alarm flags are not judged: they may be left from a link that went
     down earlier. A lane whose laser has no current is not driven, as of a card that uses one of four. Copper cables
-    measure nothing. Memory that reads as zeros or ones, or limits that contradict each other, is unknown. Of adapters
-    that mlxlink shows, rdma-module-out-of-range judges the module.
+    measure nothing. Memory that reads as zeros or ones, or limits that contradict each other, is unknown. In a virtual
+    machine a module that does not answer is its host's. Of adapters that mlxlink shows, rdma-module-out-of-range judges
+    the module.
     """
     judged = rdma.by_device if rdma else {}
     for interface, module in modules.by_interface.items():

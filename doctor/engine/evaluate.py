@@ -6,8 +6,21 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from doctor.engine.check import Check, Need, Skip
-from doctor.engine.fact import OWN_ROUND, Absent, Fact, Output, PerHost, ProbeAnswer, Unreadable, not_reached
+from doctor.engine.fact import (
+    NO_ANSWER,
+    OWN_ROUND,
+    Absent,
+    DeviceList,
+    Fact,
+    Output,
+    PerHost,
+    ProbeAnswer,
+    Unreadable,
+    not_reached,
+)
 from doctor.engine.record import HostRecord
 from doctor.engine.result import NO_HOST, Finding, Outcome, Reason
 from doctor.engine.sanitize import strip_control_chars
@@ -25,6 +38,7 @@ class FactCache:
         self._values: dict[type[Fact], dict[str, Fact | Absent]] = {}
         self._by_answer: dict[tuple[type[Fact], object], Fact | Absent] = {}
         self._by_outputs: dict[tuple[type[Fact], int], Fact | Absent] = {}
+        self._whole: dict[tuple[int, int], tuple[Fact, Fact]] = {}
         self._fleets: dict[type[Fact], PerHost[Any]] = {}
 
     def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
@@ -32,8 +46,22 @@ class FactCache:
         try:
             return self._values[fact][host]
         except KeyError:
-            value = self._values.setdefault(fact, {})[host] = self._read(host, fact)
+            value = self._read(host, fact)
+            if fact.probe.inventory is not None and isinstance(value, Fact):
+                value = self._with_unanswered(value, self.get(host, fact.probe.inventory), host)
+            self._values.setdefault(fact, {})[host] = value
             return value
+
+    def _with_unanswered(self, value: Fact, inventory: Fact | Absent, host: str) -> Fact:
+        """The value, with those of the host's devices unread that the record has no answer of."""
+        if not isinstance(inventory, DeviceList):
+            return value
+        key = (id(value), id(inventory))  # both stay, and are shared by hosts that answered alike
+        if key not in self._whole:
+            missing = inventory.unanswered(self.records[host].outputs.get(value.output_name(), {}))
+            unread = dict.fromkeys(missing, NO_ANSWER) | value.unread
+            self._whole[key] = (value, msgspec.structs.replace(value, unread=unread) if missing else value)
+        return self._whole[key][1]
 
     def _read(self, host: str, fact: type[Fact]) -> Fact | Absent:
         record = self.records[host]

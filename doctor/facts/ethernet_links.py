@@ -21,8 +21,10 @@ _CARDS = """for path in /sys/class/net/*/device; do
   [ "$(cat "$net/carrier" 2>/dev/null)" = 1 ] || continue
 """
 """Physical cards with a link; a virtual function shows its card's module and counters."""
+_VIRTUAL = "virtual"
 _MODULES = (
-    _CARDS
+    f'grep -qw hypervisor /proc/cpuinfo 2>/dev/null && echo "-- {_VIRTUAL} --" && echo "-- exit 0 --"\n'
+    + _CARDS
     + """  speed=$(cat "$net/speed" 2>/dev/null); [ "${speed:-0}" -ge 10000 ] 2>/dev/null || continue
   adapter=; for rdma in "$path"/infiniband/*; do [ -e "$rdma" ] && adapter=" ${rdma##*/}"; done
   echo "-- $name$adapter --"
@@ -36,6 +38,8 @@ NO_MODULE = re.compile(
     re.M,
 )
 """What ethtool prints where the card has no cage, an empty one, or a driver that cannot read it."""
+_OF_THE_HOST = re.compile(r"^(?:Cannot get module EEPROM information|netlink error): Input/output error\s*$", re.M)
+"""In a virtual machine, of a card whose module is its host's (mlx5e_get_module_info, where the register is refused)."""
 _NOT_PERMITTED = "Operation not permitted"
 _ROW = re.compile(r"([A-Z][\w/()., ]{2,60}?)[ \t]*: (.{0,120})")
 _MEASURED = re.compile(
@@ -116,9 +120,11 @@ class EthernetModules(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> EthernetModules:
         blocks = tool_blocks(answer.text(), _BLOCK)
         by_interface, unread = dict[str, EthernetModule](), dict[str, str]()
+        is_virtual = any(block.name == _VIRTUAL for block in blocks)
         for block in blocks[:MOST]:
             name, _, adapter = block.name.partition(" ")
-            if NO_MODULE.search(block.text) and "Identifier" not in block.text:
+            refused = NO_MODULE.search(block.text) or (is_virtual and _OF_THE_HOST.search(block.text))
+            if name == _VIRTUAL or (refused and "Identifier" not in block.text):
                 continue
             try:
                 by_interface[name] = _module(block, adapter)

@@ -11,11 +11,12 @@ from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory, without
+from doctor.facts.pod_networks import ATTACHED, MAX_TEXT, REQUESTED, VARIABLE
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.hosts.selection import PodAccess, PodSelection
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
-from doctor.transport.kubernetes.jobs import pods_of_job
+from doctor.transport.kubernetes.jobs import pods_of_job, rows_of_kind
 from doctor.transport.kubernetes.pods import Pod, list_pods, namespace_of, natural_order, read_pod
 
 if TYPE_CHECKING:
@@ -64,10 +65,23 @@ def inventory_of(listing: FoundPods, container: str) -> Inventory:
         addresses={pod.name: pod.status.pod_ip for pod in listing.pods if pod.status.pod_ip},
         names={pod.name: pod.service_name for pod in listing.pods if pod.service_name},
         nodes={pod.name: pod.spec.node_name for pod in listing.pods if pod.spec.node_name},
+        variables={pod.name: variable for pod in listing.pods if (variable := _networks_variable(pod))},
         unready=unready,
     )
     source = filled("{0} from {1}", count_noun(len(hosts), "host"), listing.source)
     return Inventory(hosts, source, notes=listing.notes, pods=access)
+
+
+def _networks_variable(pod: Pod) -> str:
+    """What its annotations say of networks, for `doctor.facts.pod_networks`; empty where they say nothing.
+
+    A pod with its node's network gets no other, whatever it requests.
+    """
+    annotations = pod.metadata.annotations or {}
+    texts = {name: annotations[name] for name in (REQUESTED, ATTACHED) if name in annotations}
+    if not texts or pod.spec.host_network or sum(map(len, texts.values())) > MAX_TEXT:
+        return ""
+    return f"{VARIABLE}={msgspec.json.encode(texts).hex()}"
 
 
 def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
@@ -80,6 +94,7 @@ def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
             filled("--transport kubernetes: expected one of HOSTS, --selector and --job; {0} is given", options)
         )
     try:
+        rows_of_kind(choice.job)  # before the API server is asked
         program = kubectl.command_line(choice.kubeconfig, choice.context)
         namespace = namespace_of(program, choice.namespace)
         if pod_names:

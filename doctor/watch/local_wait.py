@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import struct
 import time
 from collections.abc import Collection
@@ -19,7 +18,7 @@ from typing import NamedTuple
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.smoke.programs.agent.procfs import process_status, read_text
-from doctor.watch.attach.inspector.rank_state import ARM, X86, call_by_function
+from doctor.watch.attach.inspector.rank_state import call_by_function, thread_call
 from doctor.watch.peer_wait import awaited_files, threads_of
 
 LONGEST_SLEEP = 600.0
@@ -71,16 +70,10 @@ def _name(pid: int) -> str:
 
 
 def _call(pid: int, thread: int) -> _Call:
-    text: str = read_text(f"/proc/{pid}/task/{thread}/syscall", 256)  # type: ignore[no-untyped-call]
-    fields = text.split()
-    if not fields:
-        lives = thread == pid and process_status(pid)  # type: ignore[no-untyped-call]
-        return _Call(call_by_function(pid) if lives else "")  # type: ignore[no-untyped-call]
-    if len(fields) < 7 or not fields[0].isdecimal():
-        return _Call("")
-    number = int(fields[0])
-    table = ARM if platform.machine() == "aarch64" else X86
-    return _Call(table.get(number, ""), number, tuple(int(word, 16) for word in fields[1:7]))
+    call = _Call(*thread_call(pid, thread))  # type: ignore[no-untyped-call]
+    if call.kind or thread != pid or not process_status(pid):  # type: ignore[no-untyped-call]
+        return call
+    return _Call(call_by_function(pid))  # type: ignore[no-untyped-call]
 
 
 def _sleeps(pid: int, thread: int) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import struct
 from collections.abc import Collection, Iterator
 
 from doctor.smoke.programs.agent.network import proc_address
 from doctor.smoke.programs.agent.procfs import read_table, read_text
-from doctor.watch.attach.inspector.rank_state import ARM, X86, call_by_function
+from doctor.watch.attach.inspector.rank_state import call_by_function, thread_call
 
 POLL, SELECT, EPOLL = {7, 271, 73}, {23, 270, 72}, {232, 281, 22}
 """Numbers of the system calls, x86_64 and aarch64: their arguments differ. No number is in two of the sets' systems."""
@@ -51,17 +50,12 @@ def threads_of(pid: int) -> list[int]:
 
 def awaited_files(pid: int, thread: int) -> Iterator[int]:
     """Numbers of the files that a thread waits for; -1 where it waits for some that cannot be read."""
-    text: str = read_text(f"/proc/{pid}/task/{thread}/syscall", 256)  # type: ignore[no-untyped-call]
-    fields = text.split()
-    if not fields:
-        if thread == pid and call_by_function(pid) in ("recv", "poll", "connect"):  # type: ignore[no-untyped-call]
-            yield -1
+    kind, number, arguments = thread_call(pid, thread)  # type: ignore[no-untyped-call]
+    if not kind and thread == pid and call_by_function(pid) in ("recv", "poll", "connect"):  # type: ignore[no-untyped-call]
+        yield -1
+    if len(arguments) < 2:
         return
-    if len(fields) < 7 or not re.fullmatch(r"\d{1,4}", fields[0]):
-        return
-    number, first, second = int(fields[0]), int(fields[1], 16), int(fields[2], 16)
-    table = ARM if platform.machine() == "aarch64" else X86
-    kind = table.get(number, "")
+    first, second = arguments[:2]
     if kind in SINGLE:
         yield first & 0xFFFFFFFF
     elif kind == "poll":

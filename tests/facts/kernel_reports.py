@@ -457,6 +457,40 @@ SICK = (
         "arm-smmu-v3 arm-smmu-v3.5.auto: event: F_TRANSLATION client: 0001:06:00.0 sid: 0x20600 ssid: 0x0 iova: 0xff9bc000 ipa: 0x0",
     ),
     Report("7483829662", DISK, "sda", "XFS (sda): log I/O error -5"),
+    Report("874600837", DISK, "nvme4", "nvme nvme4: controller is down; will reset: CSTS=0x3, PCI_STATUS=0x10"),
+    Report(
+        "47663483917",
+        HARDWARE,
+        "",
+        "MCE: Killing einj_mem_uc:3600 due to hardware memory corruption fault at 7f3309503400",
+    ),
+    Report("42108819169", HARDWARE, "", "Memory failure: 0x7740c0: recovery action for dirty page: Recovered"),
+    Report(
+        "10023738201",
+        HARDWARE,
+        "",
+        "EDAC MC0: 1 UE unknown on unknown memory ( page:0x116c60 offset:0x0 grain:1 - APEI location: )",
+    ),
+    Report(
+        "30495985286",
+        HARDWARE,
+        "",
+        "EDAC MC0: 1 UE Multi-bit ECC on unknown memory (node:0 card:1 module:71 bank:7 row:0 col:0 page:0x1000093 offset:0xc00 grain:1 - APEI location: node:0)",
+    ),
+    Report("31060623980", HARDWARE, "", "mce: Uncorrected hardware memory error in user-access at af34214200"),
+    Report(
+        "30906286179",
+        GPU,
+        "0000:06:00.0",
+        "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+    ),
+    Report("30906286179", GPU, "on 0000:91:00.0,", "NVRM: GPU 0000:91:00.0: GPU has fallen off the bus."),
+    Report(
+        "30820515515",
+        GPU,
+        "0008:01:00",
+        "NVRM: Xid (PCI:0008:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)",
+    ),
     Report("12994304955", AMD, "0000:0c:00.0", "amdgpu 0000:0c:00.0: amdgpu: Failed to export SMU metrics table!"),
 )
 
@@ -476,8 +510,13 @@ SILENT = (
         "sd 0:0:0:0: rejecting I/O to offline device",
         "a stick that is pulled out does so as well; a file system on it says itself that it failed, and is found",
     ),
+    (
+        "51836793350",
+        "nvme nvme1: I/O 320 QID 4 timeout, aborting",
+        "the first step for one command; a disk that stays silent has its controller reset, which is found",
+    ),
 )
-"""Lines of faults that stay silent: source, text, and why. Each stands beside one that is found."""
+"""Lines of faults that stay silent: source, text, and why."""
 
 HEALTHY = (
     (
@@ -493,6 +532,23 @@ HEALTHY = (
         "iommu ivhd0: AMD-Vi: Event logged [INVALID_DEVICE_REQUEST device=00:00.0 pasid=0x00000 address=0xfffffffdf8000000 flags=0x0a00]",
     ),
     ("65860584077", "amdgpu 0000:7c:00.0: MODE2 reset"),
+    ("31060623980", "{1}[Hardware Error]: It has been corrected by h/w and requires no further action"),
+    ("31060623980", "{1}[Hardware Error]: event severity: corrected"),
+    ("47663483917", "mce: [Hardware Error]: Machine check events logged"),
+    ("10023738201", "[Firmware Warn]: GHES: Invalid error status block length!"),
+    ("61978181695", "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20009, Non-fatal, Link 04 RX Short Error Rate"),
+    (
+        "30365545514",
+        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error (First)",
+    ),
+    (
+        "30448609237",
+        "NVRM: Xid (PCI:0008:01:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 01 (0x00082226 0x00000001 0x00000000 0x00000000 0x00000000 0x00000000)",
+    ),
+    ("12313053861", "nvme nvme0: 8/0/0 default/read/poll queues"),
+    ("874600837", "nvme nvme4: async event result 00010300"),
+    ("56855437898", "CPU1: Core temperature/speed normal"),
+    ("30906286179", "NVRM: GPU 0000:91:00.0: GPU serial number is 1653723052734."),
     ("65860584077", "amdgpu 0000:7c:00.0: Dumping IP State Completed"),
     ("57005352585", "snd_hda_intel 0000:03:00.1: CORB reset timeout#2, CORBRP = 65535"),
     ("57005352585", "[drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* Failed to initialize parser -125!"),

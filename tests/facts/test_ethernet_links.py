@@ -72,6 +72,18 @@ def test_a_module_that_cannot_be_read_is_unread(text: str, code: int) -> None:
     assert list(fact.by_interface) == ["eth0"] and "ens2" in fact.unread
 
 
+def test_in_a_virtual_machine_a_module_that_does_not_answer_is_its_hosts() -> None:
+    silent = f"-- eth0 --\n{printed.FAILURES[0][0]}-- exit 1 --\n"
+    assert isinstance(read_outputs(EthernetModules, one=Output(out=silent)), Unreadable)
+    virtual = "-- virtual --\n-- exit 0 --\n"
+    assert type(read_outputs(EthernetModules, one=Output(out=virtual + silent))) is Absent
+    assert type(read_outputs(EthernetModules, one=Output(out=virtual))) is Absent
+    both = read_outputs(EthernetModules, one=Output(out=virtual + modules_answer(printed.AVAGO).out))
+    assert list(both.by_interface) == ["eth0"]
+    half = f"{virtual}-- eth0 --\n{printed.FAILURES[2][0]}-- exit 1 --\n"
+    assert isinstance(read_outputs(EthernetModules, one=Output(out=half)), Unreadable)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

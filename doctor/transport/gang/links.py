@@ -17,7 +17,7 @@ from doctor.transport.conversation import BURST, RATE
 from doctor.transport.gang.sealed import Introduction, SealedLink, admit
 from doctor.transport.launcher.frames import FrameError, FrameReader, RequestEncoder
 from doctor.transport.launcher.step import StepChannel, Task
-from doctor.transport.peer_lines import ForeignPeer
+from doctor.transport.peer_lines import ForeignPeer, listen_on
 
 PORTS = (28640, 28641, 28642, 28643)
 """Where a leader listens: the first that is free, for pods on the host's network may have taken one."""
@@ -163,7 +163,7 @@ class Gathering:
         self._strangers: list[str] = []
         self._verdict: bytes | None = None
         self._slots = threading.BoundedSemaphore(_MAX_HANDSHAKES)
-        self._server = _listen()
+        self._server = listen_on(PORTS)
         self.port: int = self._server.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -330,18 +330,3 @@ class Gathering:
     def _notify(self) -> None:
         with self.changed:
             self.changed.notify_all()
-
-
-def _listen() -> socket.socket:
-    """Raises: OSError."""
-    last = OSError("no port to listen on")
-    for port in PORTS:
-        for family in (socket.AF_INET6, socket.AF_INET):
-            try:
-                dual = family == socket.AF_INET6
-                return socket.create_server(("", port), family=family, backlog=1024, dualstack_ipv6=dual)
-            except (OSError, ValueError) as error:
-                last = error if isinstance(error, OSError) else last
-                if getattr(error, "errno", 0) == 98:
-                    break
-    raise last

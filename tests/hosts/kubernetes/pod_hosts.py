@@ -11,9 +11,11 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 ROOT = pathlib.Path(__file__).parents[3]
 _MACHINE = "/machine"
 _READY = "/run/pod-is-ready"
+_PROJECT, _PACKAGES = "/opt/shown/project", "/opt/shown/packages"
+"""Where a pod has this project, whatever a fault does to /tmp."""
+PROGRAM = {"PYTHONPATH": f"{_PROJECT}:{_PACKAGES}", "HOME": "/root", "DOCTOR_HISTORY": "off"}
+"""The environment in which `INTERPRETER` finds `doctor` there."""
+INTERPRETER = os.path.realpath(sys.executable)
 
 
 class PodHosts:
@@ -35,11 +42,14 @@ class PodHosts:
         self.hosts = tuple(f"sb{number + 1:04d}" for number in range(len(cluster.nodes)))
         folder = cluster.folder / "pods"
         (folder / "mnt").mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder / "share", ignore_errors=True)
         for name, node in zip(self.hosts, cluster.nodes, strict=True):
-            given = testbed.merge(overrides.get("*", {}), overrides.get(name, {}), {"share": "", "shows": list(shows)})
+            (folder / "share" / name).mkdir(parents=True)
+            given = testbed.merge(overrides.get("*", {}), overrides.get(name, {}), {"shows": list(shows)})
             plan = {"name": name, "address": "", "mac": "", "key": "", **testbed.merge(testbed.DEFAULTS, given)}
             shared = {"dir": str(folder), "shm": shm, "hosts": "127.0.0.1 localhost\n", "client_key": ""}
-            (folder / f"{name}.json").write_text(json.dumps({"host": plan, "shared": shared}))
+            shown = {_PROJECT: str(ROOT), _PACKAGES: sysconfig.get_path("purelib")}
+            (folder / f"{name}.json").write_text(json.dumps({"host": plan, "shared": shared, "shown": shown}))
             cluster.apply(_pod(name, node, folder))
         cluster.wait(lambda: all(self.run(name, f"test -e {_READY}").returncode == 0 for name in self.hosts), "no pods")
         cluster.wait_for_pods("app=sb", len(self.hosts))
@@ -110,6 +120,8 @@ def main() -> None:
     plan = json.loads(pathlib.Path(sys.argv[1]).read_text())
     host, shared = plan["host"], plan["shared"]
     testbed.host_files(host, shared)
+    for place, folder in plan["shown"].items():
+        testbed.bind(pathlib.Path(folder), pathlib.Path(place))
     pathlib.Path("/etc/resolv.conf").unlink(missing_ok=True)
     testbed.write("/etc/resolv.conf", resolver)
     testbed.apply(host, shared["client_key"])

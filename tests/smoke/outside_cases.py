@@ -292,14 +292,7 @@ LATER: tuple[Case, ...] = (
         DIED,
         {**command(in_group("memory", "memory.limit_in_bytes=60000000", "memory.max=60000000")), "kind": "hoard"},
     ),
-    # Of a quota that the host does not show: on a busy machine it looks like other work.
-    Case(
-        "rank's 3 %",
-        SLOWED,
-        command(in_group("cpu", "cpu.cfs_quota_us=3000", "cpu.max=3000 100000")),
-        early=True,
-        must=False,
-    ),
+    Case("rank's 3 %", SLOWED, command(in_group("cpu", "cpu.cfs_quota_us=3000", "cpu.max=3000 100000")), early=True),
     Case("traced threads", (*STOPPED, *NETWORK, "smoke-rank-blocked"), command(TRACED_THREAD)),
     Case("address space", (*START, *DIED), wrapper="touch MARK; ulimit -v 700000", must=False),
     Case("file size", (*START, *DIED), wrapper="touch MARK; ulimit -f 1", must=False),

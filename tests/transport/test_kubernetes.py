@@ -74,6 +74,23 @@ def wait_for(done: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def test_a_kubectl_that_ends_well_before_the_command_does(tmp_path: Path) -> None:
+    """So it does where the API server is killed: as `test_an_api_server_that_dies_in_the_middle` has it for real."""
+    program = tmp_path / "kubectl"
+    program.write_text("#!/bin/sh\necho doctor-in-container >&2\necho half\nexit 0\n")
+    program.chmod(0o755)
+    transport = Kubernetes(PodAccess(kubectl=(str(program),), namespace=NAMESPACE), ("w-0",), 5.0)
+    with pytest.raises(TransportError) as stop:
+        transport.run("w-0", "echo half; sleep 100", b"", 10)
+    assert (stop.value.kind, stop.value.text) == ("lost", "the connection through the API server was cut")
+    session = transport.open_session("w-0", "cat")
+    with pytest.raises(TransportError) as stop:
+        list(session)
+    assert stop.value.kind == "lost"
+    session.close()
+    transport.close()
+
+
 def test_outputs_and_exit_code_of_a_command(ways: Callable[..., Kubernetes]) -> None:
     result = ways().run("w-0", "head -c 6; echo trouble >&2; exit 3", b"hello\n", 60)
     assert (result.code, result.out, result.err) == (3, b"hello\n", b"trouble")

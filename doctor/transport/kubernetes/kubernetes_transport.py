@@ -1,7 +1,8 @@
 """One ``kubectl exec`` for each command: no port, no key and no daemon beside what Kubernetes has.
 
 The command in the container reports its start on stderr before anything else, so that what failed before it (API
-server, kubelet, container runtime) is exit_code from what failed in it. When kubectl ends, the container's end of
+server, kubelet, container runtime) is told from what failed in it. It reports an end with 0, too, since that is
+how kubectl exits where the API server is gone in the middle. When kubectl ends, the container's end of
 stdin closes, and by that every program of doctor ends itself.
 """
 
@@ -19,7 +20,7 @@ from doctor.transport.kubernetes.node_pods import NodePods
 from doctor.transport.local import Children, PipeChannel, run_command
 from doctor.transport.options import CONNECT_TIMEOUT, MAX_OUTPUT
 
-_STARTED = b"doctor-in-container\n"
+_STARTED, _ENDED = b"doctor-in-container\n", b"doctor-command-ended\n"
 _RETRY_SECONDS = 0.5
 _MOST_AT_ONCE = 32
 """Commands of kubectl that are run to their end at the same time: each takes some 50 MB here."""
@@ -61,15 +62,15 @@ class Kubernetes:
         child = self._children.start(self._argv(host, command))
 
         def interpret_status(code: int) -> int | None:
-            err = bytes(lines.err)
-            begun = _STARTED in err or len(err) >= MAX_KEPT_STDERR
+            err = bytes(channel.err)
             exit_code = kubectl.reported_exit_code(err)
-            if exit_code is None and not self._children.closed and (code > 0 or (code == 0 and not begun)):
-                raise _failed(err, begun)
+            if exit_code is None and not self._children.closed and (code > 0 or (code == 0 and _ENDED not in err)):
+                raise _failed(err, _STARTED in err or len(err) >= MAX_KEPT_STDERR)
+            channel.err[:] = _without_last(_ENDED, err)
             return None if code < 0 else _status(exit_code or 0)
 
-        lines = LineSession(host, PipeChannel(self._children, child, interpret_status))
-        return lines
+        channel = PipeChannel(self._children, child, interpret_status)
+        return LineSession(host, channel)
 
     def close(self) -> None:
         """See `doctor.transport.Transport.close`. Pods on nodes are removed, whatever happened to them."""
@@ -94,10 +95,10 @@ class Kubernetes:
             )
             raise TransportError("dropped", text, partial_result=partial) from None
         exit_code = kubectl.reported_exit_code(result.err)
-        if exit_code is None and (result.code or _STARTED not in result.err):
+        if exit_code is None and (result.code or _ENDED not in result.err):
             failed = _failed(result.err, _STARTED in result.err)
             raise TransportError(failed.kind, failed.text, failed.hint, result)
-        err = kubectl.without_report(result.err).replace(_STARTED, b"", 1)
+        err = _without_last(_ENDED, kubectl.without_report(result.err).replace(_STARTED, b"", 1))
         return CommandResult(_status(exit_code or 0), result.out, err, result.sent, result.received)
 
     def _argv(self, host: str, command: str) -> list[str]:
@@ -110,7 +111,8 @@ class Kubernetes:
         chosen = [f"--container={container}"] if container else []
         if host in access.variables:
             command = " ".join(("export", access.variables[host] + ";", command))
-        script = f"echo {_STARTED.decode().strip()} >&2; {command}"
+        started, ended = _STARTED.decode().strip(), _ENDED.decode().strip()
+        script = f"echo {started} >&2; ({command}\n) && echo {ended} >&2"
         where = [f"--namespace={access.namespace}", "--stdin", pod, *chosen]
         return [*access.kubectl, "exec", *where, "--", *within, "sh", "-c", script]
 
@@ -118,14 +120,19 @@ class Kubernetes:
 def _failed(err: bytes, begun: bool) -> TransportError:
     """What became of kubectl, which did not say how the command ended.
 
-    It ends without a word, and with 0, where a stream ends before the command has begun.
+    It ends without a word, and with 0, where a stream ends before the command has.
     """
-    if not begun and not err.strip():
+    if not err.replace(_STARTED, b"", 1).strip():
         return transport_error("lost", "the connection through the API server was cut")
     error = kubectl.complaint(err.replace(_STARTED, b"", 1))
     if begun and error.kind in ("lost", "error", "dropped"):
         return transport_error("lost", filled("the connection was cut before the command ended: {0}", error.text))
     return error
+
+
+def _without_last(marker: bytes, err: bytes) -> bytes:
+    before, _, after = err.rpartition(marker)
+    return before + after
 
 
 def _status(code: int) -> int:

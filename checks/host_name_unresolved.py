@@ -37,7 +37,9 @@ def host_name_unresolved(
     ## Source
     PyTorch `dynamic_rendezvous.py` (the agent of rank 0 publishes its own host name as MASTER_ADDR); MindSpore
     documentation, msrun ("DNS resolution failed: Name or service not known"). A name of the host list that no host at
-    all can resolve, and that none calls itself, is taken for an alias of the SSH configuration and not judged.
+    all can resolve, and that none calls itself, is taken for an alias of the SSH configuration and not judged; the name
+    that a headless Service gives a pod that was reached is judged (Kubernetes documentation, "DNS for Services and
+    Pods": a pod has a record when it is ready, or with `publishNotReadyAddresses`).
     """
     if len(names) < 2:
         raise Skip(ONE_HOST)
@@ -45,6 +47,7 @@ def host_name_unresolved(
         name for host_names in names.values() for name, meaning in host_names.names.items() if meaning.addresses
     }
     resolvable_names |= {host_names.own for host_names in names.values()}
+    resolvable_names |= _names_of_services(names, fleet)
     for host, host_names in names.items():
         lost = {
             name: meaning
@@ -66,3 +69,19 @@ def host_name_unresolved(
                 lines=lines,
                 hosts_entry=lines[0] if lines else None,
             )
+
+
+def _names_of_services(names: PerHost[HostNames], fleet: PerHost[Reachability]) -> set[str]:
+    """Names that the fleet looks up for its pods, such as ``train-0.train`` for the pod train-0.
+
+    The report calls no host so; what it does call so may be an alias. One in the domain of a host's full name was
+    made up from that, for programs that announce such names, and may be none.
+    """
+    own_names = {host_names.own.partition(".")[0] for host_names in names.values()}
+    domains = {host_names.full.partition(".")[2] for host_names in names.values()}
+    return {
+        name
+        for host_names in names.values()
+        for name in host_names.names
+        if name not in fleet and name.partition(".")[0] in own_names and name.partition(".")[2] not in {"", *domains}
+    }

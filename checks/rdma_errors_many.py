@@ -1,7 +1,7 @@
 from collections.abc import Iterator
-from statistics import median
 
 from doctor import WARNING, Finding, PerHost, check
+from doctor.analysis.outliers.rates import Count, high_rates
 from doctor.facts.rdma import RdmaPorts
 
 COUNTERS = (
@@ -9,10 +9,6 @@ COUNTERS = (
     *("excessive_buffer_overrun_errors", "rx_icrc_encapsulated", "req_transport_retries_exceeded"),
 )
 """Those that no program and no congestion makes."""
-LEAST = 10
-FACTOR = 10
-FEWEST = 4
-DAY = 86400
 
 
 @check(severity=WARNING, area="links")
@@ -31,34 +27,29 @@ def rdma_errors_many(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     ## Source
     `counters` and `hw_counters` of /sys/class/infiniband/NAME/ports, divided by the time since the host was started.
     There is no limit that holds for all: a finding is a counter of at least 10 whose daily rate is ten times that of
-    the middle of the fleet's ports and at least one a day; with fewer than four ports, only lost links are judged. A
-    counter that somebody set to 0 hides what was before; a host whose switch was restarted often has the same counts on
-    all of its ports as the others.
+    the middle of the fleet's hosts, each with the middle of its ports, and at least one a day; with fewer than four
+    ports, only lost links are judged. A counter that somebody set to 0 hides what was before; a host whose switch was
+    restarted often has the same counts on all of its ports as the others.
     """
-    rates: dict[str, dict[tuple[str, str], tuple[float, int]]] = {}
+    counts: dict[str, dict[tuple[str, str], Count]] = {}
     for host, own in adapters.items():
         for device in own.devices:
             for port in device.ports:
-                for name, count in port.after.items():
-                    if name in COUNTERS and device.uptime > 0:
-                        days = max(device.uptime / DAY, 1.0)
-                        rates.setdefault(name, {})[host, f"{device.name}:{port.number}"] = (count / days, count)
-    for name, ports in rates.items():
-        usual = median(rate for rate, _ in ports.values())
-        if len(ports) < FEWEST and name != "link_downed":
-            continue
-        for (host, label), (rate, count) in ports.items():
-            others = usual if len(ports) >= FEWEST else 0
-            if count >= LEAST and rate >= 1 and rate > FACTOR * others:
-                yield Finding(
-                    "{port} has counted {observed} {counter} since the host was started, {rate} a day; the middle of "
-                    "{total} ports has {expected} a day",
-                    hosts=[host],
-                    port=label,
-                    device=label.partition(":")[0],
-                    counter=name,
-                    observed=count,
-                    rate=f"{rate:.1f}",
-                    expected=f"{others:.1f}",
-                    total=len(ports),
-                )
+                for name, value in port.after.items():
+                    if name in COUNTERS:
+                        label = f"{device.name}:{port.number}"
+                        counts.setdefault(name, {})[host, label] = Count(value, device.uptime)
+    for name, ports in counts.items():
+        for (host, label), high in high_rates(ports, alone=name == "link_downed").items():
+            yield Finding(
+                "{port} has counted {observed} {counter} since the host was started, {rate} a day; the middle of "
+                "{total} ports has {expected} a day",
+                hosts=[host],
+                port=label,
+                device=label.partition(":")[0],
+                counter=name,
+                observed=high.count,
+                rate=f"{high.daily:.1f}",
+                expected=f"{high.expected:.1f}",
+                total=len(ports),
+            )

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from doctor.engine.bounded_inflate import StreamTooLarge, inflate
+from doctor.engine.decoding import StreamTooLarge, inflate
 from doctor.watch.data.records import MAX_BITMAP, indices_of
 
 

@@ -10,8 +10,9 @@ import pytest
 
 import doctor.remedy.catalog
 from doctor.cli.app import application
-from doctor.cli.fast_explain import built_in_playbook, explanation
+from doctor.cli.fast_explain import explanation
 from doctor.engine.errors import CommandError
+from doctor.remedy.playbook import built_in_playbook
 
 RULE = '''
 from doctor import ERROR, Finding, check

@@ -115,6 +115,36 @@ def test_a_host_that_was_not_reached_is_unknown_because_of_that() -> None:
     assert outcome.status is Status.UNKNOWN
 
 
+def test_hosts_with_the_same_facts_are_evaluated_once_and_each_has_its_own_outcome() -> None:
+    calls: list[int] = []
+
+    @check(severity=ERROR)
+    def queue_odd(queue: Queue, others: PerHost[Addresses]) -> Iterator[Finding]:
+        """Every queue is even."""
+        calls.append(queue.length)
+        if queue.length == 7:
+            raise Skip("seven")
+        if queue.length % 2:
+            yield Finding("{length} is odd", length=queue.length)
+            yield Finding("{length} is theirs", hosts=["z"], length=queue.length)
+        if queue.length == 5:
+            raise RuntimeError
+
+    texts = ["4", "3", "4", "3", "7", "7", "5", "5"]
+    devices = {"Addresses": {"0": Output("exited", out="1")}}
+    records = {f"h{number}": queue_record(text) for number, text in enumerate(texts)}
+    records = {name: HostRecord(record.visit, {**record.outputs, **devices}) for name, record in records.items()}
+    both = {"a": REFUSED, **records, "b": DENIED, "c": DENIED, "d": queue_record("4")}
+    together = judged(queue_odd, both)
+    assert sorted(calls) == [3, 4, 4, 5, 7]  # d has a reason of its own already
+    assert together.evaluated_hosts == ("h0", "h1", "h2", "h3", "d")
+    assert [finding.hosts for finding in together.findings] == [
+        (name,) for host in ("h1", "h3", "h6", "h7") for name in (host, "z")
+    ]
+    assert list(together.skipped) == ["h4", "h5"] and list(together.crashed) == ["h6", "h7"]
+    assert set(together.unknown) == {"a", "b", "c", "d"}
+
+
 @pytest.mark.parametrize("record", [DENIED, NOT_ASKED, queue_record("garbage"), queue_record("")])
 def test_what_could_not_be_read_is_unknown_never_passed(record: HostRecord) -> None:
     outcome = judged(queue_short, {"a": record})

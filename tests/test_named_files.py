@@ -21,6 +21,7 @@ from doctor.config.atomic_write import GrowingFile, write_atomic
 from doctor.engine.bounded_read import read_bounded, read_bounded_text
 from doctor.engine.errors import InputError
 from doctor.session.named_files import require_connection_files, require_rank_table
+from doctor.transport.launcher.gateway_routes import topology_path
 from doctor.transport.options import SshOptions
 from doctor.transport.ssh.config_files import syntax_error
 from tests import preloaded
@@ -110,6 +111,22 @@ def test_a_topology_that_clush_rejects_is_one_line(text: str, tmp_path: Path) ->
     code, err = run_here(argv, tmp_path)
     assert (code, err.count("\n")) == (78, 1), err
     assert "expected a topology.conf that clush accepts" in err and "\x1b" not in err
+
+
+@pytest.mark.parametrize("command", ["check", "net", "smoke", "rank-table", "preflight --hosts", "watch --attach"])
+@pytest.mark.parametrize("text", [None, "[routes]\na: b\nb: a\n"])
+def test_a_tree_without_a_topology_visits_no_host(command: str, text: str | None, tmp_path: Path) -> None:
+    """That is the caller's mistake: none of the hosts has a fault."""
+    folder = tmp_path / ".config/clustershell"
+    folder.mkdir(parents=True)
+    if text is not None:
+        (folder / "topology.conf").write_text(text)
+    elif topology_path({}):
+        pytest.skip("this machine has a topology.conf")
+    code, err = run_here([*command.split(), "no-such-host,nor-this", "--transport", "tree"], tmp_path)
+    assert (code, err.count("\n")) == (78, 1), err
+    absent = "--transport tree: there is no topology.conf of ClusterShell; expected --gateways FILE"
+    assert (absent if text is None else "expected a topology.conf that clush accepts") in err
 
 
 @pytest.mark.parametrize(

@@ -127,3 +127,9 @@ HARD_TO_READ = re.compile(r"\b(?:of which|whatever|nobody|for want of|is told|he
 def test_no_message_and_no_page_of_a_check_or_playbook_has_words_that_are_hard_to_read() -> None:
     texts = {text for part in translations.parts() for text in translations.english_texts(part).values()}
     assert sorted(text for text in texts if HARD_TO_READ.search(text)) == []
+
+
+def test_no_page_of_documentation_has_them() -> None:
+    pages = [translations.ROOT / "README.md", *(translations.ROOT / "doctor/docs").glob("*.md")]
+    lines = (f"{page.name}: {line}" for page in pages for line in page.read_text("utf-8").splitlines())
+    assert [line for line in lines if HARD_TO_READ.search(line)] == []

@@ -38,7 +38,7 @@ def value_words(checks: Path) -> Iterator[str]:
 
 
 def launcher_titles(table: Path) -> Iterator[str]:
-    """The launchers in a sentence that are no names of programs, of ``launchers.toml``."""
+    """The launchers in a sentence that are no names of programs, of ``environment/launchers.toml``."""
     rows = loads(table.read_text("utf-8"))["launcher"]
     yield from (row["title"] for row in rows if " " in row.get("title", ""))
 

@@ -25,16 +25,16 @@ from doctor.diagnose.fetch.collect import (
 from doctor.diagnose.fetch.excerpt_reading import LOCAL
 from doctor.diagnose.fetch.pod_logs import PodLogSource, read_pod_logs
 from doctor.diagnose.fetch.saved_logs import SCHEMA, LogRecord, load_logs, save_logs
+from doctor.diagnose.job import JobPlace
 from doctor.diagnose.job.kinds import read_job
-from doctor.diagnose.job.place import JobPlace
 from doctor.diagnose.run import diagnose_found, diagnose_record
 from doctor.diagnose.suspects import check_suspects
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
-from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
+from doctor.hosts.selection import HostSelection
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory

@@ -10,9 +10,9 @@ import typer
 from doctor.cli.host_options import ExcludeOption
 from doctor.engine.errors import InputError
 from doctor.engine.texts import filled
-from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory, without
 from doctor.hosts.nodeset import InventoryError
+from doctor.hosts.selection import HostSelection
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:

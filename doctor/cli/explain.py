@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from doctor.cli.explain_search import explain_text
-from doctor.cli.fast_explain import page_width, topic_width
 from doctor.cli.shared_options import ChecksOption, PlaybooksOption
 from doctor.config.file import did_you_mean
 from doctor.engine.catalog import check_files, load_check
@@ -24,6 +23,7 @@ from doctor.report.explain.checks import check_page
 from doctor.report.explain.examples import read_examples
 from doctor.report.explain.playbooks import playbook_page
 from doctor.report.explain.topics import localized_page, render, title, topics
+from doctor.report.layout.terminal import page_width, topic_width
 from doctor.session.select_checks import load_errors_as_input_errors, load_playbook_catalog
 
 TOPICS = topics()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from doctor.cli.explain_sources import built_in_playbook as built_in_playbook
-from doctor.cli.explain_sources import page_width as page_width
-from doctor.cli.explain_sources import topic_width as topic_width
 from doctor.engine.check_files import bundled_path
+from doctor.report.layout.terminal import page_width, topic_width
 
 
 def explanation(name: str) -> str | None:
@@ -25,6 +23,7 @@ def explanation(name: str) -> str | None:
         return render(localized_page(topic).read_text("utf-8"), topic_width())
     playbook = Path(bundled_path("playbooks"), f"{name}.toml")
     if name.replace("-", "").isalnum() and playbook.is_file():
+        from doctor.remedy.playbook import built_in_playbook
         from doctor.report.explain.playbooks import playbook_page
 
         return playbook_page(built_in_playbook(playbook), page_width())
@@ -45,6 +44,7 @@ def _signature_pages(name: str) -> str | None:
 def check_page(name: str, path: Path) -> str:
     """A check's page with its playbooks; of the playbook files only those that mention the check are parsed."""
     from doctor.engine.catalog import load_check
+    from doctor.remedy.playbook import built_in_playbook
     from doctor.report.explain.checks import check_page
     from doctor.report.explain.examples import read_examples
 

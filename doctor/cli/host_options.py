@@ -16,7 +16,7 @@ from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.engine.record import LaunchOptions
-    from doctor.environment.host_selection import HostSelection
+    from doctor.hosts.selection import HostSelection
     from doctor.session.examine import ExamineOptions
     from doctor.transport.options import SshOptions as SshOptions
 
@@ -86,7 +86,7 @@ class HostOptions(NamedTuple):
     @property
     def selection(self) -> HostSelection:
         """The same for `doctor.session.select_hosts`."""
-        from doctor.environment.host_selection import HostSelection
+        from doctor.hosts.selection import HostSelection
 
         return HostSelection(self.hosts, self.hostfile, self.rank_table, self.exclude, self.nodes)
 
@@ -137,7 +137,7 @@ class ConnectionOptions(NamedTuple):
             if job:
                 raise UsageError("--job names pods; expected --transport kubernetes with it")
             return selection
-        from doctor.hosts.pods import PodSelection
+        from doctor.hosts.selection import PodSelection
 
         for option, value in (("--hostfile", selection.hostfile), ("--rank-table", selection.rank_table)):
             if value:
@@ -234,7 +234,7 @@ def ssh_options(connection: ConnectionOptions, verify: bool = True) -> SshOption
         gateways=connection.gateways,
     )
     if verify:
-        require_connection_files(options)
+        require_connection_files(options, connection.transport == "tree")
     return options
 
 

@@ -15,8 +15,8 @@ from doctor.engine.texts import filled, joined
 if TYPE_CHECKING:
     from doctor.cli.host_options import JobOptions
     from doctor.engine.record import LaunchOptions
-    from doctor.environment.host_selection import HostSelection
     from doctor.environment.job_environment import JobEnvironment
+    from doctor.hosts.selection import HostSelection
 
 COMMANDS = ("check", "smoke", "preflight", "node", "watch", "changes", "rehearse")
 """The commands that take a launch line."""

@@ -83,7 +83,7 @@ def _check_page(name: str) -> str | None:
             return None
     except OSError:
         return None
-    from doctor.cli.explain_sources import page_width
     from doctor.report.layout.formatting import laid_out
+    from doctor.report.layout.terminal import page_width
 
     return f"{laid_out(saved_page(name), page_width())}\nCheck file: {path}\n"

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from doctor.engine.check import Check
-    from doctor.environment.host_selection import HostSelection
     from doctor.environment.inventory import Inventory
+    from doctor.hosts.selection import HostSelection
     from doctor.smoke.plan import SmokeOptions
 
 AREA = ("smoke",)

@@ -16,8 +16,8 @@ from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
-from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
+from doctor.hosts.selection import HostSelection
 from doctor.session.connection import connected
 from doctor.session.finish import save_and_report, validate_output
 from doctor.session.replay import Examination

@@ -101,7 +101,7 @@ def probe_digest(fields: Mapping[str, Any]) -> str:
 
 def probe_fields(probe: Probe) -> dict[str, object]:
     """A probe as JSON, without what is left at its default."""
-    fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name != "function"}
+    fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name not in ("function", "inventory")}
     kept = {name: value for name, value in fields.items() if value not in ("", (), False)}
     if probe.function is not None:
         kept.update(text=function_source(probe.function), name=probe.function.__name__)

@@ -133,13 +133,14 @@ def _read_processes(
     summaries = [reading.summary for reading in readings]
     names = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
     old = older_attempts([summary.name for summary in summaries])
+    restarted = any(old)
     host_files = own_logs(summaries, names)
     for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
         _copy_hints(reading.summary, hints)
         hints = hints if index in host_files or reading.summary.kernel else msgspec.structs.replace(hints, host="")
         kept = [] if old[index] else overcome(reading.events, signatures)
         note_overcome(reading.summary, [] if old[index] else reading.events, kept, signatures)
-        events, about_others = split(kept, signatures, any(old))
+        events, about_others = split(kept, signatures, restarted)
         reports += about_others
         if reading.summary.accounting:
             reports += events

@@ -9,7 +9,7 @@ import msgspec
 
 from doctor.diagnose.case import Case
 from doctor.diagnose.events import Event, FileSummary
-from doctor.diagnose.process import Process
+from doctor.diagnose.process import Process, name_of_local_rank
 from doctor.engine.result import CheckName
 from doctor.engine.texts import filled, joined
 
@@ -58,7 +58,7 @@ def culprit_of(process: Process) -> Culprit:
     """The process as a culprit."""
     has_place = process.rank is not None or process.host or process.device is not None
     if process.rank is None and process.device is None and process.local_rank is not None:
-        return Culprit(host=process.host, label=filled("local rank {0}", process.local_rank))
+        return Culprit(host=process.host, label=name_of_local_rank(process.local_rank))
     return Culprit(process.rank, process.host, process.device, "" if has_place else process.log)
 
 

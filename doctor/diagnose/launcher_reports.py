@@ -9,9 +9,9 @@ import msgspec
 
 from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_ROW, newest_attempt
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.process import name_of_local_rank
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.signature import Signature
-from doctor.engine.texts import filled
 
 Catalog = Mapping[str, Signature]
 
@@ -66,7 +66,7 @@ def name_of_block(block: FailureBlock) -> str:
     """``rank 3``, or the local rank of a worker of which nothing else is known."""
     if block.rank is not None:
         return f"rank {block.rank}"
-    return filled("local rank {0}", block.local_rank) if block.local_rank is not None else ""
+    return name_of_local_rank(block.local_rank) if block.local_rank is not None else ""
 
 
 def failure_blocks(reports: Sequence[Event]) -> list[FailureBlock]:

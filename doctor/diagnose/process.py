@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.diagnose.events import Event, Recording
 from doctor.diagnose.signature import ERROR_ROLES, Signature
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import filled
 
 
 class Process(msgspec.Struct):
@@ -44,14 +44,10 @@ class Process(msgspec.Struct):
     recording: Recording | None = None
     recording_file: int = 0
 
-    @property
-    def name(self) -> str:
-        """As a report shows it: ``rank 3 (host n1, device 3)``."""
-        device = filled("device {0}", self.device) if self.device is not None else ""
-        pid = f"pid {self.pid}" if self.rank is None and self.pid else ""
-        place = joined(", ", filter(None, (filled("host {0}", self.host) if self.host else "", device, pid)))
-        head = f"rank {self.rank}" if self.rank is not None else "a process of unknown rank"
-        return filled("{0} ({1})", head, place) if place else head
+
+def name_of_local_rank(number: int) -> str:
+    """A process of which only its number on its host is known."""
+    return filled("local rank {0}", number)
 
 
 def holds_two_processes(events: Sequence[Event], signatures: Mapping[str, Signature]) -> bool:

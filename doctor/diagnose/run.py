@@ -29,7 +29,7 @@ def diagnose_found(
     Raises: InputError (exit code 78) for a path that does not exist.
     """
     until = time.monotonic() + budget if budget else float("inf")
-    return diagnose_jobs(read_all(find_sources(paths), signatures, progress, until), signatures)
+    return diagnose_jobs(read_all(find_sources(paths, until), signatures, progress, until), signatures)
 
 
 def diagnose_record(record: LogRecord, signatures: Mapping[str, Signature]) -> Diagnosis:

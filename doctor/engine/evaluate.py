@@ -6,8 +6,21 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from doctor.engine.check import Check, Need, Skip
-from doctor.engine.fact import OWN_ROUND, Absent, Fact, Output, PerHost, ProbeAnswer, Unreadable, not_reached
+from doctor.engine.fact import (
+    NO_ANSWER,
+    OWN_ROUND,
+    Absent,
+    DeviceList,
+    Fact,
+    Output,
+    PerHost,
+    ProbeAnswer,
+    Unreadable,
+    not_reached,
+)
 from doctor.engine.record import HostRecord
 from doctor.engine.result import NO_HOST, Finding, Outcome, Reason
 from doctor.engine.sanitize import strip_control_chars
@@ -25,6 +38,7 @@ class FactCache:
         self._values: dict[type[Fact], dict[str, Fact | Absent]] = {}
         self._by_answer: dict[tuple[type[Fact], object], Fact | Absent] = {}
         self._by_outputs: dict[tuple[type[Fact], int], Fact | Absent] = {}
+        self._whole: dict[tuple[int, int], tuple[Fact, Fact]] = {}
         self._fleets: dict[type[Fact], PerHost[Any]] = {}
 
     def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
@@ -32,8 +46,22 @@ class FactCache:
         try:
             return self._values[fact][host]
         except KeyError:
-            value = self._values.setdefault(fact, {})[host] = self._read(host, fact)
+            value = self._read(host, fact)
+            if fact.probe.inventory is not None and isinstance(value, Fact):
+                value = self._with_unanswered(value, self.get(host, fact.probe.inventory), host)
+            self._values.setdefault(fact, {})[host] = value
             return value
+
+    def _with_unanswered(self, value: Fact, inventory: Fact | Absent, host: str) -> Fact:
+        """The value, with those of the host's devices unread that the record has no answer of."""
+        if not isinstance(inventory, DeviceList):
+            return value
+        key = (id(value), id(inventory))  # both stay, and are shared by hosts that answered alike
+        if key not in self._whole:
+            missing = inventory.unanswered(self.records[host].outputs.get(value.output_name(), {}))
+            unread = dict.fromkeys(missing, NO_ANSWER) | value.unread
+            self._whole[key] = (value, msgspec.structs.replace(value, unread=unread) if missing else value)
+        return self._whole[key][1]
 
     def _read(self, host: str, fact: type[Fact]) -> Fact | Absent:
         record = self.records[host]
@@ -129,10 +157,12 @@ class _OutcomeBuilder:
         self.crashed: dict[str, str] = {}
         self.complete = False
 
-    def call(self, host: str, arguments: Mapping[str, Any]) -> None:
-        """Runs the check; ``host`` is empty for the fleet."""
+    def call(self, host: str, arguments: Mapping[str, Any]) -> list[Finding]:
+        """Runs the check; ``host`` is empty for the fleet. What it finds, without the host."""
+        findings: list[Finding] = []
         try:
             for finding in self.check.function(**arguments):
+                findings.append(finding)
                 self.findings.append(finding.with_host(host) if host else finding)
             self.complete = True
             self.evaluated_hosts += [host] if host else []
@@ -142,6 +172,7 @@ class _OutcomeBuilder:
             self.mark_unavailable(host, why)
         except Exception:  # noqa: BLE001 - the rim: a check that breaks is an outcome, and the run goes on
             self.crashed[host] = traceback.format_exc(limit=-4)
+        return findings
 
     def mark_unavailable(self, host: str, why: Absent) -> None:
         if isinstance(why, Unreadable):
@@ -153,6 +184,14 @@ class _OutcomeBuilder:
         if fact.unread:
             text = "; ".join(filled("{0}: {1}", part, why) for part, why in sorted(fact.unread.items()))
             self.unknown.setdefault(host, Reason(strip_control_chars(text)))
+
+    def repeat(self, host: str, model: str, findings: Sequence[Finding], evaluated: bool) -> None:
+        """What the check made of ``model``, whose findings these are, is made of a host with the same facts."""
+        self.findings += [finding.with_host(host) for finding in findings]
+        self.evaluated_hosts += [host] if evaluated else []
+        for reasons in (self.unknown, self.skipped, self.crashed):
+            if model in reasons:
+                reasons[host] = reasons[model]  # type: ignore[assignment]
 
     def build(self) -> Outcome:
         check = self.check
@@ -205,13 +244,28 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
     if not check.per_host:
         outcome.call("", arguments)
         return outcome.build()
-    for host in hosts:
-        host_arguments = _host_arguments(check, host, fact_cache, outcome)
-        if host_arguments is not None:
-            outcome.call(host, {**arguments, **host_arguments})
+    _evaluate_hosts(check, hosts, fact_cache, outcome, arguments)
     if not hosts:
         outcome.skipped[""] = NO_HOST
     return outcome.build()
+
+
+def _evaluate_hosts(
+    check: Check, hosts: Sequence[str], fact_cache: FactCache, outcome: _OutcomeBuilder, arguments: dict[str, object]
+) -> None:
+    """Calls the check for each host; of hosts with the same facts, once for all of them, as it sees nothing else."""
+    types = [need.type for need in check.host_needs]
+    alike: dict[tuple[int, ...], tuple[str, list[Finding], bool]] = {}
+    for host in hosts:
+        facts = tuple([id(fact_cache.get(host, type_)) for type_ in types])  # the cache keeps them, and their numbers
+        has_reason = host in outcome.unknown or host in outcome.skipped
+        if facts in alike and not has_reason:
+            outcome.repeat(host, *alike[facts])
+            continue
+        host_arguments = _host_arguments(check, host, fact_cache, outcome)
+        findings = [] if host_arguments is None else outcome.call(host, {**arguments, **host_arguments})
+        if not has_reason:
+            alike[facts] = host, findings, outcome.evaluated_hosts[-1:] == [host]
 
 
 def _fleet_arguments(

@@ -127,6 +127,8 @@ class Probe(msgspec.Struct, frozen=True):
     """The command itself calls a vendor's tool once for each device, some 0.2 s each."""
     lanes: int = 0
     """With ``each``: into so many the lane is divided by device number, which run at the same time; 0 is undivided."""
+    inventory: type[DeviceList] | None = None
+    """The fact that lists the devices of which each must have an answer."""
     stand_in: str = ""
     """With ``each`` and ``requires``: a file of settings ``key_N=value``. Where the file is there and the tool is not,
     each device's output is ``absent`` and holds its lines of the file."""
@@ -144,10 +146,13 @@ def run(
     limit: int = 65536,
     repeats: bool = False,
     lanes: int = 0,
+    inventory: type[DeviceList] | None = None,
     stand_in: str = "",
 ) -> Probe:
     """A command for ``sh -c``; with ``each`` it runs once a device and finds the device's number in ``$1``."""
-    return Probe("run", command, (), None, requires, each, root, job, lane, timeout, limit, repeats, lanes, stand_in)
+    return Probe(
+        "run", command, (), None, requires, each, root, job, lane, timeout, limit, repeats, lanes, inventory, stand_in
+    )
 
 
 def read(*paths: str, root: bool = False, job: bool = False, limit: int = 65536) -> Probe:
@@ -311,6 +316,17 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
         ``fleet_facts`` holds each fact of `needs`, of the hosts that it could be read on.
         """
         raise NotImplementedError
+
+
+class DeviceList(Fact, frozen=True):
+    """A fact that lists a host's devices: another fact, whose probe names it, must have an answer of each."""
+
+    def unanswered(self, outputs: Mapping[str, Output]) -> tuple[str, ...]:
+        """The devices that the outputs of such a probe have no answer of, as `Fact.unread` names them."""
+        raise NotImplementedError
+
+
+NO_ANSWER = "it is there, and the host's record has no answer of it"
 
 
 class PerHost(Mapping[str, F], Generic[F]):

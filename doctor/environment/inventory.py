@@ -11,7 +11,6 @@ from doctor.engine.sanitize import count_noun, printable_excerpt
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import read_host_lists
-from doctor.environment.host_selection import HostSelection
 from doctor.hosts import ansible, hostfile
 from doctor.hosts.hostfile import HostLine
 from doctor.hosts.nodeset import (
@@ -23,7 +22,7 @@ from doctor.hosts.nodeset import (
     expand_with_logins,
     validate_host,
 )
-from doctor.hosts.pods import PodAccess
+from doctor.hosts.selection import HostSelection, PodAccess
 from doctor.job import NotARankTable, read_rank_table
 
 __all__ = ["HostSelection", "Inventory", "InventoryError", "resolve_hosts", "without"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -138,12 +140,17 @@ def _not_read(query: str, text: str, code: int) -> Unreadable:
 
 
 def _document(text: str) -> object:
-    """The first JSON document of a text, behind what a tool prints before it; None where there is none."""
-    begin = min((place for place in (text.find("["), text.find("{")) if place >= 0), default=-1)
-    try:
-        return json.JSONDecoder().raw_decode(text[begin:])[0] if begin >= 0 else None
-    except (ValueError, RecursionError):
-        return None
+    r"""The first JSON document of a text, behind what a tool prints before it; None where there is none.
+
+    >>> _document('[Errno 13] /dev/kfd\n{"gpu_data": []}\n{"gpu_data": []}')
+    {'gpu_data': []}
+    """
+    for begin in islice(re.finditer(r"^[ \t]*([\[{])", text, re.M), 20):
+        try:
+            return json.JSONDecoder().raw_decode(text, begin.start(1))[0]
+        except (ValueError, RecursionError):
+            continue
+    return None
 
 
 def _gpu_rows(query: str, text: str, code: int) -> Iterator[dict[str, Any]]:

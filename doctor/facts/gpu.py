@@ -141,7 +141,7 @@ exit $code"""
 """The lists of clocks, half of the report, are left out. The table tells of a damaged ROM, the report seldom
 (https://github.com/microsoft/pai/issues/3756)."""
 _HANDLE = re.compile(
-    r"Unable to determine the device handle for GPU ?(?:[0-9]+: )?([0-9A-Fa-f:.]+?):? *(?:: (.*))?$", re.M
+    r"Unable to (?:determine|detect) the device handle for GPU ?(?:[0-9]+: )?([0-9A-Fa-f:.]+?):? *(?:: (.*))?$", re.M
 )
 _DAMAGED = re.compile(r"infoROM is corrupted(?: at gpu ([0-9A-Fa-f:.]{7,16}))?", re.I)
 """Manual of nvidia-smi, return value 14; the warning stands after the report, or on stderr."""

@@ -209,13 +209,18 @@ def _parsed_network(address: str, prefix: int) -> ipaddress.IPv4Network | ipaddr
     return ipaddress.ip_network(f"{address}/{prefix}", strict=False)
 
 
-@lru_cache(maxsize=1 << 16)
 def same_address(first: str, other: str) -> bool:
     """Whether two texts are one address."""
+    return _canonical(first) == _canonical(other) != ""
+
+
+@lru_cache(maxsize=1 << 16)
+def _canonical(address: str) -> str:
+    """The address in its shortest form; empty where it is none."""
     try:
-        return ipaddress.ip_address(first) == ipaddress.ip_address(other)
+        return str(ipaddress.ip_address(address))
     except ValueError:
-        return False
+        return ""
 
 
 def _external(interfaces: Interfaces) -> list[LinkAddress]:

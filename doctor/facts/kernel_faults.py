@@ -25,6 +25,8 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     words: tuple[str, ...]
     source: str
     samples: tuple[str, ...]
+    emulated: tuple[str, ...] = ()
+    """Written from the format in ``source``, where no host's message was seen."""
     meaning: str = ""
     hours: int = 24
     cleared_by: str = ""

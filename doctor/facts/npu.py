@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, ProbeArguments, Unreadable, ask, run
+from doctor.engine.fact import Absent, DeviceList, Fact, Output, ProbeAnswer, ProbeArguments, Unreadable, ask, run
 from doctor.engine.texts import filled
 from doctor.facts.npu_smi import (
     StartFailure,
-    card_answers,
     find_start_failure,
     labelled_values,
     per_card_probe,
+    read_cards,
     read_npu_smi_text,
     row_excerpt,
     strip_escapes,
@@ -126,7 +127,7 @@ class NpuProduct(Fact, frozen=True):
         return cls(family=family, evidence=evidence)
 
 
-class NpuInventory(Fact, frozen=True):
+class NpuInventory(DeviceList, frozen=True):
     """How many NPUs there are on the PCI bus and as device files, and which of the vendor's tools are installed.
 
     Raw output, as JSON::
@@ -165,6 +166,12 @@ class NpuInventory(Fact, frozen=True):
             newer_than_boot=tuple(detection.newer),
             inference=_families(detection) == {"inference"},
         )
+
+    def unanswered(self, outputs: Mapping[str, Output]) -> tuple[str, ...]:
+        """NPUs of which a tool that is run once for each device file left no output."""
+        if "" in outputs:  # one for all
+            return ()
+        return tuple(f"NPU {device}" for device in self.devices if str(device) not in outputs)
 
 
 def _families(detection: _NpuDetection) -> set[Family | None]:
@@ -240,7 +247,7 @@ class Chip(msgspec.Struct, frozen=True):
     """The number that the driver counts; None where the table shows none."""
 
 
-class NpuChips(Fact, frozen=True):
+class NpuChips(DeviceList, frozen=True):
     """Every NPU chip that npu-smi knows, with its name (``npu-smi info -m``); none when it knows none.
 
     Raw output, from npu-smi::
@@ -259,6 +266,17 @@ class NpuChips(Fact, frozen=True):
         if bad_rows and not chips:
             raise Unreadable(f"npu-smi info -m: {bad_rows[0]}")
         return cls(chips=chips, unread={"a row of npu-smi info -m": bad_rows[0]} if bad_rows else {})
+
+    def unanswered(self, outputs: Mapping[str, Output]) -> tuple[str, ...]:
+        """Cards, or chips, of which a tool that is run once for each of them printed no block."""
+        text = outputs[""].out if "" in outputs else ""
+        blocks = re.findall(r"^-- ([0-9]{1,9})(?: ([0-9]{1,4}))? --[ \t\r]*$", text, re.M)
+        if any(chip for _, chip in blocks):
+            chips = {(int(card), int(chip or 0)) for card, chip in blocks}
+            lacking = [chip for chip in self.chips if (chip.npu, chip.chip) not in chips]
+            return tuple(filled("NPU card {0} chip {1}", chip.npu, chip.chip) for chip in lacking)
+        cards = {int(card) for card, _ in blocks}
+        return tuple(filled("NPU card {0}", card) for card in sorted({chip.npu for chip in self.chips} - cards))
 
 
 def _parse_chips(output: Output) -> tuple[Chip, ...]:
@@ -331,24 +349,13 @@ class NpuMemoryErrors(Fact, frozen=True):
         -- exit 0 --
     """
 
-    probe = per_card_probe("ecc")
+    probe = per_card_probe("ecc", NpuChips)
 
     by_card: dict[int, MemoryErrors]
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuMemoryErrors:
-        by_card: dict[int, MemoryErrors] = {}
-        unread: dict[str, str] = {}
-        for card in card_answers(answer):
-            if card.problem:
-                unread[filled("NPU card {0}", card.card)] = card.problem
-                continue
-            try:
-                by_card[card.card] = _parse_memory_errors(card.text)
-            except Unreadable as why:
-                unread[filled("NPU card {0}", card.card)] = str(why)
-        if not by_card:
-            raise Unreadable(next(iter(unread.values())))
+        by_card, unread = read_cards(answer, _parse_memory_errors)
         return cls(by_card=by_card, unread=unread)
 
 

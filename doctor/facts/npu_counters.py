@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeVar
 
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable
-from doctor.engine.texts import filled
-from doctor.facts.npu_smi import card_answers, labelled_values, per_card_probe
+from doctor.facts.npu import NpuChips
+from doctor.facts.npu_smi import card_answers, labelled_values, per_card_probe, read_cards
 from doctor.facts.reported_value import reported_count
 
-V = TypeVar("V")
 PCIE_COUNTERS = ("TX Error Count", "RX Error Count", "Lcrc Error Count", "Ecrc Error Count")
 """Of ``npu-smi info -t pcie-err``; its Retry Count is no error."""
-
-
-def _read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[dict[int, V], dict[str, str]]:
-    """What ``parse`` makes of each card's text, and why the rest is unread. Raises: Absent, Unreadable."""
-    values: dict[int, V] = {}
-    unread: dict[str, str] = {}
-    for card in card_answers(answer):
-        value, problem = None, card.problem
-        try:
-            value = None if problem else parse(card.text)
-        except Unreadable as why:
-            problem = str(why)
-        if value is None:
-            unread[filled("NPU card {0}", card.card)] = problem or "not understood"
-        else:
-            values[card.card] = value
-    if not values:
-        raise Unreadable(next(iter(unread.values())))
-    return values, unread
 
 
 class NpuPcieErrors(Fact, frozen=True):
@@ -55,14 +33,14 @@ class NpuPcieErrors(Fact, frozen=True):
         -- exit 0 --
     """
 
-    probe = per_card_probe("pcie-err")
+    probe = per_card_probe("pcie-err", NpuChips)
 
     by_card: dict[int, dict[str, int]]
     """Counts by name, summed over the chips of a card."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuPcieErrors:
-        by_card, unread = _read_cards(answer, _parse_pcie_errors)
+        by_card, unread = read_cards(answer, _parse_pcie_errors)
         return cls(by_card=by_card, unread=unread)
 
 
@@ -102,7 +80,7 @@ class NpuFrequencies(Fact, frozen=True):
         -- exit 0 --
     """
 
-    probe = per_card_probe("common")
+    probe = per_card_probe("common", NpuChips)
 
     by_card: dict[int, int]
     running: dict[int, RunningClock] = {}
@@ -110,7 +88,7 @@ class NpuFrequencies(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuFrequencies:
-        by_card, unread = _read_cards(answer, _parse_frequency)
+        by_card, unread = read_cards(answer, _parse_frequency)
         running = {card.card: clock for card in card_answers(answer) if (clock := _running_clock(card.text))}
         return cls(by_card=by_card, running=running, unread=unread)
 
@@ -147,7 +125,7 @@ class NpuCompatibility(Fact, frozen=True):
         -- exit 0 --
     """
 
-    probe = per_card_probe("board")
+    probe = per_card_probe("board", NpuChips)
 
     by_card: dict[int, str]
     """OK, NOK, UNKNOWN or NOT SUPPORT."""
@@ -156,7 +134,7 @@ class NpuCompatibility(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuCompatibility:
-        boards, unread = _read_cards(answer, lambda text: dict(labelled_values(text)) or None)
+        boards, unread = read_cards(answer, lambda text: dict(labelled_values(text)) or None)
         states = {card: board["Compatibility"] for card, board in boards.items() if "Compatibility" in board}
         firmware = {card: board["Firmware Version"] for card, board in boards.items() if "Firmware Version" in board}
         if not states:

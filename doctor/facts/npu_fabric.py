@@ -7,6 +7,7 @@ import re
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, labelled_values, read_npu_smi_text, strip_escapes
 from doctor.facts.reported_value import reported_count
 
@@ -78,7 +79,9 @@ class NpuHccs(Fact, frozen=True):
                 hccs error count               : [0            0            0]
     """
 
-    probe = run(_HCCS_SCRIPT, requires="npu-smi", root=True, lane="npu-smi", timeout=60, repeats=True)
+    probe = run(
+        _HCCS_SCRIPT, requires="npu-smi", root=True, lane="npu-smi", timeout=60, repeats=True, inventory=NpuChips
+    )
 
     health: dict[str, str]
     """By card and chip, ``0-0``: OK or NOK."""

@@ -13,6 +13,7 @@ from doctor.engine.fact import Fact, ProbeAnswer
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.engine.toml_compat import read_table
+from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import card_answers, per_card_probe, strip_escapes
 
 FaultLevel = Literal["none", "request", "job", "degraded", "reset", "aside", "replace", "unlisted"]
@@ -128,7 +129,7 @@ class NpuHealth(Fact, frozen=True):
         -- exit 0 --
     """
 
-    probe = per_card_probe("health")
+    probe = per_card_probe("health", NpuChips)
 
     chips: tuple[ChipHealth, ...]
     refused: dict[int, str]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeVar
 
 import msgspec
 
-from doctor.engine.fact import Absent, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
+from doctor.engine.fact import Absent, DeviceList, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.reported_value import tool_blocks
@@ -71,6 +71,7 @@ done
 """Cards are those of ``npu-smi info -l``: their numbers are neither those of the device files nor without gaps. Older
 tools want a chip (``Must input parameter of chip id.``): the first one is read."""
 
+V = TypeVar("V")
 CALL_SECONDS = 5
 """For one query of one card."""
 
@@ -93,10 +94,10 @@ class CardAnswer(msgspec.Struct, frozen=True):
         return strip_control_chars(self.text.strip().partition("\n")[0] or "npu-smi printed nothing", 120)
 
 
-def per_card_probe(query: str) -> Probe:
+def per_card_probe(query: str, inventory: type[DeviceList]) -> Probe:
     """``npu-smi info -t QUERY`` for every card that npu-smi lists."""
     script = _CARDS_SCRIPT.replace("QUERY", query).replace("SECONDS", str(CALL_SECONDS))
-    return run(script, requires="npu-smi", root=True, lane="npu-smi", timeout=60, repeats=True)
+    return run(script, requires="npu-smi", root=True, lane="npu-smi", timeout=60, repeats=True, inventory=inventory)
 
 
 def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
@@ -108,6 +109,25 @@ def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
     if all(_is_unsupported(card.text) for card in answers):
         raise Absent(filled("npu-smi has no such query here: {0}", answers[0].problem))
     return answers
+
+
+def read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[dict[int, V], dict[str, str]]:
+    """What ``parse`` makes of each card's text, and why the rest is unread. Raises: Absent, Unreadable."""
+    values: dict[int, V] = {}
+    unread: dict[str, str] = {}
+    for card in card_answers(answer):
+        value, problem = None, card.problem
+        try:
+            value = None if problem else parse(card.text)
+        except Unreadable as why:
+            problem = str(why)
+        if value is None:
+            unread[filled("NPU card {0}", card.card)] = problem or "not understood"
+        else:
+            values[card.card] = value
+    if not values:
+        raise Unreadable(next(iter(unread.values())))
+    return values, unread
 
 
 def _is_unsupported(text: str) -> bool:

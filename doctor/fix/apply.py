@@ -7,7 +7,7 @@ import hashlib
 import secrets
 import threading
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -27,7 +27,15 @@ from doctor.fix.inspect_host import (
 )
 from doctor.fix.journal import Journal, StateAfter, UndoStep
 from doctor.fix.plan import HostPlan, host_plan, shown_command
-from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected, log_text
+from doctor.fix.remote_client import (
+    ConnectionLost,
+    Done,
+    RemoteExecutor,
+    RequestRejected,
+    RunResponse,
+    StateResponse,
+    log_text,
+)
 from doctor.fix.select import ReadyStep, Treatment
 from doctor.remedy.playbook import PlaybookStep, TemplateError
 from doctor.transport import Transport
@@ -170,14 +178,15 @@ class PlanApplier:
         except TemplateError as error:
             raise RequestRejected(strip_control_chars(str(error))) from None
         if step.file:
-            request, undo, command = _file_request(remote, ready_step, step)
+            request = _file_request(remote, ready_step, step)
         else:
-            request, undo, command = _run_request(remote, ready_step, step, was, kept)
-        number = self._record_step(remote.host, ready_step, description, command, undo)
+            request = _run_request(remote, ready_step, step, was, kept)
+        undo = request.undo
+        number = self._record_step(remote.host, ready_step, description, request.command, undo)
         if step.file or step.changes:
-            request["log"] = log_text(f"{self.journal.origin}: {ready_step.playbook.name}: {description}")
+            request.arguments["log"] = log_text(f"{self.journal.origin}: {ready_step.playbook.name}: {description}")
         try:
-            response = remote.call(**request)
+            response = request.send(remote)
         except RequestRejected as why:
             self.journal.record_end(number, remote.host, None, str(why), ran=False)
             raise
@@ -187,25 +196,23 @@ class PlanApplier:
                 filled("connection lost during “{0}”, which may or may not be complete: {1}", description, why),
                 touched=True,
             ) from None
-        code = response.get("code", 0)
-        record_states(self.journal, number, response.get("state"), kept)
-        self.journal.record_end(number, remote.host, code, f"{response.get('out', '')}\n{response.get('err', '')}")
+        record_states(self.journal, number, response.state, kept)
+        self.journal.record_end(number, remote.host, response.code, f"{response.out}\n{response.err}")
         if undo and undo.token:
-            remote.call("forget", token=undo.token)
-        if code or response.get("trouble"):
+            remote.call(Done, "forget", token=undo.token)
+        if response.code or response.trouble:
             raise _StepFailed(filled("“{0}”: the command {1}", description, describe_failure(response)))
         applied.append(description)
 
 
-def record_states(journal: Journal, number: int, state: dict[str, Any] | None, kept: Mapping[str, int]) -> None:
+def record_states(journal: Journal, number: int, state: StateResponse | None, kept: Mapping[str, int]) -> None:
     """Records what a step left: its own state, and that of the files that other steps keep."""
     if not state:
         return
-    journal.record_state(StateAfter(number, state["output"]))
+    journal.record_state(StateAfter(number, state.output))
     for pattern, keeper in kept.items():
-        if pattern in state["files"]:
-            files = msgspec.convert(state["files"][pattern], dict[str, FileState])
-            journal.record_state(StateAfter(keeper, kept=files))
+        if pattern in state.files:
+            journal.record_state(StateAfter(keeper, kept=state.files[pattern]))
 
 
 class _StepFailed(Exception):
@@ -259,12 +266,25 @@ class _HostProgress:
         )
 
 
+class _StepRequest(NamedTuple):
+    op: str
+    arguments: dict[str, object]
+    undo: UndoStep | None
+    command: str
+    """What the journal and the user see."""
+
+    def send(self, remote: RemoteExecutor) -> RunResponse:
+        """Raises: ConnectionLost; RequestRejected."""
+        if self.op == "run":
+            return remote.call(RunResponse, "run", STEP_SECONDS, **self.arguments)
+        remote.call(Done, self.op, **self.arguments)
+        return RunResponse(0, "", "", False)
+
+
 def _run_request(
     remote: RemoteExecutor, ready_step: ReadyStep, step: PlaybookStep, was: str, kept: Mapping[str, int]
-) -> tuple[dict[str, Any], UndoStep | None, str]:
-    request: dict[str, Any] = {
-        "op": "run",
-        "seconds": STEP_SECONDS,
+) -> _StepRequest:
+    arguments: dict[str, object] = {
         "sh": step.run,
         "values": dict(step.values),
         "limit": MAX_OUTPUT_BYTES,
@@ -284,15 +304,13 @@ def _run_request(
             before_output=was,
             token=secrets.token_hex(16),
         )
-        request |= {"token": undo.token, "state": {"sh": step.before, "files": list(kept)}}
-    return request, undo, shown_command(step.run, step.values)
+        arguments |= {"token": undo.token, "state": {"sh": step.before, "files": list(kept)}}
+    return _StepRequest("run", arguments, undo, shown_command(step.run, step.values))
 
 
-def _file_request(
-    remote: RemoteExecutor, ready_step: ReadyStep, step: PlaybookStep
-) -> tuple[dict[str, Any], UndoStep | None, str]:
+def _file_request(remote: RemoteExecutor, ready_step: ReadyStep, step: PlaybookStep) -> _StepRequest:
     """Raises: ConnectionLost; RequestRejected."""
-    old = msgspec.convert(remote.call("peek", path=step.file), FileState)
+    old = remote.peek(step.file)
     if old.trouble:
         raise RequestRejected(filled("{0}: {1}", old.real, old.trouble))
     data = edited_content(old.content, step, run_filter(remote, step, old.content) if step.filter else None) or b""
@@ -304,7 +322,7 @@ def _file_request(
         sha=hashlib.sha256(data).hexdigest(),
         mode=old.mode if exists else int(step.mode or "644", 8),
     )
-    request = {"op": "write", "path": old.real, "sha": old.sha, "missing": old.missing, **file_fields(new, exists)}
+    arguments = {"path": old.real, "sha": old.sha, "missing": old.missing, **file_fields(new, exists)}
     undo = UndoStep(
         0,
         remote.host,
@@ -315,10 +333,10 @@ def _file_request(
         old=msgspec.structs.replace(old, link=""),
         new=msgspec.structs.replace(new, link=""),
     )
-    return request, undo, filled("write {0}", old.real)
+    return _StepRequest("write", arguments, undo, filled("write {0}", old.real))
 
 
-def file_fields(state: FileState, with_owner: bool = True) -> dict[str, Any]:
+def file_fields(state: FileState, with_owner: bool = True) -> dict[str, object]:
     """What the executor needs to write a file as it is described."""
     return {
         "data": base64.b64encode(state.data).decode("ascii"),

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -15,7 +14,15 @@ from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.plan import HostInspection, StepProbe
-from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
+from doctor.fix.remote_client import (
+    BusyResponse,
+    ConnectionLost,
+    FilesResponse,
+    FilterResponse,
+    RemoteExecutor,
+    RequestRejected,
+    RunResponse,
+)
 from doctor.fix.select import ReadyStep
 from doctor.remedy.playbook import PlaybookStep
 from doctor.transport import Transport
@@ -77,7 +84,7 @@ def inspect_host(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> 
     probes: list[StepProbe] = []
     contents: dict[str, bytes | None] = {}
     host_only = any(ready_step.playbook.host_only for ready_step in ready_steps)
-    contained = host_only and not _run_read_only(executors.most_privileged(), IN_CONTAINER, {})["code"]
+    contained = host_only and not _run_read_only(executors.most_privileged(), IN_CONTAINER, {}).code
     failed: set[str] = set()
     for ready_step in ready_steps:
         if contained and ready_step.playbook.host_only:
@@ -94,16 +101,16 @@ def _probe_step(remote: RemoteExecutor, step: PlaybookStep, contents: dict[str, 
     """``contents`` are the files as the steps before this one leave them."""
     if step.only:
         response = _run_read_only(remote, step.only, step.values)
-        if response["code"] == 1:
+        if response.code == 1:
             return StepProbe(skip="does not apply here")
-        if response["code"]:
+        if response.code:
             return StepProbe(failure=filled("`{0}` {1}", step.only, describe_failure(response)))
     if step.keep:
         return _probe_kept(remote, step)
     state, filtered = None, None
     if step.file:
         try:
-            state = msgspec.convert(remote.call("peek", path=step.file), FileState)
+            state = remote.peek(step.file)
             if state.trouble:
                 return StepProbe(failure=filled("{0}: {1}", state.real, state.trouble), file=state)
             old = contents.get(state.real, state.content)
@@ -127,18 +134,24 @@ def _probe_kept(remote: RemoteExecutor, step: PlaybookStep) -> StepProbe:
 
 def peek_many(remote: RemoteExecutor, pattern: str) -> dict[str, FileState]:
     """The files that a pattern matches. Raises: ConnectionLost; RequestRejected."""
-    return msgspec.convert(remote.call("peek_many", pattern=pattern)["files"], dict[str, FileState])
+    return remote.call(FilesResponse, "peek_many", pattern=pattern).files
 
 
 def run_filter(remote: RemoteExecutor, step: PlaybookStep, old: bytes | None) -> bytes:
     """What the step's filter makes of a file. Raises: ConnectionLost; RequestRejected."""
     data = base64.b64encode(old or b"").decode("ascii")
     response = remote.call(
-        "filter", READ_SECONDS, sh=step.filter, values=dict(step.values), data=data, limit=MAX_FILE_BYTES
+        FilterResponse,
+        "filter",
+        READ_SECONDS,
+        sh=step.filter,
+        values=dict(step.values),
+        data=data,
+        limit=MAX_FILE_BYTES,
     )
-    if response["code"] or response["cut"] or response.get("trouble"):
+    if response.code or response.cut or response.trouble:
         raise RequestRejected(filled("`{0}` {1}", step.filter, describe_failure(response)))
-    return base64.b64decode(response["data"])
+    return response.data
 
 
 _COMMENT = re.compile(rb"\s*(?:#|;|//|<!--|\{#)")
@@ -169,11 +182,11 @@ def _probe_before(remote: RemoteExecutor, step: PlaybookStep, state: FileState |
     if not step.before:
         return StepProbe(file=state)
     response = _run_read_only(remote, step.before, step.values)
-    if response["code"] or response.get("cut"):
+    if response.code or response.cut:
         return StepProbe(
             failure=filled("`{0}` {1}, so the step could not be undone", step.before, describe_failure(response))
         )
-    return StepProbe(before=response["out"].strip(), file=state)
+    return StepProbe(before=response.out.strip(), file=state)
 
 
 def read_before(remote: RemoteExecutor, step: PlaybookStep) -> str:
@@ -184,24 +197,22 @@ def read_before(remote: RemoteExecutor, step: PlaybookStep) -> str:
     return probe.before
 
 
-def _run_read_only(remote: RemoteExecutor, sh: str, values: Mapping[str, str]) -> dict[str, Any]:
+def _run_read_only(remote: RemoteExecutor, sh: str, values: Mapping[str, str]) -> RunResponse:
     try:
-        return remote.call("run", READ_SECONDS, sh=sh, values=dict(values), limit=MAX_OUTPUT_BYTES)
+        return remote.call(RunResponse, "run", READ_SECONDS, sh=sh, values=dict(values), limit=MAX_OUTPUT_BYTES)
     except RequestRejected as why:
-        return {"code": 126, "err": str(why), "out": ""}
+        return RunResponse(126, "", str(why), False)
 
 
-def describe_failure(response: dict[str, Any]) -> str:
+def describe_failure(response: RunResponse) -> str:
     """How a command ended, as text."""
-    if response.get("trouble"):
-        return str(response["trouble"])
-    if response.get("cut"):
+    if response.trouble:
+        return response.trouble
+    if response.cut:
         return filled("printed more than {0} bytes", MAX_OUTPUT_BYTES)
-    reason = last_line(response["err"]) or last_line(response["out"])
+    reason = last_line(response.err) or last_line(response.out)
     ended = (
-        filled("died of signal {0}", -response["code"])
-        if response["code"] < 0
-        else filled("ended with {0}", response["code"])
+        filled("died of signal {0}", -response.code) if response.code < 0 else filled("ended with {0}", response.code)
     )
     return f"{ended}{f': {reason}' if reason else ''}"
 
@@ -212,23 +223,23 @@ def find_activity(remote: RemoteExecutor) -> tuple[str, ...]:
     Raises: Lost.
     """
     try:
-        response = remote.call("busy", READ_SECONDS)
+        response = remote.call(BusyResponse, "busy", READ_SECONDS)
     except RequestRejected as why:
         return (filled("the users of its accelerators are unknown: {0}", why), *_jobs(remote))
     activity = [
         filled(
             "process {0} ({1}, {2}) uses {3}",
-            holder["pid"],
-            strip_control_chars(holder["name"]),
-            strip_control_chars(holder["user"]),
-            holder["what"],
+            holder.pid,
+            strip_control_chars(holder.name),
+            strip_control_chars(holder.user),
+            holder.what,
         )
-        for holder in response["holders"]
+        for holder in response.holders
     ]
-    if response["hidden"]:
-        activity.append(filled("{0} processes cannot be inspected without root", response["hidden"]))
-    if response["trouble"]:
-        activity.append(strip_control_chars(response["trouble"]))
+    if response.hidden:
+        activity.append(filled("{0} processes cannot be inspected without root", response.hidden))
+    if response.trouble:
+        activity.append(strip_control_chars(response.trouble))
     return (*activity, *_jobs(remote))
 
 
@@ -248,7 +259,7 @@ def _jobs(remote: RemoteExecutor) -> list[str]:
     else:
         sh = 'command -v squeue >/dev/null || exit 0; squeue -h -w "$(hostname -s)" -o %i'
         response = _run_read_only(remote, sh, {})
-        code, out, err = response["code"], response["out"], response["err"]
+        code, out, err = response.code, response.out, response.err
     if code:
         return (
             []

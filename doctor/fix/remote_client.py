@@ -6,7 +6,7 @@ import json
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -92,19 +92,18 @@ class BusyResponse(msgspec.Struct):
     trouble: str
 
 
-RESPONSE_TYPES = {
-    "run": RunResponse,
-    "filter": FilterResponse,
-    "peek": FileState,
-    "peek_many": FilesResponse,
-    "write": dict[str, Any],
-    "relink": dict[str, Any],
-    "tidy": dict[str, Any],
-    "recall": RecallResponse,
-    "forget": dict[str, Any],
-    "busy": BusyResponse,
-    "log": dict[str, Any],
-}
+class Done(msgspec.Struct):
+    """A request without content in its answer; ``sha``: of the file, after a write."""
+
+    sha: str = ""
+
+
+class _Refusal(msgspec.Struct):
+    refused: Any = None
+
+
+ResponseT = TypeVar("ResponseT", bound=msgspec.Struct)
+_REFUSAL = msgspec.json.Decoder(_Refusal)
 UNREADABLE_RESPONSE = "the output of the program on the host cannot be read"
 
 
@@ -142,7 +141,7 @@ class RemoteExecutor(ProgramSessions):
 
     def __init__(self, transport: Transport, host: str, root: bool, lock: float = -1.0) -> None:
         self.host, self.root = host, root
-        self._responses: deque[dict[str, Any]] = deque()
+        self._responses: deque[bytes] = deque()
         request = executor_request(root, lock)
         try:
             self._session = start_session(transport, host, request)
@@ -150,16 +149,16 @@ class RemoteExecutor(ProgramSessions):
             raise ConnectionLost(strip_control_chars(error.text)) from None
         super().__init__(EXECUTOR.name, {host: lambda: self._session}, request.marker)
         try:
-            hello = self._next_response(max(lock, 0) + 2 * RESPONSE_GRACE_SECONDS)
+            hello = self._next_response(ExecutorHello, max(lock, 0) + 2 * RESPONSE_GRACE_SECONDS)
+        except RequestRejected as why:
+            self.close()
+            raise ConnectionLost(str(why)) from None
         except ConnectionLost:
             self.close()
             raise
-        if "refused" in hello:
-            self.close()
-            raise ConnectionLost(strip_control_chars(str(hello["refused"])))
-        self.uid: int = self._validated(hello, ExecutorHello)["uid"]
+        self.uid = hello.uid
 
-    def call(self, op: str, seconds: float = 10.0, **arguments: Any) -> dict[str, Any]:
+    def call(self, response: type[ResponseT], op: str, seconds: float = 10.0, /, **arguments: object) -> ResponseT:
         """Asks for one thing, and waits for it. Raises: ConnectionLost; RequestRejected."""
         if op in ("run", "filter"):
             arguments["seconds"] = seconds
@@ -169,25 +168,23 @@ class RemoteExecutor(ProgramSessions):
             self.pump(0.0)
             raise ConnectionLost(self._lost_text() or strip_control_chars(error.text)) from None
         more = RESPONSE_GRACE_SECONDS if arguments.get("state") else 0.0
-        response = self._next_response(seconds + more + RESPONSE_GRACE_SECONDS)
-        if "refused" in response:
-            raise RequestRejected(strip_control_chars(str(response["refused"])))
-        return self._validated(response, RESPONSE_TYPES[op])
+        return self._next_response(response, seconds + more + RESPONSE_GRACE_SECONDS)
+
+    def peek(self, path: str) -> FileState:
+        """The file as it is. Raises: ConnectionLost; RequestRejected."""
+        return self.call(FileState, "peek", path=path)
 
     def log(self, text: str) -> None:
         """Writes a line to the host's own log, where it has one. Raises: ConnectionLost."""
         with suppress(RequestRejected):
-            self.call("log", text=log_text(text))
+            self.call(Done, "log", text=log_text(text))
 
     def close(self, grace: float = 1.0) -> None:
         self._session.close(grace)
 
     def take_message(self, name: str, data: bytes) -> None:
         """Keeps a response for who waits for it."""
-        try:
-            self._responses.append(decode_message(_DECODER, data))
-        except InvalidMessage:
-            self.lost[name] = ProgramLost(UNREADABLE_RESPONSE)
+        self._responses.append(data)
 
     def end_reason(self, session: RemoteSession) -> ProgramLost:
         """See `ProgramSessions.end_reason`."""
@@ -199,27 +196,27 @@ class RemoteExecutor(ProgramSessions):
             text = filled("the program on the host ended: {0}", reason or filled("exit status {0}", session.code))
         return ProgramLost(python_problem(errors) or text)
 
-    def _validated(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
-        """The answer, if it is one: a host is not trusted. Raises: ConnectionLost."""
-        try:
-            msgspec.convert(response, shape)
-        except msgspec.ValidationError:
-            self.close()
-            raise ConnectionLost(UNREADABLE_RESPONSE) from None
-        return response
-
     def _lost_text(self) -> str:
         """Why no more responses come; empty where they may."""
         return self.lost[self.host].text if self.lost else ""
 
-    def _next_response(self, seconds: float) -> dict[str, Any]:
-        """Raises: ConnectionLost."""
+    def _next_response(self, response: type[ResponseT], seconds: float) -> ResponseT:
+        """The next answer, if it is one: a host is not trusted. Raises: ConnectionLost; RequestRejected."""
         if not self.wait(lambda: bool(self._responses or self.lost), time.monotonic() + seconds):
             raise ConnectionLost(filled("no answer within {0} s", f"{seconds:g}"))
         if not self._responses:
             raise ConnectionLost(self._lost_text())
-        return self._responses.popleft()
+        data = self._responses.popleft()
+        try:
+            refused = decode_message(_REFUSAL, data).refused
+            if refused is None:
+                return decode_message(msgspec.json.Decoder(response), data)
+        except InvalidMessage:
+            self.close()
+            raise ConnectionLost(UNREADABLE_RESPONSE) from None
+        raise RequestRejected(strip_control_chars(str(refused)))
 
 
-_DECODER = msgspec.json.Decoder(dict[str, Any])
-prepare_decoding(*RESPONSE_TYPES.values(), dict[str, Any])
+prepare_decoding(
+    ExecutorHello, RunResponse, FilterResponse, FileState, FilesResponse, RecallResponse, BusyResponse, Done
+)

@@ -21,7 +21,7 @@ from doctor.fix.file_edits import FileState
 from doctor.fix.inspect_host import HostExecutors, describe_failure, peek_many
 from doctor.fix.journal import Journal, StateAfter, UndoStep
 from doctor.fix.merge_text import file_versions, take_back, value_versions
-from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
+from doctor.fix.remote_client import ConnectionLost, Done, RecallResponse, RemoteExecutor, RequestRejected, RunResponse
 from doctor.transport import Transport
 
 STEP_SECONDS = 120.0
@@ -130,10 +130,10 @@ class _HostUndo:
             return
         for step in self.undos:
             if step.root == root and step.token:
-                state = remote.call("recall", token=step.token)["state"]
+                state = remote.call(RecallResponse, "recall", token=step.token).state
                 record_states(self.journal, step.number, state, self._keepers(step))
                 if state:
-                    remote.call("forget", token=step.token)
+                    remote.call(Done, "forget", token=step.token)
         self.after = self.journal.states_after()
         self._read_kept_files(remote, root)
         self._prepared.add(root)
@@ -150,7 +150,7 @@ class _HostUndo:
                 if step.kept is not None:
                     self._read_kept(remote, step, restored)
                 elif step.file and step.old and step.new:
-                    now = msgspec.convert(remote.call("peek", path=step.file), FileState)
+                    now = remote.peek(step.file)
                     now = restored.get(now.real, now)
                     restored[step.file] = self._decide(step.file, step.old, step.new, now)
 
@@ -185,9 +185,9 @@ class _HostUndo:
         if step.kept is not None:
             return self._restore_kept(remote, step)
         if step.file:
-            remote.call("tidy", path=step.file)
+            remote.call(Done, "tidy", path=step.file)
             assert step.old and step.new
-            now = msgspec.convert(remote.call("peek", path=step.file), FileState)
+            now = remote.peek(step.file)
             if now.real != step.file:
                 raise RequestRejected(filled("is now a link to {0}", now.real))
             target = self._decide(step.file, step.old, step.new, now)
@@ -214,6 +214,7 @@ class _HostUndo:
         # What somebody else changed in a kept file is never recorded as a state that we left.
         keepers = {pattern: number for pattern, number in keepers.items() if number not in self._changed}
         response = remote.call(
+            RunResponse,
             "run",
             STEP_SECONDS,
             sh=step.run,
@@ -222,15 +223,15 @@ class _HostUndo:
             token=token,
             state={"sh": step.before, "files": list(keepers)},
         )
-        record_states(self.journal, step.number, response.get("state"), keepers)
-        remote.call("forget", token=token)
-        if response["code"] or response.get("trouble"):
+        record_states(self.journal, step.number, response.state, keepers)
+        remote.call(Done, "forget", token=token)
+        if response.code or response.trouble:
             return False, filled("the command {0}", describe_failure(response))
         return True, ""
 
     def _read_state(self, remote: RemoteExecutor, step: UndoStep) -> str | None:
-        now = remote.call("run", STEP_SECONDS, sh=step.before, values=step.values, limit=65536)
-        return None if now["code"] or now["cut"] else str(now["out"]).strip()
+        now = remote.call(RunResponse, "run", STEP_SECONDS, sh=step.before, values=step.values, limit=65536)
+        return None if now.code or now.cut else now.out.strip()
 
     def _kept_versions(self, step: UndoStep) -> dict[str, tuple[FileState, FileState, FileState]]:
         """Of each kept file: before the fix, as the fix left it, and as it was when this undo began."""
@@ -253,12 +254,12 @@ class _HostUndo:
         current = peek_many(remote, step.file)
         done: list[str] = []
         for path, (old, new, start_state) in self._kept_versions(step).items():
-            remote.call("tidy", path=path)
+            remote.call(Done, "tidy", path=path)
             target = self._decide(path, old, new, start_state)
             now = current.get(path, FileState(path))
             if old.link and not now.link and now.sha:
-                remote.call("relink", path=path, link=old.link, sha=now.sha)
-                now = msgspec.convert(remote.call("peek", path=path), FileState)
+                remote.call(Done, "relink", path=path, link=old.link, sha=now.sha)
+                now = remote.peek(path)
                 done.append("restored")
             done.append(self._put(remote, now.real, old, target, now))
         return True, ", ".join(sorted({word for word in done if word != _ALREADY})) or _ALREADY
@@ -283,12 +284,12 @@ class _HostUndo:
         """Writes or removes a file. Raises: ConnectionLost; RequestRejected."""
         if _content_same(now, target) and (not now.sha or _attributes(now) == _attributes(target)):
             if not now.sha and old.missing:
-                remote.call("write", path=path, sha="", missing=old.missing, data=None)
+                remote.call(Done, "write", path=path, sha="", missing=old.missing, data=None)
             return _ALREADY
         if now.trouble:
             raise RequestRejected(filled("{0}: {1}", path, now.trouble))
         fields = file_fields(target) if target.kind == "file" else {"data": None}
-        remote.call("write", path=path, sha=now.sha, missing=old.missing, **fields)
+        remote.call(Done, "write", path=path, sha=now.sha, missing=old.missing, **fields)
         if not _content_same(target, old):
             return "merged: only what the fix changed was taken back"
         return "restored" if target.kind == "file" else "removed"

@@ -7,6 +7,7 @@ followed in it. A file appears under its name at once or not at all.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,6 +16,9 @@ from pathlib import Path
 from doctor.config.file import state_folder
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
+
+DRAFT_SECONDS = 3600
+"""An older draft is of a writer that was killed."""
 
 
 def private_path(environ: Mapping[str, str], name: str) -> Path | None:
@@ -58,6 +62,14 @@ class PrivateFolder:
             with suppress(OSError):
                 os.unlink(draft, dir_fd=self.handle)
             raise
+
+    def remove_old_drafts(self, name: re.Pattern[str], now: float) -> None:
+        """Removes what killed writers left of files with such names. Raises: OSError."""
+        for entry in os.listdir(self.handle):
+            if entry.startswith(".") and name.match(entry, 1):
+                with suppress(FileNotFoundError):
+                    if now - os.stat(entry, dir_fd=self.handle, follow_symlinks=False).st_mtime > DRAFT_SECONDS:
+                        os.unlink(entry, dir_fd=self.handle)
 
     def close(self) -> None:
         os.close(self.handle)

@@ -18,9 +18,6 @@ from doctor.history.run_record import MAX_RECORD_BYTES, BadRecord, RunRecord, de
 FOLDER = "history"
 SUFFIX = ".run"
 _NAME = re.compile(r"\d{8}-\d{6}-\d{6}-[0-9a-f]{8}\.run\Z", re.ASCII)
-_DRAFT = re.compile(r"\.\d{8}-\d{6}-\d{6}-[0-9a-f]{8}\.run\Z", re.ASCII)
-DRAFT_SECONDS = 3600
-"""Seconds after which an unfinished file is that of a run that was killed."""
 
 
 class NoHistory(Exception):
@@ -63,22 +60,13 @@ class HistoryFolder(PrivateFolder):
         """Removes what is more, older or larger than the settings allow, oldest first. Raises: OSError."""
         oldest = f"{now - timedelta(days=settings.days):%Y%m%d-%H%M%S}"
         room, kept = settings.mebibytes << 20, 0
-        with os.scandir(self.handle) as entries:
-            files = sorted(((entry.name, entry) for entry in entries), reverse=True)
-        for name, entry in files:
-            is_run = bool(_NAME.match(name))
-            if not is_run and not _DRAFT.match(name):
-                continue
+        for name in reversed(self.names()):
             with suppress(FileNotFoundError):
-                status = entry.stat(follow_symlinks=False)
-                if is_run:
-                    room -= status.st_size
-                    kept += 1
-                    removes = kept > settings.runs or room < 0 or name < oldest
-                else:
-                    removes = now.timestamp() - status.st_mtime > DRAFT_SECONDS
-                if removes:
+                room -= os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_size
+                kept += 1
+                if kept > settings.runs or room < 0 or name < oldest:
                     os.unlink(name, dir_fd=self.handle)
+        self.remove_old_drafts(_NAME, now.timestamp())
 
 
 @contextmanager

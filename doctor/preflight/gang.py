@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -24,11 +24,11 @@ from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled
 from doctor.environment.gang_place import GangPlace, PodDescription, find_place
 from doctor.environment.inventory import Inventory
-from doctor.hosts.pods import PodAccess
+from doctor.hosts.selection import PodAccess
 from doctor.preflight.gathered import NotReady
 from doctor.preflight.host_leader import LeaderVerdict
 from doctor.transport.gang.gang_transport import GangTransport
-from doctor.transport.gang.links import Gathering
+from doctor.transport.gang.links import PORTS, Gathering
 from doctor.transport.gang.member import KEY_VARIABLE, Membership
 from doctor.transport.gang.sealed import gang_key
 
@@ -49,6 +49,9 @@ _MAX_KEY_BYTES = 1 << 16
 _RECEIPT_SECONDS = 5.0
 """Seconds that the leader waits until all members have its verdict."""
 _MAX_LINE_CHARS = 4000
+_OWN_POD = "127.0.0.1"
+_MEET_SECONDS = 1.0
+"""Seconds within which a leader notices a connection to itself."""
 
 
 class GangVerdict(msgspec.Struct, frozen=True):
@@ -110,7 +113,16 @@ def join_gang(
         progress.add_notes(UNKEYED)
     if place.index:
         return _follow(options.gang, place, key, budget, progress)
-    return _lead(options.gang, place, key, is_keyed, progress)
+    is_at = None if is_keyed else lambda index, address: address in _addresses(place.names[index])
+    try:
+        gathering = Gathering(place.hosts, key, __version__, is_at)
+    except OSError as error:
+        raise NotReady(filled("no port to meet the gang's pods at: {0}", error.strerror or error), "no-port") from None
+    earlier_ports = PORTS[: PORTS.index(gathering.port)]
+    if earlier_ports and _leader_at(_OWN_POD, gathering, key, place, earlier_ports):
+        gathering.close()
+        return _follow(options.gang, place, key, budget, progress, _OWN_POD)
+    return _lead(options.gang, place, key, gathering, progress)
 
 
 def _find_place(
@@ -161,15 +173,36 @@ def _read_key(path: str, place: GangPlace, environ: Mapping[str, str]) -> tuple[
     return gang_key(secret, place.identity), True
 
 
+def _leader_at(name: str, gathering: Gathering, key: bytes, place: GangPlace, ports: Sequence[int] = PORTS) -> str:
+    """The address of another leader of this gang; empty where there is none, or where the name leads to this one."""
+    start, host = gathering.start, place.hosts[0]
+    gathering.met_itself.clear()
+    address = Membership(name, key, 0, host, __version__, lambda _: None, start, ports).address_of_leader()
+    return "" if address and gathering.met_itself.wait(_MEET_SECONDS) else address
+
+
+def _require_one_leader(place: GangPlace, key: bytes, gathering: Gathering) -> None:
+    """Raises: NotReady, where the name of index 0 leads to another pod, which leads the gang, too."""
+    if other := _leader_at(place.names[0], gathering, key, place):
+        text = "two pods have index 0 of the gang: this one, {0}, and {1} at {2}; expected one, with that name"
+        raise NotReady(filled(text, printable(os.uname().nodename), place.names[0], other), "two-leaders")
+
+
 def _follow(
-    gang: GangOptions, place: GangPlace, key: bytes, budget: TimeBudget, progress: GatherProgress
+    gang: GangOptions,
+    place: GangPlace,
+    key: bytes,
+    budget: TimeBudget,
+    progress: GatherProgress,
+    leader: str = "",
 ) -> LeaderVerdict:
-    """Raises: NotReady."""
+    """``leader``: its address, where that is not the one of its name. Raises: NotReady."""
 
     def on_state(text: str) -> None:
         progress.heartbeat.activity = text
 
-    member = Membership(place.names[0], key, place.index, place.hosts[place.index], __version__, on_state)
+    own_host = place.hosts[place.index]
+    member = Membership(leader or place.names[0], key, place.index, own_host, __version__, on_state)
     data = member.receive_verdict(gang.wait, budget.report_end - 1.0)
     if data is None:
         text = "no verdict from {0}, which leads the gang (this pod has index {1}): {2}"
@@ -183,19 +216,17 @@ def _follow(
     return LeaderVerdict(verdict.code, strip_control_chars(verdict.line, _MAX_LINE_CHARS))
 
 
-def _lead(gang: GangOptions, place: GangPlace, key: bytes, is_keyed: bool, progress: GatherProgress) -> Lead:
+def _lead(gang: GangOptions, place: GangPlace, key: bytes, gathering: Gathering, progress: GatherProgress) -> Lead:
     """Raises: NotReady."""
-    is_at = None if is_keyed else lambda index, address: address in _addresses(place.names[index])
-    try:
-        gathering = Gathering(place.hosts, key, __version__, is_at)
-    except OSError as error:
-        raise NotReady(filled("no port to meet the gang's pods at: {0}", error.strerror or error), "no-port") from None
     progress.leader = GangLeader(gathering)
     progress.on_lead()
     heartbeat = progress.heartbeat
     heartbeat.activity = filled("waiting for {0} of the gang", _pods(len(place.hosts) - 1))
     began = time.monotonic()
+    _require_one_leader(place, key, gathering)
     gathering.wait(began + gang.wait)
+    if gathering.absent:  # the other one may have come later
+        _require_one_leader(place, key, gathering)
     if absent := gathering.absent:
         text = filled("{0} did not come within {1} s: {2}", _pods(len(absent)), f"{gang.wait:g}", _named(place, absent))
         print_stderr(filled("doctor: {0}", localized_filled(text)))

@@ -25,6 +25,7 @@ from doctor.session import named_files
 from doctor.session.output_files import STDOUT, combine_callbacks, open_event_streams, requested_targets
 
 if TYPE_CHECKING:
+    from doctor.engine.check import Check
     from doctor.engine.record import LaunchOptions
     from doctor.environment.inventory import Inventory
     from doctor.environment.job_context import JobContext, Scope
@@ -98,6 +99,7 @@ def _gather_gang(
     progress.add_notes(filled("started in: {0}", context.description))
     if context.tag == "alone":
         progress.update(context=msgspec.structs.replace(context, tag="gang"))
+    _choose_candidates(options, environ, progress)  # a name that no check has is refused before the gang meets
     joined = join_gang(options, context, environ, budget, progress)
     if isinstance(joined, LeaderVerdict):
         return joined
@@ -180,17 +182,22 @@ def _follow_leader(
     return None
 
 
-def _select_checks(options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress) -> None:
-    """Loads the catalogue, and refuses settings that could not be followed. Raises: CommandError."""
+def _choose_candidates(options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress) -> list[Check]:
+    """The checks of the options, of any tier, by what their files declare. Raises: CommandError."""
     from doctor.session.policy import validate_settings
     from doctor.session.select_checks import choose_checks, load_catalog
 
-    catalog, tier = tuple(load_catalog(options.checks)), progress.gathered.tier
+    catalog = progress.gathered.catalog or tuple(load_catalog(options.checks))
     progress.update(catalog=catalog)
     validate_settings(options.config, options.checks)
     skipped = read_skips(environ, [check.name for check in catalog]).names
     progress.update(skipped=tuple(sorted(skipped)))
-    candidates = choose_checks(catalog, options.select, options.ignore, roots=True)
+    return choose_checks(catalog, options.select, options.ignore, roots=True)
+
+
+def _select_checks(options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress) -> None:
+    """Loads the catalogue, and refuses settings that could not be followed. Raises: CommandError."""
+    candidates, tier = _choose_candidates(options, environ, progress), progress.gathered.tier
     if options.net == "off":
         candidates = [check for check in candidates if not tests_network([check])]
     selected, excluded = checks_of_tier(candidates, tier)
@@ -228,7 +235,7 @@ def _require_files(options: PreflightOptions) -> None:
 
     Lists of hosts are not among them: that one was not written makes the verdict unknown.
     """
-    named_files.require_connection_files(options.ssh)
+    named_files.require_connection_files(options.ssh, options.transport == "tree")
     named_files.require_rank_table(options.hosts.rank_table)
     outputs = [("--report", options.report), ("--save", options.save)]
     outputs += [(f"-f {target.name}", target.path) for target in requested_targets(options.formats)]

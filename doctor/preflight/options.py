@@ -48,9 +48,9 @@ class ExitCodePolicy(msgspec.Struct, frozen=True):
 
 
 if TYPE_CHECKING:
-    from doctor.environment.host_selection import HostSelection
     from doctor.environment.job_context import RequestedScope
     from doctor.environment.job_environment import JobEnvironment
+    from doctor.hosts.selection import HostSelection
 
 
 class GangOptions(msgspec.Struct, frozen=True):

@@ -16,7 +16,11 @@ from doctor.engine.language import localized_filled, phrase
 from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
 from doctor.preflight.early_end import claim_line
+from doctor.report.formats import oneline
 from doctor.report.formats.registry import RenderContext, render_bytes
+from doctor.report.layout import one_word
+from doctor.report.layout.fold import fold
+from doctor.report.layout.summary_lines import fix_command
 from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_files, write_output
 
 if TYPE_CHECKING:
@@ -97,7 +101,6 @@ class PreflightReporter:
 def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_path: str, seconds: float) -> str:
     """The one line. ``report_path``: of the report that was written; ``seconds``: since the start of the process."""
     from doctor.engine.report_secrets import without_secrets
-    from doctor.report.formats import oneline
 
     gathered = verdict.gathered
     return oneline.line(
@@ -118,9 +121,6 @@ def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_pat
 
 def plugin_line(verdict: PreflightVerdict, options: PreflightOptions) -> str:
     """What node-problem-detector shows as a condition's message, of which it keeps 80 characters: word and causes."""
-    from doctor.report.formats import oneline
-    from doctor.report.layout import one_word
-
     causes = [name for name, _ in oneline.causes(verdict.report, verdict.code)]
     names = [one_word.percent_escape(name) for name in [verdict.cause or verdict.reason, *causes] if name]
     word = verdict_word(verdict, options)
@@ -131,7 +131,6 @@ def plugin_line(verdict: PreflightVerdict, options: PreflightOptions) -> str:
 def verdict_word(verdict: PreflightVerdict, options: PreflightOptions) -> str:
     """What the verdict's code means, whatever exit code the user's policy makes of it."""
     from doctor.engine.exit_code import Exit
-    from doctor.report.formats import oneline
 
     code = verdict.code
     if verdict.gathered.skipped == ("all",):
@@ -147,9 +146,6 @@ def verdict_word(verdict: PreflightVerdict, options: PreflightOptions) -> str:
 def print_advice(verdict: PreflightVerdict) -> None:
     """Up to five lines on stderr: what is wrong, and how to fix it."""
     from doctor.remedy.fixable import fixable_checks
-    from doctor.report.formats import oneline
-    from doctor.report.layout.fold import fold
-    from doctor.report.layout.summary_lines import fix_command
 
     report = verdict.report
     for text in _scope_lines(verdict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -159,3 +160,12 @@ def needed_values(step: PlaybookStep) -> set[str]:
 def templates(step: PlaybookStep) -> dict[str, str]:
     """What values are filled into, by its key."""
     return {key: getattr(step, key) for key in FILLED_KEYS if getattr(step, key)}
+
+
+def built_in_playbook(path: Path) -> Playbook:
+    """One of our own playbooks. They are valid, so that the rules for playbooks need not be loaded."""
+    from doctor.engine.toml_compat import loads
+
+    table = loads(path.read_text("utf-8"))
+    steps = tuple(PlaybookStep(number, **step) for number, step in enumerate(table.pop("step"), 1))
+    return Playbook(path.stem.replace("_", "-"), str(path), treats=tuple(table.pop("treats")), steps=steps, **table)

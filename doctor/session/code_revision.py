@@ -8,11 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor.engine.bounded_read import read_bounded_text
+from doctor.engine.bounded_read import read_bounded, read_bounded_text
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line import LaunchLine
@@ -82,14 +81,9 @@ def _digest(path: str) -> str:
     if not path or "\0" in path:
         return ""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return hashlib.sha256(read_bounded(path, MAX_FILE_BYTES)).hexdigest()[:12]
     except OSError:
         return ""
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
-            return ""
-        return hashlib.sha256(file.read(MAX_FILE_BYTES)).hexdigest()[:12]
 
 
 def _repository(folder: Path) -> Path | None:

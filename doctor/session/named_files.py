@@ -57,8 +57,11 @@ def _refusal(folder: str) -> str:
         return filled("no file can be made in {0}: {1}", printable(folder), _reason(error))
 
 
-def require_connection_files(ssh: SshOptions) -> None:
-    """The files that options of the connection name, and what ssh makes of its configuration. Raises: InputError."""
+def require_connection_files(ssh: SshOptions, tree: bool = False) -> None:
+    """The files that options of the connection name, and what ssh makes of its configuration. Raises: InputError.
+
+    ``tree``: hosts are reached through gateways.
+    """
     if ssh.config and ssh.config != "none":
         require_readable("-F", ssh.config, "an ssh configuration file")
         from doctor.transport.ssh.config_files import syntax_error
@@ -67,18 +70,28 @@ def require_connection_files(ssh: SshOptions) -> None:
             raise InputError(
                 filled("-F {0}: {1}; expected a configuration file that ssh accepts", printable(ssh.config), reason)
             )
-    if ssh.gateways:
-        require_readable("--gateways", ssh.gateways, "a topology.conf of ClusterShell")
-        from doctor.transport.launcher.gateway_routes import Router, TopologyFileError
-
-        try:
-            Router(ssh.gateways, ())
-        except TopologyFileError as error:
-            raise InputError(
-                filled("--gateways {0}; expected a topology.conf that clush accepts", printable(str(error)))
-            ) from None
+    if tree:
+        _require_topology(ssh.gateways)
     for path in ssh.identity:
         require_readable("-i", os.path.expanduser(path), "a private key")
+
+
+def _require_topology(gateways: str) -> None:
+    """The file that names the gateways: that of ``--gateways``, or the one that clush reads. Raises: InputError."""
+    from doctor.transport.launcher.gateway_routes import Router, TopologyFileError, topology_path
+
+    if gateways:
+        require_readable("--gateways", gateways, "a topology.conf of ClusterShell")
+    path = gateways or topology_path(os.environ)
+    if not path:
+        raise InputError("--transport tree: there is no topology.conf of ClusterShell; expected --gateways FILE")
+    try:
+        Router(path, ())
+    except TopologyFileError as error:
+        option = "--gateways" if gateways else "--transport tree:"
+        raise InputError(
+            filled("{0} {1}; expected a topology.conf that clush accepts", option, printable(str(error)))
+        ) from None
 
 
 def require_rank_table(path: str | None) -> None:

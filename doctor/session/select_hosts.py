@@ -16,8 +16,8 @@ from doctor.environment.job_context import detect
 from doctor.session.named_files import require_rank_table
 
 if TYPE_CHECKING:
-    from doctor.environment.host_selection import HostSelection
     from doctor.environment.inventory import Inventory
+    from doctor.hosts.selection import HostSelection
 
 
 def select_inventory(

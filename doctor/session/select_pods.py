@@ -11,15 +11,16 @@ from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory, without
+from doctor.facts.pod_networks import ATTACHED, MAX_TEXT, REQUESTED, VARIABLE
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
-from doctor.hosts.pods import PodAccess, PodSelection
+from doctor.hosts.selection import PodAccess, PodSelection
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.jobs import pods_of_job
 from doctor.transport.kubernetes.pods import Pod, list_pods, namespace_of, natural_order, read_pod
 
 if TYPE_CHECKING:
-    from doctor.environment.host_selection import HostSelection
+    from doctor.hosts.selection import HostSelection
 
 _ONE_BY_ONE = 8
 """Named pods that are read each for itself; more are looked up in the list of their namespace."""
@@ -64,10 +65,20 @@ def inventory_of(listing: FoundPods, container: str) -> Inventory:
         addresses={pod.name: pod.status.pod_ip for pod in listing.pods if pod.status.pod_ip},
         names={pod.name: pod.service_name for pod in listing.pods if pod.service_name},
         nodes={pod.name: pod.spec.node_name for pod in listing.pods if pod.spec.node_name},
+        variables={pod.name: variable for pod in listing.pods if (variable := _networks_variable(pod))},
         unready=unready,
     )
     source = filled("{0} from {1}", count_noun(len(hosts), "host"), listing.source)
     return Inventory(hosts, source, notes=listing.notes, pods=access)
+
+
+def _networks_variable(pod: Pod) -> str:
+    """What its annotations say of networks, for `doctor.facts.pod_networks`; empty where they say nothing."""
+    annotations = pod.metadata.annotations or {}
+    texts = {name: annotations[name] for name in (REQUESTED, ATTACHED) if name in annotations}
+    if not texts or sum(map(len, texts.values())) > MAX_TEXT:
+        return ""
+    return f"{VARIABLE}={msgspec.json.encode(texts).hex()}"
 
 
 def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:

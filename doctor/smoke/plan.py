@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from doctor.engine.texts import filled
 from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan, SmokeSettings
-from doctor.smoke.programs.process_groups import partitions, why_no_group
+from doctor.smoke.programs.process_groups import Plan, PlannedLayout, PlannedRank, partitions, why_no_group
 from doctor.transport.host_texts import filled_here
 
 HEADS = 8
@@ -93,12 +93,12 @@ def planned_stages(native: bool = False, soak: float = 0.0, device_seconds: floa
     return tuple(stage for stage in STAGES if requested.get(stage, True))
 
 
-def plan_as_dict(plan: SmokePlan) -> dict[str, Any]:
+def plan_as_dict(plan: SmokePlan) -> Plan:
     """The plan as agents and workers get it: with every default, for they know none."""
     fields = msgspec.structs.asdict(plan)
     for name in ("places", "layouts"):
         fields[name] = [msgspec.structs.asdict(value) for value in fields[name]]
-    return fields
+    return cast(Plan, fields)
 
 
 def group_rule(backend: Backend, npu_models: Iterable[str]) -> GroupRule:
@@ -110,8 +110,10 @@ def plan_layouts(placements: Sequence[RankPlacement], texts: Sequence[str], rule
     """The layouts asked for, or the default ones, of which the product allows all groups. Raises: ValueError."""
     world = len(placements)
     chosen = tuple(parse_layout(text, world) for text in texts) or default_layouts(world)
-    places = [msgspec.structs.asdict(place) for place in placements]
-    plan = {"places": places, "group_rule": rule}
+    plan: Plan = {
+        "places": [cast(PlannedRank, msgspec.structs.asdict(place)) for place in placements],
+        "group_rule": rule,
+    }
     if problem := filled_here(why_no_group(plan, list(range(world)))):
         raise ValueError(
             filled("HCCL forms no group of these NPUs: {0}; expected {1}, see --devices", problem, _GROUPS_OF_HALVES)
@@ -126,16 +128,11 @@ def plan_layouts(placements: Sequence[RankPlacement], texts: Sequence[str], rule
     return (*others, last if texts else msgspec.structs.replace(last, recompute=True))
 
 
-def _group_problem(plan: Mapping[str, Any], layout: Layout) -> str:
+def _group_problem(plan: Plan, layout: Layout) -> str:
     """Why a group that the layout needs cannot be formed, or the empty string."""
-    needed = partitions({**plan, "layouts": [msgspec.structs.asdict(layout)]})
+    needed = partitions({**plan, "layouts": [cast(PlannedLayout, msgspec.structs.asdict(layout))]})
     return next(
-        (
-            problem
-            for _, groups in needed
-            for group in groups
-            if (problem := filled_here(why_no_group({**plan}, group)))
-        ),
+        (problem for _, groups in needed for group in groups if (problem := filled_here(why_no_group(plan, group)))),
         "",
     )
 

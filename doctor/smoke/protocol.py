@@ -17,6 +17,7 @@ import msgspec
 from doctor.facts.smoke.events import RankEvent as RankEvent
 from doctor.facts.smoke.events import StageFact
 from doctor.smoke.model import Snapshot
+from doctor.smoke.programs.process_groups import Plan
 from doctor.transport.program import decode_message
 
 # -- workers
@@ -192,7 +193,7 @@ class Prepare(AgentOrder, frozen=True, tag="prepare"):
 class Start(AgentOrder, frozen=True, tag="start"):
     """Start these ranks."""
 
-    plan: dict[str, Any]
+    plan: Plan
     mine: tuple[int, ...]
     worker: str
     """The worker's text; empty where the agent has its own."""

@@ -9,7 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from doctor.hosts.nodeset import HostLogin
-    from doctor.hosts.pods import PodAccess
+    from doctor.hosts.selection import PodAccess
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to connect when neither the options nor the ssh configuration say otherwise."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -14,6 +16,22 @@ _LONG_SECONDS = 86400.0
 
 class ForeignPeer(Exception):
     """What is at the other end does not belong to this job, or has another key."""
+
+
+def listen_on(ports: Iterable[int], address: str = "", backlog: int = 4096) -> socket.socket:
+    """At the first port that is free: on one address, or on all of both families. Raises: OSError."""
+    last = OSError("no port to listen on")
+    families = [socket.AF_INET6, socket.AF_INET] if not address or ":" in address else [socket.AF_INET]
+    for port in ports:
+        for family in families[: 1 if address else 2]:
+            try:
+                dual = family == socket.AF_INET6 and not address
+                return socket.create_server((address, port), family=family, backlog=backlog, dualstack_ipv6=dual)
+            except (OSError, ValueError) as error:
+                last = error if isinstance(error, OSError) else last
+                if getattr(error, "errno", 0) == errno.EADDRINUSE:
+                    break  # a port that is taken in one family is not taken in the other: peers come by both
+    raise last
 
 
 def send_line(link: socket.socket, value: Any) -> None:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
-from doctor.engine.bounded_inflate import StreamTooLarge, inflate
+from doctor.engine.decoding import StreamTooLarge, inflate
 from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.remote.bootstrap import assemble, python_problem, stdin_command

@@ -1,21 +1,24 @@
 """Whether a rank that makes no collective gets on all the same: CPU time, bytes and changes of its process tree.
 
 What a function is called says nothing. A rank that computes, reads, writes or has a subprocess that does so is at work;
-one that asks again and again, or waits for a peer over TCP, waits for something outside of the job. Only one that does
-none of these has come to rest: in a lock, in a sleep, in a file system.
+one that asks again and again, or waits for a peer over TCP, waits for something outside of the job; one whose sleep, or
+whose child's, has an end goes on by itself (`doctor.watch.local_wait`). Only one that does none of these has come to
+rest: in a lock, in an endless sleep, in a file system.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from doctor.engine.texts import filled
 from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
 from doctor.watch.attach.inspector.rank_state import process_times, transferred
-from doctor.watch.peer_wait import awaited_peer
+from doctor.watch.local_wait import local_wait
+from doctor.watch.peer_wait import awaited_peer, threads_of
 
 LOOK_SECONDS = 1.0
 """Between two looks at a rank, at first; later `LOOK_SHARE` of the time that it has been without a sign."""
@@ -50,7 +53,7 @@ class Effort:
 
     def __init__(self) -> None:
         self.kind = ""
-        """``works``, ``moves data``, ``asks again and again``, ``waits for ADDRESS``; empty: it rests."""
+        """``works``, ``moves data``, ``asks again and again``, ``sleeps``, ``waits for ...``; empty: it rests."""
         self._before: _Counters | None = None
         self._looked_at = self._alive_at = 0.0
         self._woken = False
@@ -81,8 +84,12 @@ class Effort:
         kind = _progress(before, now, seconds)
         if not kind and not loads and not woken and now.switches > before.switches:
             kind = "asks again and again"
+        if not kind and _ready(now.processes):
+            kind = "works"
         if not kind and (peer := awaited_peer(pid, now.processes)):
             kind = filled("waits for {0}", peer)
+        if not kind and not loads:
+            kind = local_wait(pid, now.processes)
         if kind:
             self._alive_at, self.kind = clock, kind
         elif self.rest(clock) > LOOK_SECONDS:
@@ -97,6 +104,16 @@ def _progress(before: _Counters, now: _Counters, seconds: float) -> str:
     if before.written and now.written - before.written > WRITEBACK_PAGES * seconds:
         return "moves data"
     return ""
+
+
+def _ready(processes: Iterable[int]) -> bool:
+    """Whether one of their threads runs or waits for a CPU: under load it may use next to none."""
+    for process in processes:
+        for thread in threads_of(process):
+            text: str = read_text(f"/proc/{process}/task/{thread}/stat", 512)  # type: ignore[no-untyped-call]
+            if text[text.rfind(")") + 2 :][:1] == "R":
+                return True
+    return False
 
 
 def _counters(pid: int) -> _Counters:

@@ -32,6 +32,7 @@ def wait_sentence(failure: Failure, hosts: str, effort: str, line: str, limit: f
         "works": "has used a CPU all the time",
         "moves data": "reads or writes",
         "asks again and again": "asks for something again and again",
+        "sleeps": "sleeps, or waits with a limit of its own",
     }.get(effort, effort)
     place = filled(", in {0}", line) if line else ""
     return filled(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import struct
 from collections.abc import Collection, Iterator
 
 from doctor.smoke.programs.agent.network import proc_address
 from doctor.smoke.programs.agent.procfs import read_table, read_text
-from doctor.watch.attach.inspector.rank_state import ARM, X86, call_by_function
+from doctor.watch.attach.inspector.rank_state import call_by_function, thread_call
 
 POLL, SELECT, EPOLL = {7, 271, 73}, {23, 270, 72}, {232, 281, 22}
 """Numbers of the system calls, x86_64 and aarch64: their arguments differ. No number is in two of the sets' systems."""
@@ -30,8 +29,8 @@ def awaited_peer(pid: int, processes: Collection[int]) -> str:
     for one alone: the libraries' own threads wait for all of theirs.
     """
     for process in processes:
-        for thread in _threads(process) if process == pid else (process,):
-            files = list(_awaited_files(process, thread))
+        for thread in threads_of(process) if process == pid else (process,):
+            files = list(awaited_files(process, thread))
             if files == [-1]:
                 if thread == pid:
                     return UNREADABLE
@@ -40,7 +39,8 @@ def awaited_peer(pid: int, processes: Collection[int]) -> str:
     return ""
 
 
-def _threads(pid: int) -> list[int]:
+def threads_of(pid: int) -> list[int]:
+    """A process's threads, its main thread first."""
     try:
         names = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -48,19 +48,14 @@ def _threads(pid: int) -> list[int]:
     return [pid, *[int(name) for name in names if name != str(pid)][:MOST_THREADS]]
 
 
-def _awaited_files(pid: int, thread: int) -> Iterator[int]:
+def awaited_files(pid: int, thread: int) -> Iterator[int]:
     """Numbers of the files that a thread waits for; -1 where it waits for some that cannot be read."""
-    text: str = read_text(f"/proc/{pid}/task/{thread}/syscall", 256)  # type: ignore[no-untyped-call]
-    fields = text.split()
-    if not fields:
-        if thread == pid and call_by_function(pid) in ("recv", "poll", "connect"):  # type: ignore[no-untyped-call]
-            yield -1
+    kind, number, arguments = thread_call(pid, thread)  # type: ignore[no-untyped-call]
+    if not kind and thread == pid and call_by_function(pid) in ("recv", "poll", "connect"):  # type: ignore[no-untyped-call]
+        yield -1
+    if len(arguments) < 2:
         return
-    if len(fields) < 7 or not re.fullmatch(r"\d{1,4}", fields[0]):
-        return
-    number, first, second = int(fields[0]), int(fields[1], 16), int(fields[2], 16)
-    table = ARM if platform.machine() == "aarch64" else X86
-    kind = table.get(number, "")
+    first, second = arguments[:2]
     if kind in SINGLE:
         yield first & 0xFFFFFFFF
     elif kind == "poll":

@@ -43,3 +43,45 @@ def test_many_names_are_counted() -> None:
 
 def test_a_single_host_is_skipped() -> None:
     assert skipped(run_check("host-name-unresolved", {"a": host("a", a=LOST)}))
+
+
+def pods(resolution: NameResolution, *absent: str) -> dict[str, list[HostNames]]:
+    """Three pods of a service, which look each other up by its names."""
+    names = [f"train-{number}" for number in range(3)]
+    known = {f"{name}.train": LOST if name in absent else resolution for name in names}
+    return {name: host(name, **known) for name in names}
+
+
+def test_names_that_no_pod_can_resolve_are_those_of_a_service_that_does_not_publish_them() -> None:
+    outcome = run_check("host-name-unresolved", pods(LOST))
+    assert [(finding.hosts, finding.values["first"]) for finding in outcome.findings] == [
+        ((name,), "train-0.train") for name in ("train-0", "train-1", "train-2")
+    ]
+
+
+def test_the_name_of_the_one_pod_that_is_not_ready_is_missed_by_all() -> None:
+    outcome = run_check("host-name-unresolved", pods(A, "train-1"))
+    assert {finding.values["count"] for finding in outcome.findings} == {1}
+    assert len(outcome.findings) == 3
+
+
+def test_the_name_of_a_pod_that_was_not_reached_is_not_judged() -> None:
+    """Its container does not run yet: nothing says that its name will not be there by then."""
+    fleet = pods(A, "train-1")
+    del fleet["train-1"]
+    assert messages(run_check("host-name-unresolved", fleet)) == []
+
+
+def test_full_names_made_up_for_the_announcement_are_not_judged() -> None:
+    """`resolve_names` asks for the first host in this host's own domain, in which it need not be."""
+    hosts = {
+        name: [HostNames(name, {name: A, f"{name}.b.example": B, "a.b.example": LOST}, 2, f"{name}.b.example")]
+        for name in ("a", "b")
+    }
+    hosts["a"][0].names["a.b.example"] = LOST
+    assert messages(run_check("host-name-unresolved", hosts)) == []
+
+
+def test_an_alias_with_a_domain_is_no_name_of_a_service() -> None:
+    fleet = {name: host(name.partition(".")[0], **{"n1.x": LOST, "n2.x": LOST}) for name in ("n1.x", "n2.x")}
+    assert messages(run_check("host-name-unresolved", fleet)) == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from doctor.engine.version_matrix import KNOWN_BAD, _known_bad_rows, release_numbers
 from doctor.facts.amd_smi import AmdGpu, AmdGpus
 from doctor.facts.gpu import Gpu, GpuInventory
+from doctor.facts.rdma import RdmaDevice, RdmaPorts
 from doctor.facts.versions import RocmVersion
 from tests.checks.devices import of, python, skipped
 
@@ -28,7 +30,9 @@ def with_gpus(name: str) -> GpuInventory:
     ],
 )
 def test_a_version_with_a_published_fault(version: str, gpu: str, fixed: str) -> None:
-    (finding,) = look(python(torch="2.7.0", nvidia_nccl_cu12=version), with_gpus(gpu) if gpu else None, None, None)
+    (finding,) = look(
+        python(torch="2.7.0", nvidia_nccl_cu12=version), with_gpus(gpu) if gpu else None, None, None, None
+    )
     assert finding.values["expected"] == fixed
 
 
@@ -46,11 +50,13 @@ def test_a_version_with_a_published_fault(version: str, gpu: str, fixed: str) ->
     ],
 )
 def test_other_versions_and_other_gpus(version: str, gpu: str) -> None:
-    assert look(python(torch="2.7.0", nvidia_nccl_cu12=version), with_gpus(gpu) if gpu else None, None, None) == []
+    assert (
+        look(python(torch="2.7.0", nvidia_nccl_cu12=version), with_gpus(gpu) if gpu else None, None, None, None) == []
+    )
 
 
 def test_nothing_that_the_table_is_about() -> None:
-    assert skipped(look, python(torch="2.7.1+cpu"), None, None, None)
+    assert skipped(look, python(torch="2.7.1+cpu"), None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +79,29 @@ def test_other_components(packages: dict[str, str], rocm: str, name: str, driver
     amd = AmdGpus(gpus=(AmdGpu(0, "0000:05:00.0", name),)) if name else None
     gpus = GpuInventory(gpus=(Gpu(0, "Tesla V100-SXM2-16GB", "GPU-0", driver, 16130, 0),)) if driver else None
     installed = RocmVersion(version=rocm) if rocm else None
-    findings = look(python(nvidia_nccl_cu12="2.27.5", **packages), gpus, amd, installed)
+    findings = look(python(nvidia_nccl_cu12="2.27.5", **packages), gpus, amd, installed, None)
+    assert [finding.values["expected"] for finding in findings] == named
+
+
+@pytest.mark.parametrize(
+    ("kind", "firmware", "virtual", "named"),
+    [
+        ("MT4123", "20.34.1002", False, ["20.35.1012"]),
+        ("MT4123", "20.34.4000", False, ["20.35.1012"]),
+        ("MT4123", "20.35.1012", False, []),
+        ("MT4123", "20.33.1048", False, []),
+        ("MT4123", "20.34.1002", True, []),
+        ("MT4125", "22.30.1004", False, ["22.31.1014"]),
+        ("MT4125", "22.31.1014", False, []),
+        ("MT4129", "28.39.1002", False, []),
+        ("MT4123", "", False, []),
+        ("", "20.34.1002", False, []),
+    ],
+)
+def test_firmware_of_adapters(kind: str, firmware: str, virtual: bool, named: list[str]) -> None:
+    device = RdmaDevice("mlx5_0", kind, "MT_0000000224", firmware, (), virtual)
+    adapters = RdmaPorts(devices=(device, msgspec.structs.replace(device, name="mlx5_1")))
+    findings = look(python(nvidia_nccl_cu12="2.27.5", torch="2.7.0"), None, None, None, adapters)
     assert [finding.values["expected"] for finding in findings] == named
 
 

@@ -55,4 +55,4 @@ def test_the_threads_are_those_of_no_signature_and_of_no_other_test() -> None:
     texts = [*Path(FOLDER.parents[2], "doctor/diagnose/signatures").glob("*.toml"), FOLDER / "public.yaml"]
     others = "\n".join(path.read_text("utf-8") for path in texts)
     assert [source for source in sorted(sources) if f"{source}\n" in others or f'{source}"' in others] == []
-    assert len(THREADS) >= 60
+    assert len(THREADS) >= 170

@@ -103,6 +103,6 @@ def test_a_job_that_goes_on_after_failed_starts_and_errors_has_no_likely_cause(l
 
 
 def test_each_row_of_the_table_names_no_rank_and_is_of_the_start() -> None:
-    rows = FOLDER.joinpath("launch.toml").read_text("utf-8")
+    rows = FOLDER.joinpath("launch_failures.toml").read_text("utf-8")
     names = [item for item in SIGNATURES.values() if f'id = "{item.id}"' in rows and item.role == "root"]
     assert names and all(item.is_of_launch and "culprit_rank" not in "".join(item.patterns) for item in names)

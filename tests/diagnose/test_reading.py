@@ -21,7 +21,7 @@ from doctor.diagnose.excerpter.excerpt import LogReader
 from doctor.diagnose.excerpter.line_choice import ShapeIndex
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.read.matcher import Matcher
-from doctor.diagnose.read.readings import read_all
+from doctor.diagnose.read.readings import MAX_UNREAD, read_all
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import TIME_ENDED, find_sources
 from doctor.diagnose.read.stamps import read_stamp
@@ -102,6 +102,20 @@ def test_the_time_limit_holds_in_every_file_and_is_noted(tmp_path: Path) -> None
     readings = read_all(find_sources([str(tmp_path)]), SIGNATURES, until=time.monotonic() - 1)
     assert [reading.summary.notes for reading in readings] == [[TIME_ENDED]] * 2
     assert all(reading.summary.incomplete for reading in readings)
+
+
+def test_many_files_behind_the_time_limit_share_one_note(tmp_path: Path) -> None:
+    for number in range(MAX_UNREAD + 5):
+        (tmp_path / f"rank{number}.log").write_bytes(LOG)
+    sources = find_sources([str(tmp_path)])
+    *own, last = read_all(sources, SIGNATURES, until=time.monotonic() - 1)
+    assert len(own) == MAX_UNREAD and last.summary.name == "5 more files"
+    assert {tuple(reading.summary.notes) for reading in (*own, last)} == {(TIME_ENDED,)}
+    assert diagnose_jobs([*own, last], SIGNATURES).causes == ()
+    (folder,) = find_sources([str(tmp_path)], time.monotonic() - 1)
+    assert folder.path == str(tmp_path)
+    (reading,) = read_all([folder], SIGNATURES, until=time.monotonic() - 1)
+    assert reading.summary.incomplete and reading.summary.notes == [TIME_ENDED]
 
 
 def test_a_pattern_without_end_is_left_out_and_named(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from doctor.cli.preflight import within_time_left
 from doctor.cli.smoke import warn_of_time_left
-from doctor.environment.host_selection import HostSelection
 from doctor.environment.time_left import seconds_left, step_limit
+from doctor.hosts.selection import HostSelection
 from doctor.job.launch_line import read_launch_line
 from doctor.preflight.options import PreflightOptions
 from doctor.smoke.plan import SmokeOptions

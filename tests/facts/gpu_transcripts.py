@@ -162,6 +162,36 @@ FAILURES = [
         ("lost", ("0000:07:00.0",)),
     ),
     (
+        f"{GITHUB}/jamesstringer90/Easy-GPU-PV/issues/276",
+        "Unable to detect the device handle for GPU0000:B1:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:b1:00.0",)),
+    ),
+    (
+        f"{GITHUB}/cihlab/fics-cluster-guide/issues/53",
+        "Unable to determine the device handle for GPU0000:20:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:20:00.0",)),
+    ),
+    (
+        f"{GITHUB}/xxd3vin/workspace/issues/19",
+        "Unable to determine the device handle for GPU 0000:0B:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:0b:00.0",)),
+    ),
+    (
+        f"{GITHUB}/meta-llama/llama-models/issues/200",
+        "Unable to determine the device handle for GPU0000:17:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:17:00.0",)),
+    ),
+    (
+        f"{GITHUB}/haotian-liu/LLaVA/issues/1466",
+        "Unable to determine the device handle for GPU0000:4F:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:4f:00.0",)),
+    ),
+    (
         f"{GITHUB}/tinygrad/open-gpu-kernel-modules/issues/47",
         "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.124",
         18,

@@ -1,6 +1,8 @@
 # ruff: noqa: E501 - messages are kept as they were printed
 """More messages of real kernels, from mailing lists, issues and logs that users published: what must be found, and where.
 
+A source that begins with `EMULATED` names a driver's file: the message was written from its format, and no host printed it.
+
 A number is the id of a public file in the index of GitHub texts that the tests' author read. Time, host name and the line
 breaks of mails are taken off.
 """
@@ -11,6 +13,9 @@ from typing import NamedTuple
 
 GPU, AMD, HARDWARE = "gpu-xid-logged", "amd-gpu-fault-logged", "hardware-error-logged"
 CARD, DISK, SERVER = "network-card-failed", "file-system-failed", "file-server-silent-logged"
+
+
+EMULATED = "emulated: "
 
 
 class Report(NamedTuple):
@@ -198,13 +203,13 @@ SICK = (
         "pcieport 0000:00:01.1: AER: Uncorrected (Non-Fatal) error received: 0000:00:01.1",
     ),
     Report(
-        "dpc.c before Linux 4.18",
+        "33611322074, before Linux 4.18",
         HARDWARE,
-        "0000:10:01.0",
-        "dpc 0000:10:01.0:pcie010: DPC containment event, status:0x1f01 source:0x0000",
+        "0000:00:03.2",
+        "dpc 0000:00:03.2:pcie008: DPC containment event, status:0x1f01 source:0x0000",
     ),
     Report(
-        "dpc.c (dpc_process_error)",
+        "emulated: dpc.c (dpc_process_error)",
         HARDWARE,
         "0000:15:01.0",
         "pcieport 0000:15:01.0: DPC: containment event, status:0x1f01: unmasked uncorrectable error detected",
@@ -220,22 +225,22 @@ SICK = (
     Report("29067353295", AMD, "0000:05:00.0", "amdgpu 0000:05:00.0: amdgpu: GPU reset begin!"),
     Report("35111555686", AMD, "0000:0c:00.0", "amdgpu 0000:0c:00.0: amdgpu: GPU reset begin!"),
     Report(
-        "ras_aca.c (aca_report_ecc_info)",
+        "emulated: ras_aca.c (aca_report_ecc_info)",
         AMD,
         "0000:05:00.0",
         "amdgpu 0000:05:00.0: {7} socket: 0, die: 0, 1 new poison consumption detected in gfx block",
     ),
     Report(
-        "ras_aca.c (aca_report_ecc_info)",
+        "emulated: ras_aca.c (aca_report_ecc_info)",
         AMD,
         "0000:05:00.0",
         "amdgpu 0000:05:00.0: {7} socket: 0, die: 0, 2 new uncorrectable hardware errors detected in umc block",
     ),
     Report(
-        "amdgpu_device.c (amdgpu_device_gpu_recover)",
+        "57005352585",
         AMD,
         "0000:03:00.0",
-        "amdgpu 0000:03:00.0: amdgpu: GPU reset end with ret = -19",
+        "amdgpu 0000:03:00.0: amdgpu: GPU reset end with ret = -62",
     ),
     Report(
         "6680309299",
@@ -280,10 +285,10 @@ SICK = (
         "mlx5_core 0000:01:00.0: mlx5_pcie_event:326:(pid 165): Detected insufficient power on the PCIe slot (27W).",
     ),
     Report(
-        "health.c (poll_health)",
+        "7275941103, of a card that was pulled out",
         CARD,
-        "0000:3b:00.0",
-        "mlx5_core 0000:3b:00.0: poll_health:815:(pid 0): Fatal error 1 detected",
+        "0000:bb:00.0",
+        "mlx5_core 0000:bb:00.0: poll_health:1083:(pid 0): Fatal error 1 detected",
     ),
     Report("56547990496", CARD, "eth0", "NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue timed out"),
     Report("21577686", CARD, "eth1", "NETDEV WATCHDOG: eth1: transmit timed out"),
@@ -313,14 +318,14 @@ SICK = (
         'XFS (bcache4): metadata I/O error in "xfs_trans_read_buf_map" at daddr 0x8804a66e8 len 8 error 74',
     ),
     Report(
-        "xfs_fsops.c (xfs_do_force_shutdown)",
+        "16930672775",
         DISK,
-        "dm-0",
-        "XFS (dm-0): Corruption of in-memory data (0x8) detected at xfs_defer_finish_noroll+0x5f1/0x630 [xfs] (fs/xfs/libxfs/xfs_defer.c:573).  Shutting down filesystem",
+        "zram0",
+        "XFS (zram0): Corruption of in-memory data (0x8) detected at xfs_fs_reserve_ag_blocks+0x1e0/0x220 [xfs] (fs/xfs/xfs_fsops.c:587).  Shutting down filesystem.",
     ),
     Report("60516592073", DISK, "nvme0", "nvme nvme0: Device not ready; aborting reset, CSTS=0x1"),
     Report(
-        "pci.c (nvme_timeout)",
+        "emulated: pci.c (nvme_timeout)",
         DISK,
         "nvme0",
         "nvme nvme0: I/O tag 12 (300c) opcode 0x2 (Read) QID 3 timeout, reset controller",
@@ -399,9 +404,160 @@ SICK = (
         "nfsserver.in.my.domain",
         "nfs: server nfsserver.in.my.domain not responding, still trying",
     ),
+    Report("65860584077", AMD, "0000:7c:00.0", "amdgpu 0000:7c:00.0: SMU: No response msg_reg: 17 resp_reg: 0"),
+    Report("65860584077", AMD, "0000:7c:00.0", "amdgpu 0000:7c:00.0: Mode2 reset failed!"),
+    Report("65860584077", AMD, "0000:7c:00.0", "amdgpu 0000:7c:00.0: GPU mode2 reset failed"),
+    Report(
+        "65860584077",
+        AMD,
+        "0000:7c:00.0",
+        "amdgpu 0000:7c:00.0: ASIC reset failed with error, -62 for drm dev, 0000:7c:00.0",
+    ),
+    Report("65860584077", AMD, "0000:7c:00.0", "amdgpu 0000:7c:00.0: GPU reset end with ret = -62"),
+    Report("65860584077", AMD, "0000:7c:00.0", "amdgpu 0000:7c:00.0: GPU Recovery Failed: -62"),
+    Report(
+        "65860584077",
+        AMD,
+        "0000:7c:00.0",
+        "amdgpu 0000:7c:00.0: ring gfx_0.0.0 timeout, signaled seq=900247, emitted seq=900247",
+    ),
+    Report("57005352585", AMD, "", "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* GPU Recovery Failed: -62"),
+    Report("56762349303", AMD, "0000:03:00.0", "amdgpu 0000:03:00.0: resume of IP block <smu> failed -62"),
+    Report("56762349303", AMD, "0000:03:00.0", "amdgpu 0000:03:00.0: amdgpu_device_ip_resume failed (-62)."),
+    Report("ROCm/ROCm issue 5665", AMD, "", "amdgpu: MES failed to respond to msg=REMOVE_QUEUE"),
+    Report("45715828595", AMD, "0000:07:00.0", "amdgpu 0000:07:00.0: amdgpu: GPU reset(9) failed"),
+    Report(
+        "3784420793, on POWER",
+        CARD,
+        "400f:01:00.0",
+        "mlx5_core 400f:01:00.0: poll_health:800:(pid 0): Fatal error 1 detected",
+    ),
+    Report(
+        "40686343822",
+        HARDWARE,
+        "0000:89:02.0",
+        "pcieport 0000:89:02.0: DPC: containment event, status:0x1f01 source:0x0000",
+    ),
+    Report(
+        "7622277247, of a ConnectX-7",
+        HARDWARE,
+        "0004:00:00.0",
+        "pcieport 0004:00:00.0: DPC: containment event, status:0x1f01 source:0x0000",
+    ),
+    Report(
+        "62576800846",
+        HARDWARE,
+        "0002:21:00.0",
+        "arm-smmu-v3 fc900000.iommu: event: F_TRANSLATION client: 0002:21:00.0 sid: 0x2100 ssid: 0x0 iova: 0x0 ipa: 0x0",
+    ),
+    Report(
+        "45532776534",
+        HARDWARE,
+        "0001:06:00.0",
+        "arm-smmu-v3 arm-smmu-v3.5.auto: event: F_TRANSLATION client: 0001:06:00.0 sid: 0x20600 ssid: 0x0 iova: 0xff9bc000 ipa: 0x0",
+    ),
+    Report("7483829662", DISK, "sda", "XFS (sda): log I/O error -5"),
+    Report("874600837", DISK, "nvme4", "nvme nvme4: controller is down; will reset: CSTS=0x3, PCI_STATUS=0x10"),
+    Report(
+        "47663483917",
+        HARDWARE,
+        "",
+        "MCE: Killing einj_mem_uc:3600 due to hardware memory corruption fault at 7f3309503400",
+    ),
+    Report("42108819169", HARDWARE, "", "Memory failure: 0x7740c0: recovery action for dirty page: Recovered"),
+    Report(
+        "10023738201",
+        HARDWARE,
+        "",
+        "EDAC MC0: 1 UE unknown on unknown memory ( page:0x116c60 offset:0x0 grain:1 - APEI location: )",
+    ),
+    Report(
+        "30495985286",
+        HARDWARE,
+        "",
+        "EDAC MC0: 1 UE Multi-bit ECC on unknown memory (node:0 card:1 module:71 bank:7 row:0 col:0 page:0x1000093 offset:0xc00 grain:1 - APEI location: node:0)",
+    ),
+    Report("31060623980", HARDWARE, "", "mce: Uncorrected hardware memory error in user-access at af34214200"),
+    Report(
+        "30906286179",
+        GPU,
+        "0000:06:00.0",
+        "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+    ),
+    Report("30906286179", GPU, "on 0000:91:00.0,", "NVRM: GPU 0000:91:00.0: GPU has fallen off the bus."),
+    Report(
+        "30820515515",
+        GPU,
+        "0008:01:00",
+        "NVRM: Xid (PCI:0008:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)",
+    ),
+    Report("12994304955", AMD, "0000:0c:00.0", "amdgpu 0000:0c:00.0: amdgpu: Failed to export SMU metrics table!"),
 )
 
+SILENT = (
+    (
+        "7275941103",
+        "mlx5_core 0000:bb:00.0: print_health_info:491:(pid 0): PCI slot is unavailable",
+        "poll_health prints it after its own fatal error of the same card, which is found",
+    ),
+    (
+        "3784420793",
+        "EEH: Recovering PHB#400f-PE#10000",
+        "of POWER, whose hosts no accelerator here has; the driver of the device says more and is found",
+    ),
+    (
+        "7483829662",
+        "sd 0:0:0:0: rejecting I/O to offline device",
+        "a stick that is pulled out does so as well; a file system on it says itself that it failed, and is found",
+    ),
+    (
+        "51836793350",
+        "nvme nvme1: I/O 320 QID 4 timeout, aborting",
+        "the first step for one command; a disk that stays silent has its controller reset, which is found",
+    ),
+)
+"""Lines of faults that stay silent: source, text, and why."""
+
 HEALTHY = (
+    (
+        "70941271657",
+        "iommu ivhd1: AMD-Vi: Event logged [INVALID_DEVICE_REQUEST device=0000:00:00.0 pasid=0x00000 address=0xfffffffdf8000000 flags=0x0a00]",
+    ),
+    (
+        "57098913801",
+        "iommu ivhd0: AMD-Vi: Event logged [INVALID_DEVICE_REQUEST device=12:00.1 pasid=0x00000 address=0xfffffffdf8000000 flags=0x0a00]",
+    ),
+    (
+        "5254745025, who writes that it is to be ignored",
+        "iommu ivhd0: AMD-Vi: Event logged [INVALID_DEVICE_REQUEST device=00:00.0 pasid=0x00000 address=0xfffffffdf8000000 flags=0x0a00]",
+    ),
+    ("65860584077", "amdgpu 0000:7c:00.0: MODE2 reset"),
+    ("31060623980", "{1}[Hardware Error]: It has been corrected by h/w and requires no further action"),
+    ("31060623980", "{1}[Hardware Error]: event severity: corrected"),
+    ("47663483917", "mce: [Hardware Error]: Machine check events logged"),
+    ("10023738201", "[Firmware Warn]: GHES: Invalid error status block length!"),
+    ("61978181695", "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20009, Non-fatal, Link 04 RX Short Error Rate"),
+    (
+        "30365545514",
+        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error (First)",
+    ),
+    (
+        "30448609237",
+        "NVRM: Xid (PCI:0008:01:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 01 (0x00082226 0x00000001 0x00000000 0x00000000 0x00000000 0x00000000)",
+    ),
+    ("12313053861", "nvme nvme0: 8/0/0 default/read/poll queues"),
+    ("874600837", "nvme nvme4: async event result 00010300"),
+    ("56855437898", "CPU1: Core temperature/speed normal"),
+    ("30906286179", "NVRM: GPU 0000:91:00.0: GPU serial number is 1653723052734."),
+    ("65860584077", "amdgpu 0000:7c:00.0: Dumping IP State Completed"),
+    ("57005352585", "snd_hda_intel 0000:03:00.1: CORB reset timeout#2, CORBRP = 65535"),
+    ("57005352585", "[drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* Failed to initialize parser -125!"),
+    (
+        "56762349303",
+        "mt7921e 0000:0a:00.0: Direct firmware load for mediatek/WIFI_RAM_CODE_MT7902_1.bin failed with error -2",
+    ),
+    ("3071893889", "pcieport 0000:00:00.0: AER: Corrected error received: 0000:01:00.0"),
+    ("10618165592", "amd_pmc: Last suspend didn't reach deepest state"),
     ("57953268849", "amdgpu 0000:c3:00.0: amdgpu: no uncorrectable hardware errors detected in umc block"),
     (
         "48132207704",
@@ -509,7 +665,7 @@ HEALTHY = (
     ),
     ("hamadmarri/TT-CPU-Scheduler issue 23", "AMD-Vi: Interrupt remapping enabled"),
     (
-        "drivers/iommu/amd/iommu.c, amd_iommu_int_thread",
+        "emulated: drivers/iommu/amd/iommu.c, amd_iommu_int_thread",
         "AMD-Vi: IOMMU event log overflow",
     ),
     (
@@ -585,7 +741,7 @@ HEALTHY = (
     ("ROCm/legacy-rocm-build issue 2927", "perf/amd_iommu: Detected AMD IOMMU #0 (2 banks, 4 counters/bank)."),
     ("Mellanox/mstflint issue 448", "pci 0000:04:00.0: BAR 7: no space for [mem size 0x01000000 64bit pref]"),
     (
-        "broadcom/bnxt, bnxt_async_event_process, of an update of the firmware",
+        "emulated: broadcom/bnxt, bnxt_async_event_process, of an update of the firmware",
         "bnxt_en 0000:40:00.1 eno12409np1: Non-fatal firmware reset event, data1: 0x1, data2: 0x0, min wait 1300 ms, max wait 4200 ms",
     ),
 )

@@ -153,3 +153,89 @@ def test_the_newest_releases_have_the_modes_elsewhere() -> None:
 def test_a_host_without_gpus() -> None:
     why = read_outputs(AmdGpus, one=printed(listed=[]))
     assert isinstance(why, Absent) and not isinstance(why, Unreadable)
+
+
+DENIED = """\
+Permission needed to access required GPU device node(s):
+  • /dev/kfd: Permission denied
+  • /dev/dri/renderD*: 64 device(s) denied
+
+To resolve this issue, try the following:
+  • Add your user to the required group(s)
+
+"""
+"""Before the JSON, where the user is in no group of the device files (public file 62989035379)."""
+REAL = (
+    (  # MI355X, AMD SMI 26.2.0 (public file 67107590716): static is a plain list, metric is not
+        [{"gpu": 0, "bdf": "0000:05:00.0", "uuid": "75ff75a3-0000-1000-80e3-fd74aab3f72c", "partition_id": 0}],
+        {"gpu_data": [{"gpu": 0, "ecc": ECC, "power": {"socket_power": {"value": 239, "unit": "W"}}}]},
+        [
+            {
+                "gpu": 0,
+                "bus": {"bdf": "0000:05:00.0"},
+                "asic": {"market_name": "AMD Instinct MI355X"},
+                "driver": {"version": "6.16.6"},
+            }
+        ],
+        ("AMD Instinct MI355X", "6.16.6", 0),
+    ),
+    (  # MI300X, ROCm 10.1 (public file 71509062593)
+        [{"gpu": 0, "bdf": "0000:83:00.0"}],
+        {"gpu_data": [{"gpu": 0, "ecc": ECC, "xgmi_err": "N/A"}]},  # ROCm/rocm-systems issue 11468: N/A on all MI300
+        {
+            "gpu_data": [
+                {
+                    "gpu": 0,
+                    "asic": {"market_name": "AMD Instinct MI300X", "device_id": "0x74a1"},
+                    "bus": {"bdf": "0000:83:00.0"},
+                    "driver": {"name": "amdgpu", "version": "6.19.14"},
+                }
+            ]
+        },
+        ("AMD Instinct MI300X", "6.19.14", 0),
+    ),
+    (  # MI210 (public file 4970983622, its static; 71006360916: the older name of the driver's version)
+        [{"gpu": 0, "bdf": "0000:43:00.0"}],
+        [{"gpu": 0, "ecc": ECC}],
+        [
+            {
+                "gpu": 0,
+                "asic": {"market_name": "AMD Instinct MI210", "oam_id": "N/A", "num_compute_units": 104},
+                "bus": {"max_pcie_width": 16, "max_pcie_speed": {"value": 16, "unit": "GT/s"}, "slot_type": "OAM"},
+                "driver": {"driver_version": "6.4.1"},
+            }
+        ],
+        ("AMD Instinct MI210", "6.4.1", 0),
+    ),
+    (  # two Radeon cards (public file 61446801560): counts of a desktop GPU, of which most other values are N/A
+        [{"gpu": 0, "bdf": "0000:03:00.0"}],
+        {"gpu_data": [{"gpu": 0, "ecc": {**ECC, "cache_correctable_count": 0}, "xgmi_err": "N/A", "overdrive": "N/A"}]},
+        {"gpu_data": [{"gpu": 0, "asic": {"market_name": "N/A"}, "bus": {"bdf": "0000:03:00.0"}}]},
+        ("", "", 0),
+    ),
+)
+
+
+def in_blocks(*documents: object, before: str = "", twice: bool = False) -> Output:
+    queries = ("list", "metric --ecc", "static --asic --bus --driver")
+    texts = [before + (json.dumps(document) + "\n") * (2 if twice else 1) for document in documents]
+    return Output(out="".join(f"-- {q} --\n{t}-- exit 0 --\n" for q, t in zip(queries, texts, strict=True)))
+
+
+@pytest.mark.parametrize(("listed", "metric", "static", "expected"), REAL, ids=lambda value: str(value)[:24])
+@pytest.mark.parametrize("before", ["", DENIED, "[Errno 13] Permission denied: '/dev/kfd'\n"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_documents_of_real_releases(
+    listed: Any, metric: Any, static: Any, expected: tuple[str, str, int], before: str, twice: bool
+) -> None:
+    """``twice``: a release printed each document of metric two times (ROCm/rocm-systems pull 3067)."""
+    amd = read_outputs(AmdGpus, one=in_blocks(listed, metric, static, before=before, twice=twice))
+    (gpu,) = amd.gpus
+    assert (gpu.name, gpu.driver, gpu.uncorrectable) == expected and gpu.bus == listed[0]["bdf"]
+    outcome = run_check("amd-gpu-ecc-errors", {"w1": [amd]})
+    assert not outcome.findings and not outcome.unknown
+
+
+def test_text_without_a_document_is_unknown() -> None:
+    broken = in_blocks([], {}, {}).out.replace("[]", DENIED).replace("{}", DENIED)
+    assert isinstance(read_outputs(AmdGpus, one=Output(out=broken)), Unreadable)

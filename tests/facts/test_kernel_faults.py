@@ -12,7 +12,7 @@ from doctor.facts.kernel_log import KernelLog, LogLine
 
 ROWS = list(fault_rows().values())
 REPORTED = [row for row in ROWS if row.check]
-SAMPLES = [(row, sample) for row in ROWS for sample in row.samples]
+SAMPLES = [(row, sample) for row in ROWS for sample in (*row.samples, *row.emulated)]
 
 
 @pytest.mark.parametrize(("row", "sample"), SAMPLES, ids=lambda value: getattr(value, "id", ""))

@@ -17,7 +17,7 @@ from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.kernel_log import KernelLog, read_kernel_log
 from tests.checks.run_check import Facts
 from tests.facts.answers import read_outputs
-from tests.facts.kernel_reports import HEALTHY, SICK, Report
+from tests.facts.kernel_reports import EMULATED, HEALTHY, SICK, SILENT, Report
 from tests.facts.kernel_transcripts import LINK, MESSAGES, Message
 
 READERS = {
@@ -41,7 +41,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLog]:
 @pytest.fixture(scope="module")
 def of_reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLog]:
     """The same by text, of the reports."""
-    texts = [*(report.text for report in SICK), *(text for _, text in HEALTHY)]
+    texts = [*(report.text for report in SICK), *(text for _, text in HEALTHY), *(text for _, text, _ in SILENT)]
     return _collected(tmp_path_factory, dict(zip(texts, texts, strict=True)))
 
 
@@ -111,3 +111,16 @@ def test_a_reported_fault_is_found_on_its_device(report: Report, of_reports: dic
 @pytest.mark.parametrize(("source", "text"), HEALTHY)
 def test_a_message_of_a_sound_host_is_no_fault(source: str, text: str, of_reports: dict[str, KernelLog]) -> None:
     assert reporting(of_reports[text]) == set(), source
+
+
+@pytest.mark.parametrize(("source", "text", "reason"), SILENT)
+def test_a_line_that_stays_silent_has_a_reason(
+    source: str, text: str, reason: str, of_reports: dict[str, KernelLog]
+) -> None:
+    assert reporting(of_reports[text]) == set() and source and reason
+
+
+def test_what_no_host_printed_says_so() -> None:
+    """A source is a page or the id of a file; a driver's own file has printed nothing."""
+    for source in (*(report.source for report in SICK), *(source for source, _ in HEALTHY)):
+        assert source.startswith(EMULATED) == (".c" in source or source.startswith(("emulated", "broadcom/")))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.fact import Absent, Fact, Output, Unreadable
+from doctor.engine.evaluate import FactCache
+from doctor.engine.fact import NO_ANSWER, Absent, Fact, Output, Unreadable, Visit
+from doctor.engine.record import HostRecord
+from doctor.facts.hccn import DeviceMtu
 from doctor.facts.npu import (
     Chip,
     MemoryErrors,
@@ -19,6 +23,8 @@ from doctor.facts.npu import (
     NpuStart,
     family_of_chip,
 )
+from doctor.facts.npu_counters import NpuPcieErrors
+from doctor.facts.npu_fabric import NpuHccs
 from doctor.facts.npu_table import NpuProcess, NpuState, NpuTable
 from tests.facts.answers import answered, learned, read_outputs
 
@@ -341,3 +347,41 @@ def test_boards_whose_npu_is_no_pci_device_are_told_by_the_chip_name(name: str, 
     detected = {"pci": {}, "files": ["/dev/davinci0", "/dev/davinci_manager"], "refused": [], "tools": ["npu-smi"]}
     value = answered(NpuInventory, {**detected, "chips": {"out": table, "code": 0}, "newer": []})
     assert value.inference is is_inference
+
+
+FILES = json.dumps(
+    {"pci": {}, "files": ["/dev/davinci0", "/dev/davinci1"], "refused": [], "tools": ["npu-smi"]}
+    | {"chips": None, "newer": []}
+)
+CHIPS = "NPU ID     Chip ID     Chip Logic ID     Chip Name\n0          0           0                 Ascend 910B3\n"
+LISTED = {
+    "NpuInventory": {"": Output(out=FILES)},
+    "NpuChips": {"": Output(out=CHIPS + CHIPS.splitlines()[1].replace("0 ", "1 ", 1))},
+}
+HCCS = "-- {} 0 --\n hccs health status : OK\n hccs lane mode : [4 4]\n hccs error count : [0 0]\n"
+PCIE = "-- {} --\n TX Error Count : 0\n RX Error Count : 0\n-- exit 0 --\n"
+
+
+@pytest.mark.parametrize(
+    ("fact", "outputs", "unread"),
+    [
+        (DeviceMtu, {"0": Output(out="mtu:1500")}, "NPU 1"),
+        (NpuHccs, {"": Output(out=HCCS.format(0))}, "NPU card 1 chip 0"),
+        (NpuPcieErrors, {"": Output(out=PCIE.format(1))}, "NPU card 0"),
+    ],
+)
+def test_a_device_that_is_there_and_without_an_answer_is_unread(
+    fact: type[Fact], outputs: dict[str, Output], unread: str
+) -> None:
+    record = HostRecord(Visit(), {**LISTED, fact.__name__: outputs})
+    value = FactCache({"n1": record}).get("n1", fact)
+    assert isinstance(value, Fact) and value.unread == {unread: NO_ANSWER}
+    alone = FactCache({"n1": HostRecord(Visit(), {fact.__name__: outputs})}).get("n1", fact)
+    assert isinstance(alone, Fact) and alone.unread == {}, "without a list of devices nothing is missed"
+
+
+def test_with_an_answer_of_each_device_nothing_is_unread() -> None:
+    outputs = {"DeviceMtu": {number: Output(out="mtu:1500") for number in "01"}}
+    outputs["NpuHccs"] = {"": Output(out=HCCS.format(0) + HCCS.format(1))}
+    cache = FactCache({"n1": HostRecord(Visit(), {**LISTED, **outputs})})
+    assert [cache.get("n1", fact).unread for fact in (DeviceMtu, NpuHccs)] == [{}, {}]  # type: ignore[union-attr]

@@ -58,6 +58,16 @@ ROWS: list[Row] = [
         apart=("*",),
     ),
     Row(
+        "pod-network-missing",
+        "mkdir -p /etc/podnetinfo\ncat >/etc/podnetinfo/annotations <<'END'\n"
+        'k8s.v1.cni.cncf.io/networks="rdma-a"\n'
+        'k8s.v1.cni.cncf.io/network-status="[{\\"name\\": \\"team/rdma-a\\", \\"interface\\": \\"net1\\"}]"\nEND',
+        "rm -r /etc/podnetinfo",
+        fleet="cpu",
+        values={"network": "team/rdma-a", "interface": "net1"},
+        healthy_first=False,
+    ),
+    Row(
         "container-devices-not-allotted",
         "",
         prepare=within("export ASCEND_VISIBLE_DEVICES=0-3", has="export ASCEND_VISIBLE_DEVICES=0-7"),

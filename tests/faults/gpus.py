@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tests.facts.ethernet_transcripts import AVAGO, MLX5_SMALL
 from tests.faults import Prepared, Row
 from tests.hosts.gpu import EMULATED
 
@@ -270,6 +271,21 @@ def modules(fleet: Any, folder: Any, healthy: bool) -> Prepared:
     )
     for host in fleet.hosts:
         fleet.change(host, path={"mlxlink": tool}, setup=setup)
+    return Prepared([])
+
+
+def ethtool(fleet: Any, folder: Any, healthy: bool) -> Prepared:
+    """Gives every host an ethtool, which prints of eth100 what lies in /run/ethtool."""
+    tool = '#!/bin/sh\ntest "$2" = eth100 && cat "/run/ethtool/$1"\n'
+    setup = f"""cd /sys/class/net/eth100; echo 1 >carrier; echo 100000 >speed
+mkdir -p /run/ethtool; cd /run/ethtool
+cat >-m <<'END'
+{AVAGO}END
+cat >-S <<'END'
+{MLX5_SMALL.replace("386", "0")}END
+"""
+    for host in fleet.hosts:
+        fleet.change(host, path={"ethtool": tool}, setup=setup)
     return Prepared([])
 
 
@@ -546,6 +562,22 @@ ROWS: list[Row] = [
         ),
         host=0,
         device="0000:5c:00.0",
+    ),
+    Row(
+        "network-module-out-of-range",
+        "sed -i 's/42.17 degrees C/78.02 degrees C/' /run/ethtool/-m",
+        fleet="gpu",
+        values={"interface": "eth100", "observed": {"temperature": 78.02}, "kind": "alarm", "high": 75.0},
+        prepare=ethtool,
+        apart=("*",),
+    ),
+    Row(
+        "network-errors-many",
+        "sed -i 's/rx_crc_errors_phy: 0/rx_crc_errors_phy: 13147323/' /run/ethtool/-S",
+        fleet="gpu",
+        values={"interface": "eth100", "observed": {"rx_crc_errors_phy": 13147323}, "expected": "0.0"},
+        prepare=ethtool,
+        apart=("*",),
     ),
     gpu_row("network-link-flapping", logged(*["mlx5_core 0000:3b:00.0 eth100: Link down"] * 3), host=0, observed=3),
     gpu_row(

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from doctor.fix.inspect_host import CONTAINER_SKIP, HostExecutors, describe_failure, find_activity, inspect_host
-from doctor.fix.remote_client import RemoteExecutor, RequestRejected
+from doctor.fix.remote_client import RemoteExecutor, RequestRejected, ResponseT, RunResponse
 from doctor.fix.select import ReadyStep, choose_playbooks, ready_steps
 from doctor.remedy.playbook import Playbook
 from doctor.transport.local import Local
@@ -24,10 +24,11 @@ class Quiet(RemoteExecutor):
     def __init__(self, **responses: Any) -> None:
         self.host, self.answer = "a1", {**FREE, **responses}
 
-    def call(self, op: str, seconds: float = 10.0, **fields: Any) -> dict[str, Any]:
+    def call(self, response: type[ResponseT], op: str, seconds: float = 10.0, /, **arguments: object) -> ResponseT:
         if self.answer.get("refused"):
             raise RequestRejected("it may not look")
-        return self.answer if op == "busy" else {"code": 0, "out": "", "err": ""}
+        fields = self.answer if op == "busy" else {"code": 0, "out": "", "err": "", "cut": False}
+        return msgspec.convert(fields, response)
 
 
 @pytest.fixture
@@ -119,5 +120,5 @@ def test_a_file_that_cannot_be_written_is_found_out_before() -> None:
 
 
 def test_how_a_command_ended() -> None:
-    assert describe_failure({"code": -9, "out": "", "err": ""}) == "died of signal 9"
-    assert describe_failure({"code": 2, "out": "a\nb\n", "err": ""}) == "ended with 2: b"
+    assert describe_failure(RunResponse(-9, "", "", False)) == "died of signal 9"
+    assert describe_failure(RunResponse(2, "a\nb\n", "", False)) == "ended with 2: b"

@@ -20,7 +20,18 @@ from doctor.fix import remote_client as hands
 from doctor.fix.executor import host_lock
 from doctor.fix.executor.file_changes import RequestRejected as Rejected
 from doctor.fix.executor.file_state import LARGEST_FILE
-from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected, executor_request
+from doctor.fix.remote_client import (
+    BusyResponse,
+    ConnectionLost,
+    Done,
+    FilesResponse,
+    FilterResponse,
+    RecallResponse,
+    RemoteExecutor,
+    RequestRejected,
+    RunResponse,
+    executor_request,
+)
 from doctor.remote.request import Request
 from doctor.transport.local import Local
 from tests.test_collector import PYTHONS
@@ -55,8 +66,7 @@ def described(data: bytes, mode: int = 0o644) -> dict[str, Any]:
 
 def written(path: Path, data: bytes, sha: str = "", absent: tuple[str, ...] = (), mode: int = 0o644) -> dict[str, Any]:
     """A request to write a file of ours."""
-    record = {**described(data, mode), "sha": sha, "path": str(path), "missing": list(absent)}
-    return {"op": "write", **record}
+    return {**described(data, mode), "sha": sha, "path": str(path), "missing": list(absent)}
 
 
 def test_every_python_runs_it(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,59 +79,61 @@ def test_every_python_runs_it(python: str, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(hands, "executor_request", by_this)
     executor, path = RemoteExecutor(Local(), HOST, root=True, lock=-1), tmp_path / "a" / "b"
     assert executor.uid == os.geteuid()
-    responses = executor.call("run", sh="echo out; echo err >&2; exit 3", limit=100)
-    assert (responses["code"], responses["out"], responses["err"]) == (3, "out\n", "err\n")
-    answer = executor.call("peek", path=str(path))
-    assert (answer["kind"], answer["missing"], answer["trouble"]) == ("absent", [str(path.parent)], "")
-    executor.call(**written(path, b"\x00new\xff", absent=(str(path.parent),), mode=0o640))
+    responses = executor.call(RunResponse, "run", sh="echo out; echo err >&2; exit 3", limit=100)
+    assert (responses.code, responses.out, responses.err) == (3, "out\n", "err\n")
+    answer = executor.peek(str(path))
+    assert (answer.kind, answer.missing, answer.trouble) == ("absent", [str(path.parent)], "")
+    executor.call(Done, "write", **written(path, b"\x00new\xff", absent=(str(path.parent),), mode=0o640))
     assert path.read_bytes() == b"\x00new\xff"
     assert path.stat().st_mode & 0o7777 == 0o640
     new = hashlib.sha256(b"\x00new\xff").hexdigest()
-    assert executor.call("write", path=str(path), sha=new, missing=[str(path.parent)], data=None) == {"sha": ""}
+    assert executor.call(Done, "write", path=str(path), sha=new, missing=[str(path.parent)], data=None).sha == ""
     assert list(tmp_path.iterdir()) == []
-    responses = executor.call("filter", sh='sed "s/a/$v/"', values={"v": "$(b)\xe9"}, data="AGEK", limit=99)
-    assert base64.b64decode(responses["data"]) == "\0$(b)\xe9\n".encode()
-    assert "holders" in executor.call("busy")
+    responses = executor.call(
+        FilterResponse, "filter", sh='sed "s/a/$v/"', values={"v": "$(b)\xe9"}, data="AGEK", limit=99
+    )
+    assert responses.data == "\0$(b)\xe9\n".encode()
+    assert isinstance(executor.call(BusyResponse, "busy").holders, list)
     executor.close()
 
 
 def test_a_command_has_no_stdin_and_its_own_session(executor: RemoteExecutor) -> None:
-    responses = executor.call("run", sh="cat; ps -o sid= -p $$ | tr -d ' '; echo $$", limit=100)
-    session, pid = responses["out"].split()
+    responses = executor.call(RunResponse, "run", sh="cat; ps -o sid= -p $$ | tr -d ' '; echo $$", limit=100)
+    session, pid = responses.out.split()
     assert session == pid
 
 
 def test_a_command_that_does_not_end_is_ended_and_said_to_be(executor: RemoteExecutor) -> None:
-    responses = executor.call("run", 0.3, sh="echo one; sleep 60", limit=100)
-    assert "did not end within 0.3 s" in responses["trouble"]
-    assert responses["out"] == "one\n"
+    responses = executor.call(RunResponse, "run", 0.3, sh="echo one; sleep 60", limit=100)
+    assert "did not end within 0.3 s" in responses.trouble
+    assert responses.out == "one\n"
 
 
 def test_a_command_that_prints_without_end_is_ended_in_time(executor: RemoteExecutor) -> None:
-    result = executor.call("run", 0.3, sh="yes", limit=4)
-    assert (result["out"], result["cut"], result["code"]) == ("y\ny\n", True, -9)
-    assert "did not end within 0.3 s" in result["trouble"]
+    result = executor.call(RunResponse, "run", 0.3, sh="yes", limit=4)
+    assert (result.out, result.cut, result.code) == ("y\ny\n", True, -9)
+    assert "did not end within 0.3 s" in result.trouble
 
 
 def test_what_a_command_leaves_behind_does_not_hold_it(executor: RemoteExecutor) -> None:
     began = time.monotonic()
-    responses = executor.call("run", 30, sh="sleep 5 & echo done", limit=100)
-    assert (responses["code"], responses["out"]) == (0, "done\n")
+    responses = executor.call(RunResponse, "run", 30, sh="sleep 5 & echo done", limit=100)
+    assert (responses.code, responses.out) == (0, "done\n")
     assert time.monotonic() - began < 4
 
 
 def test_only_the_first_of_too_much_is_kept(executor: RemoteExecutor) -> None:
-    responses = executor.call("run", sh="yes | head -c 100000", limit=10)
-    assert (responses["out"], responses["cut"], responses["code"]) == ("y\ny\ny\ny\ny\n", True, 0)
+    responses = executor.call(RunResponse, "run", sh="yes | head -c 100000", limit=10)
+    assert (responses.out, responses.cut, responses.code) == ("y\ny\ny\ny\ny\n", True, 0)
 
 
 def test_a_file_that_has_changed_is_not_written(executor: RemoteExecutor, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"theirs")
     with pytest.raises(RequestRejected, match="has changed since"):
-        executor.call(**written(path, b"ours", sha=hashlib.sha256(b"old").hexdigest()))
+        executor.call(Done, "write", **written(path, b"ours", sha=hashlib.sha256(b"old").hexdigest()))
     with pytest.raises(RequestRejected, match="has changed since"):
-        executor.call(**written(path, b"ours"))
+        executor.call(Done, "write", **written(path, b"ours"))
     assert path.read_bytes() == b"theirs"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
@@ -129,19 +141,19 @@ def test_a_file_that_has_changed_is_not_written(executor: RemoteExecutor, tmp_pa
 def test_a_link_that_came_meanwhile_is_not_followed(executor: RemoteExecutor, tmp_path: Path) -> None:
     (tmp_path / "file").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RequestRejected, match="is now a link"):
-        executor.call(**written(tmp_path / "file", b"ours"))
-    assert executor.call("peek", path=str(tmp_path / "file"))["real"] == str(tmp_path / "elsewhere")
+        executor.call(Done, "write", **written(tmp_path / "file", b"ours"))
+    assert executor.peek(str(tmp_path / "file")).real == str(tmp_path / "elsewhere")
 
 
 def test_a_folder_that_anybody_may_write_is_no_place_for_root(executor: RemoteExecutor, tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
-    answer = executor.call("peek", path=str(tmp_path / "file"))
-    assert ("anybody can write" in answer["trouble"]) == (os.geteuid() == 0)
+    answer = executor.peek(str(tmp_path / "file"))
+    assert ("anybody can write" in answer.trouble) == (os.geteuid() == 0)
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "/", "/proc/self/mounts/x"])
 def test_what_is_no_plain_file_is_not_touched(executor: RemoteExecutor, path: str) -> None:
-    assert executor.call("peek", path=path)["trouble"]
+    assert executor.peek(path).trouble
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sets flags of files")
@@ -156,24 +168,28 @@ def test_what_a_flag_keeps_as_it_is_is_known_before_the_first_step(
         if subprocess.run(["chattr", f"+{flag}", path], capture_output=True).returncode:
             pytest.skip("the file system of the test has no such flags")
     try:
-        assert executor.call("peek", path=str(file))["trouble"] == f"is {name}"
-        assert executor.call("peek", path=str(folder / "new"))["trouble"] == f"{folder} is {name}"
+        assert executor.peek(str(file)).trouble == f"is {name}"
+        assert executor.peek(str(folder / "new")).trouble == f"{folder} is {name}"
     finally:
         subprocess.run(["chattr", f"-{flag}", file, folder], check=True)
 
 
 def test_a_large_file_is_not_touched(executor: RemoteExecutor, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (LARGEST_FILE + 1))
-    assert "longer than" in executor.call("peek", path=str(tmp_path / "large"))["trouble"]
+    assert "longer than" in executor.peek(str(tmp_path / "large")).trouble
 
 
 def test_a_file_comes_back_with_mode_and_attributes(executor: RemoteExecutor, tmp_path: Path) -> None:
     path, new = tmp_path / "file", hashlib.sha256(b"new").hexdigest()
     path.write_bytes(b"new")
     os.setxattr(path, "user.label", b"\0x")
-    answer = executor.call("peek", path=str(path))
-    assert answer["xattrs"] == {"user.label": base64.b64encode(b"\0x").decode()}
-    executor.call(**{**written(path, b"old", sha=new, mode=0o604), "xattrs": answer["xattrs"]})
+    answer = executor.peek(str(path))
+    assert answer.xattrs == {"user.label": b"\0x"}
+    executor.call(
+        Done,
+        "write",
+        **{**written(path, b"old", sha=new, mode=0o604), "xattrs": {"user.label": base64.b64encode(b"\0x").decode()}},
+    )
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"old", 0o604)
     assert os.getxattr(path, "user.label") == b"\0x"
 
@@ -183,60 +199,61 @@ def test_a_link_that_a_tool_replaced_is_a_link_again(executor: RemoteExecutor, t
     target.write_bytes(b"theirs")
     path.write_bytes(b"tool")
     with pytest.raises(RequestRejected, match="has changed since"):
-        executor.call("relink", path=str(path), link="real", sha=hashlib.sha256(b"other").hexdigest())
-    executor.call("relink", path=str(path), link="real", sha=hashlib.sha256(b"tool").hexdigest())
+        executor.call(Done, "relink", path=str(path), link="real", sha=hashlib.sha256(b"other").hexdigest())
+    executor.call(Done, "relink", path=str(path), link="real", sha=hashlib.sha256(b"tool").hexdigest())
     assert (path.readlink(), path.read_bytes()) == (Path("real"), b"theirs")
 
 
 def test_what_a_power_failure_left_beside_a_file_goes(executor: RemoteExecutor, tmp_path: Path) -> None:
     path = tmp_path / ".doctor-fix-0123456789ab"
     path.write_text("half")
-    executor.call("tidy", path=str(tmp_path / "file"))
+    executor.call(Done, "tidy", path=str(tmp_path / "file"))
     assert not path.exists()
     path.write_text("half")
-    executor.call(**written(tmp_path / "file", b"x"))
+    executor.call(Done, "write", **written(tmp_path / "file", b"x"))
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_folder_that_was_made_stays_when_somebody_uses_it(executor: RemoteExecutor, tmp_path: Path) -> None:
     folder = tmp_path / "made"
-    executor.call(**written(folder / "file", b"x", absent=(str(folder),)))
+    executor.call(Done, "write", **written(folder / "file", b"x", absent=(str(folder),)))
     (folder / "theirs").touch()
     sha = hashlib.sha256(b"x").hexdigest()
-    executor.call("write", path=str(folder / "file"), sha=sha, missing=[str(folder)], data=None)
+    executor.call(Done, "write", path=str(folder / "file"), sha=sha, missing=[str(folder)], data=None)
     assert [path.name for path in folder.iterdir()] == ["theirs"]
 
 
 def test_a_pattern_names_its_files_and_not_too_many(executor: RemoteExecutor, tmp_path: Path) -> None:
     for name in ("a.xml", "b.xml", "c.txt"):
         (tmp_path / name).write_text(name)
-    assert list(executor.call("peek_many", pattern=f"{tmp_path}/*.xml")["files"]) == [
+    assert list(executor.call(FilesResponse, "peek_many", pattern=f"{tmp_path}/*.xml").files) == [
         f"{tmp_path}/{name}" for name in ("a.xml", "b.xml")
     ]
-    assert executor.call("peek_many", pattern=f"{tmp_path}/no")["files"][f"{tmp_path}/no"]["kind"] == "absent"
+    assert executor.call(FilesResponse, "peek_many", pattern=f"{tmp_path}/no").files[f"{tmp_path}/no"].kind == "absent"
     for number in range(70):
         (tmp_path / f"{number}.xml").touch()
     with pytest.raises(RequestRejected, match="more than 64 files match"):
-        executor.call("peek_many", pattern=f"{tmp_path}/*.xml")
+        executor.call(FilesResponse, "peek_many", pattern=f"{tmp_path}/*.xml")
 
 
 def test_values_come_in_the_environment_and_an_absent_one_ends_the_command(executor: RemoteExecutor) -> None:
     evil = "$(touch /tmp/x)';\"`"
-    responses = executor.call("run", sh='printf %s "$v"', values={"v": evil}, limit=100)
-    assert responses["out"] == evil
-    assert executor.call("run", sh='echo "$absent"', limit=100)["code"]
+    responses = executor.call(RunResponse, "run", sh='printf %s "$v"', values={"v": evil}, limit=100)
+    assert responses.out == evil
+    assert executor.call(RunResponse, "run", sh='echo "$absent"', limit=100).code
 
 
 def test_the_state_after_a_step_is_kept_for_a_lost_controller(executor: RemoteExecutor, tmp_path: Path) -> None:
     token, file = "0123456789abcdef" * 2, tmp_path / "file"
     expected = {"sh": f"cat {file}", "files": [str(file)]}
-    responses = executor.call("run", sh=f"echo new >{file}", limit=100, token=token, state=expected)
-    assert (responses["state"]["output"], responses["state"]["files"][str(file)][str(file)]["kind"]) == ("new", "file")
+    responses = executor.call(RunResponse, "run", sh=f"echo new >{file}", limit=100, token=token, state=expected)
+    assert responses.state
+    assert (responses.state.output, responses.state.files[str(file)][str(file)].kind) == ("new", "file")
     if os.geteuid() == 0:
-        assert executor.call("recall", token=token)["state"] == responses["state"]
-    executor.call("forget", token=token)
-    assert executor.call("recall", token=token)["state"] is None
-    assert executor.call("recall", token="../../etc/passwd")["state"] is None
+        assert executor.call(RecallResponse, "recall", token=token).state == responses.state
+    executor.call(Done, "forget", token=token)
+    assert executor.call(RecallResponse, "recall", token=token).state is None
+    assert executor.call(RecallResponse, "recall", token="../../etc/passwd").state is None
 
 
 def test_one_at_a_time_works_on_a_host() -> None:
@@ -332,4 +349,4 @@ def test_a_host_that_answers_what_it_likes_is_lost_and_no_bug_of_ours(
     transport = Local()
     monkeypatch.setattr(transport, "open_session", lambda host, command: Liar(request.marker, *answers))
     with pytest.raises(ConnectionLost):
-        RemoteExecutor(transport, HOST, root=False).call("run", sh="true", limit=9)
+        RemoteExecutor(transport, HOST, root=False).call(RunResponse, "run", sh="true", limit=9)

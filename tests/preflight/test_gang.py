@@ -190,6 +190,33 @@ def test_a_leader_that_is_ended_by_a_signal_leaves_no_verdict(site: Site) -> Non
     assert "was ended by signal 15" in done[site.hosts[1]].err
 
 
+def test_a_second_process_of_the_pod_that_leads_gets_the_verdict(site: Site) -> None:
+    gang, second = Gang(site), Gang(site)
+    gang.start(site.hosts[0])
+    gang.wait_for(site.hosts[0], LISTENS)
+    second.start(site.hosts[0])
+    gang.wait_for(site.hosts[0], HAS_MEMBER)
+    done, beside = gang.start(*site.hosts[1:]).end(), second.end()
+    assert codes(done) == codes(beside) == {0}, (done, beside)
+    assert beside[site.hosts[0]].out == done[site.hosts[0]].out
+
+
+def test_two_pods_with_index_0_are_named_and_the_others_are_not_accused(site: Site) -> None:
+    first, other = site.hosts[0], site.hosts[2]
+    with site.fleet.broken(other, sh=f"hostname {first}"):
+        done = Gang(site, *QUICK, "--gang-wait", "6s").start().end()
+    assert [done[host].code for host in site.hosts] == [10, 10, 12], done
+    line = f"two pods have index 0 of the gang: this one, {first}, and {first} at {site.fleet.addresses[first]}"
+    assert line in done[other].err and site.hosts[1] not in done[other].out, done[other]
+    assert f"host-unreachable:{other}" in done[first].out
+
+
+def test_a_name_that_no_check_has_is_refused_before_the_gang_meets(site: Site) -> None:
+    """By a member whose leader never comes."""
+    done = Gang(site, "--select", "clocks-difer").start(site.hosts[1]).end()[site.hosts[1]]
+    assert done.code == 2 and "did you mean clocks-differ?" in done.err, done
+
+
 def test_two_gangs_at_once_keep_apart(site: Site) -> None:
     first, second = Gang(site), Gang(site, env={"DOCTOR_GANG_KEY": "another job's key, another job's"}, size=2)
     first.start(), second.start()

@@ -71,6 +71,7 @@ def stateful_set(name: str, size: int, *options: str) -> list[Json]:
     waits = {**container(["sleep", "100000"]), "name": "main"}
     spec = {
         "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
         "initContainers": [container(preflight("--gang", str(size), *options))],
         "containers": [waits],
         "volumes": volumes(),
@@ -91,6 +92,7 @@ def indexed(name: str, index: int, size: int, *options: str, has_shm: bool = Tru
     item["volumeMounts"] = [one for one in item["volumeMounts"] if has_shm or one["name"] != "shm"]
     spec = {
         "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,  # a gang needs no right at all
         "restartPolicy": "Never",
         "hostname": f"{name}-{index}",
         "subdomain": name,

@@ -180,6 +180,7 @@ def test_a_fault_on_one_host_stops_the_job_and_names_the_host(site: Site, submit
 # -- heterogeneous jobs
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("transport", ["ssh", "slurm"])
 def test_every_component_of_a_heterogeneous_job_is_checked(site: Site, submit: Submit, transport: str) -> None:
     text = f"#!/bin/bash\ndoctor preflight --transport {transport} --report doctor-$SLURM_JOB_ID.json\n"
@@ -225,6 +226,7 @@ def test_a_job_with_spares_goes_on_without_the_bad_host(site: Site, submit: Subm
     assert f" bad={bad} " in job.lines[0]
 
 
+@pytest.mark.sample
 def test_more_bad_hosts_than_spares_stop_the_job(site: Site, submit: Submit) -> None:
     with site.little_shm(*site.hosts[1:]):
         job = submit.run("spares", "--nodes=4")
@@ -234,6 +236,7 @@ def test_more_bad_hosts_than_spares_stop_the_job(site: Site, submit: Submit) -> 
 # -- requeue
 
 
+@pytest.mark.sample
 def test_a_requeued_job_runs_without_the_bad_host_and_those_it_excluded_before(site: Site, submit: Submit) -> None:
     bad, second, third, excluded = site.hosts
     with site.little_shm(bad):
@@ -244,6 +247,7 @@ def test_a_requeued_job_runs_without_the_bad_host_and_those_it_excluded_before(s
     assert len(job.lines) == 2
 
 
+@pytest.mark.sample
 def test_the_third_requeue_is_the_last(site: Site, submit: Submit) -> None:
     with site.little_shm(*site.hosts):
         job = submit.run("requeue", "--nodes=1")
@@ -267,6 +271,7 @@ def no_ssh(site: Site) -> Iterator[None]:
         yield
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", ["node-merge", "transport-slurm"])
 def test_slurm_carries_the_checks_where_ssh_is_forbidden(site: Site, submit: Submit, name: str, no_ssh: None) -> None:
     job = submit.run(name, "--nodes=3")
@@ -278,6 +283,7 @@ def test_slurm_carries_the_checks_where_ssh_is_forbidden(site: Site, submit: Sub
     assert re.search(rf"{FAULT}\b.*\b{bad}\b", job.output), job
 
 
+@pytest.mark.sample
 def test_a_node_that_left_no_file_stops_the_job(site: Site, submit: Submit) -> None:
     with site.broken(site.hosts[1], sh=f"chmod 000 {INSTALLED}", mended=f"chmod 755 {INSTALLED}"):
         job = submit.run("node-merge", "--nodes=3")
@@ -372,6 +378,7 @@ def test_the_health_check_leaves_alone_what_an_administrator_drained(site: Site,
     assert drained(site, host) == "fan is loud"
 
 
+@pytest.mark.sample
 def test_a_broken_doctor_neither_drains_nor_resumes(site: Site, broken_doctor: str, in_service: None) -> None:
     assert healthcheck(site, broken_doctor) == 0
     assert not drained(site, broken_doctor)
@@ -399,6 +406,7 @@ def test_a_prolog_that_finds_a_fault_drains_the_node_and_the_job_waits_for_anoth
     assert "Restarts=1" in job.record
 
 
+@pytest.mark.sample
 def test_a_broken_doctor_stops_no_job(site: Site, submit: Submit, broken_doctor: str, in_service: None) -> None:
     site.put(broken_doctor, PROLOG, script("prolog"))
     try:

@@ -14,8 +14,8 @@ import pytest
 from doctor.cli.host_options import JobOptions
 from doctor.engine.exit_code import Exit
 from doctor.engine.record import LaunchOptions
-from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
+from doctor.hosts.selection import HostSelection
 from doctor.preflight.deadline import TimeBudget
 from doctor.preflight.decide import decide, decide_unevaluated, with_selection, with_unwritten_lists
 from doctor.preflight.gathered import Gathered, NotReady

@@ -144,6 +144,14 @@ def test_a_user_who_may_not_look_everywhere_is_told_so() -> None:
     assert verdict(no_root, 11) is Verdict.WARNINGS and verdict(no_root, 12) is Verdict.UNKNOWN
 
 
+def test_the_verdict_names_the_hosts_that_could_not_be_judged_where_others_could() -> None:
+    assert "1 check unknown on node003" in summary_lines(gap, fold(gap)).verdict
+    for hosts in (("",), example_reports.HOSTS):
+        report = example_reports.report(outcome_of(OTHER, unknown=dict.fromkeys(hosts, Reason("no answer"))))
+        text = summary_lines(report, fold(report)).verdict
+        assert "1 check unknown" in text and "unknown on" not in text
+
+
 def test_a_warning_that_fails_the_run_is_called_failed() -> None:
     assert verdict(warning, exit_code(warning, fail_on="warning")) is Verdict.FAILED
 

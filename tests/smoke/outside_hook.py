@@ -36,7 +36,7 @@ def wrap(dist: Any, fault: dict[str, Any]) -> None:
     as_before, calls = getattr(place, name), [0]
 
     def struck(first: Any, *rest: Any, **more: Any) -> Any:
-        if dist.get_rank() not in fault["ranks"]:
+        if (more["rank"] if named == "init_process_group" else dist.get_rank()) not in fault["ranks"]:
             return as_before(first, *rest, **more)
         if named == "reduce" and rest[:1] != (dist.get_rank(),):
             return as_before(first, *rest, **more)  # what others hold afterwards has no meaning
@@ -54,6 +54,10 @@ def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...]
     kind = fault["kind"]
     if kind == "skip":
         return None
+    if kind == "unsummed":
+        mine = tensor.clone()
+        baseline(tensor, *rest, **more)
+        return tensor.copy_(mine)
     if kind in DEEDS:
         DEEDS[kind](fault)
     result = baseline(tensor, *rest, **more)
@@ -69,6 +73,10 @@ def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...]
     if kind == "wrong":
         tensor.mul_(2)
     return result
+
+
+def fail(fault: dict[str, Any]) -> None:
+    raise getattr(builtins, fault["error"])(fault["text"])
 
 
 def spin(_: Any) -> None:
@@ -88,6 +96,7 @@ DEEDS: "dict[str, Callable[[dict[str, Any]], object]]" = {
     "prints": print_much,
     "exit": lambda _: os._exit(0),
     "spin": spin,
+    "raises": fail,
 }
 """What is done before the call."""
 
@@ -135,11 +144,24 @@ def changed(tensor: Any, fault: dict[str, Any]) -> Any:
         flat.copy_(torch.roll(flat.clone(), 1))
     elif damage == "scaled":
         flat.copy_((flat * 1.01).to(flat.dtype) if flat.is_floating_point() else flat + 1)
+    elif damage == "rounded":
+        flat.copy_(flat.to(torch.bfloat16).to(flat.dtype) if flat.is_floating_point() else flat + 1)
+    elif damage == "negated":
+        flat.copy_(-flat if flat.dtype.is_signed else flat + 1)
+    elif damage == "nan":
+        flat[place] = float("nan") if flat.is_floating_point() else flat[place] + 1
     return tensor
 
 
 KINDS: "dict[str, Callable[..., Any]]" = {"garbage": spoil_received, "layernorm": scale, "corrupt": corrupt}
 """What is done at the call of another function than all_reduce."""
+
+
+def strike_child(dist: Any, fault: dict[str, Any]) -> None:
+    """Of a rank: a worker process of its loader."""
+    if dist.is_initialized() and dist.get_rank() in fault["ranks"]:
+        strike(fault)
+        DEEDS[fault["kind"]](fault)
 
 
 def importing(name: str, *rest: Any, **more: Any) -> Any:
@@ -150,7 +172,11 @@ def importing(name: str, *rest: Any, **more: Any) -> Any:
         wrapped.append(True)
         builtins.__import__ = plain_import
         with open(os.path.join(FOLDER, "fault.json")) as file:
-            wrap(dist, json.load(file))
+            fault = json.load(file)
+        if fault.get("child"):
+            os.register_at_fork(after_in_child=lambda: strike_child(dist, fault))
+        else:
+            wrap(dist, fault)
     return module
 
 

@@ -16,7 +16,8 @@ from random import Random
 
 from tests.hosts.fleet import Fleet
 from tests.smoke.interpreter import visible_folders
-from tests.smoke.outside import VALUES, Case, Result, Trial, carry_out, random_layouts
+from tests.smoke.outside import Result, Trial, carry_out, random_layouts
+from tests.smoke.outside_cases import VALUES, Case
 
 COLLECTIVES = (
     "all_reduce",

@@ -1,4 +1,5 @@
-/* Delays or corrupts what a process sends: LD_PRELOAD, with OUTSIDE_DELAY_MS, or OUTSIDE_FLIP (number of the call). */
+/* Delays or corrupts what a process sends: LD_PRELOAD, with OUTSIDE_DELAY_MS, OUTSIDE_FLIP (number of the call),
+   or OUTSIDE_CLOCK (seconds by which the clock jumps, 3 s after the first look at it). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -6,6 +7,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 static int least = 2048, calls;
@@ -67,4 +71,31 @@ ssize_t send(int file, const void *data, size_t size, int flags) {
     if (!plain) plain = dlsym(RTLD_NEXT, "send");
     acts(size);
     return plain(file, data, size, flags);
+}
+
+static long long jump(void) {
+    static struct timespec first;
+    struct timespec now;
+    static int struck;
+    const char *seconds = getenv("OUTSIDE_CLOCK");
+    if (!seconds) return 0;
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    if (!first.tv_sec) first = now;
+    if (now.tv_sec - first.tv_sec < 3) return 0;
+    if (!struck++) strike();
+    return atoll(seconds);
+}
+
+int clock_gettime(clockid_t id, struct timespec *at) {
+    int failed = syscall(SYS_clock_gettime, id, at);
+    if (!failed && id == CLOCK_REALTIME) at->tv_sec += jump();
+    return failed;
+}
+
+int gettimeofday(struct timeval *restrict at, void *restrict zone) {
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    at->tv_sec = exact.tv_sec;
+    at->tv_usec = exact.tv_nsec / 1000;
+    return 0;
 }

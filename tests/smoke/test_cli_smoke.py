@@ -259,6 +259,7 @@ def test_a_variable_of_the_job_that_is_not_utf_8_is_no_fault_of_the_host() -> No
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.sample
 @needs_torch
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_a_signal_leaves_nothing_behind(number: int, code: int, tmp_path: Path) -> None:

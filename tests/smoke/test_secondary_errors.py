@@ -8,12 +8,17 @@ import pytest
 
 from doctor.smoke.model import Failure
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary, peer_addresses
+from doctor.smoke.programs.secondary_errors import gave_up_waiting, headline, is_secondary, peer_addresses
 from doctor.smoke.run.supervisor import smoke
 from tests.smoke.scripted import Agent, Line, Stage, alive, event, hello
 
 # pytorch/torch/csrc/distributed/c10d/TCPStore.cpp, ProcessGroupNCCL.cpp; Ascend/pytorch ProcessGroupHCCL.cpp; CANN's
 # error codes; gloo/transport/tcp/pair.cc and address.cc.
+NCCL = """NCCL error in: ProcessGroupNCCL.cpp:1275, {0}, NCCL version 2.14.3
+{1}
+Last error:
+{2}"""
+STORE = "[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0], but store->get('0') got error: "
 GIVES_UP = [
     "wait timeout after 60000ms, keys: /doctor/0//cpu//0/4",
     "Socket Timeout",
@@ -21,6 +26,11 @@ GIVES_UP = [
     "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 60 s",
     "WorkHCCL(SeqNum=3, OpType=ALLREDUCE, Timeout(ms)=60000) ran for 60231 milliseconds before timing out.",
     "EI0002: [PID: 2969] 2025-10-11-15:09:34.713.335 The wait execution of the Notify register times out.",
+    # Ascend/pytorch issue 54; gloo's synchronous pairs and its monitored barrier; torch's socket.cpp
+    "EI9999: 2024-07-03-11:28:40.419.527  The error is 1, hccl fftsplus task timeout occurred during task execution",
+    "[../gloo/transport/tcp/pair.cc:312] Read timeout [10.77.1.2]:38212",
+    "Rank 2 timed out in monitoredBarrier after 30000 ms.",
+    "The client socket has timed out after 60000ms while trying to connect to (10.77.1.2, 29500).",
     "EI0006: [PID: 1292363] 2025-04-08-18:07:20.444.436 Getting socket times out. Reason: Remote Rank did not send",
 ]
 BROKEN = [
@@ -28,8 +38,23 @@ BROKEN = [
     "[../gloo/transport/tcp/pair.cc:534] Read error [10.77.1.2]:44749: Connection reset by peer",
     "Connection closed by peer [10.77.1.2]:38212",
     "Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection timed out, remote=[10.77.1.2]:4242",
+    f"{STORE}Failed to recv, got 0 bytes. Connection was likely closed.",
+    # NVIDIA/nccl issues 1514 and 2076: the code does not say so, the last error does
+    NCCL.format("internal error", "ncclInternalError", "Net : Connection closed by remote peer node2<50260>"),
+    NCCL.format(
+        "system error", "x", "socketProgress: Call to recv from 10.77.1.2<337> failed : Connection reset by peer"
+    ),
 ]
-OWN = ["ValueError: bad batch", "CUDA out of memory", "HCCL function error: HcclGetRootInfo, error code is 4", ""]
+OWN = [
+    NCCL.format("unhandled cuda error", "ncclUnhandledCudaError", "Cuda failure 2 'out of memory'"),
+    "EI0004: [PID: 7] The ranktable is invalid, Reason:[The device ID is out of range]",
+    "HTTPSConnectionPool(host='s3', port=443): Read timed out.",
+    "Read timeout on endpoint URL: s3",
+    "ValueError: bad batch",
+    "CUDA out of memory",
+    "HCCL function error: HcclGetRootInfo, error code is 4",
+    "",
+]
 
 
 @pytest.mark.parametrize("text", GIVES_UP)
@@ -51,6 +76,22 @@ def test_the_peer_is_read_and_not_the_ranks_own_address() -> None:
     assert peer_addresses(BROKEN[1]) == ["10.77.1.2"] == peer_addresses(BROKEN[3])
     assert peer_addresses("timed out connecting, local=[fe80::1]:5, remote=[fe80::2]:6") == ["fe80::2"]
     assert peer_addresses("[rank1]:[W504] no address") == []
+    store = "recvValue failed on SocketImpl(fd=77, addr=[::ffff:10.77.1.1]:39732, remote=[::ffff:10.77.1.2]:29600)"
+    assert peer_addresses(f"{store}: Connection reset by peer") == ["10.77.1.2"]
+    assert peer_addresses(BROKEN[-1]) == ["10.77.1.2"]
+    assert peer_addresses(BROKEN[-2]) == ["node2"]
+
+
+def test_the_line_that_says_what_became_of_the_other_rank_is_kept() -> None:
+    for text in (BROKEN[-1], BROKEN[-2]):
+        assert headline(text).startswith("NCCL error in: ") and is_secondary(headline(text))
+        assert peer_addresses(headline(text)) == peer_addresses(text)
+    hccl = f"InnerRunOpApi: OPS function error: HcclAllreduce, error code is 6\n[ERROR] ERR01100\n{GIVES_UP[-1]}\n x"
+    assert headline(hccl) == f"InnerRunOpApi: OPS function error: HcclAllreduce, error code is 6; {GIVES_UP[-1]}"
+    own = "HcclAllreduce, error code is 4\nEI0004: The ranktable is invalid"
+    assert headline(own) == "HcclAllreduce, error code is 4; EI0004: The ranktable is invalid" and not is_secondary(own)
+    assert [headline(text) for text in ("", "\n", "one", "one\ntwo")] == ["", "", "one", "one"]
+    assert len(headline("x" * 10_000 + "\n" + GIVES_UP[0] + "y" * 10_000)) == 600
 
 
 THREE = SmokeOptions(backend="gloo", ranks_per_host=1, budget=20.0)

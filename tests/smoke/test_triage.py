@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -148,12 +148,6 @@ def test_an_interrupt_does_not_wait_for_cells() -> None:
 
 # ---- real runs in cells, on test hosts
 
-
-@pytest.fixture(scope="module")
-def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
-    return make_fleet(6, {"*": {"shows": visible_folders()}}, name="tri")
-
-
 SICK = """
 import os as _os
 import socket as _socket
@@ -161,29 +155,50 @@ import socket as _socket
 _run = run_rank
 
 def run_rank(orders, rank, events, recorder):
-    if _socket.gethostname() in ("tri0002", "tri0005"):
+    if _socket.gethostname() in ({0}):
         STAGE_FUNCTIONS["pairs"] = lambda ctx: _os.kill(_os.getpid(), 9)
     return _run(orders, rank, events, recorder)
 """
 
 
+class RealRun(NamedTuple):
+    name: str
+    hosts: int
+    cells: int
+    ranks: int
+    sick: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+
+
+SMALL = RealRun("tri", 6, 2, 1, ("tri0002", "tri0005"), ("--layout", "dp=6"))
+LARGE = RealRun("all", 32, 8, 2, ("all0002", "all0021"), ("--layout", "dp=64", "--for", "20s", "--budget", "900"))
+
+
 @pytest.mark.proves("smoke-host-left-out")
 @pytest.mark.torch
 @pytest.mark.hosts
-@pytest.mark.timeout(240)
-def test_two_sick_hosts_are_found_in_one_run_and_the_rest_trains(fleet: Fleet, tmp_path: Path) -> None:
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("real", [SMALL, pytest.param(LARGE, marks=pytest.mark.full)], ids=["6 ranks", "64 ranks"])
+def test_two_sick_hosts_are_found_in_one_run_and_the_rest_trains(
+    make_fleet: Callable[..., Fleet], tmp_path: Path, real: RealRun
+) -> None:
+    fleet = make_fleet(real.hosts, {"*": {"shows": visible_folders()}}, name=real.name)
+    hosts = fleet.hosts[: real.hosts]
     faults = tmp_path / "faults.py"
-    faults.write_text(SICK)
-    argv = [sys.executable, "-m", "tests.smoke.faulty", str(faults), "smoke", ",".join(fleet.hosts), "--cells", "2"]
-    argv += ["-F", str(fleet.ssh_config), "--python", sys.executable, "--ranks-per-host", "1", "--json"]
-    argv += ["--layout", "dp=6"]
-    done = fleet.run(argv, env=CLEAN, cwd=ROOT, timeout=230)
+    faults.write_text(SICK.format(", ".join(map(repr, real.sick))))
+    argv = [sys.executable, "-m", "tests.smoke.faulty", str(faults), "smoke", ",".join(hosts)]
+    argv += ["--cells", str(real.cells), "-F", str(fleet.ssh_config), "--python", sys.executable, "--json"]
+    argv += ["--ranks-per-host", str(real.ranks), *real.arguments]
+    done = fleet.run(argv, env=CLEAN, cwd=ROOT, timeout=1700)
     assert "Traceback" not in done.stderr
     report = json.loads(done.stdout)
     assert done.returncode == 10, messages(report)
-    assert failed(report) == {"smoke-host-left-out": ["tri0002", "tri0005"]}
+    assert failed(report) == {"smoke-host-left-out": list(real.sick)}
     assert report["smoke"]["ended"] == "complete"
-    healthy = [host for host in fleet.hosts if host not in ("tri0002", "tri0005")]
+    healthy = [host for host in hosts if host not in real.sick]
     assert [entry["host"] for entry in report["smoke"]["hosts"]] == healthy
-    assert any("screened 6 hosts" in note for note in report["smoke"]["notes"])
+    assert any(f"screened {real.hosts} hosts" in note for note in report["smoke"]["notes"])
     assert any("those that fit the remaining hosts ran" in note for note in report["smoke"]["notes"])
+    for host in hosts:
+        left = fleet.enter(host, "ls -d /dev/shm/torch_* /tmp/pymp-* 2>&-; pgrep -f '[d]octor' || true").stdout
+        assert not left.strip(), (host, left)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from doctor.smoke.model import Layout
-from doctor.smoke.programs.worker.event_writer import EventWriter
+from doctor.smoke.programs.worker.orders import EventWriter
 from tests.smoke.ranks import Ranks
 from tests.smoke.stub import Client
 

@@ -1,7 +1,7 @@
 """Verdicts that are written to nodes: by HTTPS, to a small server that answers as the API server does.
 
-It applies patches as Kubernetes does: conditions are merged by type, taints replaced as a whole. On the real one:
-``test_manifests_cluster.py``.
+It applies patches as Kubernetes does: conditions are merged by type, taints replaced as a whole. It also replays what a
+real one has answered (`tests/hosts/kubernetes/recorded.json`). On the real one: ``test_manifests_cluster.py``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ from doctor.transport.kubernetes.idle import pod_with_devices
 from tests.report import reports
 
 NODE = "node001"
+RECORDED: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "hosts" / "kubernetes" / "recorded.json").read_text("utf-8")
+)
 TARGET = NotifyTarget("kubernetes", when="always", node_parts=NODE_PARTS)
 HEALTHY, FAILED = "healthy", "failed"
 
@@ -56,6 +59,8 @@ class SmallServer:
         self.changes = 0
         """So many times the node is changed by others right after it was read."""
         self.pods: list[dict[str, Any]] = []
+        self.recorded: list[dict[str, Any]] = []
+        """Exchanges with a real one, in their order: what is left of them."""
 
     def condition(self) -> dict[str, Any]:
         (only,) = self.node["status"].get("conditions", [{}])
@@ -63,6 +68,14 @@ class SmallServer:
 
     def answer(self, method: str, path: str, document: Any) -> tuple[int, Any]:
         self.requests.append(f"{method} {path}")
+        if self.recorded:
+            exchange = self.recorded.pop(0)
+            assert (method, path, shape(document)) == (
+                exchange["method"],
+                exchange["path"],
+                shape(exchange["document"]),
+            )
+            return exchange["status"], exchange["answer"]
         if path.startswith("/api/v1/pods?"):
             return (403, _forbidden("list", "pods")) if "list pods" in self.forbidden else (200, {"items": self.pods})
         resource = "events" if path.endswith("/events") else "nodes/status" if path.endswith("/status") else "nodes"
@@ -87,6 +100,13 @@ class SmallServer:
                     return 409, {"kind": "Status", "reason": "Conflict", "message": "the object has been modified"}
                 self.node["spec"]["taints"] = document["spec"]["taints"]
         return 200, self.node
+
+
+def shape(document: Any) -> Any:
+    """A document without its values: a server takes another time, and no other field."""
+    if isinstance(document, dict):
+        return {name: shape(value) for name, value in document.items()}
+    return [shape(value) for value in document] if isinstance(document, list) else type(document)
 
 
 def _forbidden(verb: str, resource: str) -> dict[str, str]:
@@ -158,6 +178,51 @@ def told(report: Report, code: int, command: str = "check", target: NotifyTarget
 def one(report: Report) -> Report:
     """The same report, of one host."""
     return msgspec.structs.replace(report, hosts=(NODE,))
+
+
+class TestRecorded:
+    """Exchanges with a real API server (`tests/hosts/kubernetes/record.py`) are replayed: it took what is sent."""
+
+    @pytest.mark.parametrize(
+        ("name", "code", "line"),
+        [
+            ("sick", 10, ""),
+            ("healthy", 0, ""),
+            ("expired", 10, "the API server does not accept this user's login"),
+            ("gone", 10, 'the API server has no nodes "node001"'),
+        ],
+    )
+    def test_verdicts(
+        self, server: SmallServer, capsys: pytest.CaptureFixture[str], name: str, code: int, line: str
+    ) -> None:
+        server.recorded = list(RECORDED[name])
+        told(one(found(NODE) if code else reports.healthy()), code)
+        assert not server.recorded
+        assert line in capsys.readouterr().err
+        told(one(reports.healthy()), 0)  # the small server again
+
+    def test_each_refusal(self, server: SmallServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.recorded = list(RECORDED["forbidden"])
+        told(one(found(NODE)), 10)
+        forbids = 'the API server forbids this user to {0} resource "nodes"'
+        lines = "; ".join(forbids.format(verb) for verb in ("get", "patch"))
+        assert capsys.readouterr().err == f"doctor: --notify kubernetes: not sent: {lines}\n"
+
+    def test_a_node_that_another_has_changed(self, server: SmallServer) -> None:
+        server.recorded = list(RECORDED["conflict"])
+        old = {"metadata": {"resourceVersion": "1"}, "spec": {"taints": []}}
+        with pytest.raises(api_server.Conflict):
+            ApiServer(5).request("PATCH", f"/api/v1/nodes/{NODE}", old, api_server.MERGE)
+
+    def test_the_pods_of_a_node(self, server: SmallServer) -> None:
+        server.recorded = list(RECORDED["idle"])
+        assert pod_with_devices(ApiServer(5), "node1") == ""
+        assert not server.recorded
+
+    def test_what_the_small_server_makes_up_has_the_form_of_a_real_answer(self) -> None:
+        real = RECORDED["forbidden"][0]["answer"]
+        assert _forbidden("get", "nodes").keys() <= real.keys()
+        assert 'cannot get resource "nodes" in API group ""' in real["message"]
 
 
 class TestWriting:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.hosts.pods import PodAccess
+from doctor.hosts.selection import PodAccess
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.kubernetes_transport import Kubernetes

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -68,8 +69,9 @@ def gang(name: str, size: int) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+@contextmanager
+def cluster_with_gang() -> Iterator[Cluster]:
+    """Two nodes, and the three pods of ``train``."""
     made = Cluster(2)
     try:
         made.apply(*gang("train", 3))
@@ -77,6 +79,12 @@ def cluster() -> Iterator[Cluster]:
         yield made
     finally:
         made.end()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with cluster_with_gang() as made:
+        yield made
 
 
 def doctor(cluster: Cluster, *argv: str, user: str = "admin") -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.kubernetes.cluster import Cluster, unavailable
-from tests.transport.test_kubernetes_cluster import doctor, findings, gang
+from tests.transport.test_kubernetes_cluster import cluster_with_gang, doctor, findings, gang
 
 pytestmark = [
     pytest.mark.hosts,
@@ -29,14 +29,9 @@ LISTEN = (
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    made = Cluster(2)
-    try:
-        made.apply(*gang("train", 3))
-        made.wait_for_pods("app=train", 3)
+    with cluster_with_gang() as made:
         made.wait(lambda: resolves(made, "train-0", "train-2.train"), "names do not resolve")
         yield made
-    finally:
-        made.end()
 
 
 def resolves(cluster: Cluster, pod: str, name: str) -> bool:
@@ -66,6 +61,41 @@ def test_the_proxy_of_a_mesh(cluster: Cluster) -> None:
     )
     found = checked(cluster, "--job", "train", "-s", "mesh-proxy-intercepts")["mesh-proxy-intercepts"]
     assert found["hosts"] == ["train-1"] and found["values"]["mesh"] == "Istio"
+
+
+def test_a_service_that_hides_pods_until_they_are_ready(cluster: Cluster) -> None:
+    """The program becomes ready once it has met the others, whom it cannot find."""
+    item = gang("hidden", 3)
+    item[0]["spec"]["publishNotReadyAddresses"] = False
+    main = item[1]["spec"]["template"]["spec"]["containers"][0]
+    main["readinessProbe"] = {"exec": {"command": ["false"]}}
+    cluster.apply(*item)
+
+    def all_run() -> bool:
+        pods = cluster.get("pods", "-l", "app=hidden")["items"]
+        return [pod["status"]["phase"] for pod in pods] == ["Running"] * 3
+
+    cluster.wait(all_run, "the pods do not run")
+    finding = checked(cluster, "--job", "hidden", "-s", "host-name-unresolved")["host-name-unresolved"]
+    assert finding["values"]["first"] == "hidden-0.hidden" and finding["values"]["count"] == 3, finding
+
+
+def test_networks_that_multus_was_to_attach(cluster: Cluster) -> None:
+    """The annotations as Multus writes them; the interface is one that a test makes, and takes away."""
+    item = gang("nets", 2)
+    status = [{"name": "default/rdma-a", "interface": "net1", "ips": ["192.168.0.3"], "dns": {}}]
+    item[1]["spec"]["template"]["metadata"]["annotations"] = {
+        "k8s.v1.cni.cncf.io/networks": "rdma-a",
+        "k8s.v1.cni.cncf.io/network-status": json.dumps(status, indent=4),
+    }
+    main = item[1]["spec"]["template"]["spec"]["containers"][0]
+    main["securityContext"] = {"privileged": True}
+    add = "ip link add net1 type dummy; ip addr add 192.168.0.3/24 dev net1"
+    main["command"] = ["sh", "-c", f"case $HOSTNAME in *-0) {add} ;; esac; exec sleep 100000"]
+    cluster.apply(*item)
+    cluster.wait_for_pods("app=nets", 2)
+    finding = checked(cluster, "--job", "nets", "-s", "pod-network-missing")["pod-network-missing"]
+    assert finding["hosts"] == ["nets-1"] and finding["values"]["interface"] == "net1", finding
 
 
 def test_devices_that_were_not_allotted(cluster: Cluster) -> None:

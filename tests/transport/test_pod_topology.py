@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from doctor.hosts.pods import PodAccess
+from doctor.hosts.selection import PodAccess
 from doctor.net.host_groups import switches_of_topology
 from doctor.transport.kubernetes.topology import LABELS, switch_lines, switches_of_pods
 

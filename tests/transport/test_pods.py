@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from doctor.engine.errors import InputError
-from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
 from doctor.hosts.nodeset import InventoryError
-from doctor.hosts.pods import PodAccess, PodSelection
+from doctor.hosts.selection import HostSelection, PodAccess, PodSelection
 from doctor.session import select_pods
 from doctor.session.examine import _meeting_in_pods
 from doctor.smoke.plan import SmokeOptions
@@ -256,3 +258,27 @@ def test_the_way_to_pods_stays_where_some_are_excluded(monkeypatch: pytest.Monke
     assert inventory.hosts == ("n2",)
     assert inventory.pods is not None
     assert inventory.pods.namespace == "team"
+
+
+def test_pages_of_a_real_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recorded by `tests/hosts/kubernetes/record.py`: pods in many states, on two pages."""
+    path = Path(__file__).parents[1] / "hosts" / "kubernetes" / "recorded.json"
+    pages = [json.dumps(page).encode() for page in json.loads(path.read_text("utf-8"))["pages"]]
+    asked: list[str] = []
+
+    def ask(program: Sequence[str], *argv: str, **limits: Any) -> bytes:
+        asked.append(argv[-1])
+        return pages[len(asked) - 1]
+
+    monkeypatch.setattr(kubectl, "ask", ask)
+    pods = {pod.name: pod for pod in list_pods(("kubectl",), "default")}
+    assert len(asked) == 2 and "&continue=" in asked[1]
+    why = {name: pod.why_unready(pod.container()) for name, pod in pods.items()}
+    assert why.pop("runs") == "" and pods["runs"].container("beside") == "beside"
+    assert why.pop("absent").startswith("its container main waits: ErrImageNeverPull")
+    assert why.pop("nowhere").startswith("its pod is on no node: 0/")
+    assert why == {
+        "done": "its pod has ended: Completed",
+        "failed": "its pod has ended: Error (exit code 7)",
+        "first": "its init container first still runs",
+    }

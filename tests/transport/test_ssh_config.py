@@ -10,9 +10,8 @@ import pytest
 
 from doctor.engine.errors import InputError
 from doctor.transport import TransportError
-from doctor.transport.ssh.account import own_account
 from doctor.transport.ssh.config import SshHostConfig, Target, host_config, parse_hop, parse_target, parse_values
-from doctor.transport.ssh.config_files import config_texts, patterns, syntax_error
+from doctor.transport.ssh.config_files import config_texts, own_account, patterns, syntax_error
 
 HOME = pwd.getpwuid(os.getuid()).pw_dir
 ANSWER = """\
@@ -179,7 +178,7 @@ def test_a_user_without_a_name_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     def absent(uid: int) -> None:
         raise KeyError(f"getpwuid(): uid not found: {uid}")
 
-    monkeypatch.setattr("doctor.transport.ssh.account.pwd.getpwuid", absent)
+    monkeypatch.setattr("doctor.transport.ssh.config_files.pwd.getpwuid", absent)
     with pytest.raises(InputError, match="has no entry in /etc/passwd, and SSH needs one"):
         own_account()
     assert syntax_error("/etc/ssh/ssh_config") == ""

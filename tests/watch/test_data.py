@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +276,70 @@ def test_loader_workers_whose_draws_change_nothing_accuse_nobody() -> None:
     assert not alike.causes and [note.kind for note in alike.notes] == ["repeated"]
     other = analyze_records(replica(rank, {**worker(str(rank)), "g": {"torch": str(rank)}}) for rank in range(3))
     assert not other.causes and not other.notes
+
+
+def first_step(rank: int, loss: float, after: dict[str, str], step: int = 0) -> list[dict[str, Any]]:
+    """A step with the same inputs everywhere; at the beginning the parameters ``e`` and ``bias`` are alike."""
+    inputs = {"k": "inputs", "s": step, "i": 1, "m": "M", "a": {"0": ["c", [4, 16], "torch.int64", list(range(64))]}}
+    begun = {"k": "begun", "s": 0, "t": {"e": "1", "bias": "0", "a": f"shard {rank}"}}
+    backward = {"k": "backward", "s": step, "v": loss, "how": "", "f": 1.0}
+    return [begun, inputs, backward, {"k": "parameters", "s": step, "t": {**after, "a": f"later {rank}"}}]
+
+
+def test_a_mask_that_no_generator_shows_is_seen_by_what_it_does_to_one_model() -> None:
+    """Each rank draws from a generator of its own, within the model or for the loss."""
+    report = analyze_records(
+        one_model(rank, *first_step(rank, 2.0 + (rank == 1), {"e": f"2{rank == 1}", "bias": "3"})) for rank in range(3)
+    )
+    (cause,) = report.causes
+    assert (cause.check, cause.ranks, cause.step) == ("smoke-mask-differs", (1,), 0)
+    assert "parameters that were alike are not any more: e" in cause.text and "bias" not in cause.text
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param([(2.0, {"e": "2", "bias": "3"}, 0)] * 3, id="alike"),
+        pytest.param([(2.0, {"e": "2", "bias": f"3{rank}"}, 0) for rank in range(3)], id="a shard of zeros, one loss"),
+        pytest.param([(2.0 + rank, {"e": "2", "bias": "3"}, 0) for rank in range(3)], id="each a part of the loss"),
+        pytest.param([(2.0 + rank, {"e": f"{rank}", "bias": "3"}, 1) for rank in range(3)], id="apart since before"),
+    ],
+)
+def test_parts_of_one_model_that_may_differ_draw_no_masks(steps: list[tuple[float, dict[str, str], int]]) -> None:
+    report = analyze_records(one_model(rank, *first_step(rank, *steps[rank])) for rank in range(3))
+    assert not report.causes
+
+
+def rows_and_mask(
+    rank: int, step: int, rows: str, shape: tuple[int, ...] = (8, 32), varied: int = 64
+) -> dict[str, Any]:
+    sample = [number % varied for number in range(64)]
+    mask = [f"m{rank} {step}", [8, 32], "torch.float32", [(number * (rank + 2)) % 2 for number in range(64)]]
+    entry = {"ids": [rows, list(shape), "torch.int64", sample], "mask": mask}
+    return {"k": "inputs", "s": step, "i": 1, "m": "M", "a": entry}
+
+
+def test_the_same_rows_behind_other_masks_are_a_warning() -> None:
+    report = analyze_records(
+        replica(rank, *[rows_and_mask(rank, n, f"rows {n}") for n in range(3)]) for rank in range(3)
+    )
+    (cause,) = report.causes
+    assert (cause.check, cause.level, cause.ranks) == ("smoke-shards-wrong", "warning", ())
+    assert "same values of input ids in each step from step 0 on" in cause.text
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(lambda rank, n: rows_and_mask(rank, n, f"rows {n} {rank}"), id="other rows"),
+        pytest.param(lambda rank, n: rows_and_mask(rank, n, "the same graph in each step"), id="a constant"),
+        pytest.param(lambda rank, n: rows_and_mask(rank, n, f"arange {n}", (8, 20 + n)), id="positions by length"),
+        pytest.param(lambda rank, n: rows_and_mask(rank, n, f"labels {n}", varied=4), id="labels of few classes"),
+    ],
+)
+def test_inputs_that_may_be_alike_on_replicas_are_no_rows(rows: Callable[[int, int], dict[str, Any]]) -> None:
+    report = analyze_records(replica(rank, *[rows(rank, n) for n in range(3)]) for rank in range(3))
+    assert not report.causes
 
 
 def test_the_workers_of_a_real_loader_tell_their_generators(tmp_path: Path) -> None:

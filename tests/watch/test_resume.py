@@ -190,6 +190,21 @@ def test_the_state_folder_keeps_the_newest_saves_and_no_damage_stops_it(tmp_path
         assert folder and len(list(folder.saves())) == MAX_FILES_OF_JOB - 2
 
 
+def test_what_a_killed_run_left_half_written_goes_and_what_is_being_written_stays(tmp_path: Path) -> None:
+    with open_saves({"XDG_STATE_HOME": str(tmp_path)}, create=True) as folder:
+        assert folder
+        folder.write(kept(1))
+        drafts = [Path(folder.path, f".{folder.names()[0][:-6]}{end}") for end in ("1.save", "2.save")]
+        others = [Path(folder.path, name) for name in (".notes", ".0123.save")]
+        for path in (*drafts, *others):
+            path.touch()
+        for path in (drafts[0], *others):
+            os.utime(path, (0, 0))
+        folder.prune()
+        assert [path.exists() for path in drafts] == [False, True]
+        assert all(path.exists() for path in others) and len(folder.names()) == 1
+
+
 def test_without_a_home_nothing_is_kept_and_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / "host-1-saved-3.mark").write_text(json.dumps({"k": "saved", "r": 0, "s": 3}))
     (tmp_path / "link.mark").symlink_to("/etc/passwd")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.engine.bounded_inflate import StreamTooLarge, inflate
+from doctor.engine.decoding import StreamTooLarge, inflate
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.transport.host_texts import take_texts

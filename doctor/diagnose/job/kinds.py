@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import msgspec
 
+from doctor.diagnose.job import JobPlace
 from doctor.diagnose.job.model_arts import read_model_arts
-from doctor.diagnose.job.place import JobPlace
 from doctor.diagnose.job.ray import read_ray
 from doctor.diagnose.job.slurm import read_slurm
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
-from doctor.hosts.pods import JobOfPods
+from doctor.hosts.selection import JobOfPods
 
 
 class JobKind(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.diagnose.job.place import JobPlace
+from doctor.diagnose.job import JobPlace
 from doctor.engine.errors import InputError
 from doctor.engine.http_answer import http_answer
 from doctor.engine.sanitize import printable, strip_control_chars

@@ -11,7 +11,7 @@ import shlex
 from contextlib import suppress
 
 from doctor.diagnose.fetch.collect import glob_quoted
-from doctor.diagnose.job.place import JobPlace
+from doctor.diagnose.job import JobPlace
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined

@@ -14,7 +14,7 @@ from doctor.diagnose.read.accounting import MAX_BYTES, is_accounting, read_rows
 from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recording
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.scan import scan
-from doctor.diagnose.read.sources import Source, streams
+from doctor.diagnose.read.sources import TIME_ENDED, Source, streams
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -24,6 +24,8 @@ PARALLEL_BYTES = 64 << 20
 """Bytes in all above which several processes read."""
 MAX_EVENTS = 400_000
 """Events of all files together; of the files after that, only summaries are kept."""
+MAX_UNREAD = 1000
+"""Files that the time limit left unread and that have a summary of their own; the others share one."""
 MAX_NAME = 1000
 """Characters of a shown path. Whoever packs an archive chooses the names in it."""
 _PACKED = (
@@ -110,6 +112,10 @@ def read_source(
     source: Source, matcher: Matcher, count: _Count | None = None, until: float = float("inf")
 ) -> Iterator[FileReading]:
     """The logs of one source: itself, or the members of an archive."""
+    if time.monotonic() > until and source.path != "-":
+        summary = FileSummary(name=printable(source.path, MAX_NAME), notes=[TIME_ENDED], incomplete=True)
+        yield FileReading(summary, [])
+        return
     year = time.gmtime(source.modified or time.time()).tm_year
     for path, blocks, notes in streams(source, until):
         name = printable(path, MAX_NAME)
@@ -187,8 +193,12 @@ def _chained(first: bytes, rest: Iterable[bytes]) -> Iterator[bytes]:
 
 def _bounded(readings: Iterable[FileReading]) -> list[FileReading]:
     kept: list[FileReading] = []
-    total = 0
+    total = unread = 0
     for reading in readings:
+        if reading.summary.notes == [TIME_ENDED] and not reading.summary.bytes:
+            unread += 1
+            if unread > MAX_UNREAD:
+                continue
         total += len(reading.events)
         if total > MAX_EVENTS:
             reading = FileReading(reading.summary, [], reading.recording)
@@ -196,4 +206,7 @@ def _bounded(readings: Iterable[FileReading]) -> list[FileReading]:
                 filled("more than {0} events in all: those of this file were left out", MAX_EVENTS)
             )
         kept.append(reading)
+    if unread > MAX_UNREAD:
+        name = filled("{0} more files", unread - MAX_UNREAD)
+        kept.append(FileReading(FileSummary(name=name, notes=[TIME_ENDED], incomplete=True), []))
     return kept

@@ -121,15 +121,15 @@ class _Scanner:
 
     def _note_counts(self) -> None:
         long, other, alike = self.long_lines, self.not_text, self.uncounted + self._repeated()
-        notes = (
-            (
-                long,
-                filled("{0} longer than {1} bytes: only the beginning was read", count_noun(long, "line"), MAX_LINE),
-            ),
-            (other, filled("{0} with bytes that are neither UTF-8 nor GBK", count_noun(other, "line"))),
-            (alike, filled("{0}: only counted", count_noun(alike, "repeated event"))),
-        )
-        self.summary.notes += [*(note for count, note in notes if count), *self.matcher.limit.notes()]
+        if long:
+            lines = count_noun(long, "line")
+            self.summary.notes.append(filled("{0} longer than {1} bytes: only the beginning was read", lines, MAX_LINE))
+        if other:
+            lines = count_noun(other, "line")
+            self.summary.notes.append(filled("{0} with bytes that are neither UTF-8 nor GBK", lines))
+        if alike:
+            self.summary.notes.append(filled("{0}: only counted", count_noun(alike, "repeated event")))
+        self.summary.notes += self.matcher.limit.notes()
 
     def _repeated(self) -> int:
         return sum(max(0, count - MAX_REPEATS) for count in self.repeats.values())

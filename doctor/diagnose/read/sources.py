@@ -56,8 +56,9 @@ class Source(msgspec.Struct, frozen=True):
     modified: float = 0.0
 
 
-def find_sources(arguments: Iterable[str]) -> list[Source]:
+def find_sources(arguments: Iterable[str], until: float = float("inf")) -> list[Source]:
     """The files that the arguments name, each once, by name. Folders are searched; a pattern may match several.
+    ``until``: when the search ends, by the monotonic clock; the folder is then a source that could not be read.
 
     Raises: InputError (exit code 78) for what does not exist, cannot be opened, or is no file or folder.
     """
@@ -68,6 +69,9 @@ def find_sources(arguments: Iterable[str]) -> list[Source]:
             continue
         for path in _expand(argument):
             for file in _files_of(path):
+                if time.monotonic() > until:
+                    sources[(-3, len(sources))] = Source(path)
+                    break
                 try:
                     status = os.stat(file)
                 except OSError:  # it went away, and is noted when it is opened
@@ -137,9 +141,6 @@ def streams(source: Source, until: float = float("inf")) -> Iterator[Stream]:
     """
     if source.path == "-":
         yield "-", *_noted(_blocks_of(sys.stdin.buffer), until)
-        return
-    if time.monotonic() > until:
-        yield source.path, iter(()), [TIME_ENDED]
         return
     name = source.path
     try:

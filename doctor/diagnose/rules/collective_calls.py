@@ -81,10 +81,9 @@ def different_calls(case: Case) -> list[Cause]:
     events = first_evidence(call.frame for call in (*parts.differing, *parts.agreeing))
     if parts.tie:
         first, second = calls
-        claim = filled(
-            "{0} was in {1}, {2} in {3}", first.process.name, first.operation, second.process.name, second.operation
-        )
         culprits = culprit_of(first.process), culprit_of(second.process)
+        names = [culprit.name for culprit in culprits]
+        claim = filled("{0} was in {1}, {2} in {3}", names[0], first.operation, names[1], second.operation)
         return [one_of_two(SIGNATURE, culprits, filled("{0}; nothing shows which is wrong", claim), events)]
     culprit = culprit_of(parts.differing[0].process)
     all_report = case.world_size == len(calls) or known_ranks(case) <= {call.process.rank for call in calls}

@@ -139,7 +139,11 @@ def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
     claim = "runs" if aspect == "operation" else "has a count of"
     if parts.tie:
         operations = joined(
-            ", ", (filled("{0} {1} {2}", c.member.process.name, claim, c.value(aspect)) for c in parts.differing[:4])
+            ", ",
+            (
+                filled("{0} {1} {2}", culprit_of(c.member.process).name, claim, c.value(aspect))
+                for c in parts.differing[:4]
+            ),
         )
         return Undecidable(
             filled("two ends differ and no majority shows which is wrong: {0}", operations),

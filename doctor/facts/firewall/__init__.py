@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from doctor.engine.addresses import plain_address
-from doctor.engine.bounded_inflate import StreamTooLarge, inflate
+from doctor.engine.decoding import StreamTooLarge, inflate
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
 from doctor.engine.texts import filled, joined
 from doctor.facts.firewall.host_rules import list_rules

@@ -12,6 +12,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
+from doctor.facts.npu import NpuInventory
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Fact)
@@ -71,6 +72,7 @@ def per_npu_probe(command: str, *, root: bool = False, limit: int = 16384) -> Pr
         timeout=4,
         limit=limit,
         lanes=2,
+        inventory=NpuInventory,
         stand_in=CONF_PATH,
     )
 

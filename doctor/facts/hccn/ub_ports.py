@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from doctor.engine.fact import Absent, Fact, run
 from doctor.facts.hccn.tool import per_npu
+from doctor.facts.npu import NpuInventory
 
 _OTHER_FAMILY = "no NPU of the 950 family"
 _SCRIPT = f"""grep -qsx 0xd806 /sys/bus/pci/devices/*/device || {{ echo '{_OTHER_FAMILY}'; exit 0; }}
@@ -60,6 +61,7 @@ class UbPorts(Fact, frozen=True):
         timeout=4,
         limit=16384,
         lanes=2,
+        inventory=NpuInventory,
     )
 
     by_npu: dict[int, dict[str, str]]

@@ -78,11 +78,9 @@ def read_job_script(
         if len(listed) >= _MOST_LINES:
             skipped.append(unread("...", filled("more than {0} launch lines", _MOST_LINES), command.line))
             break
-        recognized = _launch_line(command, inherited)
-        launcher = launcher_among(_of_program(recognized[0]) if recognized else _resolved(command))
-        listed += [] if launcher and recognized[:1] and recognized[0].is_module else recognized
-        if launcher:
-            strange.append(_strange(command, launcher))
+        recognized, not_understood = _recognized(command, inherited)
+        listed += recognized
+        strange += not_understood
     return JobScript(
         directives=directives,
         resources=requested,
@@ -92,6 +90,15 @@ def read_job_script(
         not_understood=tuple(strange[:_MOST_LINES]),
         scripts=tuple(scripts),
     )
+
+
+def _recognized(command: ShellCommand, inherited: Mapping[str, str]) -> tuple[list[LaunchLine], list[UnreadText]]:
+    """The launch lines of a command that starts ranks, and what of it is not understood."""
+    recognized = _launch_line(command, inherited)
+    launcher = launcher_among(_of_program(recognized[0]) if recognized else _resolved(command))
+    if not launcher:
+        return recognized, []
+    return [] if recognized and recognized[0].is_module else recognized, [_strange(command, launcher)]
 
 
 def _script_lines(text: str) -> list[str]:

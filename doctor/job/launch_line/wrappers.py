@@ -67,10 +67,7 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         label=f"{name} {positional}".strip(),
         argv=rest,
         environ=environ,
-        unresolved={
-            **unresolved,
-            **unresolved_options,
-        },
+        unresolved={**unresolved, **unresolved_options},
         inherits_environment=wrapper.inherits_environment and "cleanenv" not in options and "containall" not in options,
         passed=passed,
         container=positional if wrapper.is_container else "",

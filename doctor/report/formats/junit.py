@@ -69,6 +69,7 @@ class _CaseBuilder:
         case = TestCase(clean(outcome.check), clean(outcome.area), 0.0)
         result = self.result(outcome)
         lines = [*self.findings(outcome), *self.unknown(outcome), *self.crashed(outcome), *self.waived(outcome)]
+        lines += self.skipped(outcome) if result is None else ()
         rest = [filled("... and {0} more lines", len(lines) - MAX_CASE_LINES)] if len(lines) > MAX_CASE_LINES else []
         text = "\n".join([*lines[:MAX_CASE_LINES], *rest, *self.advice(outcome)])
         if result is not None:
@@ -133,6 +134,12 @@ class _CaseBuilder:
             hosts.setdefault(reason.text, []).append(host)
         for text, named in hosts.items():
             yield f"unknown{self.on_hosts(named)}: {clean(text)}"
+
+    def skipped(self, outcome: Outcome) -> Iterator[str]:
+        """The hosts that a check which came to a result does not apply to."""
+        for text in dict.fromkeys(outcome.skipped.values()):
+            named = [host for host, reason in outcome.skipped.items() if reason == text and host]
+            yield filled("does not apply{0}: {1}", self.on_hosts(named) if named else "", clean(text))
 
     def crashed(self, outcome: Outcome) -> Iterator[str]:
         for host, trace in outcome.crashed.items():

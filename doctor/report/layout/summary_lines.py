@@ -147,7 +147,7 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     if word is Verdict.HEALTHY and unknown:
         text = _as_far_as_allowed(len(unknown), covered.text)
         return localized("; ").join([text, *(_left_out(report, folded) if covered.text else ())])
-    parts += [phrase("{checks} unknown", checks=count_noun(len(unknown), "check"))] if unknown else []
+    parts += [_unknown(report, folded, len(unknown))] if unknown else []
     if word is Verdict.UNKNOWN and counts.hidden:
         checks = count_noun(counts.hidden, "check")
         parts.append(phrase("{checks} unknown as a consequence of findings", checks=checks))
@@ -172,6 +172,15 @@ def _as_far_as_allowed(unknown: int, covered: str) -> str:
     else:
         text = phrase("as far as this user may look; {checks} need --sudo", checks=checks)
     return localized("; ").join([text, *([covered] if covered else [])])
+
+
+def _unknown(report: Report, folded: FoldedReport, count: int) -> str:
+    """How many checks are unknown, and on which hosts, where those are not all."""
+    checks, hosts = count_noun(count, "check"), {host for gap in folded.unknown for host in gap.hosts}
+    if not all(gap.hosts for gap in folded.unknown) or hosts.issuperset(report.hosts):
+        return phrase("{checks} unknown", checks=checks)
+    where = clean(folded.fleet.fold(folded.fleet.ordered(hosts)), 200)
+    return phrase("{checks} unknown on {where}", checks=checks, where=where)
 
 
 def _left_out(report: Report, folded: FoldedReport) -> Iterator[str]:

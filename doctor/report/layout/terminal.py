@@ -6,6 +6,7 @@ Light: quick commands load it, so it imports no library.
 from __future__ import annotations
 
 import os
+import sys
 from collections import namedtuple
 
 from doctor.engine.output_encoding import display_width, is_utf8
@@ -96,3 +97,13 @@ def _colour(tty: bool, color: str, environ: Mapping[str, str]) -> bool:
 
 def _is_utf8(stream: TextIO) -> bool:
     return is_utf8(getattr(stream, "encoding", None) or "ascii")
+
+
+def topic_width() -> int:
+    """Columns of the terminal; 80 in a pipe."""
+    return terminal_columns(sys.stdout, os.environ) or 80
+
+
+def page_width() -> int:
+    """Columns of the terminal; 100 in a pipe."""
+    return terminal_columns(sys.stdout, os.environ) or 100

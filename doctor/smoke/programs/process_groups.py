@@ -1,8 +1,8 @@
-"""The process groups that layouts need, and which of them a product allows. Pure; the controller has it as well."""
+"""The plan as agents and workers get it, and the process groups that it needs. Pure; the controller has it as well."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from doctor.remote.runtime.host_texts import filled
 
@@ -11,8 +11,52 @@ HALF_SIZE = 4
 GROUP_SIZES = (1, 2, 4, 8)
 
 
-def why_no_group(plan: dict[str, Any], ranks: list[int]) -> str:
-    """Why these ranks cannot form a group, or the empty string. ``plan``: as agents and workers get it.
+class PlannedRank(TypedDict, total=False):
+    """Where one rank runs: see `doctor.smoke.model.RankPlacement`."""
+
+    rank: int
+    host: str
+    local: int
+    device: int
+    ordinal: int
+
+
+class PlannedLayout(TypedDict, total=False):
+    """How the model is spread: see `doctor.smoke.model.Layout`. What is its default may be absent."""
+
+    dp: int
+    tp: int
+    pp: int
+    zero: bool
+    accumulate: int
+    recompute: bool
+
+
+class Plan(TypedDict, total=False):
+    """See `doctor.smoke.model.SmokePlan`."""
+
+    backend: str
+    places: list[PlannedRank]
+    layouts: list[PlannedLayout]
+    stages: list[str]
+    group_rule: str
+    library: str
+    steps: int
+    learn_steps: int
+    seed: int
+    max_bytes: int
+    timeout: float
+    budget: float
+    soak: float
+    device_seconds: float
+    interface: str
+    environment: str
+    variables: dict[str, str]
+    keep: list[str] | None
+
+
+def why_no_group(plan: Plan, ranks: list[int]) -> str:
+    """Why these ranks cannot form a group, or the empty string.
 
     Source, for "Atlas Training Series": hiascend.com, HCCL API reference, create_group (hcclpython_07_0003): "The
     number of ranks selected for each server must be the same (the number must be 1, 2, 4, or 8). When the number of
@@ -38,14 +82,14 @@ def why_no_group(plan: dict[str, Any], ranks: list[int]) -> str:
     return ""
 
 
-def partitions(plan: dict[str, Any]) -> list[tuple[str, list[list[int]]]]:
+def partitions(plan: Plan) -> list[tuple[str, list[list[int]]]]:
     """Every way in which the layouts split the world into process groups, each once: a name, and the groups.
 
     Example: layouts dp=4 and dp=2,tp=2 of 4 ranks give ``[("tp2", [[0, 1], [2, 3]]), ("dp2", [[0, 2], [1, 3]])]``.
     """
     names_by_groups: dict[tuple[tuple[int, ...], ...], dict[str, None]] = {}
     for layout in plan["layouts"]:
-        dp, tp, pp = (layout.get(axis, 1) for axis in ("dp", "tp", "pp"))
+        dp, tp, pp = layout.get("dp", 1), layout.get("tp", 1), layout.get("pp", 1)
         ranks = [[[(p * dp + d) * tp + t for t in range(tp)] for d in range(dp)] for p in range(pp)]
         splits = {
             f"tp{tp}": [ranks[p][d] for p in range(pp) for d in range(dp)],

@@ -23,7 +23,7 @@ import msgspec
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext
-from doctor.transport.peer_lines import ForeignPeer, read_value, send_line
+from doctor.transport.peer_lines import ForeignPeer, listen_on, read_value, send_line
 
 UnreachableReason = Literal["name", "refused", "dropped", "no-route", "stranger", "other"]
 SECONDS = 2.0
@@ -168,7 +168,7 @@ class LeaderListener:
     ) -> None:
         """Listens on ``address``, or on all. Raises: OSError, when all ports are taken."""
         self._key, self._on_member = key, on_member
-        self._server = _listen(numbers, address)
+        self._server = listen_on(numbers, address)
         self.port: int = self._server.getsockname()[1]
         self._handshakes = threading.Semaphore(_MAX_HANDSHAKES)
         self._threads: set[threading.Thread] = set()
@@ -239,27 +239,6 @@ class LeaderListener:
             raise ForeignPeer
         send_line(link, LinkReply(_proof(self._key, "leader", nonce, signed_hello.nonce)))
         return signed_hello.hello
-
-
-def _listen(numbers: Sequence[int], address: str = "") -> socket.socket:
-    """On one address, or on all of both families. Raises: OSError."""
-    last = OSError("no port to listen on")
-    for number in numbers:
-        if address:
-            try:
-                family = socket.AF_INET6 if ":" in address else socket.AF_INET
-                return socket.create_server((address, number), family=family, backlog=4096)
-            except OSError as error:
-                last = error
-                continue
-        try:
-            return socket.create_server(("", number), family=socket.AF_INET6, backlog=4096, dualstack_ipv6=True)
-        except (OSError, ValueError):
-            try:
-                return socket.create_server(("", number), backlog=4096)
-            except OSError as error:
-                last = error
-    raise last
 
 
 prepare_decoding(Hello, RelayedError, SignedHello, Greeting, LinkReply)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import secrets
 import socket
 import threading
 import time
@@ -16,7 +17,7 @@ from doctor.transport.conversation import BURST, RATE
 from doctor.transport.gang.sealed import Introduction, SealedLink, admit
 from doctor.transport.launcher.frames import FrameError, FrameReader, RequestEncoder
 from doctor.transport.launcher.step import StepChannel, Task
-from doctor.transport.peer_lines import ForeignPeer
+from doctor.transport.peer_lines import ForeignPeer, listen_on
 
 PORTS = (28640, 28641, 28642, 28643)
 """Where a leader listens: the first that is free, for pods on the host's network may have taken one."""
@@ -149,6 +150,8 @@ class Gathering:
         self.hosts, self.changed = tuple(hosts), threading.Condition()
         self.own_address = ""
         """As the members reach this pod."""
+        self.start, self.met_itself = secrets.token_hex(8), threading.Event()
+        """``start``: of this leader, for a connection to itself, which a service may bring about."""
         self._key, self._version, self._is_at = key, version, is_at
         self._links: dict[str, MemberLink] = {}
         self._late: list[MemberLink] = []
@@ -160,7 +163,7 @@ class Gathering:
         self._strangers: list[str] = []
         self._verdict: bytes | None = None
         self._slots = threading.BoundedSemaphore(_MAX_HANDSHAKES)
-        self._server = _listen()
+        self._server = listen_on(PORTS)
         self.port: int = self._server.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -261,6 +264,9 @@ class Gathering:
     def _take_in(self, introduction: Introduction, sealed: SealedLink, own_address: str) -> None:
         """Raises: ForeignPeer."""
         index = introduction.index
+        if index == 0:
+            self._take_in_leader(introduction, sealed, own_address)
+            return
         if not 0 < index < len(self.hosts) or (self._is_at and not self._is_at(index, sealed.address)):
             raise ForeignPeer(introduction)
         host = self.hosts[index]
@@ -296,6 +302,19 @@ class Gathering:
         if verdict is not None:
             link.send_verdict(verdict)
 
+    def _take_in_leader(self, introduction: Introduction, sealed: SealedLink, own_address: str) -> None:
+        """A second process of this pod, which only gets the verdict. Raises: ForeignPeer for one of another pod."""
+        if introduction.start == self.start:
+            self.met_itself.set()
+        if introduction.start == self.start or sealed.address != own_address:
+            raise ForeignPeer
+        with self.changed:
+            verdict = self._verdict
+            link = MemberLink(self.hosts[0], introduction, sealed, self._notify)
+            self._late.append(link)
+        if verdict is not None:
+            link.send_verdict(verdict)
+
     def _note_stranger(self, address: str, stranger: ForeignPeer) -> None:
         claim = stranger.args[0] if stranger.args else None
         if isinstance(claim, Introduction):
@@ -311,18 +330,3 @@ class Gathering:
     def _notify(self) -> None:
         with self.changed:
             self.changed.notify_all()
-
-
-def _listen() -> socket.socket:
-    """Raises: OSError."""
-    last = OSError("no port to listen on")
-    for port in PORTS:
-        for family in (socket.AF_INET6, socket.AF_INET):
-            try:
-                dual = family == socket.AF_INET6
-                return socket.create_server(("", port), family=family, backlog=1024, dualstack_ipv6=dual)
-            except (OSError, ValueError) as error:
-                last = error if isinstance(error, OSError) else last
-                if getattr(error, "errno", 0) == 98:
-                    break
-    raise last

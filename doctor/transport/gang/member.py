@@ -10,8 +10,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import IO, NamedTuple
 
 from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
@@ -40,15 +40,24 @@ class Membership:
     Args:
         leader: the name of the leader that DNS has.
         on_state: called with what the member waits for, in words.
+        start: names this process; drawn where it is empty.
     """
 
     def __init__(
-        self, leader: str, key: bytes, index: int, host: str, version: str, on_state: Callable[[str], None]
+        self,
+        leader: str,
+        key: bytes,
+        index: int,
+        host: str,
+        version: str,
+        on_state: Callable[[str], None],
+        start: str = "",
+        ports: Sequence[int] = PORTS,
     ) -> None:
         self.leader, self.why = leader, ""
         """``why``: the reason of the last attempt that failed."""
-        self._key, self._on_state = key, on_state
-        self._introduction = Introduction(index, host, version, secrets.token_hex(8))
+        self._key, self._on_state, self._ports = key, on_state, ports
+        self._introduction = Introduction(index, host, version, start or secrets.token_hex(8))
 
     def receive_verdict(self, patience: float, until: float) -> bytes | None:
         """The leader's verdict; None where the leader was absent for ``patience`` seconds, or at this monotonic time.
@@ -75,6 +84,14 @@ class Membership:
             time.sleep(pause)
         return None
 
+    def address_of_leader(self) -> str:
+        """Where a leader of this gang listens now; empty where none answers."""
+        link = self._attempt(_CONNECT_SECONDS).link
+        if link is None:
+            return ""
+        link.close()
+        return str(link.address)
+
     def _attempt(self, seconds: float) -> LeaderAttempt:
         try:
             places = socket.getaddrinfo(self.leader, None, type=socket.SOCK_STREAM)
@@ -88,7 +105,7 @@ class Membership:
             )
         why = ""
         for address in dict.fromkeys(str(place[4][0]) for place in places):
-            for port in PORTS:
+            for port in self._ports:
                 attempt = self._connect(address, port, min(seconds, _CONNECT_SECONDS))
                 if attempt.link is not None:
                     return attempt
@@ -115,6 +132,16 @@ class Membership:
             why = filled("{0}: what answers there is no member of this gang", where)
         link.close()
         return LeaderAttempt(None, why)
+
+
+def _end(carrier: subprocess.Popen[bytes], orders: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        orders.close()  # the carrier's cue: it ends what it started
+    try:
+        carrier.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        carrier.kill()
+        carrier.wait()
 
 
 def _serve(link: SealedLink) -> bytes | None:
@@ -150,13 +177,7 @@ def _serve(link: SealedLink) -> bytes | None:
     except (OSError, ForeignPeer):
         return None
     finally:
-        with contextlib.suppress(OSError):
-            carrier.stdin.close()  # the carrier's cue: it ends what it started
-        try:
-            carrier.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            carrier.kill()
-            carrier.wait()
+        _end(carrier, carrier.stdin)
         sender.join(_END_SECONDS)
         link.close()
         carrier.stdout.close()

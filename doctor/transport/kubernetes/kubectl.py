@@ -78,7 +78,12 @@ _COMPLAINTS = (
         "dropped",
         "the API server cannot serve now: {message}",
     ),
-    _Complaint(r"pods? \"[^\"]{1,253}\" not found|\(NotFound\)", "name", "there is no such pod any more"),
+    _Complaint(
+        r"pods? \"[^\"]{1,253}\" not found|\(NotFound\): the server could not find",  # the latter of an exec
+        "name",
+        "there is no such pod any more",
+    ),
+    _Complaint(r"\(NotFound\): ([\w.]{1,60} \"[\w.-]{1,253}\") not found", "name", "the API server has no {0}"),
     _Complaint(
         r"container not found|container (\S{1,80}) is not (?:valid|running|created)",
         "error",

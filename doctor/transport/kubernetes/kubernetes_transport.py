@@ -11,7 +11,7 @@ import threading
 import time
 
 from doctor.engine.texts import filled
-from doctor.hosts.pods import PodAccess
+from doctor.hosts.selection import PodAccess
 from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, transport_error
 from doctor.transport.conversation import MAX_KEPT_STDERR, LineSession
 from doctor.transport.kubernetes import kubectl
@@ -108,6 +108,8 @@ class Kubernetes:
         pod, container = (self._nodes.pod(host), "") if self._nodes else (host, access.containers.get(host, ""))
         within = self._nodes.within if self._nodes else ()
         chosen = [f"--container={container}"] if container else []
+        if host in access.variables:
+            command = " ".join(("export", access.variables[host] + ";", command))
         script = f"echo {_STARTED.decode().strip()} >&2; {command}"
         where = [f"--namespace={access.namespace}", "--stdin", pod, *chosen]
         return [*access.kubectl, "exec", *where, "--", *within, "sh", "-c", script]

@@ -13,7 +13,7 @@ import threading
 import time
 
 from doctor.engine.texts import filled
-from doctor.hosts.pods import PodAccess
+from doctor.hosts.selection import PodAccess
 from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.pods import read_pod
@@ -78,7 +78,12 @@ class NodePods:
         """The watchdog first: no pod is ever without one. Raises: OSError."""
         access = self._access
         where = (*access.kubectl, f"--namespace={access.namespace}")
-        remove = (*where, "delete", "pods", f"--selector={LABEL}={self._run}", "--wait=false", "--grace-period=0")
+        if self._may_not_delete(where):
+            why = filled("the API server forbids this user to {0}", 'delete resource "pods"')
+            self._problem = transport_error("auth", why, "kubectl auth can-i delete pods")
+            return
+        options = ("--wait=false", "--grace-period=0", "--ignore-not-found")
+        remove = (*where, "delete", "pods", *self._names.values(), *options)  # by name: that needs no right to list
         self._watchdog = subprocess.Popen(
             ["sh", "-c", _WATCHDOG, "sh", *remove],
             stdin=subprocess.PIPE,
@@ -102,6 +107,18 @@ class NodePods:
             return
         if done.returncode:
             self._problem = kubectl.complaint(done.stderr)
+
+    @staticmethod
+    def _may_not_delete(where: tuple[str, ...]) -> bool:
+        """Whether the pods would stay. An API server that does not say so has not forbidden it."""
+        argv = (*where, "auth", "can-i", "delete", "pods")
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, timeout=_REMOVE_SECONDS, env=kubectl.english_environ(), check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 1 and done.stdout.strip().startswith(b"no")
 
     def _manifest(self, node: str, name: str) -> dict[str, object]:
         container = {

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from doctor.hosts.pods import PodAccess
+from doctor.hosts.selection import PodAccess
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from doctor.engine.bounded_inflate import inflate
+from doctor.engine.decoding import inflate
 
 _HEADER = struct.Struct(">IcBI")
 _MAX_BASES = 4

@@ -13,7 +13,7 @@ from doctor.engine.texts import filled
 from doctor.hosts.nodeset import HostLogin
 from doctor.transport import transport_error
 from doctor.transport.options import SshOptions
-from doctor.transport.ssh.account import own_account
+from doctor.transport.ssh.config_files import own_account
 
 _TRUE = ("yes", "true", "ask", "unbound", "host-bound")
 DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")

@@ -5,6 +5,8 @@ And whether ssh accepts a file, found before any host is visited.
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import shutil
 from collections.abc import Iterable
@@ -16,7 +18,6 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.transport import TransportError
 from doctor.transport.local import Children, run_command
-from doctor.transport.ssh.account import own_account
 
 
 def patterns(texts: Iterable[str]) -> frozenset[str] | None:
@@ -102,3 +103,12 @@ def syntax_error(path: str) -> str:
     first_line = result.err.decode("utf-8", "replace").replace("\r", "").partition("\n")[0]
     reason = strip_control_chars(first_line.removeprefix(path).lstrip(": "), 300)
     return reason or filled("ssh -G ends with exit status {0}", result.code)
+
+
+def own_account() -> pwd.struct_passwd:
+    """Raises: InputError, where no user has this number, as in many containers: ssh itself refuses to start there."""
+    try:
+        return pwd.getpwuid(os.getuid())
+    except KeyError:
+        text = filled("the user {0} has no entry in /etc/passwd, and SSH needs one", os.getuid())
+        raise InputError(text) from None

@@ -16,8 +16,8 @@ from doctor.transport.local import Children, run_command
 from doctor.transport.options import SshOptions
 from doctor.transport.ssh import config as ssh_config
 from doctor.transport.ssh import config_files
-from doctor.transport.ssh.account import own_account
 from doctor.transport.ssh.config import SshHostConfig, Target
+from doctor.transport.ssh.config_files import own_account
 from doctor.transport.ssh.known_hosts import matches_patterns
 
 _MAX_CONCURRENT = 16

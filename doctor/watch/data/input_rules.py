@@ -17,6 +17,8 @@ from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_ra
 ALIKE = 0.5
 """Share of equal elements from which two inputs that differ are one batch, differently masked."""
 CERTAIN_STEPS = 2
+LEAST_VARIED = 8
+"""Different values among the samples of an input for it to be told from a mask, a length or a label."""
 _GENERATORS = {"python": "random", "numpy": "numpy.random", "torch": "torch", "device": "the device's"}
 
 
@@ -28,7 +30,8 @@ def input_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
         if defect:
             yield defect
     for group in roles.data:
-        yield from _over_data(inputs, group)
+        equal_rows = list(_over_data(inputs, group))
+        yield from equal_rows or _behind_masks(inputs, group)
         yield from _batch_sizes(inputs, group)
         yield from _equal_generators(states, group)
 
@@ -119,6 +122,38 @@ def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[V
                 values = {"group": format_ranges(group.ranks), "generator": name, "generators": [name]}
                 yield group.difference("smoke-mask-differs", filled("draws {0}", name), step, drawn, template, **values)
                 return
+        if not step and (apart := _grown_apart(job, group, split)):
+            template = (
+                "{who} has another loss in step {step} than the rest of its model ({group}) from the same inputs, and "
+                "parameters that were alike are not any more: {tensors}; each draws a mask or noise of its own"
+            )
+            if apart.tie:
+                template = (
+                    "{who}, which hold one model, has another loss in step {step} from the same inputs, and parameters "
+                    "that were alike are not any more: {tensors}; each draws a mask or noise of its own"
+                )
+            yield group.difference("smoke-mask-differs", "draws", step, apart, template, generators=[])
+            return
+
+
+def _grown_apart(job: JobRecords, group: GroupRole, losses: Split[int]) -> Split[int] | None:
+    """Ranks of one model whose parameters began alike and differ after the first step, where their losses did, too.
+
+    Shards differ from the beginning, or, filled with zeros, from the first step on: their losses are the same.
+    """
+    begun, after = by_rank(job, "begun", "s").get((0,), {}), by_rank(job, "parameters", "s").get((0,), {})
+    if not all(rank in begun and rank in after for rank in group.ranks):
+        return None
+    first = {rank: text_map(begun[rank].get("t")) for rank in group.ranks}
+    then = {rank: text_map(after[rank].get("t")) for rank in group.ranks}
+    names = [
+        name
+        for name, digest in first[group.ranks[0]].items()
+        if digest
+        and all(first[rank].get(name) == digest for rank in group.ranks)
+        and len({str(then[rank].get(name)) for rank in group.ranks}) > 1
+    ]
+    return msgspec.structs.replace(losses, names=tuple(names)) if names else None
 
 
 def _over_data(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
@@ -150,6 +185,34 @@ def _over_data(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
             level="error" if changing else "note", tie=not everybody or len(readers) == 2,
             inferred=group.inferred,
         )  # fmt: skip
+
+
+def _behind_masks(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
+    """One input that is the same on several ranks and new in each step, while another one, a random mask, differs."""
+    same: dict[tuple[str, str, tuple[int, ...]], dict[str, int]] = {}
+    for (step, _), records in sorted(inputs.items()):
+        entries = {rank: text_map(records[rank].get("a")) for rank in group.ranks if rank in records}
+        for path in {path for entry in entries.values() for path in entry}:
+            tensors = {rank: entry[path] for rank, entry in entries.items() if _is_input(entry.get(path))}
+            rows = {rank: tensor for rank, tensor in tensors.items() if len(set(tensor[3])) >= LEAST_VARIED}
+            shapes = {str(tensor[1]) for tensor in rows.values()}
+            for ranks in holders_of_same({rank: str(tensor[0]) for rank, tensor in rows.items()}):
+                if len(shapes) == 1:
+                    same.setdefault((path, shapes.copy().pop(), ranks), {})[str(rows[ranks[0]][0])] = step
+    for (path, _, readers), digests in sorted(same.items()):
+        if len(digests) >= CERTAIN_STEPS:
+            template = (
+                "{who} have the same values of input {input} in each step from step {step} on, although they are "
+                "data-parallel, and only other inputs differ: one batch is learnt {count} times"
+            )
+            values = {"count": len(readers), "input": path}
+            everybody = readers == group.ranks
+            yield ValueDefect(
+                "smoke-shards-wrong", "same rows", min(digests.values()),
+                () if everybody and len(readers) > 2 else readers, template, values,
+                level="warning", tie=not everybody or len(readers) == 2, inferred=group.inferred,
+            )  # fmt: skip
+            return
 
 
 def _batch_sizes(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.bounded_inflate import inflate
+from doctor.engine.decoding import inflate
 from doctor.engine.sanitize import printable as clean
 
 MAX_LINE = 4 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -53,7 +54,8 @@ class SaveFolder(PrivateFolder):
         self.write_file(name, data)
 
     def prune(self) -> None:
-        """Removes the oldest of what is too much. Raises: OSError."""
+        """Removes the oldest of what is too much, and what killed writers left. Raises: OSError."""
+        self.remove_old_drafts(_NAME, time.time())
         total, of_job = 0, dict[str, int]()
         for number, name in enumerate(self.names()):
             with suppress(FileNotFoundError):

@@ -116,7 +116,10 @@ class Cluster:
 
     def apply(self, *objects: dict[str, Any]) -> None:
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-        done = self.kubectl("apply", "-f", "-", stdin=text)
+        for _ in range(4):  # kubectl reads the server's types first, which takes long on a machine that is busy
+            done = self.kubectl("apply", "-f", "-", stdin=text)
+            if "Client.Timeout" not in done.stderr:
+                break
         assert done.returncode == 0, done.stderr
 
     def wait(self, done: Callable[[], bool], problem: str, patience: float = PATIENCE) -> None:

@@ -4,7 +4,7 @@ kubectl itself is real. A pod is a folder of this machine: `exec` runs there by 
 the frames of ``v5.channel.k8s.io``, and its log is the file ``log`` there. What the server says is of the forms that
 Kubernetes 1.20.2 has in its source: Status objects (apimachinery, pkg/api/errors/errors.go: NewForbidden, NewNotFound,
 NewUnauthorized), exit codes (client-go, tools/remotecommand: v4 and v5), refusals of the kubelet (pkg/kubelet/server).
-Nothing of it is a recording; `cluster.py` is the real thing.
+Nothing of it is a recording: those are in ``recorded.json``, by `record.py`, and `cluster.py` is the real thing.
 """
 
 from __future__ import annotations

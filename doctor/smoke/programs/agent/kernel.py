@@ -38,22 +38,19 @@ def is_exiting(pid):
 
 def oom_kills(folders):
     """How often the kernel killed for memory in these control groups."""
-    total = 0
-    for name, file in (("", "memory.events"), ("memory", "memory.oom_control")):
-        if name in folders:
-            match = re.search(r"^oom_kill (\d+)", read_text(folders[name] + "/" + file), re.M)
-            total += int(match.group(1)) if match else 0
-    return total
+    return count_in_groups(folders, (("", "memory.events"), ("memory", "memory.oom_control")), "oom_kill")
 
 
 def refused_processes(folders):
     """How often these control groups, or groups below them, refused a new process or thread."""
-    total = 0
-    for name in ("", "pids"):
-        if name in folders:
-            match = re.search(r"^max (\d+)", read_text(folders[name] + "/pids.events"), re.M)
-            total += int(match.group(1)) if match else 0
-    return total
+    return count_in_groups(folders, (("", "pids.events"), ("pids", "pids.events")), "max")
+
+
+def count_in_groups(folders, files, word):
+    """The sum of what stands behind a word in files of control groups."""
+    texts = [read_text(folders[name] + "/" + file) for name, file in files if name in folders]
+    matches = [re.search("^%s ([0-9]+)" % word, text, re.M) for text in texts]
+    return sum(int(match.group(1)) for match in matches if match)
 
 
 class Limits:

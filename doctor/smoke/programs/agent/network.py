@@ -9,7 +9,7 @@ import struct
 import time
 
 from doctor.remote.runtime.netlink import diagnosed_tcp
-from doctor.smoke.programs.agent.procfs import read_table, read_text
+from doctor.smoke.programs.agent.procfs import open_files, read_table, read_text
 
 
 def proc_address(text):
@@ -23,19 +23,7 @@ def proc_address(text):
 
 def socket_inodes(pid):
     """The inodes of the sockets that a process has open, as texts."""
-    inodes = set()
-    try:
-        names = os.listdir("/proc/%d/fd" % pid)
-    except OSError:
-        return inodes
-    for name in names:
-        try:
-            target = os.readlink("/proc/%d/fd/%s" % (pid, name))
-        except OSError:
-            continue
-        if target.startswith("socket:["):
-            inodes.add(target[8:-1])
-    return inodes
+    return set(target[8:-1] for target in open_files(pid, 1 << 20) if target.startswith("socket:["))
 
 
 def socket_owners(pids):

@@ -108,6 +108,21 @@ def child_pids(pid):
     return [child for child, (_, parent, _) in all_processes().items() if parent == pid]
 
 
+def open_files(pid, most):
+    """What the numbers of a process's open files stand for: paths, ``socket:[INODE]`` and their like."""
+    targets = []
+    try:
+        names = os.listdir("/proc/%d/fd" % pid)[:most]
+    except OSError:
+        return targets
+    for name in names:
+        try:
+            targets.append(os.readlink("/proc/%d/fd/%s" % (pid, name)))
+        except OSError:
+            continue
+    return targets
+
+
 def can_dump_stack(pid):
     """Whether SIGUSR1 has a handler there: without one it would kill."""
     match = re.search(r"^SigCgt:\s*([0-9a-f]+)", read_text("/proc/%d/status" % pid), re.M)

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from doctor.smoke.programs.process_groups import Plan
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.rng import (
@@ -22,7 +23,7 @@ from doctor.smoke.programs.worker.rng import (
 from doctor.smoke.programs.worker.values import digest, tensor_bytes
 
 
-def model_layer_count(plan: dict[str, Any]) -> int:
+def model_layer_count(plan: Plan) -> int:
     """Layers of the model: two, or as many as the longest pipeline has stages."""
     return max([2, *(int(layout.get("pp", 1)) for layout in plan["layouts"])])
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from doctor.smoke.programs.process_groups import why_no_group
+from doctor.smoke.programs.process_groups import Plan, why_no_group
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
-from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import dist, torch
+from doctor.smoke.programs.worker.orders import EventWriter
 
 
 class ProcessGroup:
@@ -35,7 +35,7 @@ class TracedComm:
         timeout: timedelta,
         synchronize: Callable[[], object],
         device: torch.device | None = None,
-        plan: dict[str, Any] | None = None,
+        plan: Plan | None = None,
     ) -> None:
         self.rank, self.size, self.recorder, self.events = rank, world_size, recorder, events
         self.timeout, self.synchronize, self.device, self.plan = timeout, synchronize, device, plan or {}

@@ -1,14 +1,17 @@
-"""What every stage works with, and the table of stages."""
+"""What every stage works with: the rank, its device and code path, and the table of stages."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from doctor.remote.runtime.host_texts import filled
+from doctor.smoke.programs.process_groups import Plan
 from doctor.smoke.programs.worker.comm import TracedComm
-from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.orders import EventWriter
 
 
 class ReferenceStep(NamedTuple):
@@ -26,7 +29,7 @@ class RankContext:
 
     def __init__(
         self,
-        plan: dict[str, Any],
+        plan: Plan,
         rank: int,
         device: torch.device,
         recorder: FlightRecorder,
@@ -63,3 +66,31 @@ def run_queue_seconds() -> float:
             return int(file.read().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
+
+
+CODE_VARIABLES = ("ATEN_CPU_CAPABILITY", "DNNL_", "MKL_", "ONEDNN_")
+"""Beginnings of the variables that choose the instructions, and so the order of adding, of products on a CPU."""
+
+
+def device_model(ctx: RankContext) -> str:
+    """What the device is, to compare it with its like: by its name, or the CPU by its model and instructions in use."""
+    if ctx.device.type != "cpu":
+        properties = getattr(torch, ctx.device.type).get_device_properties(ctx.device)
+        # ROCm's name may be that of a family, or empty.
+        architecture = getattr(properties, "gcnArchName", "") if getattr(torch.version, "hip", None) else ""
+        return " ".join(word for word in (str(properties.name), str(architecture).partition(":")[0]) if word)[:100]
+    model = ""
+    try:
+        with open("/proc/cpuinfo", errors="replace") as file:
+            names = (line.partition(":")[2] for line in file if line.lower().startswith(("model name", "cpu part")))
+            model = next(names, "").strip()
+    except OSError:
+        pass
+    capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", lambda: "")()
+    chosen = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(CODE_VARIABLES)]
+    return " ".join(word for word in ("CPU", model[:80], capability, *chosen) if word)[:200]
+
+
+def code_path(ctx: RankContext) -> str:
+    """The device's model with the version of torch."""
+    return filled("{0} with torch {1}", device_model(ctx), torch.__version__)

@@ -14,10 +14,10 @@ import os
 import sys
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.smoke.programs.worker.event_writer import EventWriter
+from doctor.smoke.programs.worker.orders import EventWriter, Orders
 
 if TYPE_CHECKING:
     import numpy as numpy
@@ -46,16 +46,9 @@ def mindspore_version() -> str:
     return filled("{0} has MindSpore{1}{2} and no torch", sys.executable, " " * bool(version), version)
 
 
-def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
-    """Imports torch, what the backend needs and `PRELOADED_MODULES`; then emits ``imported`` with the versions and the
-    seconds that all of it took.
-
-    Ends the process with status 3 where this torch lacks the backend. Raises: whatever an import raises.
-    """
-    global torch, dist, numpy
-    warnings.filterwarnings("ignore")
-    early_seconds, early_error = globals().get("early_import", (0.0, None))  # of the boot line
-    started, backend = time.monotonic() - early_seconds, orders["plan"]["backend"]
+def import_torch(early_error: BaseException | None) -> None:
+    """Binds torch and torch.distributed. ``early_error``: how an earlier import of them ended."""
+    global torch, dist
     try:
         if early_error:
             raise early_error
@@ -66,6 +59,18 @@ def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
         raise
     import torch.distributed as dist
 
+
+def load_libraries(orders: Orders, events: EventWriter) -> None:
+    """Imports torch, what the backend needs and `PRELOADED_MODULES`; then emits ``imported`` with the versions and the
+    seconds that all of it took.
+
+    Ends the process with status 3 where this torch lacks the backend. Raises: whatever an import raises.
+    """
+    global numpy
+    warnings.filterwarnings("ignore")
+    early_seconds, early_error = globals().get("early_import", (0.0, None))  # of the boot line
+    started, backend = time.monotonic() - early_seconds, orders["plan"]["backend"]
+    import_torch(early_error)
     try:
         import numpy
         import numpy.random  # otherwise each rank imports it at its first use

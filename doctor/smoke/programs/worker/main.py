@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any, Callable
+from typing import Callable
 
-from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.libraries import load_libraries
+from doctor.smoke.programs.worker.orders import EventWriter, Orders
 from doctor.smoke.programs.worker.processes import die_with_agent, die_with_parent
 from doctor.smoke.programs.worker.rank import RunRank, enter_rank, run_rank
 from doctor.smoke.programs.worker.rendezvous import start_store
 
 IMPORT_ERROR_STATUS = 4
 CLOSED_FILES_STATUS = 5
-OTHER_LIBRARIES: dict[str, tuple[Callable[[dict[str, Any], EventWriter], None], RunRank]] = {}
+OTHER_LIBRARIES: dict[str, tuple[Callable[[Orders, EventWriter], None], RunRank]] = {}
 """By the plan's library, where it is not torch: what imports it, and what a rank then does. Their parts add them."""
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     enter_rank(orders, orders["mine"][0], run)
 
 
-def check_inherited_files(orders: dict[str, Any]) -> None:
+def check_inherited_files(orders: Orders) -> None:
     """Ends this process where it cannot report: some wrappers of an interpreter close the files it should inherit."""
     try:
         os.fstat(orders["events"])
@@ -78,7 +78,7 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0]
 
 
-def fork_ranks(orders: dict[str, Any], events: EventWriter) -> None:
+def fork_ranks(orders: Orders, events: EventWriter) -> None:
     """One process a rank, all with the torch that this one imported; then starts their store and awaits their ends.
 
     Never returns.
@@ -114,7 +114,7 @@ def read_of_ended(pid: int, name: str) -> str:
         return ""
 
 
-def close_other_ranks(orders: dict[str, Any], rank: int) -> None:
+def close_other_ranks(orders: Orders, rank: int) -> None:
     """Closes the other ranks' files, so that the agent notices the end of each, and takes this rank's for output."""
     for files in (orders["stacks"], orders["errors"]):
         for other, file in files.items():
@@ -127,7 +127,7 @@ def close_other_ranks(orders: dict[str, Any], rank: int) -> None:
     redirect_output(orders, rank)
 
 
-def redirect_output(orders: dict[str, Any], rank: int) -> None:
+def redirect_output(orders: Orders, rank: int) -> None:
     """Sends stdout and stderr to the agent as the rank's."""
     file = orders["errors"][str(rank)]
     os.dup2(file, 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.smoke.programs.process_groups import partitions
+from doctor.smoke.programs.process_groups import PlannedLayout, partitions
 from doctor.smoke.programs.worker.comm import ProcessGroup, TracedComm
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.rng import HEADS
@@ -19,7 +19,7 @@ class Mesh:
     Raises: ValueError.
     """
 
-    def __init__(self, layout: dict[str, Any], rank: int = 0, comm: TracedComm | None = None) -> None:
+    def __init__(self, layout: PlannedLayout, rank: int = 0, comm: TracedComm | None = None) -> None:
         self.pp: int = layout.get("pp", 1)
         self.dp: int = layout.get("dp", 1)
         self.tp: int = layout.get("tp", 1)

@@ -15,8 +15,8 @@ import time
 from typing import Any, Callable
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
+from doctor.smoke.programs.worker.orders import EventWriter, Orders
 from doctor.smoke.programs.worker.rendezvous import StoreError, wait_for_port
 
 mindspore: Any = None
@@ -28,7 +28,7 @@ SCHEDULER = (
 """The program of the process at which the ranks meet. It ends when they have, or with the process that started it."""
 
 
-def load_mindspore(orders: dict[str, Any], events: EventWriter) -> None:
+def load_mindspore(orders: Orders, events: EventWriter) -> None:
     """Imports MindSpore, and emits ``imported``. Raises: whatever an import raises."""
     global mindspore, np
     os.environ.update(GLOG_v="3")  # errors only
@@ -46,7 +46,7 @@ def load_mindspore(orders: dict[str, Any], events: EventWriter) -> None:
     )
 
 
-def join_mindspore_ranks(orders: dict[str, Any], events: EventWriter, rank: int) -> None:
+def join_mindspore_ranks(orders: Orders, events: EventWriter, rank: int) -> None:
     """Starts the scheduler on rank 0, and forms the world. Raises: StoreError, and what MindSpore raises."""
     plan, (name, port) = orders["plan"], orders["master"]
     world = len(plan["places"])

@@ -10,10 +10,10 @@ import socket
 import time
 from typing import Any
 
+from doctor.smoke.programs.process_groups import Plan
 from doctor.smoke.programs.recorder_page import STAGES
 from doctor.smoke.programs.worker.batch import block_count, block_samples, sample_rows
 from doctor.smoke.programs.worker.collective_test import ODD_COUNT, TestPattern
-from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.main import OTHER_LIBRARIES
 from doctor.smoke.programs.worker.mindspore_comm import (
@@ -23,6 +23,7 @@ from doctor.smoke.programs.worker.mindspore_comm import (
     mindspore,
     np,
 )
+from doctor.smoke.programs.worker.orders import EventWriter, Orders
 from doctor.smoke.programs.worker.processes import cpu_binding
 from doctor.smoke.programs.worker.rng import HIDDEN, MASKED_PER_ROW, SEQUENCE_LENGTH, VOCABULARY
 from doctor.smoke.programs.worker.stage_collectives import roots_to_test
@@ -40,7 +41,7 @@ SHAPES = {
 class MindSporeRank:
     """What the stages of one rank share."""
 
-    def __init__(self, plan: dict[str, Any], comm: MindSporeComm, events: EventWriter) -> None:
+    def __init__(self, plan: Plan, comm: MindSporeComm, events: EventWriter) -> None:
         self.plan, self.comm, self.events = plan, comm, events
         self.checked: dict[str, tuple[dict[str, None], int]] = {}
         self.pattern = TestPattern(comm.size)
@@ -213,7 +214,7 @@ def attention_loss(weights: Any, tokens: Any, selected: Any, targets: Any) -> An
     return -(ops.log_softmax(logits, -1) * targets).sum() / (targets.shape[0] * targets.shape[1])
 
 
-def run_mindspore_rank(orders: dict[str, Any], rank: int, events: EventWriter, recorder: FlightRecorder) -> None:
+def run_mindspore_rank(orders: Orders, rank: int, events: EventWriter, recorder: FlightRecorder) -> None:
     """All stages of one rank."""
     plan = orders["plan"]
     faulthandler.register(signal.SIGUSR1, file=orders["stacks"][str(rank)], all_threads=True, chain=False)

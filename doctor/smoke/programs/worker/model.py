@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import Batch
 from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import RankContext
@@ -17,7 +17,7 @@ from doctor.smoke.programs.worker.rng import HIDDEN, SEQUENCE_LENGTH
 class Model(ShardedParameters):
     """One rank's part of the model, and one training step through it."""
 
-    def __init__(self, ctx: RankContext, layout: dict[str, Any], seed: int, comm: TracedComm | None = None) -> None:
+    def __init__(self, ctx: RankContext, layout: PlannedLayout, seed: int, comm: TracedComm | None = None) -> None:
         super().__init__(ctx, layout, seed, comm)
         self.nonfinite = NonFiniteTracker()
         self.row_losses: list[torch.Tensor] = []

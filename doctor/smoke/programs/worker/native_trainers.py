@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import model_layer_count
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
@@ -22,7 +23,7 @@ from doctor.smoke.programs.worker.stage_training import initial_seed, make_batch
 from doctor.smoke.programs.worker.values import finite_or_none
 
 
-def checkpoint_api(layout: dict[str, Any]) -> str:
+def checkpoint_api(layout: PlannedLayout) -> str:
     """The end of a trainer's `api` name."""
     return ", checkpoint" if layout.get("recompute") else ""
 
@@ -32,7 +33,7 @@ class Trainer:
 
     parallel = True
 
-    def __init__(self, ctx: RankContext, layout: dict[str, Any]) -> None:
+    def __init__(self, ctx: RankContext, layout: PlannedLayout) -> None:
         self.ctx, self.layout = ctx, layout
         self.mesh = Mesh(layout, ctx.rank, ctx.comm) if self.parallel else Mesh(layout)
         self.rng = CounterRng(ctx.plan["seed"], ctx.device)
@@ -104,7 +105,7 @@ class Replicated(Trainer):
     """DistributedDataParallel, which broadcasts the first rank's parameters."""
 
     @staticmethod
-    def api(layout: dict[str, Any]) -> str:
+    def api(layout: PlannedLayout) -> str:
         """The names of what is used, as events carry them."""
         no_sync = ", no_sync" if layout.get("accumulate", 1) > 1 else ""
         return "DistributedDataParallel" + no_sync + checkpoint_api(layout)
@@ -123,7 +124,7 @@ class ShardedOptimizer(Replicated):
     """The same, with the optimizer's state sharded over the ranks."""
 
     @staticmethod
-    def api(layout: dict[str, Any]) -> str:
+    def api(layout: PlannedLayout) -> str:
         return Replicated.api(layout) + ", ZeroRedundancyOptimizer"
 
     def make_optimizer(self) -> Any:
@@ -136,10 +137,11 @@ class Composed(Trainer):
     """Any mixture, as large models are trained: DTensor for tp, fully_shard for dp, a schedule for pp."""
 
     @staticmethod
-    def api(layout: dict[str, Any]) -> str:
+    def api(layout: PlannedLayout) -> str:
         """The names of what is used, as events carry them."""
-        apis = {"pp": "ScheduleGPipe", "tp": "parallelize_module", "dp": "fully_shard"}
-        used = [name for axis, name in apis.items() if layout.get(axis, 1) > 1] or ["fully_shard"]
+        sizes = (layout.get("pp", 1), layout.get("tp", 1), layout.get("dp", 1))
+        apis = zip(("ScheduleGPipe", "parallelize_module", "fully_shard"), sizes)
+        used = [name for name, size in apis if size > 1] or ["fully_shard"]
         return ", ".join(used) + checkpoint_api(layout)
 
     def wrap(self, module: torch.nn.Module) -> Any:

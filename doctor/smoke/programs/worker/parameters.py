@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import model_layer_count
 from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import RankContext
@@ -51,7 +52,7 @@ class ShardedParameters:
     ``comm``: None for the reference run, in which one rank holds the whole model.
     """
 
-    def __init__(self, ctx: RankContext, layout: dict[str, Any], seed: int, comm: TracedComm | None = None) -> None:
+    def __init__(self, ctx: RankContext, layout: PlannedLayout, seed: int, comm: TracedComm | None = None) -> None:
         self.mesh = Mesh(layout, ctx.rank if comm else 0, comm)
         self.comm: Any = comm  # None only where the layout has no parallel axis
         self.device = ctx.device

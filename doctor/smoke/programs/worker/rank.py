@@ -9,16 +9,17 @@ import socket
 import time
 import traceback
 from datetime import timedelta
-from typing import Any, Callable, Dict
+from typing import Callable
 
 from doctor.remote.runtime.host_texts import filled
+from doctor.smoke.programs.process_groups import Plan
 from doctor.smoke.programs.recorder_page import STAGES
-from doctor.smoke.programs.secondary_errors import is_secondary
+from doctor.smoke.programs.secondary_errors import headline, is_secondary
 from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
-from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import numpy, torch
+from doctor.smoke.programs.worker.orders import EventWriter, Orders
 from doctor.smoke.programs.worker.os_errors import explained
 from doctor.smoke.programs.worker.processes import cpu_binding, take_turns_on_cpus
 from doctor.smoke.programs.worker.rendezvous import init_process_group
@@ -27,10 +28,10 @@ ERROR_STATUS = 13
 """Exit status of a rank that has emitted an ``error`` event."""
 
 
-RunRank = Callable[[Dict[str, Any], int, EventWriter, FlightRecorder], None]
+RunRank = Callable[[Orders, int, EventWriter, FlightRecorder], None]
 
 
-def enter_rank(orders: dict[str, Any], rank: int, run: RunRank | None = None) -> None:
+def enter_rank(orders: Orders, rank: int, run: RunRank | None = None) -> None:
     """Turns this process into one rank, by `run_rank` or by ``run``. Never returns."""
     events = EventWriter(orders["events"], rank)
     recorder = FlightRecorder(orders["box"], orders["index"][str(rank)])
@@ -44,7 +45,7 @@ def enter_rank(orders: dict[str, Any], rank: int, run: RunRank | None = None) ->
     os._exit(status)
 
 
-def run_rank(orders: dict[str, Any], rank: int, events: EventWriter, recorder: FlightRecorder) -> None:
+def run_rank(orders: Orders, rank: int, events: EventWriter, recorder: FlightRecorder) -> None:
     """All stages of one rank."""
     plan = orders["plan"]
     faulthandler.register(signal.SIGUSR1, file=orders["stacks"][str(rank)], all_threads=True, chain=False)
@@ -81,7 +82,7 @@ def run_rank(orders: dict[str, Any], rank: int, events: EventWriter, recorder: F
     recorder.mark("done")
 
 
-def select_device(plan: dict[str, Any], rank: int) -> tuple[torch.device, dict[str, int | str], Callable[[], object]]:
+def select_device(plan: Plan, rank: int) -> tuple[torch.device, dict[str, int | str], Callable[[], object]]:
     """The rank's device, made current; its identity; and the function that waits until its work is done."""
     place = plan["places"][rank]
     number = place.get("ordinal", -1)
@@ -116,7 +117,7 @@ def report_error(events: EventWriter, recorder: FlightRecorder, error: BaseExcep
     events.emit(
         "error",
         kind=type(error).__name__,
-        text=(text.splitlines() or [""])[0][:600],
+        text=headline(text),
         secondary=is_secondary(text),
         stage=STAGES[recorder.stage],
         trace=[f"{frame.filename[-80:]}:{frame.lineno} {frame.name}" for frame in reversed(frames)],

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Any
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.libraries import dist, torch
+from doctor.smoke.programs.worker.orders import EventWriter, Orders
 
 
 class StoreError(Exception):
@@ -76,7 +76,7 @@ def claim_rank(store: Any, rank: int, world_size: int) -> None:
         raise StoreError(filled("world size is {0} here, and {1} on rank {2}", world_size, size[0], size[1]))
 
 
-def init_process_group(orders: dict[str, Any], events: EventWriter, rank: int, device: torch.device) -> Any:
+def init_process_group(orders: Orders, events: EventWriter, rank: int, device: torch.device) -> Any:
     """Connects to the store and forms the default process group.
 
     Returns the store: its connection lives only as long as a reference to it. Raises: StoreError.
@@ -100,7 +100,7 @@ def init_process_group(orders: dict[str, Any], events: EventWriter, rank: int, d
     return store
 
 
-def start_store(orders: dict[str, Any]) -> Any:
+def start_store(orders: Orders) -> Any:
     """The key-value store at the master address. It starts a thread, so call it only where nothing is forked later."""
     options = {"master_listen_fd": orders["store"]} if orders["store"] >= 0 else {}
     return make_store(*orders["master"], None, True, wait_for_workers=False, **options)

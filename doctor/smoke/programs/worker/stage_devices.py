@@ -6,9 +6,8 @@ import os
 import time
 from collections.abc import Sequence
 
-from doctor.smoke.programs.worker.code_path import device_model
 from doctor.smoke.programs.worker.confirmations import CONFIRMATION_SHARE, LOOKS_SLOW, repeat_while_slow
-from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
+from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, device_model
 from doctor.smoke.programs.worker.device_work import (
     DEVICE_WORK,
     DeviceWork,

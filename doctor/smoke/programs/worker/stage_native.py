@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.secondary_errors import is_secondary
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import PRELOADED_MODULES, torch
@@ -48,7 +49,7 @@ def stage_native(ctx: RankContext) -> None:
             ctx.emit("native", layout=index, api=api, losses=losses, reference=expected, text=text)
 
 
-def trainers_for(layout: dict[str, Any]) -> list[Any]:
+def trainers_for(layout: PlannedLayout) -> list[Any]:
     """The trainers, all of them classes, that a layout is trained with."""
     if layout.get("tp", 1) > 1 or layout.get("pp", 1) > 1:
         return [Composed]
@@ -59,7 +60,7 @@ def trainers_for(layout: dict[str, Any]) -> list[Any]:
     return [Replicated, Composed]
 
 
-def make_trainer(ctx: RankContext, layout: dict[str, Any], trainer_class: Any) -> tuple[Trainer | None, str]:
+def make_trainer(ctx: RankContext, layout: PlannedLayout, trainer_class: Any) -> tuple[Trainer | None, str]:
     """A trainer; or None, and why this torch cannot make it."""
     try:
         return trainer_class(ctx, layout), ""

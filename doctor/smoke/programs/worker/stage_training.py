@@ -10,9 +10,9 @@ import math
 import time
 from typing import Any
 
+from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import Batch, block_count
-from doctor.smoke.programs.worker.code_path import code_path
-from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, ReferenceStep
+from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, ReferenceStep, code_path
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model
@@ -40,7 +40,7 @@ def make_batch(ctx: RankContext, model: Any, rng: CounterRng, step: int, dropout
     return batch
 
 
-def initial_seed(ctx: RankContext, layout: dict[str, Any]) -> int:
+def initial_seed(ctx: RankContext, layout: PlannedLayout) -> int:
     """The seed of a rank's first parameters: only the first dp rank has the plan's. The broadcast makes them equal."""
     return int(ctx.plan["seed"]) + (1000 + ctx.rank if Mesh(layout, ctx.rank).dp_rank else 0)
 
@@ -105,7 +105,7 @@ def matmul_error(device: torch.device) -> float | None:
     return finite_or_none(((computed - exact).abs() / exact).max())
 
 
-def train_layout(ctx: RankContext, index: int, layout: dict[str, Any]) -> None:
+def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> None:
     """One layout. All dp ranks but the first start from other parameters, which the broadcast must make the same."""
     started = time.monotonic()
     ctx.recorder.step = 0  # the reference run may have done more steps on some ranks than on others
@@ -156,8 +156,8 @@ def stage_learning(ctx: RankContext) -> None:
 
     Nothing is recomputed: the training stage has shown that this changes no number.
     """
-    preferred: dict[str, Any] = max(ctx.plan["layouts"], key=learning_preference)
-    layout = dict(preferred, recompute=False)
+    layout = max(ctx.plan["layouts"], key=learning_preference).copy()
+    layout["recompute"] = False
     model = Model(ctx, layout, initial_seed(ctx, layout), ctx.comm)
     rng, adam = CounterRng(ctx.plan["seed"], ctx.device), Adam()
     model.broadcast_params()
@@ -228,7 +228,7 @@ def learned_error(
     return finite_or_none(max(float((flat - expected).norm() / changed), of_gradient))
 
 
-def learning_preference(layout: dict[str, Any]) -> tuple[int, int]:
+def learning_preference(layout: PlannedLayout) -> tuple[int, int]:
     """Larger is better: tensor parallelism takes several collectives a layer, the other axes a few a step."""
     return -layout.get("tp", 1), (layout.get("pp", 1) > 1) + (layout.get("dp", 1) > 1)
 

@@ -5,6 +5,7 @@ import platform
 import re
 
 from doctor.smoke.programs.agent.procfs import process_status, read_table, read_text
+from doctor.watch.attach.inspector.rank_state import thread_call
 
 # Number of a system call -> which of its arguments points to a path. x86_64; aarch64.
 PATH_X86 = {2: 0, 4: 0, 6: 0, 21: 0, 82: 0, 83: 0, 87: 0, 257: 1, 258: 1, 262: 1, 263: 1, 269: 1, 332: 1, 137: 0}
@@ -19,11 +20,10 @@ NO_FILE = re.compile(r"^(?:pipe|socket|anon_inode|net|memfd)[:\[]|^/memfd:|^/dev
 
 def awaited_path(pid):
     """The path that the main thread's system call is about; empty where it is about none, or may not be read."""
-    fields = read_text("/proc/%d/task/%d/syscall" % (pid, pid), 256).split()
-    if len(fields) < 4 or not fields[0].isdigit():
+    _, number, arguments = thread_call(pid, pid)
+    if len(arguments) < 3:
         return ""
     arm = platform.machine() == "aarch64"
-    number, arguments = int(fields[0]), [int(word, 16) for word in fields[1:4]]
     if number in (FILE_ARM if arm else FILE_X86):
         return link_target(pid, "fd/%d" % (arguments[0] & 0xFFFFFFFF))
     place = (PATH_ARM if arm else PATH_X86).get(number)

@@ -4,7 +4,7 @@ import os
 import pwd
 import re
 
-from doctor.smoke.programs.agent.procfs import process_status
+from doctor.smoke.programs.agent.procfs import open_files, process_status
 from doctor.watch.attach.inspector.connected import find_groups, uses_library
 from doctor.watch.attach.inspector.live_environment import live_environ, memory_maps
 
@@ -74,19 +74,7 @@ def is_python(pid, command):
 
 def held_devices(pid):
     """The accelerators that a process has open."""
-    devices = set()
-    try:
-        names = os.listdir("/proc/%d/fd" % pid)
-    except OSError:
-        return []
-    for name in names[:4096]:
-        try:
-            target = os.readlink("/proc/%d/fd/%s" % (pid, name))
-        except OSError:
-            continue
-        if re.match(r"/dev/(davinci|nvidia)[0-9]+$", target):
-            devices.add(target)
-    return sorted(devices)
+    return sorted(set(name for name in open_files(pid, 4096) if re.match(r"/dev/(davinci|nvidia)[0-9]+$", name)))
 
 
 def candidates(pids):

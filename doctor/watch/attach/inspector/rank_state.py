@@ -34,20 +34,20 @@ MOST_CHILDREN = 32
 
 def system_call(pid):
     """(kind, what its file is) of the call that the main thread is in: ``running`` where it is in none, else ``?``."""
-    text = read_text("/proc/%d/task/%d/syscall" % (pid, pid), 256)
-    fields = text.split()
-    if not fields:
+    kind, _, arguments = thread_call(pid, pid)
+    if not kind:
         return call_by_function(pid), ""
-    if fields[0] == "running":
-        return "running", ""
+    return kind, file_kind(pid, arguments[0] & 0xFFFFFFFF) if kind in HAS_FD and arguments else ""
+
+
+def thread_call(pid, thread):
+    """(kind, number, arguments) of the call that a thread is in; the kind is empty where it may not be read."""
+    fields = read_text("/proc/%d/task/%d/syscall" % (pid, thread), 256).split()
+    if not fields or not re.match("[0-9]{1,4}$", fields[0]):
+        return "" if not fields else "running" if fields[0] == "running" else "?", -1, ()
     table = ARM if platform.machine() == "aarch64" else X86 if platform.machine() == "x86_64" else {}
-    if not re.match("[0-9]{1,4}$", fields[0]):
-        return "?", ""
-    kind = table.get(int(fields[0]), "call " + fields[0])
-    if kind not in HAS_FD or len(fields) < 2:
-        return kind, ""
-    number = int(fields[1], 16) & 0xFFFFFFFF
-    return kind, file_kind(pid, number)
+    arguments = tuple(int(word, 16) for word in fields[1:7])
+    return table.get(int(fields[0]), "call " + fields[0]), int(fields[0]), arguments
 
 
 def call_by_function(pid):

@@ -1,16 +1,38 @@
-"""Events: what a rank reports to the agent, one line of JSON each."""
+"""What a worker is ordered by its agent, and the events that it reports to it: one line of JSON each."""
 
 from __future__ import annotations
 
 import json
 import os
 import select
-from typing import Any
+from typing import Any, TypedDict
 
 from doctor.remote.runtime.host_texts import with_texts
+from doctor.smoke.programs.process_groups import Plan
 
 PART_LENGTH = select.PIPE_BUF // 2 - 100
 """Characters of an event in one part. As text inside of JSON a character may take two."""
+
+
+class Orders(TypedDict):
+    """What the process of one or more ranks is started for. Files are numbers of open ones that it inherits."""
+
+    plan: Plan
+    mine: list[int]
+    """Its ranks."""
+    start: str
+    master: tuple[str, int]
+    hosts_store: bool
+    agent: int
+    """The process id of the agent."""
+    index: dict[str, int]
+    """Each rank's page in the file ``box``."""
+    box: int
+    events: int
+    store: int
+    errors: dict[str, int]
+    """By the rank, what becomes its output."""
+    stacks: dict[str, int]
 
 
 class EventWriter:

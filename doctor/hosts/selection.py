@@ -1,4 +1,4 @@
-"""Pods as hosts: which ones the command line names, and what the way to them needs to know."""
+"""What the command line names as hosts, and of pods what the way to them needs to know."""
 
 from __future__ import annotations
 
@@ -49,7 +49,28 @@ class PodAccess(msgspec.Struct, frozen=True, kw_only=True):
     """By which the others look it up, where that is not its own: with the headless service that it is part of."""
     nodes: dict[str, str] = {}
     """The node of each pod, whose labels may say on which switch it is."""
+    variables: dict[str, str] = {}
+    """An environment variable that its commands get, ``NAME=VALUE`` of letters, digits and ``_`` alone."""
     unready: dict[str, str] = {}
     """Why there is nothing to reach in a pod, in words."""
     node_image: str = ""
     """See `PodSelection`."""
+
+
+class HostSelection(msgspec.Struct, frozen=True):
+    """The command line's part; None where an option was not given. An option given empty is an error."""
+
+    hosts: str | None = None
+    """``--hosts``; several are joined with commas."""
+    hostfile: str | None = None
+    rank_table: str | None = None
+    exclude: str | None = None
+    nodes: str | None = None
+    """The argument HOSTS: the same as ``hosts``, and used in its place."""
+    pods: PodSelection | None = None
+    """The hosts are pods or nodes of Kubernetes; None: they are not."""
+
+    @property
+    def names_hosts(self) -> bool:
+        """Whether an option names hosts, so that no other source counts."""
+        return bool(self.nodes or self.hosts or self.hostfile or self.rank_table or self.pods)

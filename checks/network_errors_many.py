@@ -1,0 +1,57 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.analysis.outliers.rates import Count, HighRate, high_rates
+from doctor.facts.ethernet_links import EthernetCounters, judged
+
+
+@check(severity=WARNING, area="links")
+def network_errors_many(cards: PerHost[EthernetCounters]) -> Iterator[Finding]:
+    """No network card has counted many more errors since its host was started than the other cards of the fleet.
+
+    ## Why it matters
+    Each packet with a wrong checksum, or that the card had to drop, is sent again after a timeout. A card that tells
+    the switch to wait holds back all hosts that send to it.
+
+    ## What to do
+    On {host}: `ethtool -S {interface}`, twice, to see what still grows. Checksums, symbols, FEC or links that went
+    down: clean and reseat the cable or transceiver on both ends, then replace it. Discards and pauses: the host takes
+    packets too slowly: `ethtool -g {interface}`, the card's PCIe width, busy CPUs. Signal integrity of PCI: reseat the
+    card.
+
+    ## Source
+    Errors in `ethtool -S`, by the names of mlx5, bnxt_en, Intel's drivers, hns3 and r8169, divided by the time since
+    the host was started. There is no limit that holds for all: a finding is a counter of at least 10 (discards: 1000)
+    whose daily rate is ten times that of the middle of the fleet's hosts, each with the middle of its cards that have
+    it, and at least one a day; pauses count from a thousandth of the time. With fewer than four cards only links that
+    went down, modules that were too hot and pause storms are judged. It can be wrong where the driver was loaded anew,
+    which sets the counters to 0, and where one host has had other work than the rest. Bits that FEC corrected are not
+    judged; what the card's RDMA adapter counts as well, rdma-errors-many judges.
+    """
+    counts: dict[str, dict[tuple[str, str], Count]] = defaultdict(dict)
+    for host, fact in cards.items():
+        for interface, values in fact.by_interface.items():
+            for name, value in values.items():
+                row = judged(name)
+                if row and not (row.rdma and interface in fact.adapters):
+                    counts[name][host, interface] = Count(value, fact.uptime)
+    high: dict[tuple[str, str], dict[str, HighRate]] = defaultdict(dict)
+    for name, ports in counts.items():
+        row = judged(name)
+        if row:
+            for port, rate in high_rates(ports, alone=row.alone, least=row.least, daily=row.daily).items():
+                high[port][name] = rate
+    for (host, interface), rates in sorted(high.items()):
+        name, worst = max(rates.items(), key=lambda item: item[1].daily)
+        yield Finding(
+            "{interface} has counted {observed} since the host was started, {rate} a day of {counter}; the middle of "
+            "{total} cards has {expected} a day",
+            hosts=[host],
+            interface=interface,
+            observed={counter: rate.count for counter, rate in sorted(rates.items())},
+            counter=name,
+            rate=f"{worst.daily:.1f}",
+            expected=f"{worst.expected:.1f}",
+            total=len(counts[name]),
+        )

@@ -1,0 +1,51 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.ethernet_links import EthernetModules
+from doctor.facts.rdma_modules import RdmaModules
+from doctor.facts.reported_value import OpticalReading, readings_outside
+
+
+@check(severity=WARNING, area="links")
+def network_module_out_of_range(modules: EthernetModules, rdma: RdmaModules | None) -> Iterator[Finding]:
+    """The module of every fast network card with a link works within its own limits.
+
+    ## Why it matters
+    Weak light or a hot module comes before a link that flaps: packets are lost and sent again, the job becomes slower,
+    and fails later.
+
+    ## What to do
+    On {host}: `ethtool -m {interface}`. Low Rx power: clean the fibre on both ends, and look at the Tx power of its
+    other end. A high temperature: fans and air flow first. Low Tx power, a bias current or voltage out of range:
+    replace the module.
+
+    ## Source
+    `ethtool -m` (SFF-8472, SFF-8636 and CMIS modules): the values of this moment against the module's own alarm limits,
+    and where it has them its warning limits. Its alarm flags are not judged: they may be left from a link that went
+    down earlier. A lane whose laser has no current is not driven, as of a card that uses one of four. Copper cables
+    measure nothing. Memory that reads as zeros or ones, or limits that contradict each other, is unknown. In a virtual
+    machine a module that does not answer is its host's. Of adapters that mlxlink shows, rdma-module-out-of-range judges
+    the module.
+    """
+    judged = rdma.by_device if rdma else {}
+    for interface, module in modules.by_interface.items():
+        if module.adapter in judged:
+            continue
+        alarms = readings_outside(module.alarms)
+        warnings = readings_outside(module.warnings)
+        for quantity in sorted({*alarms, *warnings}):
+            lanes = alarms.get(quantity) or warnings[quantity]
+            yield _finding(interface, lanes, "alarm" if quantity in alarms else "warning")
+
+
+def _finding(interface: str, lanes: dict[str, OpticalReading], kind: str) -> Finding:
+    first = next(iter(lanes.values()))
+    return Finding(
+        "the module of {interface} has {observed} {unit}; its own {kind} limits are {low} and {high} {unit}",
+        interface=interface,
+        observed={name: reading.value for name, reading in lanes.items()},
+        kind=kind,
+        low=first.low,
+        high=first.high,
+        unit=first.unit,
+    )

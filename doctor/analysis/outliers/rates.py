@@ -1,0 +1,69 @@
+"""Which ports count errors far more often than the others of the fleet. Pure: counts and uptimes in, verdicts out.
+
+Counters of links have no limit that holds for all: each is divided by the days since its host was started, and compared
+with the middle of the hosts that have the same counter, each with the middle of its ports: a host with many ports, or
+one that invents some, counts once. One port among few has nothing to be compared with; there only counters are judged
+that stand still on every sound link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+
+import msgspec
+
+Port = tuple[str, str]
+"""The host, and the port's name there."""
+
+LEAST = 10
+"""Of a count; fewer say nothing."""
+FACTOR = 10
+"""Times the middle of the fleet's ports."""
+FEWEST = 4
+"""Ports from which on there is a middle to compare with."""
+DAY = 86400
+
+
+class Count(msgspec.Struct, frozen=True):
+    """What one port has counted."""
+
+    value: int
+    uptime: float
+    """Seconds since its host was started; 0 where that is not known."""
+
+
+class HighRate(msgspec.Struct, frozen=True):
+    """A port that counts far more than the others."""
+
+    count: int
+    daily: float
+    expected: float
+    """A day, in the middle of all hosts; 0 where there are too few ports."""
+
+
+def high_rates(
+    counts: Mapping[Port, Count], *, alone: bool = False, least: int = LEAST, daily: float = 1.0
+) -> dict[Port, HighRate]:
+    """The ports whose counter grows far faster than that of the others; a count of the first day counts as a day's.
+
+    ``alone``: judged also where there are fewer than `FEWEST` ports. ``daily``: the least rate of interest.
+
+    >>> fleet = {(f"w{n}", "eth0"): Count(2, 30 * DAY) for n in range(4)} | {("w9", "eth0"): Count(412, 30 * DAY)}
+    >>> list(high_rates(fleet))
+    [('w9', 'eth0')]
+    >>> high_rates({("w1", "eth0"): Count(412, 30 * DAY)})
+    {}
+    """
+    rates = {port: count.value / max(count.uptime / DAY, 1.0) for port, count in counts.items() if count.uptime > 0}
+    if not rates or (len(rates) < FEWEST and not alone):
+        return {}
+    of_host: dict[str, list[float]] = {}
+    for (host, _), rate in rates.items():
+        of_host.setdefault(host, []).append(rate)
+    expected = median([median(ports) for ports in of_host.values()]) if len(rates) >= FEWEST else 0.0
+    return {
+        port: HighRate(counts[port].value, rate, expected)
+        for port, rate in rates.items()
+        if counts[port].value >= least and rate >= daily and rate > FACTOR * expected
+    }

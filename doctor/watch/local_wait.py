@@ -1,0 +1,141 @@
+"""What a rank that rests waits for on its own host: the end of its sleep, a process that it has started, a thread.
+
+Such a wait ends by itself, so it is no hang before the limit of the process group. What counts as alive on its own is
+narrow: a sleep of at most `LONGEST_SLEEP`. A child that waits for the rank, or for a lock, is held up itself.
+
+A sleep's end is in the arguments of its system call (Linux, man 2 clock_nanosleep, futex, poll, select, epoll_wait).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import time
+from collections.abc import Collection
+from typing import NamedTuple
+
+from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
+from doctor.smoke.programs.agent.procfs import process_status, read_text
+from doctor.watch.attach.inspector.rank_state import call_by_function, thread_call
+from doctor.watch.peer_wait import awaited_files, threads_of
+
+LONGEST_SLEEP = 600.0
+"""Seconds: the usual limit of a process group over NCCL."""
+SHARED_FILES = ("pipe:", "socket:")
+FUTEX_PRIVATE, FUTEX_REALTIME, FUTEX_OPERATION, FUTEX_WAIT = 128, 256, 127, 0
+ABSOLUTE = 1
+# Number of a system call -> the argument that has its limit, and how it is stated. x86_64, aarch64: none is in both.
+LIMITS = {
+    35: (0, "timespec"), 101: (0, "timespec"), 230: (2, "clock"), 115: (2, "clock"), 202: (3, "futex"),
+    98: (3, "futex"), 7: (2, "milliseconds"), 232: (3, "milliseconds"), 281: (3, "milliseconds"),
+    22: (3, "milliseconds"), 271: (2, "timespec"), 73: (2, "timespec"), 270: (4, "timespec"), 72: (4, "timespec"),
+    23: (4, "timeval"),
+}  # fmt: skip
+
+
+class _Call(NamedTuple):
+    """The system call that a thread is in."""
+
+    kind: str
+    number: int = -1
+    arguments: tuple[int, ...] = ()
+
+    @property
+    def is_private_futex(self) -> bool:
+        return self.kind == "futex" and len(self.arguments) > 1 and bool(self.arguments[1] & FUTEX_PRIVATE)
+
+
+def local_wait(pid: int, processes: Collection[int]) -> str:
+    """By what the rank's wait will end, as `Effort.kind`; empty where nothing shows that it will.
+
+    ``processes``: the rank's, with those that it has started.
+    """
+    call = _call(pid, pid)
+    if call.kind in ("sleep", "futex", "poll") and _seconds_left(pid, call) <= LONGEST_SLEEP:
+        return "sleeps"
+    started = {process for process in processes if process != pid}
+    sleepers = [process for process in started if _sleeps(process, process)]
+    if sleepers and _waits_for_processes(pid, call, started):
+        return filled("waits for process {0}", _name(sleepers[0]))
+    if call.is_private_futex and any(_sleeps(pid, thread) for thread in threads_of(pid)[1:]):
+        return "waits for a thread that sleeps"
+    return ""
+
+
+def _name(pid: int) -> str:
+    command = printable(read_text(f"/proc/{pid}/comm", 64).strip())  # type: ignore[no-untyped-call]
+    return filled("{0} ({1})", pid, command) if command else str(pid)
+
+
+def _call(pid: int, thread: int) -> _Call:
+    call = _Call(*thread_call(pid, thread))  # type: ignore[no-untyped-call]
+    if call.kind or thread != pid or not process_status(pid):  # type: ignore[no-untyped-call]
+        return call
+    return _Call(call_by_function(pid))  # type: ignore[no-untyped-call]
+
+
+def _sleeps(pid: int, thread: int) -> bool:
+    """Whether a thread sleeps, and not for long; also where the sleep's length cannot be read."""
+    if process_status(pid)[:1] in (("Z",), ("X",)):  # type: ignore[no-untyped-call]
+        return False
+    call = _call(pid, thread)
+    return call.kind == "sleep" and (call.number < 0 or _seconds_left(pid, call) <= LONGEST_SLEEP)
+
+
+def _seconds_left(pid: int, call: _Call) -> float:
+    """Seconds until the call ends by its own limit, at most; infinite where it has none that can be read."""
+    place, form = LIMITS.get(call.number, (-1, ""))
+    if place < 0:
+        return math.inf
+    value = call.arguments[place]
+    if form == "milliseconds":
+        milliseconds = value & 0xFFFFFFFF
+        return math.inf if milliseconds & 0x80000000 else milliseconds / 1000
+    if not value:
+        return math.inf
+    seconds = _time_at(pid, value, 1e6 if form == "timeval" else 1e9)
+    if form == "clock" and call.arguments[1] & ABSOLUTE:
+        return seconds - (time.monotonic() if call.arguments[0] else time.time())
+    if form == "futex" and call.arguments[1] & FUTEX_OPERATION != FUTEX_WAIT:
+        return seconds - (time.time() if call.arguments[1] & FUTEX_REALTIME else time.monotonic())
+    return seconds
+
+
+def _time_at(pid: int, address: int, fractions: float) -> float:
+    try:
+        with open(f"/proc/{pid}/mem", "rb", 0) as memory:
+            memory.seek(address)
+            seconds, fraction = struct.unpack("=qq", memory.read(16))
+    except (OSError, ValueError, OverflowError, struct.error):
+        return math.inf
+    return float(seconds + fraction / fractions)
+
+
+def _waits_for_processes(pid: int, call: _Call, started: Collection[int]) -> bool:
+    """Whether the rank's main thread waits for the end or the word of one of these, itself or by another thread."""
+    if call.kind in ("wait", "open", "lock") or (call.kind == "futex" and not call.is_private_futex):
+        return True
+    threads = threads_of(pid) if call.is_private_futex or call.kind == "poll" else [pid]
+    if any(_call(pid, thread).kind == "wait" for thread in threads[1:]):
+        return True
+    awaited = {_target(pid, number) for thread in threads for number in awaited_files(pid, thread)} - {""}
+    if "anon_inode:[pidfd]" in awaited:
+        return True
+    shared = {target for target in awaited if target.startswith(SHARED_FILES)}
+    return bool(shared) and any(shared & _open_files(process) for process in started)
+
+
+def _target(pid: int, number: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{number}") if number >= 0 else ""
+    except OSError:
+        return ""
+
+
+def _open_files(pid: int) -> set[str]:
+    try:
+        return {_target(pid, int(name)) for name in os.listdir(f"/proc/{pid}/fd")[:1024]}
+    except OSError:
+        return set()

@@ -1,0 +1,302 @@
+"""What goes wrong while `doctor` is in pods of a real cluster: one clear line, the right code, and nothing left behind.
+
+Runs with ``--full``, and whenever KUBERNETES_BIN names the folder that ``tests/hosts/kubernetes/build.sh`` has filled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.hosts.kubernetes.cluster import SERVER, Cluster, unavailable
+from tests.transport.test_kubernetes_cluster import DOCTOR, bind, by_node_pods, container, doctor, gang, pod, wait_until
+
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
+    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
+]
+SLOW = """\
+mkdir -p /tmp/bin
+cat >/tmp/bin/python3 <<'END'
+#!/bin/sh
+case $HOSTNAME in
+*-0) touch /tmp/started; until [ -e /tmp/go ]; do sleep 0.1; done ;;
+esac
+exec /usr/bin/python3 "$@"
+END
+chmod 755 /tmp/bin/python3
+exec sleep 100000
+"""
+"""The first pod's interpreter waits until it is let go: what happens meanwhile happens in the middle of a check."""
+CHECK = ("check", "--job", "slow", "-s", "kernel", "--json", "--no-history")
+
+
+def slow_gang(name: str, node: str) -> list[dict[str, Any]]:
+    objects = gang(name, 2)
+    spec = objects[1]["spec"]["template"]["spec"]
+    spec["nodeName"] = node
+    main = container(command=["sh", "-c", SLOW])
+    main["env"] = [{"name": "PATH", "value": "/tmp/bin:/usr/sbin:/usr/bin:/sbin:/bin"}]
+    spec["containers"] = [main]
+    return objects
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(2)
+    try:
+        made.apply(*slow_gang("slow", "node1"), *slow_gang("dying", "node2"))
+        made.wait_for_pods("app=slow", 2)
+        made.wait_for_pods("app=dying", 2)
+        yield made
+    finally:
+        made.end()
+
+
+def at(cluster: Cluster, pod: str, script: str) -> subprocess.CompletedProcess[str]:
+    return cluster.kubectl("exec", pod, "--", "sh", "-c", script)
+
+
+@contextlib.contextmanager
+def in_the_middle(cluster: Cluster, *argv: str) -> Iterator[subprocess.Popen[str]]:
+    """Runs a check, which has begun in the first pod of its job and waits there."""
+    job = argv[argv.index("--job") + 1]
+    assert at(cluster, f"{job}-0", "rm -f /tmp/started /tmp/go").returncode == 0
+    running = subprocess.Popen(
+        cluster.inside([*DOCTOR, argv[0], "--transport", "kubernetes", *argv[1:]]),
+        env=cluster.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        cluster.wait(lambda: at(cluster, f"{job}-0", "ls /tmp/started").returncode == 0, "the check does not begin")
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def answer(running: subprocess.Popen[str]) -> tuple[int, dict[str, Any]]:
+    """Exit code and report."""
+    out, err = running.communicate(timeout=200)
+    assert out and "Traceback" not in err, (out, err)
+    return running.returncode, json.loads(out)
+
+
+def unreachable(report: dict[str, Any]) -> dict[str, str]:
+    """By host: the one line about it."""
+    found = next(item for item in report["outcomes"] if item["check"] == "host-unreachable")
+    return {host: finding["message"] for finding in found["findings"] for host in finding["hosts"]}
+
+
+def test_an_api_server_that_is_slow_for_ten_seconds(cluster: Cluster) -> None:
+    with in_the_middle(cluster, *CHECK) as running:
+        cluster.kill("kube-apiserver", signal.SIGSTOP)
+        try:
+            time.sleep(10)  # that long it answers nothing
+        finally:
+            cluster.kill("kube-apiserver", signal.SIGCONT)
+        cluster.wait(lambda: at(cluster, "slow-0", "touch /tmp/go").returncode == 0, "no answer any more")
+        code, report = answer(running)
+    assert (code, unreachable(report)) == (0, {}), report
+
+
+def test_an_api_server_that_dies_in_the_middle(cluster: Cluster) -> None:
+    with in_the_middle(cluster, *CHECK) as running:
+        cluster.kill("kube-apiserver")
+        time.sleep(10)  # that long it is gone
+        cluster.start_apiserver()
+        code, report = answer(running)
+    assert code == 10 and set(unreachable(report)) == {"slow-0"}, report
+    assert "was cut" in unreachable(report)["slow-0"], report
+    assert at(cluster, "slow-0", "touch /tmp/go; sleep 1; cat /proc/[0-9]*/comm").stdout.split().count("python3") == 0
+
+
+def test_a_pod_that_is_evicted_in_the_middle(cluster: Cluster) -> None:
+    """By the API of evictions, as `kubectl drain` does."""
+    eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "slow-0"}}
+    with in_the_middle(cluster, *CHECK) as running:
+        path = "/api/v1/namespaces/default/pods/slow-0/eviction"
+        done = cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+        assert done.returncode == 0, done.stderr
+        code, report = answer(running)
+    assert code == 10 and set(unreachable(report)) == {"slow-0"}, report
+    cluster.wait_for_pods("app=slow", 2)
+
+
+def test_a_kubelet_that_dies_in_the_middle(cluster: Cluster) -> None:
+    with in_the_middle(cluster, *CHECK[:2], "dying", *CHECK[3:]) as running:
+        cluster.enter("node2", "kill", "-KILL", str(cluster.kubelet_pid("node2")))
+        code, report = answer(running)
+    assert code == 10 and "dying-0" in unreachable(report), report
+    assert unreachable(report)["dying-0"], report
+
+
+NODES = {"pods": ["create", "get", "delete"], "pods/exec": ["create", "get"]}
+AMONG_NODES = ("check", "node1", "--node-image", "localhost/no-python:1", "-s", "kernel", "--no-history")
+
+
+def test_each_right_for_nodes_is_needed_and_no_pod_is_left(cluster: Cluster) -> None:
+    bind(cluster, NODES)
+    whole = doctor(cluster, *AMONG_NODES, user="nobody")
+    assert "forbids" not in whole.stdout + whole.stderr and "1 host from" in whole.stdout, whole
+    for resource, verbs in NODES.items():
+        for verb in verbs:
+            bind(cluster, {**NODES, resource: [other for other in verbs if other != verb]})
+            done = doctor(cluster, *AMONG_NODES, user="nobody")
+            if (resource, verb) == ("pods/exec", "get"):
+                continue  # of kubectl from 1.31 on, which falls back to the older way
+            text = done.stdout + done.stderr
+            assert done.returncode in (10, 12), (resource, verb, text)
+            assert f'forbids this user to {verb} resource "{resource}"' in text, (resource, verb, text)
+            assert "Traceback" not in text
+            cluster.wait(lambda: not by_node_pods(cluster), f"pods are left without {verb} {resource}")
+    wait_until(lambda: not by_node_pods(cluster))
+
+
+COMMANDS = {
+    "net": ({"pods": ["get", "list"], "pods/exec": ["create", "get"]}, ("net", "--job", "slow", "--no-history")),
+    "attach": (
+        {"pods": ["get", "list"], "pods/exec": ["create", "get"]},
+        ("watch", "--attach", "--job", "slow", "--interval", "1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_right_of_the_other_commands_is_needed(cluster: Cluster, command: str) -> None:
+    rules, argv = COMMANDS[command]
+    assert at(cluster, "slow-0", "touch /tmp/go").returncode == 0
+    for resource, verb in (("pods", "list"), ("pods/exec", "create")):
+        bind(cluster, {**rules, resource: [other for other in rules[resource] if other != verb]})
+        done = doctor(cluster, *argv, user="nobody")
+        text = done.stdout + done.stderr
+        assert done.returncode in (10, 12, 78), (verb, text)
+        assert f'forbids this user to {verb} resource "{resource}"' in text and "Traceback" not in text, text
+
+
+def plugin(cluster: Cluster, name: str, script: str) -> dict[str, Any]:
+    """A user whose login comes from a program of its own."""
+    path = cluster.folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": str(path)}}
+
+
+CREDENTIAL = (
+    """echo '{"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", """
+    """"status": {"token": "token-admin"}}'"""
+)
+
+
+def configuration(
+    cluster: Cluster, user: dict[str, Any], server: dict[str, Any] | None = None, current: str = "one"
+) -> str:
+    """A kubeconfig with two contexts: the first leads to this cluster, the second to a closed port."""
+    here = {"server": SERVER, "insecure-skip-tls-verify": True}
+    clusters = {"one": server or here, "two": {**here, "server": "https://10.77.0.1:1"}}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": value} for name, value in clusters.items()],
+        "users": [{"name": "user", "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "user"}} for name in clusters],
+        "current-context": current,
+    }
+    path = cluster.folder / "other.conf"
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def listed(cluster: Cluster, kubeconfig: str, *options: str) -> subprocess.CompletedProcess[str]:
+    assert at(cluster, "slow-0", "touch /tmp/go").returncode == 0
+    return doctor(cluster, *CHECK[:-2], "--no-history", "--kubeconfig", kubeconfig, *options)
+
+
+def refusal(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line."""
+    assert done.returncode == 78 and not done.stdout, done
+    assert done.stderr.count("\n") == 1, done
+    line = done.stderr.rstrip("\n")
+    assert line.startswith("doctor: ") and line.isprintable(), done
+    return line
+
+
+def test_a_login_by_a_program_and_a_second_context(cluster: Cluster) -> None:
+    user = plugin(cluster, "login", CREDENTIAL)
+    assert listed(cluster, configuration(cluster, user)).returncode == 0
+    two = configuration(cluster, {"token": "token-admin"}, current="two")
+    assert "refuses connections" in refusal(listed(cluster, two))
+    assert listed(cluster, two, "--context", "one").returncode == 0
+    assert 'context "three" does not exist' in refusal(listed(cluster, two, "--context", "three"))
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("exit 1", "kubectl has no login for the API server"),
+        ("printf '\\033[31mno\\033]0;x\\007 login\\n' >&2; exit 1", "kubectl has no login for the API server"),
+        ("head -c 3000000 /dev/zero | tr '\\0' x", "kubectl has no login for the API server"),
+        (CREDENTIAL.replace("token-admin", "token-expired"), "the API server does not accept this user's login"),
+    ],
+    ids=["fails", "escapes", "floods", "expired"],
+)
+def test_a_login_that_fails_is_one_line(cluster: Cluster, script: str, text: str) -> None:
+    assert text in refusal(listed(cluster, configuration(cluster, plugin(cluster, "login", script))))
+
+
+def test_a_program_for_the_login_that_is_not_installed(cluster: Cluster) -> None:
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "/nowhere/login"}}
+    assert "kubectl has no login for the API server" in refusal(listed(cluster, configuration(cluster, user)))
+
+
+def test_an_expired_token_and_a_wrong_authority(cluster: Cluster) -> None:
+    expired = configuration(cluster, {"token": "token-expired"})
+    assert "does not accept this user's login" in refusal(listed(cluster, expired))
+    key, certificate = cluster.folder / "other.key", cluster.folder / "other.crt"
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=other", "-days", "2"]
+    subprocess.run([*words, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    server = {"server": SERVER, "certificate-authority": str(certificate)}
+    wrong = configuration(cluster, {"token": "token-admin"}, server)
+    assert "the API server's certificate is not accepted" in refusal(listed(cluster, wrong))
+
+
+ESCAPES = r"\033[2J\033]0;owned\007"
+HOSTILE = "\033[2J\033]0;owned\007[red]bold[/red] $(touch /tmp/owned) `id` " + "x" * 3000
+
+
+def test_a_pod_with_hostile_texts(cluster: Cluster) -> None:
+    """Annotations, environment and log: no escape of them comes out, and none is run."""
+    item = container(
+        command=["sh", "-c", f"printf '%b\\n' '{ESCAPES}' 'RuntimeError: NCCL error {ESCAPES}'; sleep 9999"]
+    )
+    item["env"] = [{"name": "HOSTILE", "value": HOSTILE}, {"name": "HCCL_CONNECT_TIMEOUT", "value": HOSTILE}]
+    init = {**container("first", command=["sh", "-c", f"printf '%b' '{ESCAPES}'"]), "name": "first"}
+    made = pod("hostile", item, initContainers=[init])
+    made["spec"]["containers"].append(container("beside"))
+    made["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": HOSTILE, "note": HOSTILE}
+    cluster.apply(made)
+    cluster.wait_for_pods("app=hostile", 1)
+    for argv in (("check", "hostile", "-s", "kernel,versions"), ("diagnose", "hostile"), ("net", "hostile,slow-1")):
+        done = doctor(cluster, *argv, "--no-history")
+        text = done.stdout + done.stderr
+        assert done.returncode in (0, 10, 11, 12, 78) and "Traceback" not in text, (argv, text)
+        assert not {letter for letter in text if not letter.isprintable() and letter != "\n"}, (argv, text)
+        assert max(map(len, text.splitlines())) < 2000, (argv, text)
+    assert at(cluster, "hostile", "ls /tmp/owned").returncode != 0
+    named = doctor(cluster, "check", "hostile", "--container", "beside", "-s", "kernel", "--no-history")
+    assert named.returncode == 0, named
+    wrong = doctor(cluster, "check", "hostile", "--container", "no\033[2Jne", "-s", "kernel", "--no-history")
+    assert "\033" not in wrong.stdout + wrong.stderr and "has no container" in wrong.stdout + wrong.stderr, wrong
+    cluster.kubectl("delete", "pod", "hostile", "--wait=false", "--grace-period=0", "--force")

@@ -29,6 +29,7 @@ class RankPaths:
     def __init__(self) -> None:
         self._samples: dict[tuple[str, str], deque[tuple[float, float]]] = {}
         self._calls, self._gap, self._next = 0, 1, 1
+        self._new_rows: tuple[PathRow, ...] = ()
 
     def look(self, pid: int) -> None:
         """Reads the kernel's figures of the rank's connections, now and then; nothing where it does not show them."""
@@ -44,6 +45,7 @@ class RankPaths:
                 info = values.get(_INFO, b"")
                 if len(entry) == 72 and len(info) >= 140 and str(struct.unpack("=I", entry[68:])[0]) in inodes:
                     self._add(family, entry, info)
+        self._new_rows = self._rows()
 
     def _add(self, family: int, entry: bytes, info: bytes) -> None:
         size = 4 if family == socket.AF_INET else 16
@@ -58,8 +60,12 @@ class RankPaths:
             samples = self._samples.setdefault((own, peer), deque(maxlen=MOST_SAMPLES))
             samples.append((microseconds / 1e6, min(resent / sent, 1.0)))
 
-    def rows(self) -> tuple[PathRow, ...]:
-        """Of each pair of addresses the middle one."""
+    def take_rows(self) -> tuple[PathRow, ...]:
+        """Of each pair of addresses the middle one, once after each look that has read them; else none."""
+        rows, self._new_rows = self._new_rows, ()
+        return rows
+
+    def _rows(self) -> tuple[PathRow, ...]:
         return tuple(
             (own, peer, median(trip for trip, _ in samples), median(share for _, share in samples))
             for (own, peer), samples in sorted(self._samples.items())

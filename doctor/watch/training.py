@@ -133,17 +133,17 @@ class Training:
         self.times[rank], self.cpu_waits[rank] = process.times(), process.cpu_wait
         if fields is not None and process.ended:
             fields["died_at"] = process.died_at
+        rows = process.paths.take_rows() if fields is not None else ()
+        self.paths[rank] = rows or self.paths.get(rank, ())
         if self._outbox is not None:
             more = {"times": self.times[rank], "cpu_wait": process.cpu_wait, "cpu_seconds": process.cpu_seconds}
-            status = None if fields is None else {**fields, **more, "paths": process.paths.rows()}
+            status = None if fields is None else {**fields, **more, "paths": rows}
             self._outbox.add(rank, events, status, entries, steps)
         if self.follower is not None and fields is not None and fields.get("dead"):
             self.follower.flush()
         if fields is not None:
             self._take_snapshot(rank, fields, entries, now)
         self._take_steps(rank, steps, process.cpu_seconds)
-        if steps:
-            self.paths[rank] = process.paths.rows()
 
     def _take_steps(self, rank: int, steps: Sequence[StepTimes], cpu_seconds: float) -> None:
         if steps and self.decides:
@@ -226,7 +226,8 @@ class Training:
         if times is not None:
             self.times[news.rank] = times
         self.cpu_waits[news.rank] = fields.pop("cpu_wait")
-        self._cpu_seconds[news.rank], self.paths[news.rank] = fields.pop("cpu_seconds"), fields.pop("paths")
+        self._cpu_seconds[news.rank] = fields.pop("cpu_seconds")
+        self.paths[news.rank] = fields.pop("paths") or self.paths.get(news.rank, ())
         died_at = fields.pop("died_at")
         if fields["dead"]:
             fields["died_at"] = died_at - offset if offset is not None and died_at else now

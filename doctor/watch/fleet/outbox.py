@@ -38,7 +38,9 @@ class _RankBox:
     def add_moment(self, fields: Mapping[str, Any]) -> None:
         self.calls = [*self.calls, *fields.get("calls", ())][-MOST_CALLS:]
         self.entered.update((int(group), seq) for group, seq in fields.get("entered", {}).items())
+        paths = fields.get("paths") or (self.moment or {}).get("paths", ())
         self.moment = {name: value for name, value in fields.items() if name in MOMENT_FIELDS}
+        self.moment["paths"] = paths
         self.fresh = True
 
     def take(self, rank: int) -> RankNews | None:
@@ -49,6 +51,8 @@ class _RankBox:
         if self.fresh and self.moment is not None:
             calls = tuple(Collective(*call) for call in self.calls)
             moment = WatchedMoment(**{**self.moment, "calls": calls, "entered": dict(self.entered)})
+        if moment is not None and self.moment is not None:
+            self.moment["paths"] = ()  # they were sent
         news = RankNews(rank, events, moment, tuple(self.entries), tuple(self.steps))
         self.sent_events, self.fresh, self.calls, self.entries, self.steps = len(self.events), False, [], [], []
         return news

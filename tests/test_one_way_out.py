@@ -20,7 +20,7 @@ from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Finding, Reason, Report
 from doctor.engine.run_writing import redact_run
 from doctor.engine.secrets import HIDDEN, hide_in, hide_secrets, is_secret_name
-from doctor.engine.streams import harmless
+from doctor.engine.streams import harmless, print_stderr
 from doctor.report.formats.jsonl import EventStream
 from doctor.report.formats.registry import FORMATS, RenderContext, render
 from doctor.report.layout.terminal import Terminal
@@ -133,6 +133,14 @@ def test_what_is_no_secret_stays() -> None:
     assert hide_in([{"name": "HF_TOKEN", "value": "x"}]) == [{"name": "HF_TOKEN", "value": HIDDEN}]
     assert hide_in({"HF_TOKEN": "x", "n": [1, None]}) == {"HF_TOKEN": HIDDEN, "n": [1, None]}
     assert is_secret_name("sshKey") and not is_secret_name("monkey")
+
+
+def test_a_message_that_quotes_part_of_the_command_line_hides_what_the_whole_shows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["doctor", "check", "--hosts", "echo me:hunter2hunter2 | chpasswd", "sha:1"])
+    print_stderr('doctor: the command line: "me:hunter2hunter2": no host, but sha:1')
+    assert capsys.readouterr().err == f'doctor: the command line: "{HIDDEN}": no host, but sha:1\n'
 
 
 def test_no_secret_of_the_campaign_is_shown_and_no_innocent_text_is_changed() -> None:

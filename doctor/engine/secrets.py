@@ -22,7 +22,10 @@ _AT_THE_END = (
 """Of a name. ``tokenizer`` and ``max_tokens`` are none, nor are ``PWD``, ``OLDPWD`` and a bare ``key``."""
 _INNOCENT = (
     r"(?:[\w.-]*[_.-])?(?:(?:eos|bos|pad|unk|sep|cls|mask|per|first|next|stop|start|image|video|audio|special)[_-]token"
-    r"|(?:barrier|sort|primary|foreign|missing|unexpected|past|json|metric|reward|input|label|prompt|text|image|host)"
+    r"|(?:barrier|sort|primary|foreign|missing|unexpected|past|json|metric|reward|input|label|prompt|text|image|host"
+    r"|cache|group|partition|lookup|row|column|dict|order|state|module|param|dataset|feature|target|query|attention|layer"
+    r"|weight|output|batch|sample|unique|dedup|rank|prefix|hash|kv|loss|score|answer|question|response|messages|chosen"
+    r"|rejected|caption|tensor|checkpoint|ckpt)"
     r"[_-]key|password-?less)(?![\w.-])"
 )
 """Names of a tokenizer, of a column of data, and of statistics."""
@@ -37,6 +40,8 @@ _ASSIGNED = rf"""(?ix)
     | (?: (?=[\w.]*-) | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
         | (?<=(?-i:ENV)[ ]) | (?<=configure[ ]set[ ]) ) {_NAME}[ \t]+
     | (?-i:pwd)[ \t]*=[ \t]*(?![/.~$\\]) | (?-i:pass|PASS|pw|PW)=(?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z])
+    | (?-i:key|KEY)=(?=["']?(?:[^\s0-9]{{0,40}}[0-9]){{3}})(?=["']?[^\sa-z]{{0,40}}(?-i:[a-z]))
+        (?=["']?[^\sA-Z]{{0,40}}(?-i:[A-Z]))(?=["']?[\w+/=-]{{24,200}}(?![\w.:]))
     | psk[ \t]*=[ \t]* | (?-i:pass):[ ](?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z]) ) )
     {_VALUE}
     """
@@ -45,7 +50,7 @@ _URL_SECRET = r"(:/{1,2}[^/\s:@\"']{0,200}:)(?:[^/\s\"'<>]|'(?![\s,\]})])){1,400
 _URL_TOKEN = r"(?<=://)[0-9A-Za-z_-]{24,}(?=(?::\[hidden\])?@[\w.\[-])"
 """A token in place of the user, such as ``https://TOKEN@github.com/``."""
 _URL_SIGNATURE = (
-    r"(?i)([?&](?:sig(?:nature)?|key)=|netloc=[\"'][^:\"'\s]{0,100}:|hooks\.slack\.com/services/|/open-apis/bot/v2/hook/"
+    r"(?i)([?&](?:sig(?:nature)?|key)=|netloc=[\"'][^:\"'\s]{0,100}:|hooks\.slack\.com/(?:services|workflows|triggers)/|webhook\.office\.com/webhookb2/|/open-apis/bot/v2/hook/"
     r"|discord(?:app)?\.com/api/webhooks/|api\.telegram\.org/bot)[^&\s\"'<>\\]+"
 )
 """Of an address that anybody who has it may open: Azure's SAS, presigned addresses of S3 and GCS, chat webhooks."""
@@ -127,7 +132,7 @@ _ELEMENT = rf"(?i)(<{_NAME}>)[^<>\s][^<>]{{0,400}}(?=</)"
 """Of XML."""
 
 _SHAPES = {
-    "hf_": r"hf_(?:[A-Za-z0-9]{16,}|[A-Za-z0-9]+(?=…))",
+    "hf_": r"hf_(?:[A-Za-z0-9]{28,}|[A-Za-z0-9]+(?=…))",
     **{f"gh{kind}_": rf"gh{kind}_(?:[A-Za-z0-9]{{20,}}|[A-Za-z0-9]+(?=…))" for kind in "opsur"},
     "github_pat_": r"github_pat_(?:\w{20,}|\w+(?=…))",
     "sk-": r"sk-(?=[A-Za-z_-]*[0-9])(?:[\w-]{20,}|[\w-]{4,}(?=…))",
@@ -187,6 +192,35 @@ _SHAPES = {
     "tgp_v1_": r"tgp_v1_[\w-]{40,}",
     "xai-": r"xai-[A-Za-z0-9]{60,}",
     "xkeysib-": r"xkeysib-[0-9a-f]{32,}(?:-[A-Za-z0-9]+)?",
+    "ABSK": r"ABSK[A-Za-z0-9+/]{60,}={0,2}",
+    "CLOJARS_": r"CLOJARS_[A-Za-z0-9]{60}",
+    **{f"EZ{kind}K": rf"EZ{kind}K[A-Za-z0-9]{{54}}" for kind in "AT"},
+    "FLWSECK_TEST-": r"FLWSECK_TEST-[A-Za-z0-9]{12,32}(?:-X)?",
+    "GR1348941": r"GR1348941[\w-]{20}",
+    "Q~": r"[\w~.]{3}[0-9]Q~[\w~.-]{31,34}",
+    "ZXlK": r"ZXlK[\w+/-]{60,}={0,2}",
+    "_gitlab_session=": r"_gitlab_session=[0-9a-z]{32}",
+    "_mmk": r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?![A-Za-z0-9])",
+    "authress_": r"authress_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][\w-]{10,32}\.[\w+/=-]{30,}",
+    "bedrock-api-key-": r"bedrock-api-key-[A-Za-z0-9+/=]{20,}",
+    "cmVmd": r"cmVmd[A-Za-z0-9]{59}(?![A-Za-z0-9])",
+    "dp.pt.": r"dp\.pt\.[A-Za-z0-9]{40,}",
+    "dt0c01.": r"dt0c01\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}",
+    "duffel_": r"duffel_(?:test|live)_[\w=-]{43}",
+    "fio-u-": r"fio-u-[\w=-]{64}",
+    **{f"f{kind}_": rf"f{kind}_[\w+/=-]{{43,}}" for kind in ("o1", "m1a", "m1r", "m2")},
+    "glffct-": r"glffct-[\w-]{20}",
+    "ico-": r"ico-[A-Za-z0-9]{32}(?![A-Za-z0-9])",
+    **{f"{kind}at.": rf"{kind}at\.[\w-]{{22}}\.[A-Za-z0-9]{{24}}\.[A-Za-z0-9]{{20}}" for kind in "ps"},
+    "p8e-": r"p8e-[A-Za-z0-9]{32}",
+    "pnu_": r"pnu_[A-Za-z0-9]{36}",
+    "rdme_": r"rdme_[a-z0-9]{70}",
+    "s-s4t2": r"s-s4t2(?:ud|af)-[0-9A-Fa-f]{64}",
+    "shippo_": r"shippo_(?:live|test)_[0-9A-Fa-f]{40}",
+    **{f"sm_{kind}at_": rf"sm_{kind}at_[A-Za-z0-9]{{16}}" for kind in "aps"},
+    "sq0": r"sq0(?:atp|csp)-[\w-]{22,60}",
+    "tk-us-": r"tk-us-[\w-]{48}",
+    "v1.0-": r"v1\.0-[0-9a-f]{24}-[0-9a-f]{60,}",
     ".atlasv1.": r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}",
     "ms-": r"ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])",
     "LS0tLS1CRUdJTi": r"LS0tLS1CRUdJTi(?=[A-Za-z0-9+/]{0,60}(?:UFJJVkFURSBLRVk|BSSVZBVEUgS0VZ|QUklWQVRFIEtFW))[\w+/=]+",
@@ -232,7 +266,7 @@ WORDS = (
     *map(str.lower, _SHAPES),
 )
 """In small letters: a line in which none of these stands holds no part of a secret, but that of a private key or login
-that a line of the three before it began. `tests/test_secrets_gate.py` holds it against the patterns."""
+that a line of the three before it began. `tests/diagnose/test_secrets_gate.py` holds it against the patterns."""
 WHOLE = (b"PRIVATE KEY", b"Private-Lines: ")
 """A text with one of these is searched as a whole."""
 
@@ -272,6 +306,19 @@ def hide_secrets(text: str) -> str:
         if mark in text:
             text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
     return _compiled(_ASSIGNED).sub(_hide_value, text)
+
+
+def hidden_parts(text: str) -> tuple[str, ...]:
+    """What `hide_secrets` takes out of a text, without parts that are too short to be looked for elsewhere.
+
+    >>> hidden_parts("echo me:hunter2hunter2 | chpasswd")
+    ('me:hunter2hunter2',)
+    """
+    shown = hide_secrets(text)
+    if shown == text or len(text) > 10_000 or shown.count(HIDDEN) > 3:
+        return ()
+    match = re.fullmatch("(.+?)".join(map(re.escape, shown.split(HIDDEN))), text, re.S)
+    return tuple(part for part in match.groups() if len(part) >= 8) if match else ()
 
 
 def _hide_value(match: re.Match[str]) -> str:

@@ -98,9 +98,14 @@ def forgive_unwritten() -> None:
 
 
 def print_stderr(text: str, end: str = "\n") -> None:
-    """Text on stderr, whether or not anybody reads it, without secrets."""
-    from doctor.engine.secrets import hide_secrets
+    """Text on stderr, whether or not anybody reads it, without secrets.
 
+    A part of the command line, such as one that a message quotes, may hold a secret that only the whole shows.
+    """
+    from doctor.engine.secrets import HIDDEN, hidden_parts, hide_secrets
+
+    for part in (part for word in sys.argv[1:] for part in hidden_parts(word)):
+        text = text.replace(part, HIDDEN)
     try:  # noqa: SIM105 - contextlib takes a while to load
         print(harmless(hide_secrets(text)), end=end, file=sys.stderr, flush=True)
     except (OSError, ValueError):

@@ -14,7 +14,10 @@ import re
 import string
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +31,9 @@ from tests.node_files import run_of
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120
 FILES = ("html", "json", "md", "junit")
+NOTIFYING = ("check --from", "diagnose")
+"""Commands of which messages are sent: to a program, by mail, and to webhooks of these `SHAPES`."""
+SHAPES = ("json", "slack", "feishu", "dingtalk")
 
 
 class Secret(NamedTuple):
@@ -157,8 +163,30 @@ def wrong_words(held: Secret, source: random.Random) -> Case:
 MAKERS: tuple[Callable[[Secret, random.Random], Case], ...] = (diagnose, saved_run, script, wrong_words)
 
 
-def leaks(case: Case, held: Secret, form: str, redacts: bool) -> Iterator[str]:
-    """Where the secret has come out."""
+@contextmanager
+def webhook() -> Iterator[tuple[str, list[str]]]:
+    """The address of a server on this machine, and the bodies that it gets."""
+    bodies: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(self.rfile.read(int(self.headers["Content-Length"])).decode("utf-8", "replace"))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", bodies
+        server.shutdown()
+        thread.join()
+
+
+def leaks(case: Case, held: Secret, form: str, redacts: bool, hook: str, bodies: Sequence[str]) -> Iterator[str]:
+    """Where the secret has come out. ``hook``: a webhook, and the ``bodies`` of what is sent to it."""
     with tempfile.TemporaryDirectory(prefix="secrets-") as name:
         folder = Path(name)
         for path, text in case.files.items():
@@ -170,6 +198,19 @@ def leaks(case: Case, held: Secret, form: str, redacts: bool) -> Iterator[str]:
         if case.name == "check --from":
             argv += [*(["--redact"] if redacts else []), "--save", "saved.run"]
         environ = {**os.environ, "HOME": name, "XDG_STATE_HOME": f"{name}/state", "CI_TOKEN": held.hidden}
+        if case.name in NOTIFYING:
+            mail = folder / "bin" / "sendmail"
+            mail.parent.mkdir()
+            mail.write_text("#!/bin/sh\nexec cat >mail.out\n")
+            mail.chmod(0o755)
+            tables = (
+                f'[notify.to-{shape}]\nurl = "{hook}/{shape}"\nshape = "{shape}"\nhttp = true\n' for shape in SHAPES
+            )
+            (folder / "doctor.toml").write_text("".join(tables))
+            case.files.update({"bin/sendmail": "", "doctor.toml": ""})
+            environ["PATH"] = f"{mail.parent}:{environ['PATH']}"
+            argv += ["--notify", "command:tee message.out", "--notify", "mailto:ops@example.org"]
+            argv += [word for shape in SHAPES for word in ("--notify", f"to-{shape}")]
         done = preloaded.run(argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE)
         if "Traceback" in done.stderr:
             yield f"a traceback: {done.stderr[-300:]}"
@@ -177,6 +218,10 @@ def leaks(case: Case, held: Secret, form: str, redacts: bool) -> Iterator[str]:
         for file in folder.rglob("*"):
             if file.is_file() and str(file.relative_to(folder)) not in case.files:
                 texts[str(file.relative_to(folder))] = file.read_text("utf-8", "replace")
+        texts.update((f"webhook {number}", body) for number, body in enumerate(bodies))
+        sent = [(folder / place).exists() for place in ("message.out", "mail.out")] + [len(bodies) == len(SHAPES)]
+        if case.name in NOTIFYING and not (all(sent) or done.returncode in (0, 11)):
+            yield f"no message: {done.returncode}: {done.stderr[-300:]}"
         for place, text in texts.items():
             if held.hidden in text:
                 at = text.index(held.hidden)
@@ -192,7 +237,8 @@ def campaign(count: int, seed: int) -> int:
         held = drawn.pop()
         case = MAKERS[number % len(MAKERS)](held, source)
         form = FORMATS[number // len(MAKERS) % len(FORMATS)]
-        found = list(leaks(case, held, form, source.random() < 0.3))
+        with webhook() as (hook, bodies):
+            found = list(leaks(case, held, form, source.random() < 0.3, hook, bodies))
         failed += bool(found)
         for description in found[:3]:
             print(f"number {number}, {held.text!r}: {description}", flush=True)

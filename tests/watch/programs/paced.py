@@ -1,10 +1,11 @@
 """A training of DistributedDataParallel of which one part can be slower: ``SLOW=input:1``, of rank 1 alone.
 
-Parts: ``input``, ``compute``, ``busy`` (its threads want a CPU that another process uses).
+Parts: ``input``, ``compute``.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import time
@@ -48,7 +49,12 @@ def main(steps: int) -> None:
         loss.backward()
         optimizer.step()
         dist.all_reduce(loss.detach())
+    dist.barrier()
     dist.destroy_process_group()
+    atexit._run_exitfuncs()
+    os._exit(
+        0
+    )  # torch may wait for threads of gloo, which wait for the interpreter, where a model is freed after its group
 
 
 if __name__ == "__main__":

@@ -207,7 +207,7 @@ class PacedRuns:
         place.mkdir()
         return doctor_watch(
             "torchrun", "--nproc-per-node", "2", str(PROGRAM), "40", options=("--data", "off"), folder=place,
-            SLOW=slow, XDG_STATE_HOME=str(self.folder / "state"),
+            SLOW=slow, XDG_STATE_HOME=str(self.folder / "state"), DOCTOR_HISTORY="on",
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A job over three real hosts, the network of one of which becomes slower than in its earlier runs: the part is named."""
+"""A job over three real hosts, of which one gets a slower network than in its earlier runs: the part is named."""
 
 from __future__ import annotations
 

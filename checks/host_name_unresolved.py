@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check, filled
-from doctor.facts.agreed_addresses import hosts_file_lines
+from doctor.facts.agreed_addresses import hosts_file_command, hosts_file_lines
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
@@ -10,6 +10,8 @@ from doctor.job import limit_items
 CAUSES = {
     "master-address-unresolved": ("names=name",),
 }
+MOST_LINES = 8
+"""Of /etc/hosts in the printed command; `doctor fix` writes them all."""
 ONE_HOST = "only one host: it resolves no other name"
 
 
@@ -25,14 +27,14 @@ def host_name_unresolved(
     timeout.
 
     ## What to do
-    On {host}: `echo {hosts_entry} >> /etc/hosts`, and a line for each other such name, or fix its name server:
-    `getent hosts {first}` must print an address. In a container: `--net=host`, or `--add-host NAME:ADDRESS`.
+    On {host}: `{hosts_command}`{others}, or fix its name server: `getent hosts {first}` must print an address. In a
+    container: `--net=host`, or `--add-host` with each such name and its address.
 
     ## In a container
-    Start the container of {host} again with `docker run --network host`, or with `--add-host NAME:ADDRESS` for each
-    such name. In Kubernetes: a headless Service with `publishNotReadyAddresses: true`, so that pods have names before
-    they are ready, and `subdomain` with its name in the pods; or `hostNetwork: true`. `getent hosts {first}` inside
-    must print an address.
+    Start the container of {host} again with `docker run --network host`, or with `--add-host` for each such name
+    and its address. In Kubernetes: a headless Service with `publishNotReadyAddresses: true`, so that pods have names
+    before they are ready, and `subdomain` with its name in the pods; or `hostNetwork: true`. `getent hosts {first}`
+    inside must print an address.
 
     ## Source
     PyTorch `dynamic_rendezvous.py` (the agent of rank 0 publishes its own host name as MASTER_ADDR); MindSpore
@@ -56,7 +58,7 @@ def host_name_unresolved(
         }
         if lost:
             lines = hosts_file_lines(lost, names, addresses or {}, fleet)
-            name_list = limit_items(sorted(lost), 4)
+            name_list, more = limit_items(sorted(lost), 4), len(lost) - len(lines[:MOST_LINES] or [""])
             yield Finding(
                 "cannot resolve {names}: {reason}",
                 hosts=(host,),
@@ -67,7 +69,8 @@ def host_name_unresolved(
                 observed=filled("{0} of {1} names without an address", len(lost), len(host_names.names)),
                 expected="an address for every name",
                 lines=lines,
-                hosts_entry=lines[0] if lines else None,
+                hosts_command=hosts_file_command(lines[:MOST_LINES]),
+                others=", and a line for each other such name" if more else "",
             )
 
 

@@ -9,6 +9,11 @@ from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
 MIN_FILES, FILES_PER_RANK, ADVISED_FILES = 16384, 16, 65535
+RAISE_FIRST = (
+    ", which needs `printf '%s\\n' '* hard nofile 65535' 'root hard nofile 65535' >> "
+    "/etc/security/limits.d/99-zz-cluster.conf` and a new login first"
+)
+"""In files of limits.d the asterisk means all users but root."""
 FILES_BESIDE_SOCKETS = 16
 """A rank has more files open than that without any connection."""
 
@@ -47,12 +52,11 @@ def open_files_limit_low(
     ranks, _ = expected_connections(launch, fleet, npus, gpus)
     limit, required = limits.nofile, min(ADVISED_FILES, max(MIN_FILES, FILES_PER_RANK * ranks))
     if not limit.allows(required):
-        first = ", which needs a line `<user> hard nofile 65535` in /etc/security/limits.conf and a new login first"
         yield Finding(
             "a process may open {observed} files; expected at least {expected}, better {advised}",
             observed=limit.soft,
             expected=required,
             advised=ADVISED_FILES,
             hard="unlimited" if limit.hard is None else limit.hard,
-            raise_first="" if limit.can_be_raised_to(ADVISED_FILES) else first,
+            raise_first="" if limit.can_be_raised_to(ADVISED_FILES) else RAISE_FIRST,
         ).as_warning(limit.allows(ranks + FILES_BESIDE_SOCKETS))

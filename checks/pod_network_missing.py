@@ -1,13 +1,14 @@
 from collections.abc import Iterator
 from ipaddress import ip_address
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.container import JobContainer
 from doctor.facts.network import HostAddresses
 from doctor.facts.pod_networks import PodNetworks
 
 
 @check(severity=WARNING, area="network")
-def pod_network_missing(networks: PodNetworks, addresses: HostAddresses) -> Iterator[Finding]:
+def pod_network_missing(networks: PodNetworks, addresses: HostAddresses, container: JobContainer) -> Iterator[Finding]:
     """Every network that the pod requests is attached, with its interface and its addresses.
 
     ## Why it matters
@@ -27,6 +28,8 @@ def pod_network_missing(networks: PodNetworks, addresses: HostAddresses) -> Iter
     interface that a program of the pod has renamed or taken down is called missing wrongly; one with a device of its
     own (`device-info`), which may be no interface of the kernel, is not judged.
     """
+    if not networks.attached and container.engine and not container.has_own_network:
+        raise Skip("the job's container has the network of its host")
     names = {network.name.rpartition("/")[2] for network in networks.attached}
     for name in networks.requested:
         if name not in names:

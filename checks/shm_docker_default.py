@@ -32,6 +32,6 @@ def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
         yield Finding(
             "/dev/shm holds {observed}, the default of a container; expected {expected}",
             observed=format_bytes(shm.size),
-            expected="--shm-size or --ipc=host",
+            expected="more than 64 MiB",
             container=shm.container,
         )

@@ -162,6 +162,13 @@ def test_a_folder_that_takes_no_files_is_found_before_any_host_is_visited(option
     assert "no file can be made in /proc" in err and "expected a file that can be written" in err
 
 
+def test_metrics_that_cannot_be_written_are_found_before_the_job_starts(tmp_path: Path) -> None:
+    argv = ["watch", "--prometheus", "/proc/x", "--", "touch", str(tmp_path / "started")]
+    code, err = run_here(argv, tmp_path)
+    assert (code, err.count("\n")) == (78, 1) and "--prometheus /proc/x: no file can be made in /proc" in err
+    assert not (tmp_path / "started").exists()
+
+
 def run_here(argv: list[str], home: Path) -> tuple[int, str]:
     """Exit code and stderr of a command, which has a few seconds and 3 GiB of memory."""
     doctor, limits = [sys.executable, "-m", "doctor", *argv], {resource.RLIMIT_AS: 3 << 30}

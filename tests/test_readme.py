@@ -165,3 +165,11 @@ def test_the_recipes_name_paths_that_exist() -> None:
 def test_everything_generated_is_fresh() -> None:
     """If not: python -m tests.regen."""
     assert [str(path) for path, _ in stale()] == []
+
+
+def test_the_commands_behind_the_figures_of_large_fleets_are_there() -> None:
+    text = (ROOT / "doctor/docs/scale.md").read_text("utf-8")
+    paths = re.findall(r"`python (?:-m pytest )?(tests/\S+\.py)", text)
+    paths += [name.replace(".", "/") + ".py" for name in re.findall(r"`python -m (tests\.\S+)", text)]
+    assert len(paths) >= 7
+    assert [path for path in paths if not (ROOT / path).is_file()] == []

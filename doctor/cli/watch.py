@@ -24,6 +24,7 @@ from doctor.engine.exit_code import Exit
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.session.finish import save_and_report, validate_output
+from doctor.session.named_files import require_writable
 from doctor.session.replay import Examination
 from doctor.session.select_checks import load_catalog
 from doctor.watch.command import warn
@@ -136,6 +137,8 @@ def _run(command_line: list[str], options: WatchOptions, choice: ChoiceOptions, 
         raise UsageError("--from reads a saved run; expected doctor report FILE")
     catalog = load_catalog([])
     chosen_checks = choice.chosen(catalog)
+    if options.metrics:
+        require_writable("--prometheus", options.metrics)
     files = ReportFiles(output_paths(output))
 
     def report(outcome: WatchOutcome) -> int:

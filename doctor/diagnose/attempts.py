@@ -31,6 +31,10 @@ _ENDING_S = 120.0
 """Seconds that ranks take to end after they were told to; Slurm's KillWait is 30 (slurm.conf(5))."""
 _ATTEMPT = re.compile(r"^(?P<run>.*/)?attempt_(?P<number>\d{1,6})/")
 _DIGITS = re.compile(r"\d+")
+_STAMP_SECONDS = 1.0
+"""What stamps of one file may be apart because some have no fractions."""
+_STARTING = ("init", "connect")
+"""Phases that are over once steps are made."""
 _UNCAUGHT = re.compile(r"\[rank\d{1,6}\]: ")
 """How torch begins each line of the traceback with which a process ends."""
 
@@ -239,8 +243,12 @@ def overcome_beside(files: Mapping[int, str], events: list[Event], catalog: Cata
 
 
 def may_be_outlived(signature: Signature) -> bool:
-    """A fault of the process, or an exception over a peer that was lost: a program may handle either, and go on."""
-    return signature.role == "root" or (signature.role == "ambiguous" and "unspecific" in signature.traits)
+    """What a program may handle, and go on: a fault of its own, an exception over a peer that was lost, a connection.
+
+    Who trains waits for no connection of the start any more: it was tried again.
+    """
+    waits = signature.role in ("ambiguous", "link")
+    return signature.role == "root" or (waits and (signature.phase in _STARTING or "unspecific" in signature.traits))
 
 
 def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int]) -> list[Event]:
@@ -256,7 +264,7 @@ def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int])
             (fault.rank is not None or bool(fault.pid)) and (fault.rank, fault.pid) == (step.rank, step.pid)
         )
         timed = not (fault.inferred_time or step.inferred_time)
-        earlier = timed and (step.time or 0.0) < (fault.time or 0.0)
+        earlier = timed and (step.time or 0.0) <= (fault.time or 0.0) - _STAMP_SECONDS
         return same and not earlier and step.file == fault.file and step.line > fault.line
 
     faults = (e for e in events if may_be_outlived(catalog[e.signature]) and not _UNCAUGHT.match(e.text))

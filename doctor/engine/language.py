@@ -176,6 +176,8 @@ def without_loose_spaces(text: str) -> str:
     >>> select("zh", {})
     >>> without_loose_spaces("来自 其他主机 的连接。 见 doctor fix（`echo 一 二`）")
     '来自其他主机的连接。见 doctor fix（`echo 一 二`）'
+    >>> without_loose_spaces("网口没有链路。。见 .bashrc。.")
+    '网口没有链路。见 .bashrc。'
     >>> select("en", {})
     """
     catalogue = _selection.catalogue()

@@ -72,6 +72,7 @@ class Catalogue:
             return text.replace(OWN_SPACE, " ")
         parts = enumerate(text.split("`"))
         closed = "`".join(part if number % 2 else _LOOSE_SPACE.sub("", part) for number, part in parts)
+        closed = _SECOND_STOP.sub("。", closed)
         return closed.replace(OWN_SPACE, " ")
 
     def template(self, english: str) -> str:
@@ -101,6 +102,8 @@ class Catalogue:
         return "".join(best.get(len(english), [english]))
 
 
+_SECOND_STOP = re.compile(r"。[ ]?(?:。|\.(?![\w./]))")
+"""Where a sentence that ends was filled in before the end of another one."""
 _LOOSE_SPACE = re.compile("(?<=[\u3001-\u3011\u4e00-\u9fff\uff01-\uff5e]) (?=[\u4e00-\u9fff\uff08\u201c])")
 """Between two letters or signs of Chinese."""
 _PART_ENDS = re.compile(r"(?<=[ }])(?=\S)|(?<=\S)(?=[ {;,:])")

@@ -186,7 +186,7 @@ def _context(
         rank_table_pending=is_pending,
         hosts_unknown="" if is_pending else unknown_hosts(variables, allocation, launch, hosts),
         identity=_identity(allocation, launch),
-        conflicts=_conflicts(launch, table, hosts),
+        conflicts=_conflicts(variables, launch, table, hosts),
     )
     context = _with_allocation(context, allocation) if allocation else context
     context = _with_launch(context, launch) if launch else context
@@ -228,9 +228,12 @@ def _identity(allocation: Allocation | None, launch: LaunchedRank | None) -> str
     return " ".join((*job, launch.launch_id if launch else "", allocation.restart if allocation else "")).strip()
 
 
-def _conflicts(launch: LaunchedRank | None, table: MountedRankTable | None, hosts: JobHosts) -> tuple[str, ...]:
+def _conflicts(
+    variables: EnvironmentVariables, launch: LaunchedRank | None, table: MountedRankTable | None, hosts: JobHosts
+) -> tuple[str, ...]:
     if launch is None:
-        return hosts.conflicts
+        unusable = (problem.text for problem in variables.problems if problem.value)
+        return (*dict.fromkeys(unusable), *hosts.conflicts)
     problems = [problem.text for problem in launch.problems]
     return (*problems, *launch.contradictions, *table_conflicts(launch, table), *hosts.conflicts)
 

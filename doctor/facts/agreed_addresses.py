@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -43,6 +44,16 @@ def hosts_file_lines(
         if len(agreed) == 1:
             lines.append(f"{agreed.pop()} {name}")
     return lines
+
+
+def hosts_file_command(lines: Sequence[str]) -> str:
+    r"""The shell command that appends lines to /etc/hosts.
+
+    >>> print(hosts_file_command(["192.0.2.10 node001", "192.0.2.11 a'b"]))
+    printf '%s\n' '192.0.2.10 node001' '192.0.2.11 a'"'"'b' >> /etc/hosts
+    """
+    words = [shlex.quote(line) for line in lines if "`" not in line]
+    return f"printf '%s\\n' {' '.join(words)} >> /etc/hosts" if words else "echo 'ADDRESS NAME' >> /etc/hosts"
 
 
 class _NameIndex:

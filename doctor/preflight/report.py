@@ -34,6 +34,8 @@ TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes shows what is in it as the container's last message; 4096 bytes of it."""
 
 
+MAX_CONFLICTS = 2
+"""Contradictions that stderr names; the report has all."""
 PLUGIN_CHARS = 80
 """``max_output_length`` of node-problem-detector, as it is without a setting (custompluginmonitor/types/config.go)."""
 
@@ -163,8 +165,10 @@ def print_advice(verdict: PreflightVerdict) -> None:
 
 
 def _scope_lines(verdict: PreflightVerdict) -> Iterator[str]:
-    """What a verdict on this host alone, or on too few hosts, is not about."""
+    """Contradictions in the environment, and what a verdict on this host alone, or on too few hosts, is not about."""
     gathered = verdict.gathered
+    for conflict in gathered.context.conflicts[:MAX_CONFLICTS] if gathered.context else ():
+        yield filled("contradiction: {0}", conflict)
     if gathered.hosts_unknown:
         expected = "expected HOSTS, --hostfile FILE or DOCTOR_HOSTS; --scope local checks this host alone"
         yield filled("{0}; {1}", gathered.hosts_unknown, expected)

@@ -140,7 +140,7 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
     )
 
 
-HCCN_TOOL = "hccn_tool is in /usr/local/Ascend/driver/tools where the shell does not find it"
+HCCN_TOOL = "where the shell does not find hccn_tool, first type `export PATH=$PATH:/usr/local/Ascend/driver/tools`"
 """The driver's package puts it there, and into no PATH."""
 
 

@@ -16,7 +16,7 @@ from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.hosts.selection import PodAccess, PodSelection
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
-from doctor.transport.kubernetes.jobs import pods_of_job
+from doctor.transport.kubernetes.jobs import pods_of_job, rows_of_kind
 from doctor.transport.kubernetes.pods import Pod, list_pods, namespace_of, natural_order, read_pod
 
 if TYPE_CHECKING:
@@ -73,10 +73,13 @@ def inventory_of(listing: FoundPods, container: str) -> Inventory:
 
 
 def _networks_variable(pod: Pod) -> str:
-    """What its annotations say of networks, for `doctor.facts.pod_networks`; empty where they say nothing."""
+    """What its annotations say of networks, for `doctor.facts.pod_networks`; empty where they say nothing.
+
+    A pod with its node's network gets no other, whatever it requests.
+    """
     annotations = pod.metadata.annotations or {}
     texts = {name: annotations[name] for name in (REQUESTED, ATTACHED) if name in annotations}
-    if not texts or sum(map(len, texts.values())) > MAX_TEXT:
+    if not texts or pod.spec.host_network or sum(map(len, texts.values())) > MAX_TEXT:
         return ""
     return f"{VARIABLE}={msgspec.json.encode(texts).hex()}"
 
@@ -91,6 +94,7 @@ def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
             filled("--transport kubernetes: expected one of HOSTS, --selector and --job; {0} is given", options)
         )
     try:
+        rows_of_kind(choice.job)  # before the API server is asked
         program = kubectl.command_line(choice.kubeconfig, choice.context)
         namespace = namespace_of(program, choice.namespace)
         if pod_names:

@@ -20,7 +20,10 @@ def test_a_low_limit_that_the_job_may_raise_itself() -> None:
 
 def test_a_low_limit_that_only_root_can_raise() -> None:
     outcome = run_check(NAME, {"a": [limits(nofile=Limit(1024, 4096))]})
-    assert "`<user> hard nofile 65535` in /etc/security/limits.conf" in advice(NAME, outcome)
+    assert (
+        "'* hard nofile 65535' 'root hard nofile 65535' >> /etc/security/limits.d/99-zz-cluster.conf` and a new login"
+        in advice(NAME, outcome)
+    )
 
 
 @pytest.mark.parametrize(("ranks", "expected"), [("1024", 16384), ("2048", 32768), ("100000", 65535)])

@@ -8,6 +8,7 @@ import pytest
 
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.pod_networks import PodNetwork, PodNetworks
+from tests.checks.containers import container, place
 from tests.checks.run_check import messages, run_check, skipped
 
 NAME = "pod-network-missing"
@@ -24,7 +25,8 @@ NET1 = PodNetwork(name="team/rdma-a", interface="net1", ips=("fd00:0::5",))
 
 def found(*networks: PodNetwork, requested: tuple[str, ...] = ("rdma-a",), links: str = "eth0 lo net1") -> list[str]:
     fact = PodNetworks(requested=requested, attached=networks, links=tuple(links.split()))
-    return [text for _, text in messages(run_check(NAME, {"w-0": [fact, ADDRESSES]}))]
+    pod = container(engine="kubernetes")
+    return [text for _, text in messages(run_check(NAME, {"w-0": [fact, ADDRESSES, pod]}))]
 
 
 def test_a_pod_with_all_that_it_requests() -> None:
@@ -71,4 +73,14 @@ def test_what_may_be_no_interface_is_not_judged(entry: dict[str, object]) -> Non
 
 
 def test_a_host_that_is_no_pod_is_skipped() -> None:
-    assert skipped(run_check(NAME, {"n1": [ADDRESSES]}))
+    assert skipped(run_check(NAME, {"n1": [ADDRESSES, place()]}))
+
+
+def test_a_pod_with_the_network_of_its_node_gets_no_networks_of_its_own() -> None:
+    fact = PodNetworks(requested=("rdma-a",), attached=(), links=("eth0", "lo"))
+    pod = container(engine="kubernetes", network_cards=1)
+    gone = PodNetworks(requested=(), attached=(ETH0, NET1), links=("eth0", "lo"))  # a card is another network's
+    assert len(messages(run_check(NAME, {"w-0": [gone, ADDRESSES, pod]}))) == 1
+    assert skipped(run_check(NAME, {"w-0": [fact, ADDRESSES, pod]})) == {
+        "the job's container has the network of its host"
+    }

@@ -14,7 +14,7 @@ def test_any_other_size_was_chosen(size: int) -> None:
 
 def test_exactly_64_mib_was_not() -> None:
     outcome = run_check(NAME, {"a": [shm(64 * MIB, container=True)]})
-    text = "/dev/shm holds 64 MiB, the default of a container; expected --shm-size or --ipc=host"
+    text = "/dev/shm holds 64 MiB, the default of a container; expected more than 64 MiB"
     assert messages(outcome) == [("a", text)]
     assert outcome.findings[0].values["container"] is True
 

@@ -61,7 +61,7 @@ def test_the_default_of_dev_shm_and_a_part_of_the_npus(podman: Podman) -> None:
     results = errors(report)
     assert code == 10
     assert results["shm-docker-default"] == [
-        "/dev/shm holds 62.5 MiB, the default of a container; expected --shm-size or --ipc=host"
+        "/dev/shm holds 62.5 MiB, the default of a container; expected more than 64 MiB"
     ]
     assert results["container-devices-missing"] == ["the container has NPUs, but not libascend_hal.so of their driver"]
     assert set(results) == {"shm-docker-default", "container-devices-missing"}

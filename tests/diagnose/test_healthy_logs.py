@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.diagnose.noisy_logs import noisy_run
 from tests.diagnose.reported import exit_code
 from tests.diagnose.test_rules import logs
 
@@ -21,3 +22,11 @@ def test_a_run_that_went_well_has_no_cause(run: dict[str, Any]) -> None:
     diagnosis = logs(**{name.removesuffix(".log"): text for name, text in run["files"].items()})
     assert [cause.summary for cause in diagnosis.causes] == [] and not diagnosis.failed
     assert exit_code(diagnosis) in ((0,) if run.get("end", True) else (0, 12))
+
+
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_in_a_noisy_run_that_goes_on_nothing_is_a_certain_cause_and_no_rank_is_accused(first: int) -> None:
+    for seed in range(first, first + 50):
+        for cause in logs(**noisy_run(seed)).causes:
+            assert cause.confidence == "possible", f"{seed}: {cause.summary}"
+            assert cause.rule != "silence", f"{seed}: {cause.summary}"

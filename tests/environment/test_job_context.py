@@ -119,6 +119,7 @@ class TestContradictions:
                 {},
                 "DOCTOR_HOSTS names n4, which SLURM_JOB_NODELIST does not",
             ),
+            ({"JOB_COMPLETION_INDEX": "abc"}, {}, "JOB_COMPLETION_INDEX='abc', expected a whole number from 0"),
         ],
     )
     def test_each_is_said(self, environ: Environ, files: Files, text: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from doctor.engine.fact import Absent, Unreadable
 from doctor.facts.pod_networks import ATTACHED, MAX_TEXT, REQUESTED, VARIABLE, PodNetworks, list_pod_networks
 from doctor.session.select_pods import _networks_variable
-from doctor.transport.kubernetes.pods import Pod, _Metadata
+from doctor.transport.kubernetes.pods import Pod, _Metadata, _Spec
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, runs_on_python_3_6
 
@@ -81,6 +81,7 @@ def test_the_annotations_come_as_a_variable_whatever_they_hold(monkeypatch: pyte
     monkeypatch.setenv(name, value)
     answer = list_pod_networks({})
     assert (answer["requested"], answer["attached"]) == (hostile, STATUS)
+    assert _networks_variable(Pod(metadata=pod.metadata, spec=_Spec(host_network=True))) == ""
     long = Pod(metadata=_Metadata(name="w-0", annotations={ATTACHED: "x" * (MAX_TEXT + 1)}))
     assert _networks_variable(long) == "" and _networks_variable(Pod()) == ""
 

@@ -66,6 +66,7 @@ ROWS: list[Row] = [
         fleet="cpu",
         values={"network": "team/rdma-a", "interface": "net1"},
         healthy_first=False,
+        apart=("*",),
     ),
     Row(
         "container-devices-not-allotted",

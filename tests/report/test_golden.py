@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.report.golden import FOLDER, files
@@ -16,3 +18,8 @@ def test_it_looks_as_it_did(name: str) -> None:
 
 def test_no_golden_file_is_left_over() -> None:
     assert {file.name for file in FOLDER.glob("*.txt")} == set(FILES)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if ".zh" in name])
+def test_no_sentence_ends_twice_in_chinese(name: str) -> None:
+    assert not re.findall(r".{0,20}[。；，：][。；，：].{0,20}|.{0,20}。\.(?!\w)", (FOLDER / name).read_text("utf-8"))

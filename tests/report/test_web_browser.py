@@ -16,7 +16,7 @@ import pytest
 
 from doctor.engine.catalog import load_checks
 from doctor.engine.exit_code import exit_code
-from doctor.engine.result import Report, Severity
+from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.report.formats.registry import RenderContext, render_bytes
 from tests.report import pictured_reports, recorded_fleets, reports
 from tests.report.chromium import Browser, Page, chromium
@@ -108,6 +108,40 @@ def test_it_is_drawn_at_every_width_and_in_both_schemes(kind: str, browser: Brow
     page.value("addEventListener('beforeprint', () => { printed = document.documentElement.dataset.theme })")
     assert page.pdf().startswith(b"%PDF")
     assert page.value("[printed, document.documentElement.dataset.theme].join()") == "light,dark"
+
+
+def of_64_hosts() -> Report:
+    """Ten findings, five of them warnings, each on many hosts with names of a usual length."""
+    hosts = tuple(f"gpu-rack{number // 8:02d}-node{number % 8:02d}" for number in range(64))
+    severities = {name: check.severity for name, check in PAGES.items() if name not in reports.SMOKE}
+    errors = [name for name, severity in sorted(severities.items()) if severity is Severity.ERROR]
+    warnings = [name for name, severity in sorted(severities.items()) if severity is Severity.WARNING]
+    outcomes = []
+    for place, name in enumerate([*errors[5:10], *warnings[5:10]]):
+        finding = Finding("{n} of 8 devices answer; expected {m}", hosts=hosts[place::3], n=place, m=8)
+        check = PAGES[name]
+        outcomes.append(Outcome(name, check.severity, check.area, check.claim, (finding,), hosts, complete=True))
+    return reports.report(*outcomes, hosts=hosts)
+
+
+@pytest.mark.full
+def test_a_phone_shows_64_hosts_with_ten_findings_on_three_screens_before_their_details(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Below the table each warning is its message alone until it is opened; the contents stay in sight."""
+    page, address = browser.page(), written(tmp_path, of_64_hosts())
+    page.open(address, 390, 844)
+    page.screenshot(Path(os.environ.get("DOCTOR_SCREENSHOTS") or tmp_path) / "phone.png")
+    assert width_beyond(page) == 0
+    assert page.value("document.querySelector('article').getBoundingClientRect().top") < 3 * 844
+    closed = "document.querySelectorAll('.is-warn > .body:not([open])').length"
+    assert [page.value(closed), page.value("document.querySelectorAll('.is-fail > .body[open]').length")] == [5, 5]
+    page.value("document.querySelector('.overview tr:last-child a').click()")
+    page.value("scrollTo(0, document.body.scrollHeight)")
+    assert page.value("document.querySelector('nav').getBoundingClientRect().top") == 0
+    assert page.value("document.getElementById('s0-9').querySelector('.body').open") is True
+    page.open(f"{address}?wide", 1280, 844)
+    assert page.value(closed) == 0
 
 
 @pytest.mark.full

@@ -2,6 +2,9 @@
 
 python -m tests.smoke.outside 30 --seed 1
 python -m tests.smoke.outside 10 --seed 1 --only clean
+python -m tests.smoke.outside 128 --seed 7 --first 50 --seconds 200
+
+The last one goes through the later kinds in portions, and says with which trial to go on.
 
 One host of 2, 3 or 5 is guilty. The interpreter of its ranks finds a sitecustomize module (`outside_hook`) that strikes
 at a call, and writes a mark file when it does: a fault that did not strike is no trial.

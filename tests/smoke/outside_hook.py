@@ -89,9 +89,16 @@ def print_much(fault: dict[str, Any]) -> None:
         sys.stdout.write("x" * ((1 << 20) - 1) + "\n")
 
 
+def hoard(fault: dict[str, Any]) -> None:
+    """Takes more memory than its control group has by now."""
+    DEEDS["command"](fault)
+    bytearray(os.urandom(1 << 20)) * 300
+
+
 DEEDS: "dict[str, Callable[[dict[str, Any]], object]]" = {
     "signal": lambda fault: os.kill(os.getpid(), getattr(signal, fault["signal"])),
     "command": lambda fault: subprocess.call(["sh", "-c", fault["command"].replace("PID", str(os.getpid()))]),
+    "hoard": hoard,
     "late": lambda fault: time.sleep(fault["seconds"]),
     "prints": print_much,
     "exit": lambda _: os._exit(0),

@@ -171,7 +171,7 @@ class RealRun(NamedTuple):
 
 
 SMALL = RealRun("tri", 6, 2, 1, ("tri0002", "tri0005"), ("--layout", "dp=6"))
-LARGE = RealRun("all", 32, 8, 2, ("all0002", "all0021"), ("--layout", "dp=64", "--for", "20s", "--budget", "900"))
+LARGE = RealRun("all", 16, 4, 4, ("all0002", "all0011"), ("--layout", "dp=64", "--for", "20s", "--budget", "900"))
 
 
 @pytest.mark.proves("smoke-host-left-out")

@@ -30,9 +30,12 @@ mkdir -p /tmp/bin
 cat >/tmp/bin/python3 <<'END'
 #!/bin/sh
 case $HOSTNAME in
-*-0) touch /tmp/started; until [ -e /tmp/go ]; do sleep 0.1; done ;;
+*-0) touch /tmp/started; until [ -e /tmp/go ]; do sleep 0.1; done; exec /usr/bin/python3 "$@" ;;
 esac
-exec /usr/bin/python3 "$@"
+/usr/bin/python3 "$@"
+code=$?
+touch /tmp/done
+exit $code
 END
 chmod 755 /tmp/bin/python3
 exec sleep 100000
@@ -71,7 +74,8 @@ def at(cluster: Cluster, pod: str, script: str) -> subprocess.CompletedProcess[s
 def in_the_middle(cluster: Cluster, *argv: str) -> Iterator[subprocess.Popen[str]]:
     """Runs a check, which has begun in the first pod of its job and waits there."""
     job = argv[argv.index("--job") + 1]
-    assert at(cluster, f"{job}-0", "rm -f /tmp/started /tmp/go").returncode == 0
+    for number in range(2):
+        assert at(cluster, f"{job}-{number}", "rm -f /tmp/started /tmp/go /tmp/done").returncode == 0
     running = subprocess.Popen(
         cluster.inside([*DOCTOR, argv[0], "--transport", "kubernetes", *argv[1:]]),
         env=cluster.environment(),
@@ -81,6 +85,7 @@ def in_the_middle(cluster: Cluster, *argv: str) -> Iterator[subprocess.Popen[str
     )
     try:
         cluster.wait(lambda: at(cluster, f"{job}-0", "ls /tmp/started").returncode == 0, "the check does not begin")
+        cluster.wait(lambda: at(cluster, f"{job}-1", "ls /tmp/done").returncode == 0, "the other pod does not end")
         yield running
     finally:
         running.kill()

@@ -11,19 +11,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.conftest import PREPARED, prepared
 from tests.faults import Row
+from tests.faults.connectivity import AHEAD
 from tests.hosts.gpu import gpu_fleet
 from tests.hosts.kubernetes.cluster import Cluster, unavailable
 from tests.hosts.kubernetes.pod_hosts import INTERPRETER, PROGRAM, PodHosts, pod_hosts
 from tests.hosts.testbed import Overrides, merge
 from tests.smoke.interpreter import visible_folders
-from tests.test_faults import BATCHES, of_machine, outcome
+from tests.test_faults import BATCHES, OUT_OF_TIME, of_machine, outcome
 
 pytestmark = [
     pytest.mark.hosts,
@@ -38,12 +40,20 @@ NOT_IN_PODS = {
     "memory-short": "a control group that the row puts sshd into",
     "cpus-too-few": "as above",
     "sysctl-lost-at-reboot": "a pod does not boot",
+    "interface-unreachable": "a pod has a default route, by which the address of another network may be reached",
     "host-name-repeated": "the name of a pod is its identity, by which it is entered",
 }
 """Checks whose rows cannot be put into a pod, and why."""
 FEWEST = 5
+
+
+def _for_any_program(row: Row) -> Row:
+    """A wrapper of python3 that hands on as many words as the carrier of a gang has."""
+    return replace(row, fault=AHEAD.replace('$4"', '$4" "$5"')) if row.fault == AHEAD else row
+
+
 IN_PODS = [
-    [row for row in batch if row.check not in NOT_IN_PODS]
+    [_for_any_program(row) for row in batch if row.check not in NOT_IN_PODS]
     for batch in BATCHES
     if batch[0].fleet in ("cpu", "a2", "gpu") and len(batch) >= FEWEST
 ]
@@ -108,6 +118,13 @@ def by_gang(pods: PodHosts, selected: str) -> dict[str, Any]:
     return dict(json.loads(report))
 
 
+def asked(way: Callable[[PodHosts, str], dict[str, Any]], pods: PodHosts, selected: str) -> dict[str, Any]:
+    """A report; once more, where a starved machine kept an answer from coming."""
+    report = way(pods, selected)
+    late = OUT_OF_TIME.search(json.dumps([entry["unknown"] for entry in report["outcomes"]]))
+    return way(pods, selected) if late else report
+
+
 def problems(rows: Sequence[Row], hosts: Sequence[str], report: dict[str, Any]) -> list[str]:
     """What is wrong with a report on pods that have these faults: rows that it lacks, and pods that it accuses."""
     blamed: dict[str, set[str]] = {}
@@ -139,8 +156,10 @@ def test_each_is_found_over_the_transport_and_by_the_gang(cluster: Cluster, rows
     selected = ",".join(sorted({name for row in rows for name in (row.check, *row.also)}))
     with pod_hosts(cluster, overrides(rows[0].fleet), visible_folders()) as pods:
         for way in (by_transport, by_gang):
-            assert problems([], pods.hosts, way(pods, selected)) == [], way.__name__
+            assert problems([], pods.hosts, asked(way, pods, selected)) == [], way.__name__
         for row in rows:
             pods.breaks(pods.hosts[row.host], f"(\n{row.fault}\n)")
-        wrong = {way.__name__: problems(rows, pods.hosts, way(pods, selected)) for way in (by_transport, by_gang)}
+        wrong = {
+            way.__name__: problems(rows, pods.hosts, asked(way, pods, selected)) for way in (by_transport, by_gang)
+        }
     assert not any(wrong.values()), json.dumps(wrong, indent=1)

@@ -20,6 +20,7 @@ from doctor.smoke.plan import SmokeOptions
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.jobs import job_kinds, pods_of_job
+from doctor.transport.kubernetes.kubernetes_transport import Kubernetes
 from doctor.transport.kubernetes.node_pods import NodePods
 from doctor.transport.kubernetes.pods import Pod, list_pods, natural_order, read_pod
 from tests.hosts.kubernetes.small_server import pod
@@ -282,3 +283,20 @@ def test_pages_of_a_real_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
         "failed": "its pod has ended: Error (exit code 7)",
         "first": "its init container first still runs",
     }
+
+
+def test_a_stream_that_ends_before_its_command_has_begun() -> None:
+    """Kubectl ends with 0 and prints nothing, where the API server lost the stream: that is no command that ran."""
+    transport = Kubernetes(PodAccess(kubectl=("/bin/true",)), ("w-0",), 0.1)
+    with pytest.raises(TransportError, match="the connection through the API server was cut"):
+        transport.run("w-0", "true", b"", 10)
+    session = transport.open_session("w-0", "true")
+    with pytest.raises(TransportError, match="the connection through the API server was cut"):
+        list(session)
+    transport.close()
+
+
+def test_a_kind_that_no_row_has_is_refused_before_the_api_server_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCTOR_KUBECTL", "/nowhere/kubectl")
+    with pytest.raises(InputError, match="--job Foo/x: an unknown kind; expected one of "):
+        select_pods.find_pods(PodSelection(job="Foo/x"))

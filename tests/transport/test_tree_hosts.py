@@ -41,9 +41,31 @@ def report(fleet: Fleet, *arguments: str) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in ("seconds", "started", "notes", "run")}
 
 
+def tree(fleet: Fleet) -> tuple[str, ...]:
+    return ("--transport", "tree", "--gateways", str(fleet.directory / "topology.conf"))
+
+
 def test_the_report_is_the_same_and_a_dead_gateway_changes_only_its_own_line(fleet: Fleet) -> None:
-    way = ("--transport", "tree", "--gateways", str(fleet.directory / "topology.conf"))
-    assert report(fleet, *way)["outcomes"] == report(fleet)["outcomes"]
-    with fleet.broken(fleet.hosts[2], fault="refuse"):
-        [unreached] = [outcome for outcome in report(fleet, *way)["outcomes"] if outcome["check"] == "host-unreachable"]
-    assert [finding["hosts"] for finding in unreached["findings"]] == [[fleet.hosts[2]]]
+    assert report(fleet, *tree(fleet))["outcomes"] == report(fleet)["outcomes"]
+
+
+@pytest.mark.parametrize("dead", [(0,), (2,), (4,), (0, 3)], ids=["first level", "second level", "leaf", "both levels"])
+def test_of_dead_hosts_at_any_level_the_rest_is_reached_another_way(fleet: Fleet, dead: tuple[int, ...]) -> None:
+    names = {fleet.hosts[place] for place in dead}
+    with fleet.broken(sorted(names), fault="refuse"):
+        assert unreached(report(fleet, *tree(fleet))).keys() == names
+
+
+def test_where_all_gateways_of_a_level_are_dead_their_hosts_are_unknown_and_the_gateway_is_named(fleet: Fleet) -> None:
+    """Nothing is said against a host that no gateway was left for."""
+    with fleet.broken(fleet.hosts[2:4], fault="refuse"):
+        reasons = unreached(report(fleet, *tree(fleet)))
+    assert reasons.keys() == set(fleet.hosts[2:])
+    for leaf in fleet.hosts[4:]:
+        assert "not reached: the gateway" in reasons[leaf] and any(name in reasons[leaf] for name in fleet.hosts[2:4])
+
+
+def unreached(document: dict[str, Any]) -> dict[str, str]:
+    """The message of each host that was not reached."""
+    [outcome] = [entry for entry in document["outcomes"] if entry["check"] == "host-unreachable"]
+    return {host: finding["message"] for finding in outcome["findings"] for host in finding["hosts"]}

@@ -114,7 +114,12 @@ def test_torchrun(program: Path) -> None:
         "--lr",
         "1",
     )
-    code, document = rehearse(program.parent, *line, NCCL_DEBUG="WARN", HF_TOKEN="hush-hush-1")
+    temporary = program.parent / "temporary"
+    temporary.mkdir()
+    own = {"NCCL_DEBUG": "WARN", "HF_TOKEN": "hush-hush-1", "TMPDIR": str(temporary)}
+    code, document = rehearse(program.parent, *line, **own)
+    assert not list(temporary.glob("torchelastic_*"))
+    temporary.rmdir()
     assert (code, ranks(document)) == (0, [(0, 0), (1, 1)])
     assert document["ranks"][0]["variables"]["NCCL_DEBUG"] == "WARN"
     assert "hush" not in json.dumps(document)
@@ -180,9 +185,10 @@ def test_a_launcher_that_hangs_is_ended(program: Path) -> None:
 
 
 LINES = {
-    "torchrun --nnodes 2 --node-rank 0 src/train.py --lr 1": "torchrun --nnodes 2 --node-rank 0 src/STUB --lr 1",
-    "python -m torch.distributed.run --nproc-per-node=2 train.py": "python -m torch.distributed.run --nproc-per-node=2 STUB",
-    "torchrun -m pkg.train a b": "torchrun CWD/STUB a b",
+    "torchrun --nnodes 2 --node-rank 0 src/train.py --lr 1": "torchrun --log_dir=LOGS/log --nnodes 2 --node-rank 0 src/STUB --lr 1",
+    "python -m torch.distributed.run --nproc-per-node=2 train.py": "python -m torch.distributed.run --log_dir=LOGS/log --nproc-per-node=2 STUB",
+    "torchrun --log-dir=l train.py": "torchrun --log-dir=LOGS/log STUB",
+    "torchrun -m pkg.train a b": "torchrun --log_dir=LOGS/log CWD/STUB a b",
     "python3 -m pkg.train a": "python3 CWD/STUB a",
     "srun -N2 --output=out.txt numactl --cpunodebind=0 python train.py": "srun -N2 --output=LOGS/log numactl --cpunodebind=0 python STUB",
     "srun -N2 ./train 4": "srun -N2 python3 ./STUB 4",
@@ -218,7 +224,7 @@ def test_the_program_alone_is_replaced(line: str) -> None:
 )
 def test_a_line_in_which_the_program_might_stay_is_refused(line: list[str]) -> None:
     if line[:2] == ["torchrun", "$PROGRAM"]:
-        assert rehearsed_line(line, {}, "STUB", "LOGS").argv == ("torchrun", "STUB")
+        assert rehearsed_line(line, {}, "STUB", "LOGS").argv == ("torchrun", "--log_dir=LOGS/log", "STUB")
         return
     with pytest.raises(CannotRehearse):
         rehearsed_line(line, {}, "STUB", "LOGS")

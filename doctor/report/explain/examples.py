@@ -30,6 +30,7 @@ EXAMPLES: Mapping[str, Any] = {
     "group": "HwHiAiUser",
     "host": "node001",
     "hosts": ["node001", "node002"],
+    "hosts_command": "printf '%s\\n' '192.0.2.10 node001' >> /etc/hosts",
     "hosts_entry": "192.0.2.10 node001",
     "id": 0,
     "ip": "192.0.2.10",

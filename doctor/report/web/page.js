@@ -106,6 +106,15 @@ function printing() {
   addEventListener("afterprint", () => { opened.forEach((one) => { one.open = false; }); opened = []; draw(theme); });
 }
 
+/* On a phone the details of a warning are closed until it is asked for */
+function folding() {
+  if (!matchMedia("(max-width: 40rem)").matches) return;
+  document.querySelectorAll(".is-warn > .body").forEach((body) => { body.open = false; });
+  const open = () => document.getElementById(location.hash.slice(1))?.querySelector(":scope > .body")?.setAttribute("open", "");
+  addEventListener("hashchange", open);
+  open();
+}
+
 async function copyText(text) {
   try { await navigator.clipboard.writeText(text); return true; } catch { /* no permission, or no secure origin */ }
   const area = element("textarea", {"aria-hidden": "true"});
@@ -137,7 +146,7 @@ function copyButtons() {
 
 function start() {
   themeButton();
-  printing();
+  folding(); printing();
   copyButtons();
   if (reportData.grid) drawCheckGrid(document.getElementById("check-grid"), reportData.grid);
   for (const place of document.querySelectorAll(".path-map")) {

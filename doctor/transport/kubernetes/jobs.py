@@ -49,17 +49,23 @@ def job_kinds() -> tuple[OwnerRow, ...]:
     return tuple(table["job"])
 
 
+def rows_of_kind(job: str) -> list[OwnerRow]:
+    """Those of the kind of ``KIND/NAME``, all for ``NAME``. Raises: InventoryError for a kind that no row has."""
+    kind = job.rpartition("/")[0].lower()
+    rows = [row for row in job_kinds() if not kind or kind in row.kinds]
+    if not rows:
+        accepted = ", ".join(dict.fromkeys(word for row in job_kinds() for word in row.kinds))
+        raise InventoryError(filled("--job {0}: an unknown kind; expected one of {1}", printable(job, 120), accepted))
+    return rows
+
+
 def pods_of_job(job: str, pods: Sequence[Pod]) -> JobPods:
     """Those of the pods that belong to ``NAME`` or ``KIND/NAME``.
 
     Raises: InventoryError, where none does, or jobs of two kinds have the name.
     """
-    kind, _, name = job.rpartition("/")
+    rows, name = rows_of_kind(job), job.rpartition("/")[2]
     job = printable(job, 120)
-    rows = [row for row in job_kinds() if not kind or kind.lower() in row.kinds]
-    if not rows:
-        accepted = ", ".join(dict.fromkeys(word for row in job_kinds() for word in row.kinds))
-        raise InventoryError(filled("--job {0}: an unknown kind; expected one of {1}", job, accepted))
     rows_by_kind = {row.kinds[0]: row for row in reversed(rows) if any(row.has(pod, name) for pod in pods)}
     # A JobSet's pods are also those of a Job, and an operator may keep to an older label beside its own.
     members = {kind: {pod.name for pod in pods if row.has(pod, name)} for kind, row in rows_by_kind.items()}

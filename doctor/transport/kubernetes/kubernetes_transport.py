@@ -64,7 +64,7 @@ class Kubernetes:
             err = bytes(lines.err)
             begun = _STARTED in err or len(err) >= MAX_KEPT_STDERR
             exit_code = kubectl.reported_exit_code(err)
-            if code and exit_code is None and not self._children.closed and code > 0:
+            if exit_code is None and not self._children.closed and (code > 0 or (code == 0 and not begun)):
                 raise _failed(err, begun)
             return None if code < 0 else _status(exit_code or 0)
 
@@ -94,7 +94,7 @@ class Kubernetes:
             )
             raise TransportError("dropped", text, partial_result=partial) from None
         exit_code = kubectl.reported_exit_code(result.err)
-        if result.code and exit_code is None:
+        if exit_code is None and (result.code or _STARTED not in result.err):
             failed = _failed(result.err, _STARTED in result.err)
             raise TransportError(failed.kind, failed.text, failed.hint, result)
         err = kubectl.without_report(result.err).replace(_STARTED, b"", 1)
@@ -116,7 +116,12 @@ class Kubernetes:
 
 
 def _failed(err: bytes, begun: bool) -> TransportError:
-    """What became of kubectl, which did not say how the command ended."""
+    """What became of kubectl, which did not say how the command ended.
+
+    It ends without a word, and with 0, where a stream ends before the command has begun.
+    """
+    if not begun and not err.strip():
+        return transport_error("lost", "the connection through the API server was cut")
     error = kubectl.complaint(err.replace(_STARTED, b"", 1))
     if begun and error.kind in ("lost", "error", "dropped"):
         return transport_error("lost", filled("the connection was cut before the command ended: {0}", error.text))

@@ -51,6 +51,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
     hostname: str = ""
     subdomain: str = ""
+    host_network: bool = False
 
 
 class _Reason(msgspec.Struct, frozen=True, rename="camel"):

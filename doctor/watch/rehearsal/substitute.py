@@ -27,8 +27,12 @@ _LOG_OPTIONS = {
     "deepspeed": ("--enable_each_rank_log",),
 }
 """Options by which a launcher writes files where those of the job shall lie: a rehearsal has a folder of its own."""
-_ALWAYS = {"msrun": "--log_dir"}
-"""msrun writes its logs into the working folder where it is not told another one."""
+_ALWAYS = {
+    "msrun": ("--log_dir", ("msrun",)),
+    "torchrun": ("--log_dir", ("torchrun", "torch.distributed.run", "torch.distributed.launch")),
+}
+"""Without this option msrun writes its logs into the working folder, and torchrun makes a folder in the temporary one
+that stays (``DefaultLogsSpecs`` in torch/distributed/elastic/multiprocessing/api.py). And the words before it."""
 
 
 class CannotRehearse(ValueError):
@@ -167,8 +171,8 @@ def _own_logs(head: list[str], line: LaunchLine, logs: str) -> list[str]:
                     head[position + 1] = place
                 elif word.startswith(f"{option}="):
                     head[position] = f"{option}={place}"
-        always = _ALWAYS.get(call.launcher, "")
-        names = [os.path.basename(word) for word in head]
-        if always and call.launcher in names and not any(word.startswith(always) for word in head):
-            head.insert(names.index(call.launcher) + 1, f"{always}={place}")
+        always, starters = _ALWAYS.get(call.launcher, ("", ()))
+        named = [position for position, word in enumerate(head) if os.path.basename(word) in starters]
+        if named and not any(word.replace("-", "_").startswith(always.replace("-", "_")) for word in head):
+            head.insert(named[0] + 1, f"{always}={place}")
     return head

@@ -20,7 +20,7 @@ from doctor.facts.launcher_logins import (
     login_problem,
 )
 
-ONE_HOST = "only one host: the launcher logs in nowhere"
+ONE_HOST = "only one host is checked: logins are tried from one checked host to another"
 _OF_THE_SOURCE = (UNKNOWN_KEY, CHANGED_KEY, UNRESOLVED, BAD_CONFIGURATION)
 """Problems that are mended on the host that logs in."""
 _LATE = (NO_ANSWER, UNFINISHED)

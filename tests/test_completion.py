@@ -134,8 +134,11 @@ def complete_zsh(line: str, home: Path) -> list[str]:
     try:
         os.write(terminal, b"source ~/rc\n")
         wait_for(terminal, b"READY")
-        os.write(terminal, line.encode() + b"\x18")
-        wait_for(terminal, None, (home / "offered"))
+        os.write(terminal, line.encode())
+        for _ in range(12):  # a shell whose editor had not begun to read takes the key when it comes again
+            os.write(terminal, b"\x18")
+            if wait_for(terminal, None, (home / "offered"), 5):
+                break
         return list(dict.fromkeys((home / "offered").read_text().splitlines()))
     finally:
         os.kill(child, signal.SIGKILL)
@@ -143,16 +146,20 @@ def complete_zsh(line: str, home: Path) -> list[str]:
         os.waitpid(child, 0)
 
 
-def wait_for(terminal: int, text: bytes | None, path: Path | None = None, seconds: float = 20) -> None:
-    """Reads the terminal until a text comes; without one until a file holds something and the terminal is quiet."""
+def wait_for(terminal: int, text: bytes | None, path: Path | None = None, seconds: float = 20) -> bool:
+    """Reads the terminal until a text comes; without one until a file holds something and the terminal is quiet.
+
+    Returns: whether that came in time.
+    """
     output, end = b"", time.monotonic() + seconds
     while time.monotonic() < end:
         readable, _, _ = select.select([terminal], [], [], 0.3)
         if readable:
             output += os.read(terminal, 65536)
         if (text is not None and text in output) or (not readable and path and path.stat().st_size):
-            return
+            return True
     assert text is None, output
+    return False
 
 
 @pytest.mark.parametrize("shell", SHELLS)

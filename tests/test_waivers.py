@@ -232,7 +232,7 @@ class TestWhatItNeverHides:
         assert "ok      1 check passed on 64 hosts" in lines
         assert "waived  host-unreachable on node009 (1/64): known (until 2026-12-31)" in lines
         assert "unknown 7 checks on node009 (1/64): not reached: connection refused" in lines
-        assert lines[-1] == "UNKNOWN: 1 check waived; 7 checks unknown"
+        assert lines[-1] == "UNKNOWN: 1 check waived; 7 checks unknown on node009"
 
     @settings(max_examples=examples(30), deadline=None)
     @given(reports(), st.sampled_from(["*", "node[00-05]", "node07"]))

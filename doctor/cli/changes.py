@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
+from doctor.analysis.outliers.own_past import compare_pace, pace_lines
 from doctor.cli.history import parse_start
 from doctor.cli.host_options import (
     SCOPES,
@@ -24,7 +25,7 @@ from doctor.cli.host_options import (
     examine_options,
     validate_connection,
 )
-from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
+from doctor.cli.launch_source import SourceOptions, launch_line, with_hosts_of_line
 from doctor.cli.shared_options import ChecksOption, IgnoreOption, NoHistoryOption, SelectOption, expand_option_groups
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError, UsageError, require_one_of
@@ -33,6 +34,7 @@ from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.history.baseline import Baseline, choose_baseline
+from doctor.history.paces import job_identity, last_runs
 from doctor.history.run_record import recorded_names
 from doctor.report.diff.rank_changes import rank_changes
 from doctor.report.diff.render_changes import ChangesPage, render, render_json
@@ -121,9 +123,22 @@ def command(
         changes=rank_changes(compare_values(before, now), report, selected, _messages_by_check()),
         uncompared=uncompared(before, now),
         notes=tuple(filled("not read: {0}", printable_excerpt(host, 100)) for host in unread),
+        pace=() if from_file or no_history else _pace_of_job(now),
     )
     write_stdout(render_json(page, code) if as_json else render(page, code))
     raise typer.Exit(int(code))
+
+
+def _pace_of_job(now: RunValues) -> tuple[str, ...]:
+    """What the last watched run of the launch line, else of a job on these hosts, was slower by than those before."""
+    words = launch_line()
+    names = frozenset(recorded_names([*now.hosts], machine_name()).values())
+    hosts = frozenset(name.partition(".")[0] for name in names)
+    try:
+        runs = last_runs(os.environ, job_identity(words) if words else "", hosts)
+    except OSError:
+        return ()
+    return tuple(pace_lines(compare_pace(runs[-1], runs[:-1]))) if runs else ()
 
 
 def _visit(

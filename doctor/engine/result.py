@@ -15,7 +15,7 @@ from doctor.engine.texts import enumerated, with_own_spaces
 if TYPE_CHECKING:
     from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary
     from doctor.engine.smoke_summary import SmokeSummary
-    from doctor.engine.watch_summary import LossCurve
+    from doctor.engine.watch_summary import LossCurve, RankPace
 
 CheckName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z", max_length=100)]
 """The name of a check, or of a signature, as a document may hold it: it is shown as it stands."""
@@ -266,6 +266,8 @@ class Report(msgspec.Struct, frozen=True):
     """Since when findings are there, by check and host, where earlier runs tell."""
     losses: tuple[LossCurve, ...] = ()
     """Of each rank of a watched program, where any was read."""
+    pace: tuple[RankPace, ...] = ()
+    """What a usual step of each rank of a watched program consists of, where that was measured."""
     after_reboot: bool = False
     """It says what will be after a reboot of the hosts, by what they load when they start."""
 

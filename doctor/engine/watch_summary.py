@@ -69,6 +69,85 @@ class ResumeReport(msgspec.Struct, frozen=True):
     uncompared: tuple[str, ...] = ()
 
 
+class RankPace(msgspec.Struct, frozen=True):
+    """Seconds of one rank's usual step, by what it spends them with."""
+
+    rank: int
+    host: str
+    input: float = 0.0
+    compute: float = 0.0
+    wait: float = 0.0
+    """For other ranks, in collectives."""
+    network: float = 0.0
+    """In collectives that all have entered."""
+    unsplit: float = 0.0
+    """Compute, or waiting for collectives: nothing shows which."""
+    cpu_wait: float = 0.0
+    """In which its threads were ready and had no CPU; a part of the others."""
+
+    @property
+    def step(self) -> float:
+        """Of all parts."""
+        return self.input + self.compute + self.wait + self.network + self.unsplit
+
+
+class PathPace(msgspec.Struct, frozen=True):
+    """The connections of one host's ranks to one other address."""
+
+    host: str
+    own_address: str
+    peer_address: str
+    round_trip: float
+    """Seconds, by the kernel's smoothed time of TCP."""
+    resent: float = 0.0
+    """Share of the segments that were sent again."""
+
+
+class RunPace(msgspec.Struct, frozen=True):
+    """How one run of a job went."""
+
+    at: float
+    """When it ended, in seconds since the epoch."""
+    steps: int
+    ranks: dict[int, RankPace]
+    paths: tuple[PathPace, ...] = ()
+    is_slow: bool = False
+    """It was slower than the runs before it: those after it are not compared with it."""
+
+
+PacePart = Literal["input", "compute", "network", "unsplit", ""]
+
+
+class SlowDown(msgspec.Struct, frozen=True):
+    """A part of a job's step that takes longer than in earlier runs."""
+
+    part: PacePart
+    """Empty: no part alone explains it."""
+    step: float
+    """Seconds of a step now."""
+    usual_step: float
+    runs: int
+    """Earlier runs that it was compared with."""
+    ranks: tuple[int, ...] = ()
+    """Those whose part it is; empty: all of them, or not known."""
+    hosts: tuple[str, ...] = ()
+    """Of these ranks; of a network, the host of which all paths are slow, or the two ends of a path."""
+    seconds: float = 0.0
+    """Of the part, at most of these ranks."""
+    usual_seconds: float = 0.0
+
+
+class PaceComparison(msgspec.Struct, frozen=True):
+    """A run's pace against that of earlier runs of the same job."""
+
+    now: RunPace
+    runs: int = 0
+    """Earlier runs that it was compared with; 0: there were too few."""
+    slow: tuple[SlowDown, ...] = ()
+    starved: tuple[int, ...] = ()
+    """Ranks that wait for a CPU longer than before: that explains why the job is slower."""
+
+
 class WatchResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a saved run keeps of a watched program beside its ranks' events."""
 
@@ -82,6 +161,8 @@ class WatchResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of each rank that was seen."""
     resumed: ResumeReport | None = None
     """None: it goes on from no checkpoint whose marks are kept."""
+    pace: PaceComparison | None = None
+    """None: its ranks made too few steps."""
     compared: int = 0
     """Steps on which the losses of ranks that must print the same (``--same-loss``) were compared."""
 

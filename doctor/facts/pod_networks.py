@@ -8,7 +8,6 @@ since 1.1, ``device-info``); network-resources-injector, pkg/types (it mounts th
 
 from __future__ import annotations
 
-import json
 import os
 
 import msgspec
@@ -29,9 +28,13 @@ _MAX_NETWORKS = 64
 def list_pod_networks(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: both annotations, where they are known here, and the names of all interfaces."""
     texts: dict = {}  # type: ignore[type-arg]
+    told, lines = os.environ.get(VARIABLE, ""), read_text(ANNOTATIONS_FILE, 1 << 18).splitlines()
     try:
-        texts = json.loads(bytearray.fromhex(os.environ.get(VARIABLE, "")).decode("utf-8") or "{}")
-        for line in read_text(ANNOTATIONS_FILE, 1 << 18).splitlines() if not texts else ():
+        if told or lines:  # in a pod: on other hosts the module would cost more than the question
+            import json
+        if told:
+            texts = json.loads(bytearray.fromhex(told).decode("utf-8"))
+        for line in () if texts else lines:
             name, _, value = line.partition("=")
             if name in (REQUESTED, ATTACHED):
                 texts[name] = json.loads(value)

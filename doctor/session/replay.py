@@ -97,8 +97,9 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
         summary = summarise_test(FactCache(run.hosts).fleet(NetworkAnswer), report.hosts)
         report = msgspec.structs.replace(report, net=summary)
     watched = _part(run, "watch") if run.watch else None
-    if watched is not None and not isinstance(watched, Absent) and watched.losses:
-        report = msgspec.structs.replace(report, losses=watched.curves)
+    if watched is not None and not isinstance(watched, Absent):
+        pace = tuple(watched.pace.now.ranks.values()) if watched.pace else ()
+        report = msgspec.structs.replace(report, losses=watched.curves if watched.losses else (), pace=pace)
     return _with_smoke(report, run) if run.smoke else report
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
+from doctor.analysis.outliers.own_past import CHECK as PACE_CHECK
+from doctor.analysis.outliers.own_past import pace_notes
 from doctor.analysis.outliers.peers import find_stragglers
 from doctor.analysis.values.resumed import CHECK as RESUME_CHECK
 from doctor.analysis.values.resumed import is_lost, resume_lines, resume_notes
@@ -17,12 +19,12 @@ from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import InputError
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
 from doctor.engine.record import Run
-from doctor.engine.sanitize import count_noun, rank_names, strip_control_chars
+from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
-from doctor.engine.watch_summary import WatchResult
+from doctor.engine.watch_summary import PaceComparison, WatchResult
 from doctor.environment.job_context import detect
 from doctor.report.live.live_screen import LiveScreen, open_screen
-from doctor.smoke.model import UNKNOWN_HOST, Failure
+from doctor.smoke.model import Failure
 from doctor.watch.command import ENDING, LOOK, WatchedCommand, warn
 from doctor.watch.data.data_report import DataReport
 from doctor.watch.data_outcomes import notes_of
@@ -31,6 +33,7 @@ from doctor.watch.folder import WatchFolder
 from doctor.watch.job_output import JobOutput
 from doctor.watch.live_losses import LiveLosses
 from doctor.watch.live_metrics import LiveMetrics
+from doctor.watch.live_pace import LivePace
 from doctor.watch.live_ranks import LiveRanks
 from doctor.watch.loss.log_watch import LossOptions, verdict_line
 from doctor.watch.loss.log_watch import headline as loss_headline
@@ -176,6 +179,7 @@ class _Watch:
         """By index of the training: the exit code of its report."""
         self.announced: set[str] = set()
         self.metrics = LiveMetrics(options.metrics)
+        self.pace = LivePace(command_line, environ)
         self.resume = LiveResume(folder.data.digests, environ, self.source, self.host)
         self.command = _start(folder, command_line, environ, options, output)
         if options.data:
@@ -276,14 +280,20 @@ class _Watch:
             ranks = [process.pid for one in self.observer.trainings for process in one.processes.values()]
             self.command.end(pid for pid in ranks if pid)
         if now - self.last_line > MINUTE:
-            self.last_line = now
-            for training in self.observer.trainings[-1:]:
-                warn(self._line(training))
-            if not self.observer.trainings and self.losses.watch.losses:
-                warn(loss_headline(self.losses.watch, self.losses.watch.verdicts(now)))
+            self._tell_progress(now)
         self.metrics.write_each_interval(self.observer.trainings[-1:], self.reported)
         self.live.draw(self.observer.trainings[-1:], self.losses.verdicts)
         return end
+
+    def _tell_progress(self, now: float) -> None:
+        self.last_line = now
+        for training in self.observer.trainings[-1:]:
+            warn(training.progress_line())
+            for line in self.pace.look(training, now - self.began):
+                warn(line)
+                self.options.tell(line, False)
+        if not self.observer.trainings and self.losses.watch.losses:
+            warn(loss_headline(self.losses.watch, self.losses.watch.verdicts(now)))
 
     def _before_end(self) -> None:
         for training in self.observer.trainings[-1:]:
@@ -331,21 +341,23 @@ class _Watch:
         """A training without a failure: its slow ranks, and what is wrong with its data and its loss."""
         if self._await_verdict(index, training):
             return
+        self.pace.finish(training)
         outcome = self._outcome(training, None)
         losses = bool(is_last and self.losses.verdicts())
         wrong = bool(outcome.data and outcome.data.causes)
         decides = training.decides
         resumed = bool(self.resume.report and is_lost(self.resume.report))
+        slowed = bool(training.pace_report and training.pace_report.slow)
         work = training.comparable_work() if decides else {}
         slow = find_stragglers({rank: [times] for rank, times in work.items()})
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
-        if slow or wrong or losses or resumed or (self.options.always_report and not told and decides):
+        if slow or wrong or losses or resumed or slowed or (self.options.always_report and not told and decides):
             self.reported[index] = self.report(outcome)
-        if not slow and not wrong and not losses and not resumed:
+        if not (slow or wrong or losses or resumed or slowed):
             self._warn_healthy(training)
-        faults = [_slow_headline(training, slow)] if slow else []
+        faults = [training.slow_headline(slow)] if slow else []
         faults += ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
-        faults += ["a part of the checkpoint was lost"] * resumed
+        faults += ["a part of the checkpoint was lost"] * resumed + [PACE_CHECK] * slowed
         training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or "no fault was found"))
 
     def _warn_healthy(self, training: Training) -> None:
@@ -357,7 +369,7 @@ class _Watch:
             text = "the leading host did not say what it has found"
         if training.decides and (busy := training.busy_sentence()):
             text = filled("{0}. {1}", text.removesuffix("."), busy)
-        warn(filled("{0}; {1}", self._line(training), text))
+        warn(filled("{0}; {1}", training.progress_line(), text))
 
     def _await_verdict(self, index: int, training: Training) -> bool:
         """Where another host decides: whether it has found a fault. What is wrong with the data, each host finds."""
@@ -384,7 +396,9 @@ class _Watch:
             self.reported[0] = self.report(WatchOutcome(self._with_losses(unseen, {}), LOSS_CHECKS, None))
         return None
 
-    def _with_losses(self, run: Run, hosts: dict[int, str], data: DataReport | None = None) -> Run:
+    def _with_losses(
+        self, run: Run, hosts: dict[int, str], data: DataReport | None = None, pace: PaceComparison | None = None
+    ) -> Run:
         watch = self.losses.watch
         result = WatchResult(
             curves=watch.curves(),
@@ -392,6 +406,7 @@ class _Watch:
             digests=self.folder.data.saved() if data else {},
             hosts=hosts,
             resumed=self.resume.report,
+            pace=pace,
         )
         return msgspec.structs.replace(run, watch=msgspec.to_builtins(result, str_keys=True))
 
@@ -407,6 +422,9 @@ class _Watch:
             notes += (filled("Digests of data were compared between the ranks of {0} alone.", self.host),)
         if self.resume.report:
             notes += resume_notes(self.resume.report)
+        pace = training.pace_report
+        if pace:
+            notes += pace_notes(pace, rank_names)
         saved_run, checks = watched_run(
             self.source,
             training.host_names(),
@@ -421,30 +439,12 @@ class _Watch:
         )
         wrong = {CHECK_OF[verdict.kind] for verdict in self.losses.verdicts()}
         checks += tuple(name for name in LOSS_CHECKS if name in wrong or (failure is None and self.losses.watch.losses))
-        checks += (RESUME_CHECK,) if self.resume.report else ()
+        checks += ((RESUME_CHECK,) if self.resume.report else ()) + ((PACE_CHECK,) if pace and pace.runs else ())
         hosts = dict(sorted(training.hosts.items()))
-        return WatchOutcome(self._with_losses(saved_run, hosts, data), checks, data)
+        return WatchOutcome(self._with_losses(saved_run, hosts, data, pace), checks, data)
 
     def _data(self) -> DataReport | None:
         """What the digests show; None where there are none: not asked for, or not of torch."""
         if not any(self.folder.data.digests.glob("*.probe")):
             return None
         return self.folder.data.report()
-
-    def _line(self, training: Training) -> str:
-        watch = training.watch
-        steps = sorted(watch.steps.values()) or [0]
-        seconds = time.monotonic() - training.began
-        pace = filled(", {0} steps/s", f"{steps[0] / seconds:.2f}") if steps[0] else ""
-        hosts = len(set(training.hosts.values()))
-        on_hosts = filled(" on {0} hosts", hosts) if hosts > 1 else ""
-        world = count_noun(watch.world, "rank")
-        return filled(
-            "{0} of {1}{2}, step {3}{4}, {5} s", len(training.hosts), world, on_hosts, steps[0], pace, f"{seconds:.0f}"
-        )
-
-
-def _slow_headline(training: Training, slow: Iterable[int]) -> str:
-    ranks = sorted(slow)
-    hosts = sorted({training.hosts.get(rank, UNKNOWN_HOST) for rank in ranks})
-    return f"smoke-rank-slow: {rank_names(ranks)} on {', '.join(hosts)}"

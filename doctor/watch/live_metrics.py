@@ -26,6 +26,7 @@ MOST_RANKS = 2048
 RECENT_STEPS = 20
 """Median compute time per rank over the latest steps."""
 SPENT = ("compute", "collective", "input")
+PARTS = ("input", "compute", "wait", "network", "unsplit", "cpu_wait")
 
 
 class LiveMetrics:
@@ -95,6 +96,14 @@ def _ranks(registry: CollectorRegistry, training: Training) -> None:
         snapshot = training.watch.snapshots.get(rank)
         if snapshot is not None:
             quiet.labels(*place).set(snapshot.age)
+    steps_of = gauge(registry, "rank_step_seconds", "Seconds of a rank's usual step, by part.", *labels, "part")
+    for rank, pace in list(training.run_pace(RECENT_STEPS).ranks.items())[:MOST_RANKS]:
+        for part in PARTS:
+            steps_of.labels(str(rank), pace.host, part).set(getattr(pace, part))
+    if training.pace_report and training.pace_report.runs:
+        text = "Times the usual step of earlier runs that a step takes; 1 where it is within their range."
+        slow = training.pace_report.slow
+        gauge(registry, "slow_down_ratio", text).set(max((row.step / row.usual_step for row in slow), default=1.0))
     work = training.comparable_work()
     usual = {rank: statistics.median(times[-RECENT_STEPS:]) for rank, times in work.items() if times}
     for rank, seconds in sorted(usual.items())[:MOST_RANKS]:

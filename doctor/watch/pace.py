@@ -1,4 +1,4 @@
-"""How long each rank works between two meetings with the others, step by step. Pure.
+"""How long each rank works between two meetings with the others, and what its steps consist of. Pure.
 
 A collective over all ranks begins when the last of them comes. From there each rank's own work lasts until it enters
 the next one; a step's work is the sum. What it waits for the others inside of collectives is not counted.
@@ -6,14 +6,23 @@ the next one; a step's work is the sum. What it waits for the others inside of c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
+
+import msgspec
+
+from doctor.engine.watch_summary import PathPace, RankPace, RunPace
 
 KEPT_STEPS = 200
 """Of each rank: the newest."""
 MOST_CALLS = 256
 """Of a step."""
+MOST_BLOCKS, PIECES = 64, 10
+MOST_WAITING = 4096
+"""Steps of a rank that others have not ended yet."""
 WARM_STEPS = 2
 """Steps that count for nothing: kernels compile, caches fill."""
 _WRAP = 1 << 32
@@ -26,17 +35,79 @@ class Entry(NamedTuple):
     seq: int
     step: int
     microseconds: int
+    is_enqueued: bool = False
+    """Started in C++, which goes on meanwhile."""
 
     def shifted(self, seconds: float) -> Entry:
         """The same call by a clock that is ``seconds`` ahead."""
         return self._replace(microseconds=(self.microseconds + round(seconds * 1e6)) % _WRAP)
 
 
+class StepTimes(NamedTuple):
+    """What one step of a rank took, in microseconds, as its page has it."""
+
+    step: int
+    compute: int
+    collective: int
+    input: int
+    backward: int
+    """Of backward passes, from the first collective that they start."""
+    unsplit: int
+
+
 class StepPace:
-    """Gathers when ranks enter collectives of all ranks; `work` makes seconds of it."""
+    """Gathers when ranks enter collectives of all ranks; `work` makes seconds of it, `parts` has those of steps."""
 
     def __init__(self) -> None:
         self._entries: dict[int, dict[int, dict[tuple[int, int], int]]] = {}
+        self._started: dict[int, dict[int, list[tuple[int, int]]]] = {}
+        """By rank and step: the collectives that C++ has started, the first and the last."""
+        self._times: dict[int, dict[int, StepTimes]] = {}
+        self._cpu_waits: dict[int, float] = {}
+        self._next = WARM_STEPS + 1
+        self.parts = RunParts()
+
+    def add_times(self, rank: int, times: Iterable[StepTimes], cpu_wait: float) -> None:
+        """Steps that a rank has ended, after the calls in them. ``cpu_wait``: seconds for a CPU, in all so far."""
+        self._cpu_waits[rank] = cpu_wait
+        steps = self._times.setdefault(rank, {})
+        for step in times:
+            if step.step >= self._next:
+                steps[step.step] = step
+        while len(steps) > MOST_WAITING:
+            del steps[next(iter(steps))]
+
+    def split_steps(self) -> None:
+        """Takes the steps that all ranks have ended into `parts`."""
+        ranks = sorted(self._times)
+        last = min((max(steps, default=0) for steps in self._times.values()), default=0)
+        while self._next <= last:
+            by_rank = [self._times[rank].pop(self._next, None) for rank in ranks]
+            if None not in by_rank:
+                for rank, parts in self._parts(ranks, [times for times in by_rank if times is not None]):
+                    self.parts.add(rank, (*parts, self._cpu_waits.get(rank, 0.0)))
+                self.parts.end_step()
+            self._next += 1
+
+    def _parts(self, ranks: Sequence[int], by_rank: Sequence[StepTimes]) -> Iterable[tuple[int, Sequence[float]]]:
+        """Seconds of input, compute, wait, network, and of what is not split."""
+        step = by_rank[0].step - 1  # the number that its calls have
+        has_calls = all(step in self._entries.get(rank, {}) for rank in ranks)
+        meetings = self._meetings(ranks, step) if has_calls and len(ranks) > 1 else {}
+        latest = {key: _latest(entered) for key, entered in meetings.items()}
+        for number, (rank, times) in enumerate(zip(ranks, by_rank, strict=True)):
+            started = self._started.get(rank, {}).get(step, ())
+            calls = self._entries.get(rank, {}).get(step, {})
+            wait = sum(max(0, _since(latest[key], meetings[key][number])) for key in meetings if key not in started)
+            wait = min(wait, times.collective)
+            overlapped = late = 0
+            if started:
+                overlapped = min(max(0, _since(calls[started[-1]], calls[started[0]])), times.backward)
+                late = _since(latest[started[-1]], calls[started[-1]]) if started[-1] in latest else 0
+                late = min(max(0, late), times.backward - overlapped)
+            network = times.collective - wait + times.backward - overlapped - late
+            parts = (times.input, times.compute + overlapped, wait + late, network, times.unsplit)
+            yield rank, [part / 1e6 for part in parts]
 
     def add(self, rank: int, entries: Iterable[Entry]) -> None:
         """New calls of a rank in groups over all ranks, oldest first."""
@@ -45,9 +116,14 @@ class StepPace:
             if entry.step not in steps:
                 steps[entry.step] = {}
                 while len(steps) > KEPT_STEPS:
-                    del steps[next(iter(steps))]
+                    oldest = next(iter(steps))
+                    del steps[oldest]
+                    self._started.get(rank, {}).pop(oldest, None)
             if len(steps[entry.step]) < MOST_CALLS:
                 steps[entry.step][entry.group, entry.seq] = entry.microseconds
+                if entry.is_enqueued:
+                    started = self._started.setdefault(rank, {}).setdefault(entry.step, [])
+                    started[1:] = [(entry.group, entry.seq)]
 
     def work(self) -> dict[int, list[float]]:
         """By rank: seconds of its own work in each step that all ranks have gone through."""
@@ -71,8 +147,79 @@ class StepPace:
 
     def _common_calls(self, ranks: Sequence[int], step: int) -> list[list[int]]:
         """The calls of a step that all ranks have made, in order: when each rank made it."""
+        return [*self._meetings(ranks, step).values()]
+
+    def _meetings(self, ranks: Sequence[int], step: int) -> dict[tuple[int, int], list[int]]:
         calls = [self._entries[rank][step] for rank in ranks]
-        return [[call[key] for call in calls] for key in calls[0] if all(key in call for call in calls)]
+        return {key: [call[key] for call in calls] for key in calls[0] if all(key in call for call in calls)}
+
+
+class RunParts:
+    """Seconds of the parts of all steps of a run, in blocks of steps that become longer as the run does."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._size = 1
+        self._open: dict[int, list[float]] = {}
+        self._blocks: list[dict[int, list[float]]] = []
+        """By rank: how many steps, seconds of each part, and those for a CPU, in all until the end of the block."""
+
+    def add(self, rank: int, seconds: Sequence[float]) -> None:
+        """One step of a rank: input, compute, wait, network, not split; and the total for a CPU until now."""
+        before = self._open.get(rank, [0.0] * 7)
+        sums = [total + part for total, part in zip(before[1:6], seconds, strict=False)]
+        self._open[rank] = [before[0] + 1, *sums, seconds[5]]
+
+    def end_step(self) -> None:
+        """All ranks of a step were added."""
+        self.steps += 1
+        if self.steps % self._size:
+            return
+        self._blocks.append(self._open)
+        self._open = {}
+        if len(self._blocks) >= MOST_BLOCKS:
+            self._size *= 2
+            self._blocks = [_joined(first, second) for first, second in pairwise(self._blocks)][::2]
+
+    def usual(self, hosts: Mapping[int, str], paths: Sequence[PathPace] = (), newest: int = 0) -> RunPace:
+        """Of the middle ones of up to `PIECES` pieces of the run. ``newest``: only of so many of its last steps."""
+        kept = self._blocks[-1:]
+        for block in self._blocks[-2::-1]:  # a host may be seen some steps later than the others
+            if not kept[0].keys() <= block.keys():
+                break
+            kept.insert(0, block)
+        start, blocks = (kept[0], kept[1:]) if len(kept) > 1 else ({}, [])
+        if newest and len(blocks) > newest // self._size + 1:
+            cut = len(blocks) - newest // self._size - 1
+            start, blocks = blocks[cut - 1] if cut else start, blocks[cut:]
+        edges = sorted({len(blocks) * number // PIECES for number in range(PIECES + 1)})
+        pieces = [blocks[first:last] for first, last in pairwise(edges)]
+        ranks = {}
+        for rank in sorted(blocks[-1] if blocks else ()):
+            means, before = [], start[rank][6]
+            for piece in pieces:
+                count = sum(block[rank][0] for block in piece)
+                total = piece[-1][rank][6]
+                means.append(
+                    [
+                        *(sum(block[rank][part] for block in piece) / count for part in range(1, 6)),
+                        (total - before) / count,
+                    ]
+                )
+                before = total
+            *parts, cpu_wait = (median(values) for values in zip(*means, strict=True))
+            pace = RankPace(rank, hosts.get(rank, ""), *parts)
+            ranks[rank] = msgspec.structs.replace(pace, cpu_wait=min(max(cpu_wait, 0.0), pace.step))
+        steps = int(sum(next(iter(block.values()))[0] for block in blocks)) if ranks else 0
+        return RunPace(time.time(), steps, ranks, tuple(paths))
+
+
+def _joined(first: Mapping[int, list[float]], second: Mapping[int, list[float]]) -> dict[int, list[float]]:
+    return {
+        rank: [*(a + b for a, b in zip(first[rank][:6], sums[:6], strict=True)), sums[6]]
+        for rank, sums in second.items()
+        if rank in first
+    }
 
 
 def _since(later: int, earlier: int) -> int:

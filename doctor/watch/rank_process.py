@@ -16,10 +16,11 @@ import msgspec
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
-from doctor.smoke.programs.recorder_page import PAGE_SIZE, TIMES, TIMES_AT
+from doctor.smoke.programs.recorder_page import PAGE_SIZE, STEP, STEP_SLOTS, STEPS_AT, TIMES, TIMES_AT
 from doctor.transport.host_texts import filled_here, take_texts
-from doctor.watch.effort import Effort
-from doctor.watch.pace import WARM_STEPS, Entry
+from doctor.watch.effort import Effort, process_tree
+from doctor.watch.pace import WARM_STEPS, Entry, StepTimes
+from doctor.watch.paths import RankPaths
 from doctor.watch.verdict import UNKNOWN_END
 
 STACK_SIGNAL = signal.SIGRTMIN + 11
@@ -28,20 +29,37 @@ MOST_EVENT_BYTES = 1 << 20
 STACK_SECONDS = 0.5
 """For a rank to write its stacks."""
 LONGEST_STACK = 65536
+THREADS_SECONDS = 2.0
+"""Between two readings of how long all threads and children of a rank waited for a CPU."""
 SEARCH_SECONDS = 1.0
 """Between two searches for a process in a container."""
 
 
 class TimedRecorder(FlightRecorder):
-    """A flight recorder that also keeps when the calls were made."""
+    """A flight recorder that also keeps when the calls were made, and what each step took."""
 
     def __init__(self, memory: Any, offset: int) -> None:
         super().__init__(memory, offset)  # type: ignore[no-untyped-call]
         self.entries: list[Entry] = []
+        self.steps: list[StepTimes] = []
+        self._next_step = 1
+
+    def read(self) -> bool:
+        is_new = bool(super().read())  # type: ignore[no-untyped-call]
+        latest = self.latest.step if is_new and self.latest else 0
+        # Of a step that is over before the latest moment, all calls have been read.
+        self._next_step = max(self._next_step, latest - STEP_SLOTS + 1)
+        while self._next_step <= latest:
+            place = STEPS_AT + self._next_step % STEP_SLOTS * STEP.size
+            times = StepTimes(*STEP.unpack_from(self.memory, self.offset + place))
+            if times.step == self._next_step:
+                self.steps.append(times)
+            self._next_step += 1
+        return is_new
 
     def take(self, call: Any) -> None:
         super().take(call)  # type: ignore[no-untyped-call]
-        self.entries.append(Entry(call[0], call[1], call[8], call[9]))
+        self.entries.append(Entry(call[0], call[1], call[8], call[9], bool(call[5])))
 
 
 class RankProcess(RankMonitor):
@@ -68,6 +86,10 @@ class RankProcess(RankMonitor):
         """Collectives and steps of the rank at its last error."""
         self.cpu_wait = 0.0
         """Share of the time since its first steps in which the main thread was ready and had no CPU."""
+        self.cpu_seconds = 0.0
+        """For which the main thread, other threads and children waited for a CPU so far, together."""
+        self._others_waited, self._others_at = 0.0, 0.0
+        self.paths = RankPaths()
         self._cpu_wait_began: tuple[float, float] | None = None
         self.told_end = False
         self.died_at = 0.0
@@ -78,7 +100,7 @@ class RankProcess(RankMonitor):
         """Takes over what is new. The process must be this user's and carry the number that its files are named for."""
         if not self.pid and not self.ended and time.monotonic() >= self._search_at:
             self._find_process()
-        if self.timed.read():  # type: ignore[no-untyped-call]
+        if self.timed.read():
             self.effective = self.cpu = 0.0
             self.effort.begin(time.monotonic())
             if self.state != "X":
@@ -94,6 +116,12 @@ class RankProcess(RankMonitor):
         times, now = cpu_times(self.pid, False), time.monotonic()  # type: ignore[no-untyped-call]
         if times is None:
             return
+        if now - self._others_at > THREADS_SECONDS:
+            self._others_at = now
+            each = [cpu_times(pid, True) for pid in process_tree(self.pid)]  # type: ignore[no-untyped-call]
+            self._others_waited = max(self._others_waited, sum(one[2] for one in each if one) - times[1])
+            self.paths.look(self.pid)
+        self.cpu_seconds = max(self.cpu_seconds, times[1] + self._others_waited)
         began = self._cpu_wait_began
         if began is None:
             self._cpu_wait_began = now, times[1]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from doctor.analysis.outliers.peers import MIN_TIMES
-from doctor.engine.sanitize import rank_names
+from doctor.engine.sanitize import count_noun, rank_names
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import filled
+from doctor.engine.watch_summary import PaceComparison, RankPace, RunPace
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
@@ -21,7 +22,8 @@ from doctor.watch.fleet.messages import FleetVerdict, RankNews
 from doctor.watch.fleet.outbox import Outbox
 from doctor.watch.long_wait import program_line, wait_sentence
 from doctor.watch.outcome import with_stacks
-from doctor.watch.pace import Entry, StepPace
+from doctor.watch.pace import Entry, StepPace, StepTimes
+from doctor.watch.paths import PathRow, joined_paths
 from doctor.watch.rank_process import RankProcess
 from doctor.watch.verdict import TrainingWatch
 
@@ -35,6 +37,8 @@ CLOCK_SHARE = 0.02
 """Of a step's usual work, by which the clocks of two hosts may differ for the ranks' paces to be compared."""
 BUSY_SHARE = 0.1
 """Of a rank's time without a CPU, from which on how long its steps take tells of the host and not of the rank."""
+ON_ACCELERATORS = ("nccl", "hccl", "xccl")
+"""Backends whose collectives return before they have run."""
 MOST_LONG_WAITS = 32
 STACKS_SECONDS = 4.0
 """For the stacks of all ranks, after a verdict."""
@@ -57,8 +61,12 @@ class Training:
         """By rank: the traceback of the error that ended it."""
         self.times: dict[int, tuple[int, int, int]] = {}
         """By rank: nanoseconds of compute, in collectives, of input."""
+        self.paths: dict[int, tuple[PathRow, ...]] = {}
+        """By rank: its connections."""
         self.cpu_waits: dict[int, float] = {}
         """By rank: share of its time in which it waited for a CPU."""
+        self.pace_report: PaceComparison | None = None
+        """Its pace against that of earlier runs; None while it was not compared, or has too few steps."""
         self.failure: Failure | None = None
         self.likely: Failure | None = None
         """What the ranks waited for when the job was ended from outside."""
@@ -67,6 +75,7 @@ class Training:
         """Where no meeting is known: whether all ranks must be here; not where they meet by a file that hosts share."""
         self.post: LeaderPost | None = None
         self.follower: FollowingHost | None = None
+        self._cpu_seconds: dict[int, float] = {}
         self._outbox: Outbox | None = Outbox()
         """For the leading host, which has to hear all; None where there is none."""
         self._judged_at = self._judge_took = 0.0
@@ -120,16 +129,41 @@ class Training:
             self.take_event(rank, event, now)
         fields = process.snapshot(now)
         entries, process.timed.entries = process.timed.entries, []
+        steps, process.timed.steps = process.timed.steps, []
         self.times[rank], self.cpu_waits[rank] = process.times(), process.cpu_wait
         if fields is not None and process.ended:
             fields["died_at"] = process.died_at
+        rows = process.paths.take_rows() if fields is not None else ()
+        self.paths[rank] = rows or self.paths.get(rank, ())
         if self._outbox is not None:
-            status = None if fields is None else {**fields, "times": self.times[rank], "cpu_wait": process.cpu_wait}
-            self._outbox.add(rank, events, status, entries)
+            more = {"times": self.times[rank], "cpu_wait": process.cpu_wait, "cpu_seconds": process.cpu_seconds}
+            status = None if fields is None else {**fields, **more, "paths": rows}
+            self._outbox.add(rank, events, status, entries, steps)
         if self.follower is not None and fields is not None and fields.get("dead"):
             self.follower.flush()
         if fields is not None:
             self._take_snapshot(rank, fields, entries, now)
+        self._take_steps(rank, steps, process.cpu_seconds)
+
+    def _take_steps(self, rank: int, steps: Sequence[StepTimes], cpu_seconds: float) -> None:
+        if steps and self.decides:
+            self.pace.add_times(rank, steps, cpu_seconds)
+            self.pace.split_steps()
+
+    def run_pace(self, newest: int = 0) -> RunPace:
+        """What the usual step of each rank consists of. ``newest``: as `RunParts.usual`.
+
+        What runs on an accelerator is waited for anywhere: there is no telling its work and its transfers apart.
+        """
+        paths = joined_paths({rank: (self.hosts.get(rank, UNKNOWN_HOST), rows) for rank, rows in self.paths.items()})
+        run = self.pace.parts.usual(self.hosts, paths, newest)
+        if not any(name in self.watch.backend for name in ON_ACCELERATORS):
+            return run
+        ranks = {
+            rank: RankPace(rank, pace.host, pace.input, unsplit=pace.step - pace.input, cpu_wait=pace.cpu_wait)
+            for rank, pace in run.ranks.items()
+        }
+        return msgspec.structs.replace(run, ranks=ranks)
 
     def _take_snapshot(self, rank: int, fields: dict[str, object], entries: Sequence[Entry], now: float) -> None:
         try:
@@ -183,19 +217,23 @@ class Training:
         self._place(news.rank, host.name)
         for event in news.events:
             self.take_event(news.rank, event, now)
-        if news.moment is None:
-            return
         offset = host.clock.offset(now)
+        if news.moment is None:
+            self._take_steps(news.rank, news.steps, self._cpu_seconds.get(news.rank, 0.0))
+            return
         fields = {**msgspec.structs.asdict(news.moment), "calls": [list(_row(call)) for call in news.moment.calls]}
         times = fields.pop("times")
         if times is not None:
             self.times[news.rank] = times
         self.cpu_waits[news.rank] = fields.pop("cpu_wait")
+        self._cpu_seconds[news.rank] = fields.pop("cpu_seconds")
+        self.paths[news.rank] = fields.pop("paths") or self.paths.get(news.rank, ())
         died_at = fields.pop("died_at")
         if fields["dead"]:
             fields["died_at"] = died_at - offset if offset is not None and died_at else now
         entries = [] if offset is None else [entry.shifted(-offset) for entry in news.entries]
         self._take_snapshot(news.rank, fields, entries, now)
+        self._take_steps(news.rank, news.steps, self._cpu_seconds[news.rank])
 
     # ---- verdicts
 
@@ -282,6 +320,24 @@ class Training:
         hosts = sorted({names.get(rank, UNKNOWN_HOST) for rank in failure.culprit_ranks})
         who = f"{rank_names(failure.culprit_ranks)} on {', '.join(hosts)}" if hosts else "not known which rank"
         return filled("{0}: {1}", FAILURE_KINDS[failure.kind].check, who)
+
+    def slow_headline(self, slow: Iterable[int]) -> str:
+        """The same of slow ranks."""
+        ranks = sorted(slow)
+        hosts = sorted({self.hosts.get(rank, UNKNOWN_HOST) for rank in ranks})
+        return f"smoke-rank-slow: {rank_names(ranks)} on {', '.join(hosts)}"
+
+    def progress_line(self) -> str:
+        """How far it is: ranks, step, pace, seconds."""
+        steps = sorted(self.watch.steps.values()) or [0]
+        seconds = time.monotonic() - self.began
+        pace = filled(", {0} steps/s", f"{steps[0] / seconds:.2f}") if steps[0] else ""
+        hosts = len(set(self.hosts.values()))
+        on_hosts = filled(" on {0} hosts", hosts) if hosts > 1 else ""
+        world = count_noun(self.world, "rank")
+        return filled(
+            "{0} of {1}{2}, step {3}{4}, {5} s", len(self.hosts), world, on_hosts, steps[0], pace, f"{seconds:.0f}"
+        )
 
     def long_waits(self) -> list[str]:
         """What was said of ranks that still work."""

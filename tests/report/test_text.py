@@ -132,7 +132,7 @@ def test_plain_lines_can_be_grepped_by_status_name_and_host() -> None:
         "unknown device-ip-conflict, link-down on node020 (1/64): NPU 3: no answer in 10 s; NPU 4: no answer in 10 s"
         in texts
     )
-    assert texts[-1] == "FAILED: 1 error on 1 of 64 hosts; 5 checks unknown"
+    assert texts[-1] == "FAILED: 1 error on 1 of 64 hosts; 5 checks unknown on node[001-003,020]"
 
 
 def test_plain_colour_is_on_the_status_alone() -> None:

@@ -19,7 +19,7 @@ from doctor.engine.result import CheckName, Finding, Outcome, Reason, Report, Se
 from doctor.engine.sanitize import UTF8_MARK, parse_problem
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.texts import TextTable, filled, read_table
-from doctor.engine.watch_summary import LossCurve
+from doctor.engine.watch_summary import LossCurve, RankPace
 from doctor.net.matrix import PathSpeed
 from doctor.report.formats.json import SCHEMA
 
@@ -116,6 +116,7 @@ class _Document(msgspec.Struct, frozen=True):
     hosts_unknown: str = ""
     net: _Net | None = None
     losses: tuple[LossCurve, ...] = ()
+    pace: tuple[RankPace, ...] = ()
     after_reboot: bool = False
     texts: TextTable | None = None
 
@@ -142,6 +143,7 @@ class _Document(msgspec.Struct, frozen=True):
                 for host in age.hosts or ("",)
             },
             self.losses,
+            self.pace,
             self.after_reboot,
         )
 

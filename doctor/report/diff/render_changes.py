@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from doctor import __version__
-from doctor.engine.language import localized, phrase
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.report.diff.rank_changes import RankedChange
 from doctor.report.diff.value_lines import category_name, change_line
 from doctor.report.diff.values import RunValues
@@ -38,6 +38,8 @@ class ChangesPage(msgspec.Struct, frozen=True, kw_only=True):
     uncompared: dict[tuple[str, ...], tuple[str, ...]] = {}
     """What one of the two runs did not read: by categories, the hosts."""
     notes: tuple[str, ...] = ()
+    pace: tuple[str, ...] = ()
+    """What the last watched run of the job was slower by than those before it."""
 
 
 def render(page: ChangesPage, code: int) -> str:
@@ -52,6 +54,7 @@ def render(page: ChangesPage, code: int) -> str:
                 after=format_time(page.same_since),
             )
         )
+    lines += [localized_filled(line) for line in page.pace]
     for number, ranked in enumerate(page.changes[:MAX_SHOWN], 1):
         lines += ["", *(_change_lines(number, ranked, fleet))]
     if len(page.changes) > MAX_SHOWN:
@@ -130,4 +133,5 @@ def _document(page: ChangesPage, code: int) -> dict[str, object]:
         ],
         "uncompared": [{"categories": categories, "hosts": hosts} for categories, hosts in page.uncompared.items()],
         "notes": page.notes,
+        "pace": page.pace,
     }

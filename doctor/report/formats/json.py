@@ -102,6 +102,7 @@ def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dic
         "smoke": _smoke(report.smoke) if report.smoke else None,
         "net": _net(report.net, report.hosts) if report.net else None,
         "losses": _structs(report.losses),
+        "pace": _structs(report.pace),
     }
     return {**content, "texts": table_of(texts_within(content))}
 

@@ -1,7 +1,8 @@
 """The page of a rank's flight recorder: its layout and its codes. The worker writes it, the agent reads it.
 
-Part of both programs. Little-endian: HEADER at 0, CURRENT at 64, TIMES at 192, COUNTS from 256, CALLS from 8192. A
-name is held as its position in one of the tuples. Python 3.6: the agent runs by the host's own interpreter.
+Part of both programs. Little-endian: HEADER at 0, CURRENT at 64, TIMES at 192, COUNTS from 256, STEPS (of watched
+programs) from 6400, CALLS from 8192. A name
+is held as its position in one of the tuples. Python 3.6: the agent runs by the host's own interpreter.
 """
 
 import struct
@@ -26,7 +27,10 @@ PAGE_SIZE = 40960
 HEADER = struct.Struct("<IIQ")  # magic, pid, start time
 CURRENT = struct.Struct("<QBBBBIIIiQQQ")  # stamp, state, stage, op, dtype, step, group, seq, root, numel, time, stamp
 TIMES = struct.Struct("<QQQQ")  # nanoseconds of compute, network, input; calls so far
+STEP = struct.Struct("<IIIIII")  # step, microseconds of compute, network, input, backward, enqueued
 COUNT = struct.Struct("<III")  # group + 1, entered, exited
-CALL = struct.Struct("<IIBBBBiQII")  # group, seq, op, dtype, stage, 0, root, numel, step, microseconds mod 2**32
-CURRENT_AT, TIMES_AT, COUNTS_AT, CALLS_AT = 64, 192, 256, 8192
-COUNT_SLOTS, CALL_SLOTS = 512, 1024
+CALL = struct.Struct(
+    "<IIBBBBiQII"
+)  # group, seq, op, dtype, stage, 1 if enqueued, root, numel, step, microseconds mod 2**32
+CURRENT_AT, TIMES_AT, COUNTS_AT, STEPS_AT, CALLS_AT = 64, 192, 256, 6400, 8192
+COUNT_SLOTS, STEP_SLOTS, CALL_SLOTS = 512, 64, 1024

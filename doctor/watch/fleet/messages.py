@@ -11,9 +11,10 @@ import msgspec
 
 from doctor.engine.decoding import prepare_decoding
 from doctor.smoke.model import MOST_CALLS, Number, RankMoment, Seconds, Word
-from doctor.watch.pace import Entry
+from doctor.watch.pace import MOST_WAITING, Entry, StepTimes
+from doctor.watch.paths import MOST_PATHS
 
-PROTOCOL = "watch 1"
+PROTOCOL = "watch 2"
 Text = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
@@ -31,6 +32,10 @@ class WatchedMoment(RankMoment, frozen=True):
     """Nanoseconds of compute, in collectives, of input."""
     cpu_wait: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     """Share of its time in which it waited for a CPU."""
+    cpu_seconds: Seconds = 0.0
+    """For which its threads and children waited for one, together."""
+    paths: Annotated[tuple[tuple[Word, Word, Seconds, Seconds], ...], msgspec.Meta(max_length=MOST_PATHS)] = ()
+    """See `doctor.watch.paths.PathRow`."""
 
 
 class RankNews(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,6 +46,8 @@ class RankNews(msgspec.Struct, frozen=True, omit_defaults=True):
     """As its hook wrote them."""
     moment: WatchedMoment | None = None
     entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=4 * MOST_CALLS)] = ()
+    steps: Annotated[tuple[StepTimes, ...], msgspec.Meta(max_length=MOST_WAITING)] = ()
+    """That it has ended."""
 
 
 class HostNews(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 from doctor.smoke.model import MOST_CALLS, Collective
 from doctor.watch.fleet.messages import RankNews, WatchedMoment
-from doctor.watch.pace import Entry
+from doctor.watch.pace import MOST_WAITING, Entry, StepTimes
 
 MOST_EVENTS = 4096
 """Of one rank: the first ones, which tell who it is and its groups, and the newest in the place of the last."""
@@ -26,6 +26,7 @@ class _RankBox:
         self.calls: list[Sequence[Any]] = []
         self.entered: dict[int, int] = {}
         self.entries: list[Entry] = []
+        self.steps: list[StepTimes] = []
 
     def add_events(self, events: Iterable[Mapping[str, Any]]) -> None:
         for event in events:
@@ -37,19 +38,23 @@ class _RankBox:
     def add_moment(self, fields: Mapping[str, Any]) -> None:
         self.calls = [*self.calls, *fields.get("calls", ())][-MOST_CALLS:]
         self.entered.update((int(group), seq) for group, seq in fields.get("entered", {}).items())
+        paths = fields.get("paths") or (self.moment or {}).get("paths", ())
         self.moment = {name: value for name, value in fields.items() if name in MOMENT_FIELDS}
+        self.moment["paths"] = paths
         self.fresh = True
 
     def take(self, rank: int) -> RankNews | None:
         events = tuple(dict(event) for event in self.events[self.sent_events :])
-        if not events and not self.fresh and not self.entries:
+        if not events and not self.fresh and not self.entries and not self.steps:
             return None
         moment = None
         if self.fresh and self.moment is not None:
             calls = tuple(Collective(*call) for call in self.calls)
             moment = WatchedMoment(**{**self.moment, "calls": calls, "entered": dict(self.entered)})
-        news = RankNews(rank, events, moment, tuple(self.entries))
-        self.sent_events, self.fresh, self.calls, self.entries = len(self.events), False, [], []
+        if moment is not None and self.moment is not None:
+            self.moment["paths"] = ()  # they were sent
+        news = RankNews(rank, events, moment, tuple(self.entries), tuple(self.steps))
+        self.sent_events, self.fresh, self.calls, self.entries, self.steps = len(self.events), False, [], [], []
         return news
 
 
@@ -61,7 +66,12 @@ class Outbox:
         self._lock = threading.Lock()
 
     def add(
-        self, rank: int, events: Sequence[Mapping[str, Any]], fields: Mapping[str, Any] | None, entries: Sequence[Entry]
+        self,
+        rank: int,
+        events: Sequence[Mapping[str, Any]],
+        fields: Mapping[str, Any] | None,
+        entries: Sequence[Entry],
+        steps: Sequence[StepTimes] = (),
     ) -> None:
         """``fields``: of a snapshot, with the rank's own numbers of its groups; None where nothing is new."""
         with self._lock:
@@ -70,6 +80,7 @@ class Outbox:
             if fields is not None:
                 box.add_moment(fields)
             box.entries = [*box.entries, *entries][-4 * MOST_CALLS :]
+            box.steps = [*box.steps, *steps][-MOST_WAITING:]
 
     def take(self) -> list[RankNews]:
         """What is new of each rank since the last time."""

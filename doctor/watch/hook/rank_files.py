@@ -10,7 +10,7 @@ import threading
 import time
 
 from doctor.remote.runtime.host_texts import with_texts
-from doctor.smoke.programs.recorder_page import DTYPES, OPS, PAGE_SIZE, STAGES
+from doctor.smoke.programs.recorder_page import DTYPES, OPS, PAGE_SIZE, STAGES, STATES, STEP, STEP_SLOTS, STEPS_AT
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 
 FOLDER = os.environ.get("DOCTOR_WATCH", "")
@@ -20,6 +20,9 @@ STACK_SIGNAL = signal.SIGRTMIN + 11
 MOST_EVENT_BYTES = 1 << 20
 """That one process writes."""
 TRAINING, RENDEZVOUS = STAGES.index("training"), STAGES.index("rendezvous")
+ENQUEUED = STATES.index("enqueued")
+BACKWARD, UNSPLIT = 3, 4  # of the recorder's times
+MOST_MICROSECONDS = (1 << 32) - 1
 
 ACTIVE = None
 """The `RankFiles` of this process; None before it is a rank, and after the hook has removed itself."""
@@ -36,6 +39,8 @@ class RankFiles(FlightRecorder):
         self.events_file = _file_of(self.events)
         self.left_bytes = MOST_EVENT_BYTES
         self.last = None  # the call that the rank is in
+        self.in_backward = False
+        self.at_step = [0, 0, 0, 0, 0]  # its times when the step began
         self.stacks = open(name + ".stacks", "ab", 0)
         page = os.open(name + ".page", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         os.posix_fallocate(page, 0, PAGE_SIZE)  # on a full file system this raises; a hole would end the program
@@ -69,6 +74,8 @@ class RankFiles(FlightRecorder):
         """A collective is called. Returns what `wait` needs."""
         with self.lock:
             self.enter(group, op, dtype, root, numel, state)
+            if self.in_backward and self.state == ENQUEUED:
+                self.time_kind = BACKWARD
             self.last = call = (group, self.counts[group][1], op, dtype, root, numel)
             return call
 
@@ -84,12 +91,31 @@ class RankFiles(FlightRecorder):
         with self.lock:
             self.last = None
             self.mark(state)
+            if state == "start":
+                self.time_kind = UNSPLIT
 
     def next_step(self):
         with self.lock:
             self.last = None
             self.step += 1
+            self.count_time()
+            spent = [
+                min((now - before) // 1000, MOST_MICROSECONDS) for now, before in zip(self.nanoseconds, self.at_step)
+            ]
+            self.at_step = list(self.nanoseconds)
+            STEP.pack_into(self.page, STEPS_AT + self.step % STEP_SLOTS * STEP.size, self.step, *spent)
             self.mark("compute")
+
+    def enter_backward(self):
+        self.in_backward = True
+
+    def leave_backward(self):
+        """What C++ has called in it has been waited for: from here on the rank computes."""
+        with self.lock:
+            self.in_backward = False
+            if self.state == ENQUEUED:
+                self.count_time()
+                self.time_kind = 0
 
     def close(self):
         faulthandler.unregister(STACK_SIGNAL)

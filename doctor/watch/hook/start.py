@@ -16,7 +16,7 @@ from doctor.watch.hook.collectives import intercept_collectives
 from doctor.watch.hook.groups import Groups
 from doctor.watch.hook.mindspore_ranks import MINDSPORE_MODULES
 from doctor.watch.hook.rank_files import FOLDER, TRAINING, forget_after_fork, recording, start_recording, stop_recording
-from doctor.watch.hook.training import count_steps, mark_input, report_exceptions
+from doctor.watch.hook.training import count_steps, mark_backward, mark_input, report_exceptions
 
 TARGET = "torch.distributed.distributed_c10d"
 HERE = os.path.join(FOLDER, "hook")
@@ -120,7 +120,7 @@ def begin(c10d, args, kwargs):
             groups = Groups(c10d)
             KEPT.append(groups)
             KEPT.append(intercept_collectives(torch, groups))
-            for install in (count_steps, mark_input, report_exceptions, collect_data):
+            for install in (count_steps, mark_backward, mark_input, report_exceptions, collect_data):
                 try:
                     install()
                 except Exception as error:

@@ -22,6 +22,28 @@ def count_steps():
     register_optimizer_step_post_hook(after_step)
 
 
+def mark_backward():
+    """Records where a backward pass ends: there DistributedDataParallel waits for its collectives, in C++."""
+    import torch
+
+    original = torch.autograd.backward
+    owner = next((one for one in (getattr(torch, "compiler", None), getattr(torch, "_dynamo", None)) if one), None)
+    is_compiling = getattr(owner, "is_compiling", lambda: False)
+
+    @functools.wraps(original)
+    def backward(*args, **kwargs):
+        files = None if is_compiling() else recording()
+        if files is None or files.in_backward:
+            return original(*args, **kwargs)
+        files.enter_backward()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            files.leave_backward()
+
+    torch.autograd.backward = backward
+
+
 def mark_input():
     """Records the time in which torch's loader is waited for."""
     kind = getattr(sys.modules.get("torch.utils.data.dataloader"), "_BaseDataLoaderIter", None)

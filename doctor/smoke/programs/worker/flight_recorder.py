@@ -25,8 +25,8 @@ from doctor.smoke.programs.recorder_page import (
     TIMES_AT,
 )
 
-TIME_KIND_OF_STATE = (2, 2, 0, 1, 0, 0)
-"""Which of the three times each of STATES counts towards: 0 compute, 1 network, 2 input."""
+TIME_KIND_OF_STATE = (2, 2, 0, 1, 0, 4)
+"""Which of the times each of STATES counts towards: 0 compute, 1 network, 2 input, 4 enqueued."""
 
 
 class FlightRecorder:
@@ -36,9 +36,9 @@ class FlightRecorder:
         self.page = memoryview(mmap.mmap(file, (index + 1) * PAGE_SIZE))[index * PAGE_SIZE :]
         self.stamp = self.calls = self.step = self.stage = 0
         self.state = STATES.index("start")
-        self.nanoseconds = [0, 0, 0]  # of compute, network, input
+        self.nanoseconds = [0, 0, 0, 0, 0]  # of compute, network, input, backward with collectives, other enqueued
         self.counts: dict[int, list[int]] = {}  # group -> [slot, entered, exited]
-        self.state_since = time.monotonic_ns()
+        self.state_since, self.time_kind = time.monotonic_ns(), 2
         HEADER.pack_into(self.page, 0, MAGIC, os.getpid(), self.state_since)
         self.mark("start")
 
@@ -46,15 +46,23 @@ class FlightRecorder:
         self, state: str, group: int = 0, seq: int = 0, op: int = 0, dtype: int = 0, root: int = -1, numel: int = 0
     ) -> None:
         """Records the state that begins now, and adds the time since the last mark to the state that ends."""
-        now = time.monotonic_ns()
-        self.nanoseconds[TIME_KIND_OF_STATE[self.state]] += now - self.state_since
-        self.state_since, self.state = now, STATES.index(state)
+        now = self.count_time()
+        self.state = STATES.index(state)
+        self.time_kind = TIME_KIND_OF_STATE[self.state]
         self.stamp += 1
-        TIMES.pack_into(self.page, TIMES_AT, *self.nanoseconds, self.calls)
+        compute, network, loading, backward, enqueued = self.nanoseconds
+        TIMES.pack_into(self.page, TIMES_AT, compute + backward + enqueued, network, loading, self.calls)
         CURRENT.pack_into(
             self.page, CURRENT_AT, self.stamp, self.state, self.stage, op, dtype, self.step, group, seq, root, numel,
             now, self.stamp,
         )  # fmt: skip
+
+    def count_time(self) -> int:
+        """Adds the time until now to what the rank has been doing. Returns now."""
+        now = time.monotonic_ns()
+        self.nanoseconds[self.time_kind] += now - self.state_since
+        self.state_since = now
+        return now
 
     def enter(self, group: int, op: str, dtype: str, root: int, numel: int, state: str = "collective") -> None:
         """Records that the rank enters a collective. ``root``: global rank of the root or the peer, -1 for none."""
@@ -64,8 +72,9 @@ class FlightRecorder:
         offset = CALLS_AT + self.calls % CALL_SLOTS * CALL.size
         now = time.monotonic_ns() // 1000 & 0xFFFFFFFF
         CALL.pack_into(
-            self.page, offset, group, count[1], op_code, dtype_code, self.stage, 0, root, numel, self.step, now
-        )
+            self.page, offset, group, count[1], op_code, dtype_code, self.stage, state == "enqueued", root, numel,
+            self.step, now,
+        )  # fmt: skip
         self.calls += 1
         self._write_count(group, count)
         self.mark(state, group, count[1], op_code, dtype_code, root, numel)

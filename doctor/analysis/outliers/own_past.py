@@ -1,0 +1,246 @@
+"""A job's step time against that of its own earlier runs: which part is longer, of which rank, on which host. Pure.
+
+Noise model: as in `earlier`. The usual step time of a run is one figure; those of earlier runs have a range that one
+healthy run in a thousand leaves. Of two to four runs the range is not known, and a step must take half as long again:
+no rate can be stated there. The part, the rank and the host only explain what the step time has shown, and are named
+where they make up half of it or more.
+
+What a rank waits for a CPU is the host's, not the job's: what has been added to it since is taken off. Beside another
+load the same work also takes longer by shared caches and cores, by two times at most (`BUSY_RATIO` leaves room).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median
+
+from doctor.analysis.outliers.earlier import UsualRange, usual_range
+from doctor.analysis.values.value_defect import describe
+from doctor.engine.result import Finding
+from doctor.engine.texts import filled
+from doctor.engine.watch_summary import PaceComparison, PacePart, PathPace, RankPace, RunPace, SlowDown
+
+CHECK = "training-slowed-down"
+LEAST_RUNS = 2
+"""Earlier runs without which nothing is said: a single one may have been an odd one."""
+LEAST_STEPS = 12
+"""Of a run."""
+SHARE = 0.5
+"""Of what a step has become longer by, that a part must make up to be named."""
+BUSY_SHARE, BUSY_RATIO = 0.1, 3.0
+"""Of a step for which a rank waits for a CPU more than before, from which on a step must take so many times as long."""
+FLOOR = 0.02
+"""Of a usual step: a part that was shorter may vary by any factor."""
+MOST_RESENT = 0.01
+"""Share of resent segments from which on a path loses packets."""
+OWN_PARTS: tuple[PacePart, ...] = ("input", "compute")
+
+TEMPLATES: Mapping[PacePart, str] = {
+    "input": "a step takes {now}, and {usual} in {runs} earlier runs of this job: {who} waits {seconds} for its input; "
+    "it was {before}",
+    "compute": "a step takes {now}, and {usual} in {runs} earlier runs of this job: {who} computes for {seconds}; it "
+    "was {before}",
+    "network": "a step takes {now}, and {usual} in {runs} earlier runs of this job: the data of collectives takes "
+    "{seconds} over the network of {where}; it was {before}",
+    "unsplit": "a step takes {now}, and {usual} in {runs} earlier runs of this job: it is computing or the network, "
+    "{seconds} of {who}, which was {before}",
+    "": "a step takes {now}, and {usual} in {runs} earlier runs of this job; no part of it alone is the reason",
+}  # fmt: skip
+
+
+def compare_pace(now: RunPace, earlier: Sequence[RunPace]) -> PaceComparison:
+    """``earlier``: runs of the same job, in any order; those with other ranks are left out, and slow ones where there
+    are enough others.
+    """
+    alike = [run for run in earlier if run.ranks.keys() == now.ranks.keys() and run.steps >= LEAST_STEPS]
+    usual = [run for run in alike if not run.is_slow]
+    runs = usual if len(usual) >= LEAST_RUNS else alike
+    if len(runs) < LEAST_RUNS or now.steps < LEAST_STEPS:
+        return PaceComparison(now)
+    span = _span([step_time(run) for run in runs])
+    step = step_time(now)
+    if span is None or step <= span.longest:
+        return PaceComparison(now, len(runs))
+    past = Past(runs)
+    starved = {rank: max(0.0, past.more(rank, "cpu_wait", now)) for rank in now.ranks}
+    most = max(starved.values())
+    busy = tuple(rank for rank, seconds in starved.items() if seconds > BUSY_SHARE * step)
+    effective = step - most
+    if effective <= (BUSY_RATIO * span.usual if busy else span.longest):
+        return PaceComparison(now, len(runs), (), busy)
+    more = effective - span.usual
+    rows = tuple(_reasons(now, past, starved, SHARE * more)) or (("", (), (), 0.0, 0.0),)
+    return PaceComparison(
+        now,
+        len(runs),
+        tuple(
+            SlowDown(part, step, span.usual, len(runs), ranks, hosts, seconds, before)
+            for part, ranks, hosts, seconds, before in rows
+        ),
+        busy,
+    )
+
+
+Reason = tuple[PacePart, tuple[int, ...], tuple[str, ...], float, float]
+"""Part, ranks, hosts, seconds now and usual ones."""
+
+
+def step_time(run: RunPace) -> float:
+    """Of a usual step of the job: that of the middle rank."""
+    return median([pace.step for pace in run.ranks.values()] or [0.0])
+
+
+class Span:
+    """Of seconds, as `UsualRange` of their inverse."""
+
+    def __init__(self, rates: UsualRange) -> None:
+        self.usual, self.longest = 1 / rates.median, 1 / rates.lowest
+
+
+def _span(seconds: Sequence[float]) -> Span | None:
+    rates = usual_range([1 / max(value, 1e-9) for value in seconds])
+    return Span(rates) if rates else None
+
+
+class Past:
+    """Earlier runs, rank by rank."""
+
+    def __init__(self, runs: Sequence[RunPace]) -> None:
+        self.runs = runs
+        self.least = FLOOR * median([step_time(run) for run in runs])
+
+    def usual(self, rank: int, part: str) -> float:
+        """Seconds of the part in the middle one of the runs."""
+        return float(median([getattr(run.ranks[rank], part) for run in self.runs]))
+
+    def more(self, rank: int, part: str, now: RunPace) -> float:
+        """Seconds that the part takes more than it did usually."""
+        return float(getattr(now.ranks[rank], part) - self.usual(rank, part))
+
+    def is_longer(self, rank: int, part: str, seconds: float) -> bool:
+        """Whether the seconds lie beyond what the part took in these runs."""
+        span = _span([max(getattr(run.ranks[rank], part), self.least) for run in self.runs])
+        return span is None or seconds > span.longest
+
+
+def _reasons(now: RunPace, past: Past, starved: Mapping[int, float], least: float) -> Iterator[Reason]:
+    named = False
+    for part in OWN_PARTS:
+        ranks = [
+            rank
+            for rank in now.ranks
+            if past.more(rank, part, now) - starved[rank] >= least
+            and past.is_longer(rank, part, getattr(now.ranks[rank], part))
+        ]
+        if ranks:
+            named = True
+            yield _reason(part, ranks, now, past)
+    if named:
+        return
+    for part in ("network", "unsplit"):
+        ranks = [rank for rank in now.ranks if past.more(rank, part, now) >= least]
+        if ranks:
+            reason = _reason(part, ranks, now, past)
+            yield reason if part != "network" else (part, (), _slow_hosts(now, past), *reason[3:])
+            return
+
+
+def _reason(part: PacePart, ranks: Sequence[int], now: RunPace, past: Past) -> Reason:
+    worst = max(ranks, key=lambda rank: past.more(rank, part, now))
+    hosts = tuple(dict.fromkeys(now.ranks[rank].host for rank in ranks))
+    named = () if len(ranks) == len(now.ranks) > 1 else tuple(sorted(ranks))
+    return part, named, hosts, getattr(now.ranks[worst], part), past.usual(worst, part)
+
+
+def _slow_hosts(now: RunPace, past: Past) -> tuple[str, ...]:
+    """The host whose paths all are slower than before, where no other path is; else the ends of the slow ones."""
+    host_of = {path.own_address: path.host for path in now.paths}
+    before: dict[tuple[str, str], list[PathPace]] = {}
+    for run in past.runs:
+        hosts = {path.own_address: path.host for path in run.paths}
+        for path in run.paths:
+            before.setdefault((path.host, hosts.get(path.peer_address, path.peer_address)), []).append(path)
+    slow: list[frozenset[str]] = []
+    quick: list[frozenset[str]] = []
+    for path in now.paths:
+        ends = path.host, host_of.get(path.peer_address, path.peer_address)
+        if ends[0] == ends[1] or len(before.get(ends, ())) < LEAST_RUNS:
+            continue
+        (slow if _is_slower(path, before[ends]) else quick).append(frozenset(ends))
+    names = {path.host for path in now.paths}
+    shared = frozenset.intersection(*slow) & names if slow else frozenset()
+    if len(shared) == 1 and not any(shared & ends for ends in quick):
+        return tuple(shared)
+    return tuple(sorted(frozenset().union(*slow) & names)) if slow else ()
+
+
+def _is_slower(path: PathPace, before: Sequence[PathPace]) -> bool:
+    span = _span([one.round_trip for one in before])
+    loses = path.resent > MOST_RESENT and path.resent > 2 * max(one.resent for one in before)
+    return loses or (span is not None and path.round_trip > span.longest)
+
+
+def pace_findings(report: PaceComparison) -> Iterator[Finding]:
+    """One for each part that makes the job slower."""
+    for row in report.slow:
+        hosts = row.hosts or tuple(dict.fromkeys(pace.host for pace in report.now.ranks.values()))
+        yield Finding(TEMPLATES[row.part], hosts=hosts, ranks=list(row.ranks), **_values(row))
+
+
+def pace_lines(report: PaceComparison) -> list[str]:
+    """What makes the job slower, each in a line."""
+    return [filled("{0}: {1}", CHECK, filled(TEMPLATES[row.part], **_values(row))) for row in report.slow]
+
+
+def pace_notes(report: PaceComparison, names: Callable[[Sequence[int]], str]) -> tuple[str, ...]:
+    """What a report says beside: which parts a step has, and what was not judged."""
+    notes = [filled("a usual step takes {0}: {1}", *_split_of(report.now))]
+    if report.starved and not report.slow:
+        notes.append(
+            filled(
+                "a step takes longer than in {0} earlier runs; that is not held against the job: {1} waited for a CPU, "
+                "which other programs of the host used",
+                report.runs,
+                names(report.starved),
+            )
+        )
+    return tuple(notes)
+
+
+def _split_of(run: RunPace) -> tuple[str, str]:
+    """Of the middle rank's: the step, and its parts."""
+    ordered = sorted(run.ranks.values(), key=lambda pace: pace.step)
+    pace: RankPace = ordered[(len(ordered) - 1) // 2]
+    parts = ", ".join(
+        filled(text, seconds_text(value))
+        for text, value in (
+            ("{0} input", pace.input),
+            ("{0} compute", pace.compute),
+            ("{0} waiting for other ranks", pace.wait),
+            ("{0} network", pace.network),
+            ("{0} compute or network", pace.unsplit),
+        )
+        if value >= 0.005 * pace.step
+    )
+    return seconds_text(pace.step), parts
+
+
+def _values(row: SlowDown) -> dict[str, str | int]:
+    return {
+        "now": seconds_text(row.step),
+        "usual": seconds_text(row.usual_step),
+        "runs": row.runs,
+        "who": describe(row.ranks),
+        "seconds": seconds_text(row.seconds),
+        "before": seconds_text(row.usual_seconds),
+        "where": ", ".join(row.hosts) or "the hosts",
+    }
+
+
+def seconds_text(seconds: float) -> str:
+    """Such as ``744 s``, ``0.31 s`` or ``4 ms``."""
+    return (
+        f"{seconds:.3g} s"
+        if seconds < 99.95 and seconds >= 0.0995
+        else (f"{seconds * 1e3:.3g} ms" if seconds < 0.0995 else f"{seconds:.0f} s")
+    )

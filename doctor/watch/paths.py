@@ -1,0 +1,84 @@
+"""How quickly the TCP connections of a rank carry its data: round trips and resent segments, by address of the peer."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from statistics import median
+
+from doctor.engine.watch_summary import PathPace
+from doctor.remote.runtime.netlink import diagnosed_sockets
+from doctor.smoke.programs.agent.network import socket_inodes
+
+MOST_SKIPPED = 16
+"""Calls between two looks; fewer at the beginning."""
+MOST_PATHS, MOST_SAMPLES = 64, 64
+_ESTABLISHED = 1 << 1
+_INFO = 2
+_ROUND_TRIP, _RETRANSMITTED, _SEGMENTS_OUT = 68, 100, 136
+"""Offsets in struct tcp_info of Linux (include/uapi/linux/tcp.h): tcpi_rtt, tcpi_total_retrans, tcpi_segs_out."""
+
+PathRow = tuple[str, str, float, float]
+"""Own address, that of the peer, seconds of a round trip, share of segments that were sent again."""
+
+
+class RankPaths:
+    """Of one rank: the newest samples of each pair of addresses."""
+
+    def __init__(self) -> None:
+        self._samples: dict[tuple[str, str], deque[tuple[float, float]]] = {}
+        self._calls, self._gap, self._next = 0, 1, 1
+        self._new_rows: tuple[PathRow, ...] = ()
+
+    def look(self, pid: int) -> None:
+        """Reads the kernel's figures of the rank's connections, now and then; nothing where it does not show them."""
+        self._calls += 1
+        if self._calls < self._next:
+            return
+        self._gap = min(2 * self._gap, MOST_SKIPPED)
+        self._next = self._calls + self._gap
+        inodes: set[str] = socket_inodes(pid)  # type: ignore[no-untyped-call]
+        for family in (socket.AF_INET, socket.AF_INET6) if inodes else ():
+            body = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0, _ESTABLISHED)
+            for entry, values in diagnosed_sockets(body, 72, 0.2):
+                info = values.get(_INFO, b"")
+                if len(entry) == 72 and len(info) >= 140 and str(struct.unpack("=I", entry[68:])[0]) in inodes:
+                    self._add(family, entry, info)
+        self._new_rows = self._rows()
+
+    def _add(self, family: int, entry: bytes, info: bytes) -> None:
+        size = 4 if family == socket.AF_INET else 16
+        own, peer = (socket.inet_ntop(family, entry[at : at + size]) for at in (8, 24))
+        own, peer = own.removeprefix("::ffff:"), peer.removeprefix("::ffff:")
+        microseconds, resent, sent = (
+            struct.unpack_from("=I", info, at)[0] for at in (_ROUND_TRIP, _RETRANSMITTED, _SEGMENTS_OUT)
+        )
+        if own == peer or not sent or not microseconds:
+            return
+        if (own, peer) in self._samples or len(self._samples) < MOST_PATHS:
+            samples = self._samples.setdefault((own, peer), deque(maxlen=MOST_SAMPLES))
+            samples.append((microseconds / 1e6, min(resent / sent, 1.0)))
+
+    def take_rows(self) -> tuple[PathRow, ...]:
+        """Of each pair of addresses the middle one, once after each look that has read them; else none."""
+        rows, self._new_rows = self._new_rows, ()
+        return rows
+
+    def _rows(self) -> tuple[PathRow, ...]:
+        return tuple(
+            (own, peer, median(trip for trip, _ in samples), median(share for _, share in samples))
+            for (own, peer), samples in sorted(self._samples.items())
+        )
+
+
+def joined_paths(hosts_rows: dict[int, tuple[str, tuple[PathRow, ...]]]) -> tuple[PathPace, ...]:
+    """Those of all ranks, by rank, with the host: one for each host and pair of addresses, the middle one."""
+    gathered: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for host, rows in hosts_rows.values():
+        for own, peer, trip, share in rows:
+            gathered.setdefault((host, own, peer), []).append((trip, share))
+    return tuple(
+        PathPace(*key, median(trip for trip, _ in values), median(share for _, share in values))
+        for key, values in sorted(gathered.items())
+    )

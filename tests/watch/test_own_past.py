@@ -1,0 +1,244 @@
+"""A job against its own earlier runs: the part, the rank and the host that make its steps longer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from doctor.analysis.outliers.own_past import compare_pace, pace_lines, pace_notes, seconds_text
+from doctor.engine.sanitize import rank_names
+from doctor.engine.watch_summary import PathPace, RankPace, RunPace
+from doctor.history.paces import MOST_RUNS, job_identity, last_runs, open_paces
+from doctor.watch.pace import Entry, StepPace, StepTimes
+from tests.watch.running import Watched, doctor_watch
+
+PROGRAM = Path(__file__).with_name("programs") / "paced.py"
+HOSTS = {0: "w0", 1: "w0", 2: "w1", 3: "w1"}
+USUAL = {"input": 0.1, "compute": 0.5, "network": 0.2}
+
+
+def run_of(
+    more: Mapping[int, Mapping[str, float]] = {}, noise: float = 1.0, steps: int = 50, **paths: float
+) -> RunPace:
+    ranks = {
+        rank: RankPace(rank, host, **{
+            part: noise * USUAL.get(part, 0.0) + more.get(rank, {}).get(part, 0.0)
+            for part in (*USUAL, "wait", "unsplit", "cpu_wait")
+        })
+        for rank, host in HOSTS.items()
+    }  # fmt: skip
+    return RunPace(
+        0.0, steps, ranks, tuple(PathPace(name[:2], name[:2], name[2:], trip) for name, trip in paths.items())
+    )
+
+
+PAST = [run_of(noise=noise) for noise in (1.0, 1.03, 0.98)]
+
+
+@pytest.mark.parametrize("part", ["input", "compute"])
+def test_the_rank_whose_part_is_longer_is_named_and_not_those_that_wait_for_it(part: str) -> None:
+    now = run_of({rank: {part: 2.0} if rank == 2 else {"wait": 2.0} for rank in HOSTS})
+    (slow,) = compare_pace(now, PAST).slow
+    assert (slow.part, slow.ranks, slow.hosts) == (part, (2,), ("w1",))
+    assert slow.step == pytest.approx(2.8) and slow.usual_step == pytest.approx(0.8)
+
+
+def test_what_is_slower_on_all_ranks_is_said_of_all() -> None:
+    (slow,) = compare_pace(run_of({rank: {"input": 2.0} for rank in HOSTS}), PAST).slow
+    assert (slow.part, slow.ranks) == ("input", ())
+
+
+def test_of_a_network_the_host_is_named_of_which_all_paths_are_slower() -> None:
+    ends = {"w0w1": 1e-4, "w0w2": 1e-4, "w1w0": 1e-4, "w1w2": 1e-4, "w2w0": 1e-4, "w2w1": 1e-4}
+    past = [run_of(noise=noise, **ends) for noise in (1.0, 1.02, 0.97)]
+    slower = {name: 0.02 if "w1" in (name[:2], name[2:]) else trip for name, trip in ends.items()}
+    now = run_of({rank: {"network": 1.0} for rank in HOSTS}, **slower)
+    (slow,) = compare_pace(now, past).slow
+    assert (slow.part, slow.hosts) == ("network", ("w1",))
+    two = {name: trip for name, trip in slower.items() if "w2" not in (name[:2], name[2:])}
+    (slow,) = compare_pace(run_of({rank: {"network": 1.0} for rank in HOSTS}, **two), past).slow
+    assert slow.hosts == ("w0", "w1")  # nothing says which of the two
+    (slow,) = compare_pace(run_of({rank: {"network": 1.0} for rank in HOSTS}, **ends), past).slow
+    assert slow.hosts == ()
+
+
+def test_a_host_that_is_busy_is_not_the_jobs_slow_down() -> None:
+    report = compare_pace(run_of({rank: {"compute": 1.0, "cpu_wait": 0.9} for rank in HOSTS}), PAST)
+    assert report.slow == () and report.starved == (0, 1, 2, 3)
+    assert "ranks 0-3 waited for a CPU" in pace_notes(report, rank_names)[1]
+    # Caches and cores that are shared make the rest of the work longer, too.
+    assert compare_pace(run_of({rank: {"compute": 1.5, "cpu_wait": 0.7} for rank in HOSTS}), PAST).slow == ()
+    # What is far longer than that is no matter of a CPU.
+    (slow,) = compare_pace(
+        run_of({0: {"compute": 9.0, "cpu_wait": 0.7}, 1: {"wait": 9.0}, 2: {"wait": 9.0}}), PAST
+    ).slow
+    assert slow.ranks == (0,)
+
+
+def test_too_few_runs_other_ranks_and_a_run_that_is_no_longer_say_nothing() -> None:
+    slow = run_of({rank: {"compute": 2.0} for rank in HOSTS})
+    assert compare_pace(slow, PAST[:1]) == compare_pace(slow, []) and not compare_pace(slow, []).runs
+    assert compare_pace(msgspec.structs.replace(slow, steps=3), PAST).runs == 0
+    others = [msgspec.structs.replace(run, ranks={0: run.ranks[0]}) for run in PAST]
+    assert compare_pace(slow, others).runs == 0
+    assert compare_pace(run_of(noise=1.3), PAST).slow == ()  # of few runs the range is not known
+
+
+def test_slow_runs_are_no_measure_as_long_as_there_are_others() -> None:
+    slow = run_of({rank: {"compute": 2.0} for rank in HOSTS})
+    kept = [msgspec.structs.replace(slow, is_slow=True)] * 8
+    assert compare_pace(slow, [*PAST, *kept]).slow
+    assert compare_pace(slow, [PAST[0], *kept]).slow == ()  # it has become the usual pace
+
+
+def test_healthy_jobs_are_accused_as_rarely_as_is_stated() -> None:
+    """One healthy run in a thousand leaves the range; 15 % is the least that counts."""
+    draws, accused = random.Random(7), 0
+    for _ in range(1500):
+        count, spread = draws.randint(5, 16), draws.choice((0.01, 0.05, 0.15))
+        runs = [run_of(noise=draws.lognormvariate(0, spread)) for _ in range(count + 1)]
+        accused += bool(compare_pace(runs[0], runs[1:]).slow)
+    assert accused <= 8
+
+
+def test_a_part_that_no_run_had_before_and_numbers_without_sense() -> None:
+    (slow,) = compare_pace(
+        run_of({1: {"unsplit": 3.0}, 0: {"wait": 3.0}, 2: {"wait": 3.0}, 3: {"wait": 3.0}}), PAST
+    ).slow
+    assert (slow.part, slow.ranks) == ("unsplit", (1,))
+    for value in (0.0, 1e300, 1e-300):
+        compare_pace(run_of(noise=value), [*PAST, run_of(noise=value)])
+    assert pace_lines(compare_pace(run_of({rank: {"wait": 3.0} for rank in HOSTS}), PAST))[0].endswith("is the reason")
+    assert [seconds_text(value) for value in (744.2, 0.31, 0.0042)] == ["744 s", "0.31 s", "4.2 ms"]
+
+
+# ---- steps in parts
+
+
+def split(calls: Mapping[int, list[tuple[int, bool]]], times: Mapping[int, StepTimes]) -> dict[int, RankPace]:
+    """The same step again and again; ``calls``: microseconds into it, and whether C++ has started it."""
+    pace = StepPace()
+    for step in range(40):
+        for rank, row in calls.items():
+            entries = [
+                Entry(0, step * 9 + number, step, step * 10**6 + at, started)
+                for number, (at, started) in enumerate(row)
+            ]
+            pace.add(rank, entries)
+            pace.add_times(rank, [times[rank]._replace(step=step + 1)], 0.0)
+        pace.split_steps()
+    return pace.parts.usual(HOSTS).ranks
+
+
+def test_waiting_for_others_is_told_apart_from_the_network_in_calls_that_are_waited_for() -> None:
+    ranks = split(
+        {0: [(200_000, False)], 1: [(700_000, False)]},
+        {0: StepTimes(0, 150_000, 600_000, 50_000, 0, 0), 1: StepTimes(0, 650_000, 100_000, 50_000, 0, 0)},
+    )
+    assert ranks[0] == RankPace(0, "w0", 0.05, 0.15, 0.5, pytest.approx(0.1))
+    assert ranks[1] == RankPace(1, "w0", 0.05, 0.65, 0.0, pytest.approx(0.1))
+
+
+def test_and_in_backward_passes_that_go_on_meanwhile() -> None:
+    """Two buckets: the second one's call ends the backward pass of the rank itself."""
+    ranks = split(
+        {0: [(100_000, True), (200_000, True)], 1: [(300_000, True), (500_000, True)]},
+        {0: StepTimes(0, 100_000, 0, 0, 500_000, 0), 1: StepTimes(0, 300_000, 0, 0, 300_000, 0)},
+    )
+    assert ranks[0] == RankPace(0, "w0", 0.0, 0.2, pytest.approx(0.3), pytest.approx(0.1))
+    assert ranks[1] == RankPace(1, "w0", 0.0, 0.5, 0.0, pytest.approx(0.1))
+
+
+def test_many_steps_stay_few_blocks_and_a_rank_that_comes_later_counts() -> None:
+    pace = StepPace()
+    for step in range(1, 5001):
+        for rank in (0, 1) if step > 10 else (0,):
+            pace.add_times(rank, [StepTimes(step, 1000 * (1 + step // 4900), 0, 0, 0, 0)], step * 0.001)
+        pace.split_steps()
+    run = pace.parts.usual(HOSTS)
+    assert run.ranks.keys() == {0, 1} and run.ranks[1].compute == pytest.approx(0.001)
+    assert run.ranks[0].cpu_wait == pytest.approx(0.001, rel=0.1)
+    assert pace.parts.usual(HOSTS, newest=100).ranks[1].compute > 0.0015
+
+
+def test_periods_of_steps_that_are_longer_count_as_what_they_take_in_the_mean() -> None:
+    """As of a loader with workers that are too slow: several quick batches, then a long wait."""
+    pace = StepPace()
+    for step in range(1, 203):
+        pace.add_times(0, [StepTimes(step, 1000, 0, 40_000 if step % 5 == 0 else 0, 0, 0)], 0.0)
+    pace.split_steps()
+    assert pace.parts.usual(HOSTS).ranks[0].input == pytest.approx(0.008, rel=0.1)
+
+
+# ---- what is kept
+
+
+def test_runs_are_kept_for_each_launch_line_and_found_by_host(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path)}
+    job = job_identity(["torchrun", "--master-port", "1", "train.py"])
+    with open_paces(environ, create=True) as folder:
+        assert folder is not None
+        for number in range(MOST_RUNS + 3):
+            folder.add(job, run_of(noise=1 + number / 100))
+        (Path(folder.path) / "0123456789abcdef.pace").write_bytes(b"no record")
+    kept = last_runs(environ, job_identity(["/opt/torchrun", "--master_port=2", "train.py"]), frozenset())
+    assert len(kept) == MOST_RUNS and kept[-1].ranks[0].compute == pytest.approx(0.59)
+    assert last_runs(environ, "", frozenset({"w1"})) == kept
+    assert last_runs(environ, "", frozenset({"w9"})) == []
+    assert last_runs({}, job, frozenset()) == []
+
+
+# ---- real programs
+
+
+class PacedRuns:
+    """Runs of one job with a state folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.count = folder, 0
+
+    def watch(self, slow: str = "") -> Watched:
+        self.count += 1
+        place = self.folder / str(self.count)
+        place.mkdir()
+        return doctor_watch(
+            "torchrun", "--nproc-per-node", "2", str(PROGRAM), "40", options=("--data", "off"), folder=place,
+            SLOW=slow, XDG_STATE_HOME=str(self.folder / "state"), DOCTOR_HISTORY="on",
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PacedRuns]:
+    folder = tmp_path_factory.mktemp("paced")
+    (folder / "state").mkdir()
+    started = PacedRuns(folder)
+    for _ in range(3):
+        started.watch()
+    yield started
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("slow", ["input:1", "compute:0", "input:"])
+def test_a_part_that_is_slower_than_before_is_named(runs: PacedRuns, slow: str) -> None:
+    report = runs.watch(slow).report
+    (outcome,) = [outcome for outcome in report["outcomes"] if outcome["check"] == "training-slowed-down"]
+    (finding,) = outcome["findings"]
+    part, _, rank = slow.partition(":")
+    assert finding["values"]["ranks"] == ([int(rank)] if rank else []), finding
+    assert ("for its input" in finding["message"]) == (part == "input"), finding
+    pace = {row["rank"]: row for row in report["pace"]}
+    assert pace[int(rank or 0)][part] > 0.25
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(600)
+def test_a_run_like_those_before_it_has_no_finding_under_whatever_load(runs: PacedRuns) -> None:
+    report = runs.watch().report
+    assert [outcome["status"] for outcome in report["outcomes"] if outcome["check"] == "training-slowed-down"] == [
+        "passed"
+    ]

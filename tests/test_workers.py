@@ -63,12 +63,19 @@ def project(folder: Path, **files: str) -> list[str]:
     return [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:hypothesispytest", "--basetemp", "base"]
 
 
-def environ() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "PYTHONUNBUFFERED": "1"}
+def environ(**more: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYTEST_ADDOPTS": "",
+        "PYTHONUNBUFFERED": "1",
+        "DOCTOR_TEST_REPEAT": "0",
+        **more,
+    }
 
 
-def run(argv: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(argv, cwd=folder, env=environ(), capture_output=True, text=True, timeout=60)
+def run(argv: list[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, cwd=folder, env=environ(**more), capture_output=True, text=True, timeout=60)
 
 
 def test_groups_keep_the_order_of_their_first_tests() -> None:
@@ -98,6 +105,44 @@ def test_failures_warnings_and_deaths_are_reported_with_what_was_printed(tmp_pat
     assert "UserWarning: old news" in done.stdout
     assert re.search(r"-+ Captured stdout call -+\ncaptured text\ncaptured by its number\n", done.stdout)
     assert "FAILED test_a.py::test_dies - the worker died in this test: exit status 0" in done.stdout
+
+
+UNSTABLE = """
+import os, pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_passes_the_second_time(number):
+    first = not os.path.exists(f"seen-{number}")
+    open(f"seen-{number}", "w").close()
+    assert not first or number >= int(os.environ["FAILING"])
+
+def test_fails_always():
+    assert os.environ.get("SOUND")
+"""
+
+
+def test_a_few_failed_tests_run_again_and_those_that_pass_alone_are_named(tmp_path: Path) -> None:
+    argv = [*project(tmp_path, a=UNSTABLE, b=SOUND), "-n", "2"]
+    done = run(argv, tmp_path, DOCTOR_TEST_REPEAT="3", FAILING="2", SOUND="1")
+    assert done.returncode == 0 and "13 passed" in done.stdout, done.stdout
+    for number in range(2):
+        assert (
+            f"failed beside others, and passed alone: test_a.py::test_passes_the_second_time[{number}]" in done.stdout
+        )
+    assert "assert (not True" in done.stdout
+
+
+def test_what_fails_again_has_failed(tmp_path: Path) -> None:
+    argv = [*project(tmp_path, a=UNSTABLE, b=SOUND), "-n", "2"]
+    done = run(argv, tmp_path, DOCTOR_TEST_REPEAT="3", FAILING="2")
+    assert done.returncode == 1 and "1 failed, 12 passed" in done.stdout, done.stdout
+
+
+def test_of_many_failures_none_is_repeated(tmp_path: Path) -> None:
+    argv = [*project(tmp_path, a=UNSTABLE, b=SOUND), "-n", "2"]
+    done = run(argv, tmp_path, DOCTOR_TEST_REPEAT="3", FAILING="4")
+    assert done.returncode == 1 and "5 failed, 8 passed" in done.stdout, done.stdout
+    assert "passed alone" not in done.stdout
 
 
 def test_no_group_is_given_out_after_enough_failures(tmp_path: Path) -> None:

@@ -3,6 +3,10 @@
 A worker takes one group of tests after the other (see `tests.scheduling`), the longest first, and sends its reports to
 that process. pytest-xdist starts an interpreter for each worker, which imports and collects all tests again: 5 CPU s a
 worker, and 1 ms a test for what is sent. It is not used.
+
+On a machine that others use, too, a test can fail because of them. DOCTOR_TEST_REPEAT=3 has up to three failed tests
+run again, one after the other, when all others have ended: one that passes then is named, with why it failed before.
+With more failures than that nothing is repeated.
 """
 
 from __future__ import annotations
@@ -53,6 +57,12 @@ class Workers:
         self.count = count
         self.workers: list[Worker] = []
         self.groups: deque[list[int]] = deque()
+        self.repeats = int(os.environ.get("DOCTOR_TEST_REPEAT", "0"))
+        self.failed: dict[int, list[pytest.TestReport]] = {}
+        """Reports of the tests that may run again, by number."""
+        self.before: dict[int, list[pytest.TestReport]] = {}
+        self.passed_alone: list[pytest.TestReport] = []
+        """Of tests that passed when they ran again: why they failed before."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -66,6 +76,7 @@ class Workers:
                 self.start(session)
             while self.workers:
                 self.serve(session)
+            self.repeat(session)
         finally:
             self.interrupt()
         if session.shouldfail:
@@ -73,6 +84,26 @@ class Workers:
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
         return True
+
+    def repeat(self, session: pytest.Session) -> None:
+        """Runs the failed tests again, each in its turn; those that fail again have failed."""
+        self.before, self.failed, self.repeats = self.failed, {}, 0
+        self.groups = deque([number] for number in self.before)
+        if self.groups:
+            self.start(session)
+        while self.workers:
+            self.serve(session)
+
+    def give_up_repeating(self, session: pytest.Session) -> None:
+        for reports in self.failed.values():
+            _log(session, reports)
+        self.failed, self.repeats = {}, 0
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for report in self.passed_alone:
+            terminalreporter.section(f"failed beside others, and passed alone: {report.nodeid}")
+            terminalreporter.write_line(report.longreprtext)
 
     def start(self, session: pytest.Session) -> None:
         ours, theirs = Pipe()
@@ -112,10 +143,17 @@ class Workers:
             worker.remaining += group
             worker.connection.send(group)
         elif name == "finished":
-            worker.remaining.popleft()
-            for data in value:
-                report = session.config.hook.pytest_report_from_serializable(config=session.config, data=data)
-                session.config.hook.pytest_runtest_logreport(report=report)
+            number, hook = worker.remaining.popleft(), session.config.hook
+            reports = [hook.pytest_report_from_serializable(config=session.config, data=data) for data in value]
+            has_failed = any(report.failed for report in reports)
+            if has_failed and self.repeats:
+                self.failed[number] = reports
+                if len(self.failed) > self.repeats:
+                    self.give_up_repeating(session)
+                return
+            if not has_failed:
+                self.passed_alone += [report for report in self.before.get(number, ()) if report.failed]
+            _log(session, reports)
         elif name == "stopped":
             worker.remaining.clear()
         elif name == "warning":
@@ -154,6 +192,11 @@ class Workers:
             while self.workers and time.monotonic() < deadline:
                 self.workers = [worker for worker in self.workers if not _has_ended(worker.pid)]
                 time.sleep(0.02)
+
+
+def _log(session: pytest.Session, reports: Iterable[pytest.TestReport]) -> None:
+    for report in reports:
+        session.config.hook.pytest_runtest_logreport(report=report)
 
 
 def _has_ended(pid: int) -> bool:

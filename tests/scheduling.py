@@ -26,7 +26,16 @@ class Division(NamedTuple):
 FLEET = r"\[(cpu|a1|a2|a3|a5)\b"
 LONG = {
     "tests/test_faults.py": Division(100, FLEET, parts=2, divided="a2"),
+    "tests/smoke/test_rehearsal.py": Division(90),
+    "tests/watch/test_effort.py": Division(80),
     "tests/smoke/test_hosts.py": Division(70, parts=2),
+    "tests/watch/test_own_past.py": Division(70),
+    "tests/smoke/test_worker_pairs.py": Division(60),
+    "tests/watch/test_programs.py": Division(50),
+    "tests/smoke/test_outside.py": Division(40),
+    "tests/transport/test_openssh_hosts.py": Division(35),
+    "tests/watch/test_rehearsal.py": Division(35),
+    "tests/watch/test_unnamed_jobs.py": Division(30),
     "tests/smoke/test_launchers.py": Division(60, r"^Test(Slurm|LaunchedWrongly)"),
     "tests/smoke/test_fault_matrix.py": Division(60, parts=2),
     "tests/playbooks/test_remedies.py": Division(40, FLEET),

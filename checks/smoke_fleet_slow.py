@@ -2,12 +2,13 @@ from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
+from doctor.engine.sanitize import seconds_text
 from doctor.facts.smoke import SmokeCollectives, SmokePairs, SmokeStart
 from doctor.smoke.model import Baseline, SmokeRun
 from doctor.smoke.results.figures import collective_speeds, pair_speeds, rank_environments
 from doctor.smoke.speed.baseline import compare, run_speeds
 from doctor.smoke.speed.line_rates import expected_rate, fastest_rate
-from doctor.smoke.speed.rank_speeds import duration, megabytes
+from doctor.smoke.speed.rank_speeds import megabytes
 from doctor.smoke.speed.soak_drift import FLEET_SLOWER, fleet_drift
 
 
@@ -130,9 +131,9 @@ def became_slower(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]) ->
             "{start} on, {expected} at first; expected less than {limit} times{pressure}",
             size=megabytes(drift.bytes),
             ratio=round(drift.ratio, 2),
-            observed=duration(drift.seconds),
+            observed=seconds_text(drift.seconds),
             start=f"{drift.start:.0f} s",
-            expected=duration(drift.first_seconds),
+            expected=seconds_text(drift.first_seconds),
             limit=FLEET_SLOWER,
             baseline="the beginning",
             pressure=pressure_text(run),

@@ -1,10 +1,11 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
+from doctor.engine.sanitize import seconds_text
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, pressure_note
-from doctor.smoke.speed.rank_speeds import compare_links, describe_end, duration, megabytes
+from doctor.smoke.speed.rank_speeds import compare_links, describe_end, megabytes
 
 
 @check(severity=WARNING, area="smoke")
@@ -46,8 +47,8 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
             rank=rank,
             size=megabytes(size),
             ratio=round(slow_end.ratio, 2),
-            seconds=duration(slow_end.seconds),
-            norm=duration(slow_end.peer_seconds),
+            seconds=seconds_text(slow_end.seconds),
+            norm=seconds_text(slow_end.peer_seconds),
             slow=slow_end.slow_paths,
             tried=len(slow_end.paths),
             sigmas=round(slow_end.sigmas, 1),

@@ -1,10 +1,11 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
+from doctor.engine.sanitize import seconds_text
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, pressure_note
-from doctor.smoke.speed.rank_speeds import compare_links, describe_end, duration, megabytes
+from doctor.smoke.speed.rank_speeds import compare_links, describe_end, megabytes
 
 
 @check(severity=WARNING, area="smoke")
@@ -49,7 +50,7 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
             ranks=list(link.hosts),
             size=megabytes(size),
             ratio=round(link.ratio, 2),
-            seconds=duration(link.seconds),
-            norm=duration(link.peer_seconds),
+            seconds=seconds_text(link.seconds),
+            norm=seconds_text(link.peer_seconds),
             sigmas=round(link.sigmas, 1),
         )

@@ -106,8 +106,6 @@ class PathPace(msgspec.Struct, frozen=True):
 class RunPace(msgspec.Struct, frozen=True):
     """How one run of a job went."""
 
-    at: float
-    """When it ended, in seconds since the epoch."""
     steps: int
     ranks: dict[int, RankPace]
     paths: tuple[PathPace, ...] = ()

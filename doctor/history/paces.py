@@ -8,16 +8,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-
-import msgspec
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from doctor.engine.watch_summary import RunPace
-from doctor.history.private_folder import PrivateFolder, private_path
+from doctor.history.private_folder import PrivateFolder, packed
 
-FOLDER = "pace"
 MOST_RUNS, MOST_JOBS = 16, 256
 MAX_BYTES, MAX_DECODED = 4 << 20, 64 << 20
 """Of a file."""
@@ -48,20 +44,17 @@ def job_identity(command: Sequence[str]) -> str:
 class PaceFolder(PrivateFolder):
     """The opened folder. Others of this user may write to it at the same time."""
 
+    name = "pace"
+
     def runs(self, job: str) -> list[RunPace]:
         """Kept runs of a job, oldest first; none where the file cannot be read."""
-        with suppress(OSError, zlib.error, msgspec.DecodeError, RecursionError):
-            inflater = zlib.decompressobj()
-            content = inflater.decompress(self.read_file(f"{job}.pace", MAX_BYTES), MAX_DECODED)
-            if inflater.eof:
-                return msgspec.msgpack.decode(content, type=list[RunPace])[-MOST_RUNS:]
-        return []
+        return (self.read_packed(f"{job}.pace", list[RunPace], MAX_BYTES, MAX_DECODED) or [])[-MOST_RUNS:]
 
     def add(self, job: str, run: RunPace) -> None:
         """Keeps one more run. Raises: OSError."""
         runs = [*self.runs(job), run][-MOST_RUNS:]
         while runs:
-            data = zlib.compress(msgspec.msgpack.encode(runs), 1)
+            data = packed(runs)
             if len(data) <= MAX_BYTES:
                 self.write_file(f"{job}.pace", data)
                 break
@@ -69,6 +62,7 @@ class PaceFolder(PrivateFolder):
         for name in self.jobs()[MOST_JOBS:]:
             with suppress(FileNotFoundError):
                 os.unlink(f"{name}.pace", dir_fd=self.handle)
+        self.remove_old_drafts(_NAME)
 
     def jobs(self) -> list[str]:
         """Of all jobs, the one that ran last first. Raises: OSError."""
@@ -79,24 +73,9 @@ class PaceFolder(PrivateFolder):
         return [name.partition(".")[0] for _, name in sorted(times, reverse=True)]
 
 
-@contextmanager
-def open_paces(environ: Mapping[str, str], create: bool) -> Iterator[PaceFolder | None]:
-    """The user's folder; None where there is none, or none can be used."""
-    path = private_path(environ, FOLDER)
-    try:
-        folder = PaceFolder(path, create) if path else None
-    except OSError:
-        folder = None
-    try:
-        yield folder
-    finally:
-        if folder:
-            folder.close()
-
-
 def last_runs(environ: Mapping[str, str], job: str, hosts: frozenset[str]) -> list[RunPace]:
     """Those of this job, else of the newest job that ran on some of these hosts; oldest first. Raises: OSError."""
-    with open_paces(environ, create=False) as folder:
+    with PaceFolder.opened(environ, create=False) as folder:
         if folder is None:
             return []
         if job and (runs := folder.runs(job)):

@@ -9,16 +9,24 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
 
 from doctor.config.file import state_folder
+from doctor.engine.decoding import inflate
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
 
 DRAFT_SECONDS = 3600
 """An older draft is of a writer that was killed."""
+T = TypeVar("T")
+Folder = TypeVar("Folder", bound="PrivateFolder")
 
 
 def private_path(environ: Mapping[str, str], name: str) -> Path | None:
@@ -32,6 +40,24 @@ def private_path(environ: Mapping[str, str], name: str) -> Path | None:
 
 class PrivateFolder:
     """The opened folder. Others of this user may write to it at the same time."""
+
+    name: ClassVar[str]
+    """Below the state folder."""
+
+    @classmethod
+    @contextmanager
+    def opened(cls: type[Folder], environ: Mapping[str, str], create: bool) -> Iterator[Folder | None]:
+        """The user's folder; None where there is none, or none can be used."""
+        path = private_path(environ, cls.name)
+        try:
+            folder = cls(path, create) if path else None
+        except OSError:
+            folder = None
+        try:
+            yield folder
+        finally:
+            if folder:
+                folder.close()
 
     def __init__(self, path: Path, create: bool) -> None:
         """Raises: OSError, also for a folder that is another user's, or that others may write to."""
@@ -63,8 +89,15 @@ class PrivateFolder:
                 os.unlink(draft, dir_fd=self.handle)
             raise
 
-    def remove_old_drafts(self, name: re.Pattern[str], now: float) -> None:
+    def read_packed(self, name: str, kind: type[T], limit: int, most: int) -> T | None:
+        """What `packed` has made of a value; None where it cannot be read. Bytes: ``limit``, and ``most`` unpacked."""
+        with suppress(OSError, ValueError, msgspec.DecodeError, RecursionError):
+            return msgspec.msgpack.decode(inflate(self.read_file(name, limit), most), type=kind)
+        return None
+
+    def remove_old_drafts(self, name: re.Pattern[str], now: float | None = None) -> None:
         """Removes what killed writers left of files with such names. Raises: OSError."""
+        now = time.time() if now is None else now
         for entry in os.listdir(self.handle):
             if entry.startswith(".") and name.match(entry, 1):
                 with suppress(FileNotFoundError):
@@ -73,6 +106,11 @@ class PrivateFolder:
 
     def close(self) -> None:
         os.close(self.handle)
+
+
+def packed(value: Any) -> bytes:
+    """As `PrivateFolder.read_packed` reads it."""
+    return zlib.compress(msgspec.msgpack.encode(value), 1)
 
 
 def _is_masked(path: Path) -> bool:

@@ -15,7 +15,7 @@ from doctor.analysis.outliers.own_past import LEAST_STEPS, compare_pace, pace_li
 from doctor.config.file import find_config, parse_history
 from doctor.engine.errors import CommandError
 from doctor.engine.watch_summary import RunPace
-from doctor.history.paces import job_identity, open_paces
+from doctor.history.paces import PaceFolder, job_identity
 from doctor.watch.training import Training
 
 LOOK_SECONDS = 60.0
@@ -39,7 +39,7 @@ class LivePace:
     def _read(self) -> None:
         with contextlib.suppress(OSError, CommandError):
             self._keeps = parse_history(find_config(None, self.environ), self.environ).keep
-        with contextlib.suppress(OSError), open_paces(self.environ, create=False) as folder:
+        with contextlib.suppress(OSError), PaceFolder.opened(self.environ, create=False) as folder:
             self._earlier = folder.runs(self.job) if folder and self._keeps else []
 
     def look(self, training: Training, seconds: float) -> list[str]:
@@ -73,6 +73,6 @@ class LivePace:
             thread.join(FINISH_SECONDS)
 
     def _write(self, run: RunPace) -> None:
-        with contextlib.suppress(OSError), open_paces(self.environ, create=True) as folder:
+        with contextlib.suppress(OSError), PaceFolder.opened(self.environ, create=True) as folder:
             if folder:
                 folder.add(self.job, run)

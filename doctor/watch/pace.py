@@ -6,7 +6,6 @@ the next one; a step's work is the sum. What it waits for the others inside of c
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
@@ -211,7 +210,7 @@ class RunParts:
             pace = RankPace(rank, hosts.get(rank, ""), *parts)
             ranks[rank] = msgspec.structs.replace(pace, cpu_wait=min(max(cpu_wait, 0.0), pace.step))
         steps = int(sum(next(iter(block.values()))[0] for block in blocks)) if ranks else 0
-        return RunPace(time.time(), steps, ranks, tuple(paths))
+        return RunPace(steps, ranks, tuple(paths))
 
 
 def _joined(first: Mapping[int, list[float]], second: Mapping[int, list[float]]) -> dict[int, list[float]]:

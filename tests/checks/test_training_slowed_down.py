@@ -4,7 +4,7 @@ from doctor.engine.watch_summary import PaceComparison, RankPace, RunPace, SlowD
 from tests.checks.watched import run_check
 
 NAME = "training-slowed-down"
-NOW = RunPace(0.0, 40, {0: RankPace(0, "w0"), 1: RankPace(1, "w1")})
+NOW = RunPace(40, {0: RankPace(0, "w0"), 1: RankPace(1, "w1")})
 
 
 def watched(*slow: SlowDown, runs: int = 3) -> WatchResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from doctor.analysis.outliers.own_past import compare_pace, pace_lines, pace_notes, seconds_text
 from doctor.engine.sanitize import rank_names
 from doctor.engine.watch_summary import PathPace, RankPace, RunPace
-from doctor.history.paces import MOST_RUNS, job_identity, last_runs, open_paces
+from doctor.history.paces import MOST_RUNS, PaceFolder, job_identity, last_runs
 from doctor.watch.pace import Entry, StepPace, StepTimes
 from tests.watch.running import Watched, doctor_watch
 
@@ -31,9 +32,7 @@ def run_of(
         })
         for rank, host in HOSTS.items()
     }  # fmt: skip
-    return RunPace(
-        0.0, steps, ranks, tuple(PathPace(name[:2], name[:2], name[2:], trip) for name, trip in paths.items())
-    )
+    return RunPace(steps, ranks, tuple(PathPace(name[:2], name[:2], name[2:], trip) for name, trip in paths.items()))
 
 
 PAST = [run_of(noise=noise) for noise in (1.0, 1.03, 0.98)]
@@ -180,7 +179,7 @@ def test_periods_of_steps_that_are_longer_count_as_what_they_take_in_the_mean() 
 def test_runs_are_kept_for_each_launch_line_and_found_by_host(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
     job = job_identity(["torchrun", "--master-port", "1", "train.py"])
-    with open_paces(environ, create=True) as folder:
+    with PaceFolder.opened(environ, create=True) as folder:
         assert folder is not None
         for number in range(MOST_RUNS + 3):
             folder.add(job, run_of(noise=1 + number / 100))
@@ -190,6 +189,17 @@ def test_runs_are_kept_for_each_launch_line_and_found_by_host(tmp_path: Path) ->
     assert last_runs(environ, "", frozenset({"w1"})) == kept
     assert last_runs(environ, "", frozenset({"w9"})) == []
     assert last_runs({}, job, frozenset()) == []
+
+
+def test_what_a_killed_run_left_half_written_goes_with_the_next_run_of_any_job(tmp_path: Path) -> None:
+    with PaceFolder.opened({"XDG_STATE_HOME": str(tmp_path)}, create=True) as folder:
+        assert folder is not None
+        drafts = [Path(folder.path, f".{digit * 16}.pace") for digit in "12"]
+        for draft in drafts:
+            draft.touch()
+        os.utime(drafts[0], (0, 0))
+        folder.add("3" * 16, run_of())
+        assert [draft.exists() for draft in drafts] == [False, True]
 
 
 # ---- real programs

@@ -12,7 +12,7 @@ import pytest
 from doctor.analysis.values.resumed import resume_notes
 from doctor.engine.watch_summary import ResumeReport
 from doctor.watch.resume.compare import compare_with_saves, joined_saves, script_of
-from doctor.watch.resume.kept_saves import MAX_FILES_OF_JOB, KeptSave, open_saves
+from doctor.watch.resume.kept_saves import MAX_FILES_OF_JOB, KeptSave, SaveFolder
 from doctor.watch.resume.live_resume import LiveResume
 from doctor.watch.resume.marks import Mark, joined_tensors, read_mark
 from tests.watch.resume_campaign import HEALTHY, LOST, ResumeRuns, is_right
@@ -175,7 +175,7 @@ def test_ranks_that_recorded_nothing_at_the_save_are_named() -> None:
 
 def test_the_state_folder_keeps_the_newest_saves_and_no_damage_stops_it(tmp_path: Path) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path)}
-    with open_saves(environ, create=True) as folder:
+    with SaveFolder.opened(environ, create=True) as folder:
         assert folder
         for step in range(MAX_FILES_OF_JOB + 3):
             folder.write(kept(step, at=100.0 + step))
@@ -186,12 +186,12 @@ def test_the_state_folder_keeps_the_newest_saves_and_no_damage_stops_it(tmp_path
     paths[-1].write_bytes(b"nonsense")
     os.unlink(paths[-2])
     paths[-2].symlink_to("/etc/passwd")
-    with open_saves(environ, create=False) as folder:
+    with SaveFolder.opened(environ, create=False) as folder:
         assert folder and len(list(folder.saves())) == MAX_FILES_OF_JOB - 2
 
 
 def test_what_a_killed_run_left_half_written_goes_and_what_is_being_written_stays(tmp_path: Path) -> None:
-    with open_saves({"XDG_STATE_HOME": str(tmp_path)}, create=True) as folder:
+    with SaveFolder.opened({"XDG_STATE_HOME": str(tmp_path)}, create=True) as folder:
         assert folder
         folder.write(kept(1))
         drafts = [Path(folder.path, f".{folder.names()[0][:-6]}{end}") for end in ("1.save", "2.save")]

@@ -17,6 +17,7 @@ from statistics import median
 from doctor.analysis.outliers.earlier import UsualRange, usual_range
 from doctor.analysis.values.value_defect import describe
 from doctor.engine.result import Finding
+from doctor.engine.sanitize import seconds_text
 from doctor.engine.texts import filled
 from doctor.engine.watch_summary import PaceComparison, PacePart, PathPace, RankPace, RunPace, SlowDown
 
@@ -235,12 +236,3 @@ def _values(row: SlowDown) -> dict[str, str | int]:
         "before": seconds_text(row.usual_seconds),
         "where": ", ".join(row.hosts) or "the hosts",
     }
-
-
-def seconds_text(seconds: float) -> str:
-    """Such as ``744 s``, ``0.31 s`` or ``4 ms``."""
-    return (
-        f"{seconds:.3g} s"
-        if seconds < 99.95 and seconds >= 0.0995
-        else (f"{seconds * 1e3:.3g} ms" if seconds < 0.0995 else f"{seconds:.0f} s")
-    )

@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 
 from doctor.analysis.outliers.peers import Straggler
 from doctor.engine.result import Finding
+from doctor.engine.sanitize import seconds_text
 from doctor.engine.texts import joined
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks, pressure_note
 from doctor.smoke.speed.cpu_quotas import held_back_ranks
-from doctor.smoke.speed.rank_speeds import by_host, duration, percent
+from doctor.smoke.speed.rank_speeds import by_host, percent
 from doctor.smoke.speed.soak_drift import SlowPart
 
 
@@ -26,8 +27,8 @@ def slow_rank_findings(run: SmokeRun, slow_by_rank: Mapping[int, Straggler], tem
             who=describe_ranks(run, some),
             ranks=some,
             ratio=round(worst.ratio, 2),
-            seconds=duration(worst.seconds),
-            norm=duration(worst.peer_seconds),
+            seconds=seconds_text(worst.seconds),
+            norm=seconds_text(worst.peer_seconds),
             confidence=percent(min(slow_by_rank[rank].confidence for rank in some)),
             peers=worst.peers,
             whole=all_ranks,
@@ -51,7 +52,7 @@ def quota_findings(run: SmokeRun, named: Collection[int]) -> Iterator[Finding]:
             who=describe_ranks(run, ranks),
             ranks=ranks,
             observed=f"{run.cpu_quotas[worst].share:.0%}",
-            seconds=duration(run.cpu_quotas[worst].seconds),
+            seconds=seconds_text(run.cpu_quotas[worst].seconds),
             norm=f"{held[worst]:.0%}",
             whole=all_ranks,
         )
@@ -73,8 +74,8 @@ def soak_findings(run: SmokeRun, parts: Mapping[int, SlowPart], named: Collectio
             ratio=round(worst.slow.ratio, 2),
             start=f"{worst.start:.0f} s",
             end=f"{worst.end:.0f} s",
-            seconds=duration(worst.slow.seconds),
-            norm=duration(worst.slow.peer_seconds),
+            seconds=seconds_text(worst.slow.seconds),
+            norm=seconds_text(worst.slow.peer_seconds),
             confidence=percent(min(slow[rank].slow.confidence for rank in ranks)),
             peers=worst.slow.peers,
             whole=all_ranks,

@@ -109,13 +109,6 @@ def describe_end(run: SmokeRun, rank: int) -> str:
     )
 
 
-def duration(seconds: float) -> str:
-    """Such as ``1.83 ms``, ``0.25 s``."""
-    if seconds < 0.1:
-        return f"{seconds * 1000.0:.3g} ms"
-    return f"{seconds:.3g} s"
-
-
 def percent(confidence: float) -> str:
     """Rounded down.
 

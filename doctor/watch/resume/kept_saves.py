@@ -5,17 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import time
-import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
-from doctor.history.private_folder import PrivateFolder, private_path
+from doctor.history.private_folder import PrivateFolder, packed
 from doctor.watch.resume.marks import MAX_MARK, Mark
 
-FOLDER = "resume"
 _NAME = re.compile(r"[0-9a-f]{12}-\d{12}-[0-9a-f]{12}\.save\Z", re.ASCII)
 MAX_FILES, MAX_FILES_OF_JOB = 256, 24
 MAX_BYTES = 256 << 20
@@ -38,6 +35,8 @@ class KeptSave(msgspec.Struct):
 class SaveFolder(PrivateFolder):
     """The opened folder. Others of this user may write to it at the same time."""
 
+    name = "resume"
+
     def names(self) -> list[str]:
         """The files of all saves, the newest first. Raises: OSError."""
         names = (name for name in os.listdir(self.handle) if _NAME.match(name))
@@ -48,14 +47,14 @@ class SaveFolder(PrivateFolder):
         identity = hashlib.sha256(f"{save.command} {save.host} {save.step} {save.world}".encode()).hexdigest()[:12]
         job = hashlib.sha256(save.command.encode()).hexdigest()[:12]
         name = f"{job}-{int(save.at):012d}-{identity}.save"
-        data = zlib.compress(msgspec.msgpack.encode(save), 1)
+        data = packed(save)
         if len(data) > MAX_MARK:
             raise OSError(0, "the marks of a save are too large to be kept")
         self.write_file(name, data)
 
     def prune(self) -> None:
         """Removes the oldest of what is too much, and what killed writers left. Raises: OSError."""
-        self.remove_old_drafts(_NAME, time.time())
+        self.remove_old_drafts(_NAME)
         total, of_job = 0, dict[str, int]()
         for number, name in enumerate(self.names()):
             with suppress(FileNotFoundError):
@@ -67,23 +66,6 @@ class SaveFolder(PrivateFolder):
     def saves(self) -> Iterator[KeptSave]:
         """The newest, one by one; what cannot be read is left out. Raises: OSError."""
         for name in self.names()[:MAX_COMPARED]:
-            with suppress(OSError, zlib.error, msgspec.DecodeError, RecursionError):
-                inflater = zlib.decompressobj()
-                content = inflater.decompress(self.read_file(name, MAX_MARK), 8 * MAX_MARK)
-                if inflater.eof:
-                    yield msgspec.msgpack.decode(content, type=KeptSave)
-
-
-@contextmanager
-def open_saves(environ: Mapping[str, str], create: bool) -> Iterator[SaveFolder | None]:
-    """The user's folder; None where there is none, or none can be used."""
-    path = private_path(environ, FOLDER)
-    try:
-        folder = SaveFolder(path, create) if path else None
-    except OSError:
-        folder = None
-    try:
-        yield folder
-    finally:
-        if folder:
-            folder.close()
+            save = self.read_packed(name, KeptSave, MAX_MARK, 8 * MAX_MARK)
+            if save:
+                yield save

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from doctor.engine.watch_summary import ResumeReport
 from doctor.watch.resume.compare import compare_with_saves, joined_saves, script_of
-from doctor.watch.resume.kept_saves import KeptSave, open_saves
+from doctor.watch.resume.kept_saves import KeptSave, SaveFolder
 from doctor.watch.resume.marks import MAX_MARK, Mark, read_mark
 
 INTERVAL_SECONDS = 1.0
@@ -96,7 +96,7 @@ class LiveResume:
 
     def _keep(self) -> None:
         steps, self._unkept = self._unkept, set()
-        with open_saves(self.environ, create=True) as folder:
+        with SaveFolder.opened(self.environ, create=True) as folder:
             if folder is None:
                 return
             for step in sorted(steps & self._saves.keys()):
@@ -107,7 +107,7 @@ class LiveResume:
 
     def _compare(self) -> None:
         began = min(mark.at for mark in self._begun.values())
-        with open_saves(self.environ, create=False) as folder:
+        with SaveFolder.opened(self.environ, create=False) as folder:
             saves = [save for save in folder.saves() if save.at < began] if folder else []
         self.report = compare_with_saves(self._begun, joined_saves(saves), script_of(self.command))
 

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from doctor.transport import RemoteSession, TransportError, program
 from doctor.transport.local import Local
 from doctor.transport.program import InvalidMessage
 from tests.smoke.scripted import Agent, Line, Stage, alive, done, event, hello, life
+from tests.transport.test_talk import files
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = ("start", "rendezvous", "collectives", "pairs", "training", "learning", "loader", "pace")
@@ -773,10 +775,8 @@ def test_nothing_outlives_the_agent_behind_two_wrappers(marker: str, tmp_path: P
 def test_no_descriptor_and_no_thread_stays_open() -> None:
     """Those that other tests of this process opened may end meanwhile: only new ones count."""
 
-    def opened() -> set[object]:
-        with os.scandir("/proc/self/fd") as entries:
-            files = {os.readlink(entry.path) for entry in entries if os.path.islink(entry.path)}
-        return files.union(threading.enumerate())
+    def opened() -> Counter[object]:
+        return files() + Counter(threading.enumerate())
 
     play(agent("b"), agent("a"))
     before = opened()

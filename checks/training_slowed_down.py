@@ -4,11 +4,8 @@ from doctor import WARNING, Finding, Skip, check
 from doctor.analysis.outliers.own_past import pace_findings
 from doctor.engine.watch_summary import WatchResult
 
-SLOWEST = {"smoke-rank-slow": ("ranks",), "smoke-input-slow": ("ranks",)}
-"""The same rank is slower than its peers: one story."""
 
-
-@check(severity=WARNING, area="loss", follows_from=SLOWEST)
+@check(severity=WARNING, area="loss")
 def training_slowed_down(watch: WatchResult) -> Iterator[Finding]:
     """A step of this job takes as long as in its earlier runs.
 

@@ -10,6 +10,7 @@ def netlink_messages(protocol, request, body, seconds=None):
     ``protocol``: NETLINK_ROUTE, 0; NETLINK_SOCK_DIAG, 4; NETLINK_NETFILTER, 12. ``seconds``: for each datagram.
     """
     import _socket as socket
+
     link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
     try:
         link.settimeout(seconds)

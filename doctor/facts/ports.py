@@ -180,7 +180,7 @@ def list_sockets(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
                 "listening": parts[3] == listen,
                 "user": user,
             }
-    for inode, values in diagnosed_tcp(socket.AF_INET6, 0, 1 << 10, 2) if tables > 1 else ():
+    for inode, values, _ in diagnosed_tcp(socket.AF_INET6, 0, 1 << 10, 2) if tables > 1 else ():
         if inode in sockets and any(values.get(11, b"")):  # INET_DIAG_SKV6ONLY
             sockets[inode]["ipv6_only"] = True
     _add_processes(sockets)

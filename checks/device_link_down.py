@@ -24,8 +24,7 @@ def device_link_down(
 
     ## What to do
     On {host}: `hccn_tool -i {npu} -optical -g` and `hccn_tool -i {npu} -link_stat -g`; then check the fibre and the
-    switch port (is it on, does its speed match the NPU's). If the port was taken down by hand: `hccn_tool -i {npu}
-    -link -s up`.
+    switch port (is it on, does its speed match the NPU's). If the port was taken down by hand: `{up}`.
 
     ## Source
     `hccn_tool -link -g`. Ports count where the job uses them: with two hosts or more, on A3 with two
@@ -42,6 +41,7 @@ def device_link_down(
                 hosts=[host],
                 npu=npus[0],
                 npus=npus,
+                up="; ".join(f"hccn_tool -i {npu} -link -s up" for npu in npus),
                 total=len(links[host].by_npu),
             )
     require_port_use(use, [host for host, npus in down.items() if npus], "links of NPUs are down")

@@ -17,7 +17,7 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConf
 
     ## What to do
     Find the process on {host}: `ss -tanp "sport = :{port}"`. End a leftover process of your own (`kill {pid}`); leave
-    another user's job alone and give yours other ports: `export HCCL_IF_BASE_PORT=...` on all ranks.
+    another user's job alone and give yours other ports: `export HCCL_IF_BASE_PORT={free_port}` on all ranks.
 
     ## Source
     HCCL documentation, EI0019 and HCCL_IF_BASE_PORT. A socket of an outgoing connection blocks the port as well as
@@ -37,6 +37,7 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConf
             owner=first.owner,
             pid=first.pid or None,
             user=first.user,
+            free_port=listeners.free_behind(max(hccl_ports), len(hccl_ports)),
             observed=filled("{0} of {1} ports taken", len(taken), len(hccl_ports)),
             expected=filled("{0} free", format_ports(launch.hccl_ports)),
         )

@@ -1,8 +1,9 @@
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.agreed_addresses import hosts_file_lines
+from doctor.facts.agreed_addresses import hosts_file_command, hosts_file_lines
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
@@ -21,8 +22,8 @@ def host_name_ambiguous(
     machine: the job hangs at its start, and all other hosts look healthy.
 
     ## What to do
-    Compare `getent hosts {name}` on {host} with another host and make them agree: correct the line in /etc/hosts on
-    {host}, or the name server's entry. If the hosts are on separate networks on purpose, use addresses.
+    Compare `getent hosts {name}` on {host} with another host. Where /etc/hosts of {host} is wrong: `{correction}`. Else
+    correct the name server's entry. If the hosts are on separate networks on purpose, use addresses.
 
     ## In a container
     Compare `getent hosts {name}` inside the container of {host} with another one and make them agree: `docker run
@@ -52,6 +53,7 @@ def host_name_ambiguous(
         outlier_hosts = [host for host, address_set in by_host.items() if tie or address_set.isdisjoint(norms[0])]
         for host_answer in sorted({tuple(sorted(by_host[host])) for host in outlier_hosts}):
             expected = "the same everywhere; no majority shows which" if tie else ", ".join(sorted(norms[0]))
+            lines = hosts_file_lines([name], names, addresses or {}, fleet)
             yield Finding(
                 "{name} resolves to {addresses}; expected {expected}",
                 hosts=[host for host in outlier_hosts if by_host[host] == frozenset(host_answer)],
@@ -59,5 +61,15 @@ def host_name_ambiguous(
                 addresses=list(host_answer),
                 observed=", ".join(host_answer),
                 expected=expected,
-                lines=hosts_file_lines([name], names, addresses or {}, fleet),
+                lines=lines,
+                correction=_correction(name, lines),
             )
+
+
+def _correction(name: str, lines: Sequence[str]) -> str:
+    """Commands that take a name out of /etc/hosts, and enter the right line; an editor where no address is agreed."""
+    if not lines or not re.fullmatch(r"[\w.-]{1,253}", name, re.ASCII):
+        return "vi /etc/hosts"
+    pattern = name.replace(".", "[.]")
+    remove = rf"sed -i.bak -E '/^[^#]/s/[[:space:]]{pattern}([[:space:]]|$)/\1/g' /etc/hosts"
+    return f"{remove}; {hosts_file_command(lines)}"

@@ -36,8 +36,8 @@ def interface_doubtful(
 
     ## What to do
     Name the network interface on all hosts: `export {setting}={nic}`, here {expected}. `ip -br address` on {host} lists
-    the interfaces; `ip route get ADDRESS` shows the one that leads to another host. A container has the host's
-    interfaces with `--network host`, a pod with hostNetwork.
+    the interfaces; `ip route` shows which one leads to the other hosts. A container has the host's interfaces with
+    `--network host`, a pod with hostNetwork.
 
     ## Source
     HCCL documentation, HCCL_SOCKET_IFNAME; NCCL documentation, NCCL_SOCKET_IFNAME; UCX documentation, UCX_NET_DEVICES;

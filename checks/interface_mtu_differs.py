@@ -18,8 +18,8 @@ def interface_mtu_differs(interfaces: PerHost[Interfaces]) -> Iterator[Finding]:
 
     ## What to do
     On {host}, with the MTU of the other hosts: `ip link set dev {device} mtu {mtu}`, and the same in the network
-    configuration, else it is lost at the next start. A larger MTU must be allowed by every switch on the path:
-    `ping -M do -s 8972 HOST` tests 9000.
+    configuration, else it is lost at the next start. A larger MTU must be allowed by every switch on the path: `ping -c
+    3 -M do -s {payload} {other}` tests it.
 
     ## Source
     RFC 894 and RFC 1191: hosts of one network must agree on its MTU, since no router can report a frame that is too
@@ -42,5 +42,9 @@ def interface_mtu_differs(interfaces: PerHost[Interfaces]) -> Iterator[Finding]:
                 interface=joined(" or ", sorted({name for name, _ in hosts.values()})[:3]),
                 network=network,
             ):
-                finding.values.update(device=hosts[finding.hosts[0]][0], mtu=finding.values.get("expected"))
+                device, own = hosts[finding.hosts[0]]
+                expected = finding.values.get("expected")
+                payload = max(own, expected if isinstance(expected, int) else 0) - 28  # headers of IPv4 and ICMP
+                other = next((host for host, (_, mtu) in hosts.items() if mtu != own), None)
+                finding.values.update(device=device, mtu=expected, payload=payload, other=other)
                 yield finding

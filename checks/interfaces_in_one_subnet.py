@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.facts.interfaces import Interfaces
+from doctor.facts.interfaces import Interfaces, routing_commands
 
 
 @check(severity=WARNING, area="connectivity")
@@ -15,9 +15,10 @@ def interfaces_in_one_subnet(interfaces: Interfaces) -> Iterator[Finding]:
     switch that learns the wrong port, connections break off or are never made.
 
     ## What to do
-    On {host}, give each interface a subnet of its own, join them to a bond, or remove the address that is not needed:
-    `ip address del <address>/{bits} dev <interface>` (`ip -br address` lists them). Where both must stay: policy
-    routing for each address, and `sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2`.
+    On {host}, give each interface a subnet of its own, join them to a bond, or remove the address that is not needed
+    (`ip -br address` lists them). Where both must stay, each needs a way of its own: `{routing}`, and `sysctl -w
+    net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2`. The next start undoes both: enter them in the
+    network configuration, too.
 
     ## Source
     Kernel documentation, ip-sysctl (arp_ignore, arp_announce, rp_filter). Only interfaces that are up are judged; ports
@@ -37,7 +38,7 @@ def interfaces_in_one_subnet(interfaces: Interfaces) -> Iterator[Finding]:
                 "several interfaces have an address in {network}: {observed}",
                 interfaces=sorted(addresses),
                 network=network,
-                bits=network.partition("/")[2],
+                routing=routing_commands(network, addresses),
                 observed=", ".join(f"{name}: {address}" for name, address in sorted(addresses.items())),
                 expected="one interface for each subnet",
             )

@@ -19,7 +19,8 @@ def master_port_taken(
 
     ## What to do
     On {host}, if it is a leftover of your own: `kill {pid}`. Else choose another port on all hosts: `export
-    MASTER_PORT=...`. If it is the running job itself, nothing is wrong. `ss -tlnp "sport = :{port}"` shows who has it.
+    MASTER_PORT={free_port}`. If it is the running job itself, nothing is wrong. `ss -tlnp "sport = :{port}"` shows
+    who has it.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore
@@ -48,6 +49,7 @@ def master_port_taken(
             owner=first.owner,
             pid=first.pid or None,
             user=first.user,
+            free_port=listeners.free_behind(first.port),
             observed="taken",
             expected="a free port",
         )

@@ -17,9 +17,9 @@ def net_answered_by_other(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     hangs, or talks to the wrong host.
 
     ## What to do
-    Find who has the address: `arping -c 3 -I NIC ADDRESS` from {first} prints a second hardware address where two
-    hosts have it; `ip neighbour show ADDRESS` on two hosts must agree. On {other}: `ip -br address`, and `nft list
-    table ip nat` for rules that redirect. The fault lies {place}.
+    Find who has the address: `ping -c 1 {other}`, then `ip neighbour`, on {first} and on another host must show one
+    hardware address for it; where they differ, two hosts have it. On {other}: `ip -br address`, and `nft list table ip
+    nat` for rules that redirect. The fault lies {place}.
 
     ## Source
     Both ends of a test connection prove with a random key of the run which host they are. Here another host proved

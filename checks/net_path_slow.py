@@ -16,9 +16,9 @@ def net_path_slow(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     slowest link.
 
     ## What to do
-    Compare with a fast pair: `ethtool NIC` (speed, duplex), `tracepath -n {other}` from {first} (a detour, a smaller
-    MTU), the error counters of the interfaces and switch ports, other load on the host. The slow way is {place}.
-    Measure again: `doctor net --select net-path-slow`.
+    Compare with a fast pair: `grep -s . /sys/class/net/*/speed /sys/class/net/*/duplex`, `tracepath -n {other}` from
+    {first} (a detour, a smaller MTU), the error counters of the interfaces and switch ports, other load on the host.
+    The slow way is {place}. Measure again: `doctor net --select net-path-slow`.
 
     ## Source
     Each pair measures alone, in both directions: 200 round trips of one byte, one stream, four streams. The kernel of

@@ -18,7 +18,8 @@ def rank_table_address_differs(
     address of the network adapter). Tables go stale when a device gets a new address or a host is replaced.
 
     ## What to do
-    Generate the table again from the hosts, or correct the entry: `hccn_tool -i N -ip -g` shows the address.
+    Generate the table again from the hosts, or correct the entry: `for n in $(seq 0 7); do hccn_tool -i $n -ip -g;
+    done` on the host shows the addresses of NPUs 0 to 7.
 
     ## Source
     HCCL documentation, fault diagnosis, rank table load failure.

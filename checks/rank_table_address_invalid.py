@@ -17,7 +17,7 @@ def rank_table_address_invalid(
     off.
 
     ## What to do
-    `hccn_tool -i N -ip -g` on the host shows the device's address.
+    `for n in $(seq 0 7); do hccn_tool -i $n -ip -g; done` on the host shows the addresses of NPUs 0 to 7.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDeviceIp); HCCL documentation, `device_ip`, `host_ip`.

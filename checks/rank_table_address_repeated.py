@@ -14,8 +14,8 @@ def rank_table_address_repeated(table: RankTable) -> Iterator[Finding]:
     for one that equals the device's own device_ip.
 
     ## What to do
-    Read the real address of each device, `hccn_tool -i N -ip -g`, and put that into the table. If two devices do have
-    the same address, give one of them another: device-ip-conflict explains how.
+    Read the real addresses on each host (`for n in $(seq 0 7); do hccn_tool -i $n -ip -g; done`), and put them into the
+    table. If two devices do have the same address, give one of them another: device-ip-conflict explains how.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (CheckUniqueAndInsertPool), `topoinfo_ranktableConcise.cc`

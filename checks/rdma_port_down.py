@@ -15,7 +15,8 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
 
     ## What to do
     On {host}: `ibstat` or `rdma link show`. Polling: no signal, check the cable, the transceiver and the switch port.
-    Disabled: switched off here, `ip link set dev NAME up`. INIT with a link: no subnet manager has configured it.
+    Disabled: switched off here, `ip link set dev $(ls /sys/class/infiniband/{device}/device/net) up`. INIT with a link:
+    no subnet manager has configured it.
 
     ## Source
     `state` and `phys_state` of /sys/class/infiniband/NAME/ports (Linux ABI, sysfs-class-infiniband). A port counts when
@@ -41,6 +42,7 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
                     "the RDMA port {port} is {observed} ({physical}); expected {expected}",
                     hosts=[host],
                     port=name,
+                    device=name.partition(":")[0],
                     observed=port.state.partition(": ")[2] or port.state or "in an unknown state",
                     physical=port.physical.partition(": ")[2] or port.physical or "no physical state",
                     expected="ACTIVE",

@@ -15,7 +15,8 @@ def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
     ## What to do
     Recreate the container of {host} with `--shm-size=32g`, or with `--ipc=host`. For all containers:
     `"default-shm-size": "8G"` in /etc/docker/daemon.json. In Kubernetes mount an emptyDir with `medium: Memory` on
-    /dev/shm. For the running container, as root on its host: `nsenter -t PID -m mount -o remount,size=32g /dev/shm`.
+    /dev/shm. For the running container, in it if it may mount: `mount -o remount,size=50% /dev/shm`; else by nsenter on
+    its host.
 
     ## In a container
     Start the container of {host} again with `docker run --shm-size=32g`, or with `--ipc=host`. In Kubernetes, Volcano

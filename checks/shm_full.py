@@ -21,7 +21,7 @@ def shm_full(
 
     ## What to do
     Find what fills it on {host}: `du -ah /dev/shm | sort -h | tail`. shm-stale-segments names what dead jobs left
-    behind; remove only what no process uses: `fuser -v /dev/shm/NAME`.
+    behind; remove only what no process uses: `fuser -v /dev/shm/*`.
 
     ## Source
     tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for.

@@ -28,8 +28,8 @@ def visible_devices_wrong(
     ROCR_VISIBLE_DEVICES leaves.
 
     ## What to do
-    On {host}: name devices that exist, as many as there are ranks: `export {variable}=0,1,...`, or unset it. `npu-smi
-    info`, `nvidia-smi -L` and `amd-smi list` list the devices.
+    On {host}: name devices that exist, as many as there are ranks, in {variable}; or let the job have all of them:
+    `unset {variable}`. `npu-smi info`, `nvidia-smi -L` and `amd-smi list` list the devices.
 
     ## Source
     CUDA C++ Programming Guide, "CUDA Environment Variables" (only devices before the first invalid index are visible);

@@ -72,8 +72,11 @@ def main() -> None:
             sys.exit(130)
         if answered:
             return
+    import gc
+
     from doctor.engine import interrupts
 
+    gc.set_threshold(50_000, 20, 100)  # the facts of many hosts stay: to look for garbage among them takes a tenth more
     if sys.argv[1:2] == ["preflight"]:
         from doctor.preflight import early_end
 
@@ -84,8 +87,6 @@ def main() -> None:
         run_guarded(_command)
     finally:
         interrupts.hold(sys.argv[1:])
-        import gc
-
         # A process that ends looks for garbage first, in all that it ever loaded, for as long as it took to begin.
         gc.freeze()
 

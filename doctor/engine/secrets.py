@@ -54,6 +54,8 @@ _URL_SIGNATURE = (
     r"|discord(?:app)?\.com/api/webhooks/|api\.telegram\.org/bot)[^&\s\"'<>\\]+"
 )
 """Of an address that anybody who has it may open: Azure's SAS, presigned addresses of S3 and GCS, chat webhooks."""
+_SIGNATURE_MARKS = ("sig=", "signature=", "?key=", "&key=", "netloc=", "hook", "telegram")
+"""In small letters: an ASCII text without any of them has no part that `_URL_SIGNATURE` matches."""
 _AUTHORIZATION = (
     r"(?i)(\bauthorization[\"']?:\s*[\"']?(?:bearer|basic|token|digest)\s+"
     r"|\bbearer\s+(?=[a-z+/._~-]{0,200}[0-9])(?=[\w+/.~=-]{16})"
@@ -280,8 +282,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def hide_tokens(text: str) -> str:
     """``text`` without what is a secret by its own shape: known tokens, private keys, passwords in a URL.
 
-    A document of JSON or HTML is as valid as before.
+    A document of JSON or HTML is as valid as before. A long text is searched once: what was rendered is then written.
     """
+    if any(text is clean for clean in _clean):
+        return text
     for start, shape in _SHAPES.items():
         if start in text:
             text = _compiled(rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])){shape}").sub(HIDDEN, text)
@@ -290,7 +294,17 @@ def hide_tokens(text: str) -> str:
     if ":/" in text:
         text = _compiled(_URL_SECRET).sub(rf"\1{HIDDEN}@", text)
         text = _compiled(_URL_TOKEN).sub(HIDDEN, text)
-    return _compiled(_URL_SIGNATURE).sub(rf"\1{HIDDEN}", text)
+    lowered = text.lower() if text.isascii() else ""
+    if not lowered or any(mark in lowered for mark in _SIGNATURE_MARKS):
+        text = _compiled(_URL_SIGNATURE).sub(rf"\1{HIDDEN}", text)
+    if len(text) > _LONG:
+        _clean[:] = [text]
+    return text
+
+
+_LONG = 1 << 16
+_clean: list[str] = []
+"""The last text of so many characters that `hide_tokens` has returned."""
 
 
 def hide_secrets(text: str) -> str:

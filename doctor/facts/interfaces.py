@@ -5,7 +5,9 @@ from __future__ import annotations
 import _socket as socket
 import ipaddress
 import os
+import re
 import struct
+from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
@@ -249,3 +251,17 @@ def only_usable(interfaces: Interfaces) -> LinkAddress | None:
     """The one address that other hosts may reach; None where there are several, or none."""
     external = _external(interfaces)
     return external[0] if len(external) == 1 else None
+
+
+def routing_commands(network: str, addresses: Mapping[str, str]) -> str:
+    """Commands by which packets of each address leave by its own interface; a list where a name is no plain word."""
+    if not all(re.fullmatch(r"[\w.@-]{1,15}", name, re.ASCII) for name in addresses):
+        return "ip -br address"
+    ip = "ip -6" if ":" in network else "ip"
+    commands = []
+    for table, (name, address) in enumerate(sorted(addresses.items()), 101):
+        commands += [
+            [ip, "route", "replace", network, "dev", name, "src", address, "table", str(table)],
+            [ip, "rule", "add", "from", address, "table", str(table)],
+        ]
+    return "; ".join(map(" ".join, commands))

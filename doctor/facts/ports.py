@@ -258,6 +258,12 @@ class Listeners(Fact, frozen=True):
         """The sockets on a port, those that listen first."""
         return tuple(socket for socket in self.sockets if socket.port == port)
 
+    def free_behind(self, port: int, count: int = 1) -> int | None:
+        """The first of so many ports in a row behind a port that none of the sockets has."""
+        taken = {socket.port for socket in self.sockets}
+        starts = range(port + 1, 65536 - count)
+        return next((start for start in starts if taken.isdisjoint(range(start, start + count))), None)
+
 
 def _socket_order(socket: ListeningSocket) -> tuple[int, bool, str, int]:
     return socket.port, not socket.listening, socket.address, socket.pid

@@ -1,7 +1,7 @@
 """`doctor check` against clush and a pool of OpenSSH clients that run an equivalent shell script on the same hosts.
 
 Run as root: python tests/bench/fanout.py [HOSTS] [ROUNDS]. The contenders take turns; a ratio is to clush. All have
-their bytecode, as an installed program has.
+their bytecode, as an installed program has. With 0 rounds clush and all checks run once, where time is short.
 """
 
 from __future__ import annotations
@@ -87,16 +87,20 @@ def main() -> None:
     try:
         runs, environ = contenders(fleet), with_bytecode(fleet.directory / "bytecode")
         answer: dict[str, list[tuple[float, float, float]]] = {name: [] for name in runs}
-        for run in runs.values():
+        if not rounds:
+            runs = {name: runs[name] for name in ("clush", "doctor, all checks")}
+            subprocess.run([sys.executable, "-m", "doctor", "check"], stdout=subprocess.DEVNULL, cwd=ROOT, env=environ)
+        for run in runs.values() if rounds else ():
             once(fleet, run, environ)
-        for _ in range(rounds):
+        for _ in range(max(rounds, 1)):
             for name, run in runs.items():
                 answer[name].append(once(fleet, run, environ))
     finally:
         fleet.down()
     middle = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in answer.items()}
     base = middle["clush"]
-    print(f"{count} hosts, {rounds} rounds, medians; ratios to clush")
+    load = " ".join(f"{value:.0f}" for value in os.getloadavg())
+    print(f"{count} hosts, {rounds} rounds, medians; ratios to clush; load {load}")
     for name, (wall, cpu, peak) in middle.items():
         print(
             f"{name:20} wall {wall:6.2f} s {wall / base[0]:5.2f} x   client CPU {cpu:6.2f} s {cpu / base[1]:5.2f} x"

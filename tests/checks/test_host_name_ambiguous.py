@@ -19,6 +19,13 @@ def test_the_host_with_another_address_is_blamed() -> None:
     assert messages(run_check("host-name-ambiguous", hosts)) == [("b", "n1 resolves to 10.9.9.9; expected 10.0.0.1")]
 
 
+def test_what_no_second_witness_confirms_is_entered_nowhere() -> None:
+    """The addresses of the hosts themselves are not known here: a majority may be wrong about one of them."""
+    hosts = {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.9.9.9"), "c": sees("c", "10.0.0.1")}
+    (finding,) = run_check("host-name-ambiguous", hosts).findings
+    assert finding.values["correction"] == "vi /etc/hosts"
+
+
 def test_an_address_in_common_is_enough() -> None:
     """A host may name all of its own addresses where others know one."""
     hosts = {"a": sees("a", "10.0.0.1", "172.17.0.1"), "b": sees("b", "10.0.0.1"), "c": sees("c", "10.0.0.1")}

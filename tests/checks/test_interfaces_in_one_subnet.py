@@ -18,6 +18,16 @@ def test_two_cards_in_one() -> None:
     ]
 
 
+def test_the_way_of_each_address_can_be_typed() -> None:
+    (finding,) = run_check(NAME, {"w1": [interfaces(eth0="fd00::1/64", eth1="fd00::2/64")]}).findings
+    assert finding.values["routing"].split("; ")[2:] == [
+        "ip -6 route replace fd00::/64 dev eth1 src fd00::2 table 102",
+        "ip -6 rule add from fd00::2 table 102",
+    ]
+    (finding,) = run_check(NAME, {"w1": [interfaces(**{"eth0": "10.0.0.1/24", "`id`": "10.0.0.2/24"})]}).findings
+    assert finding.values["routing"] == "ip -br address"
+
+
 PORT = Link("eth1", True, True, False, 1500, "", True, True)
 
 

@@ -17,7 +17,7 @@ def test_the_largest_size_that_passes_is_named() -> None:
     ((hosts, text),) = messages(outcome)
     assert hosts == "w2"
     assert "the largest that passes has 1400 bytes" in text
-    assert "ping -M do -s 1372" in advice(NAME, outcome)
+    assert "ping -c 3 -M do -s 1372" in advice(NAME, outcome)
 
 
 def test_where_no_size_passes_none_is_named() -> None:

@@ -16,7 +16,7 @@ def test_a_host_whose_packets_are_lost() -> None:
     ((hosts, text),) = messages(outcome)
     assert hosts == "w5"
     assert "packets are lost to and from w5: 4.9 % of the segments were sent again" in text
-    assert "ip -s link show NIC" in advice(NAME, outcome)
+    assert "ip -s -s link" in advice(NAME, outcome)
 
 
 def test_a_link_and_a_direction() -> None:

@@ -118,7 +118,7 @@ class TestListeners:
     def test_a_port_and_who_holds_it(self, listener: socket.socket) -> None:
         address, port = listener.getsockname()[:2]
         listeners = answered(Listeners, list_sockets({}))
-        (entry,) = listeners.on_port(port)
+        (entry,) = (entry for entry in listeners.on_port(port) if entry.address == address)  # another may have :: or *
         assert (entry.address, entry.listening, entry.pid) == (address, True, os.getpid())
         assert "python" in entry.command
 
@@ -159,6 +159,13 @@ class TestListeners:
         assert sample_socket == ListeningSocket(5, "::", True, "ann")
         assert "user ann" in sample_socket.owner
         assert "without root" in sample_socket.owner
+
+    def test_the_port_that_a_remedy_offers_is_free(self) -> None:
+        taken = [{"port": port, "address": "::", "listening": True, "user": "ann"} for port in (29500, 29501, 29504)]
+        listeners = answered(Listeners, {"tables": 2, "sockets": taken})
+        assert isinstance(listeners, Listeners)
+        assert (listeners.free_behind(29500), listeners.free_behind(29500, 3)) == (29502, 29505)
+        assert listeners.free_behind(65535) is None
 
     def test_no_table_is_not_no_listener(self) -> None:
         assert isinstance(answered(Listeners, {"tables": 0, "sockets": []}), Unreadable)

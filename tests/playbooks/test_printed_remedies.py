@@ -16,7 +16,6 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.result import format_value
 from doctor.report.layout.advice import fill_advice
 from tests.conftest import PREPARED
-from tests.faults import Row
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.playbooks.cases import CASES
 from tests.playbooks.test_remedies import ENVIRON, check, failures_in, put_in
@@ -38,6 +37,7 @@ RUN: dict[str, tuple[str, ...]] = {
     "master-port-taken": ('ss -tlnp "sport = :{port}"', "kill {pid}"),
     "shm-stale-segments": ("ls -l /dev/shm", "ipcs -m", "{remove}"),
     "shm-docker-default": ("mount -o remount,size=50% /dev/shm",),
+    "host-name-ambiguous": ("getent hosts {name}", "{correction}"),
     "host-name-unresolved": ("{hosts_command}", "getent hosts {first}"),
     "host-name-is-loopback": (
         r"sed -i.bak -E '/^(127\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\1/g' /etc/hosts",
@@ -47,12 +47,15 @@ RUN: dict[str, tuple[str, ...]] = {
     "firewall-blocks-job": ("{fix}",),
 }
 """In the order in which they are run. What is not itself on the page stands there in words."""
-RUN_ON_NPUS = {"hccl-rootinfo-stale": "mv {path} {path}.old"}
-"""The same on a host with emulated NPUs."""
+RUN_ALONE = {
+    "hccl-rootinfo-stale": "mv {path} {path}.old",
+    "interfaces-in-one-subnet": "{routing}",
+}
+"""The same on a host with the first fault of the check in `tests.faults`."""
 NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
         hccn_tool npu-smi ascend-dmi nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
-        msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
+        {up} msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
         ethtool rdma perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos""",
     "containers: there is none on a test host": """
         docker --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
@@ -88,7 +91,7 @@ def bare(text: str) -> str:
 
 def test_every_printed_command_is_run_or_listed() -> None:
     for name, commands in PAGES.items():
-        ours = {bare(command) for command in (*RUN.get(name, ()), RUN_ON_NPUS.get(name, ""))}
+        ours = {bare(command) for command in (*RUN.get(name, ()), RUN_ALONE.get(name, ""))}
         for command in map(bare, commands):
             listed = any(command.startswith(tuple(message.split())) for message in NOT_RUN.values())
             assert command in ours or listed, f"{name}: {command}"
@@ -106,7 +109,7 @@ def test_what_is_run_is_what_is_printed() -> None:
         page = bare(next(entry for entry in load_checks() if entry.name == name).section("What to do"))
         for command in commands:
             message = bare(command)
-            assert message in page or name == "shm-docker-default", f"{name}: {message}"
+            assert message in page, f"{name}: {message}"
 
 
 @pytest.mark.hosts
@@ -132,13 +135,15 @@ def test_what_is_printed_mends_and_does_no_harm(make_fleet: Callable[..., Fleet]
 
 
 @pytest.mark.hosts
-@pytest.mark.parametrize("row", [row for row in ROWS if row.check in RUN_ON_NPUS][:1], ids=lambda row: row.check)
-def test_what_is_printed_for_a_host_with_npus_mends(fleet_a2: Fleet, row: Row) -> None:
-    host = fleet_a2.hosts[row.host]
-    with fleet_a2.broken(host, row.fault):
-        (finding,) = selected(fleet_a2, row.check)["findings"]
-        fleet_a2.enter(host, filled(RUN_ON_NPUS[row.check], finding["values"], host, fleet_a2), env=INSIDE)
-        after = selected(fleet_a2, row.check)
+@pytest.mark.parametrize("name", RUN_ALONE)
+def test_what_is_printed_for_one_fault_mends(name: str, request: pytest.FixtureRequest) -> None:
+    row = next(row for row in ROWS if row.check == name)
+    fleet: Fleet = request.getfixturevalue(f"fleet_{row.fleet}")
+    host = fleet.hosts[row.host]
+    with fleet.broken(host, row.fault):
+        (finding,) = selected(fleet, row.check)["findings"]
+        fleet.enter(host, filled(RUN_ALONE[name], finding["values"], host, fleet), env=INSIDE)
+        after = selected(fleet, row.check)
         assert not after["findings"] and not after["unknown"]
 
 

@@ -42,9 +42,9 @@ def interface_mtu_differs(interfaces: PerHost[Interfaces]) -> Iterator[Finding]:
                 interface=joined(" or ", sorted({name for name, _ in hosts.values()})[:3]),
                 network=network,
             ):
-                device, own = hosts[finding.hosts[0]]
+                device, observed = hosts[finding.hosts[0]]
                 expected = finding.values.get("expected")
-                payload = max(own, expected if isinstance(expected, int) else 0) - 28  # headers of IPv4 and ICMP
-                other = next((host for host, (_, mtu) in hosts.items() if mtu != own), None)
+                payload = max(observed, expected if isinstance(expected, int) else 0) - 28  # headers of IPv4 and ICMP
+                other = next((host for host, (_, mtu) in hosts.items() if mtu != observed), None)
                 finding.values.update(device=device, mtu=expected, payload=payload, other=other)
                 yield finding

@@ -49,7 +49,7 @@ def _compare(view: View, name: str, counterpart: str, noun: str) -> Iterator[Fin
     number, launched = view.number(name), view.number(counterpart)
     if number != launched:
         yield Finding(
-            "{where} has {number} {noun}, and the launch {launched}",
+            "{where} is for {number} {noun}, and the launch is for {launched}",
             where=view.place(name),
             number=number,
             noun=noun,

@@ -52,7 +52,7 @@ def _restarts(python: Mapping[str, PythonEnv], view: View) -> Iterator[Finding]:
         raise NotDecided(filled("{0}: torch's version is not known; restarts connect up to 2.5 only", restarts))
     if affected:
         yield Finding(
-            "ranks that torchrun at {where} starts again read the addresses of the failed attempt (torch {version})",
+            "when torchrun at {where} restarts ranks, they read the addresses of the failed attempt (torch {version})",
             where=restarts.where,
             version=affected[0],
             observed=filled("{0} rendezvous without {1}=1", backend, OWN_STORE)

@@ -15,7 +15,7 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
 
     ## What to do
     On {host}: `ibstat` or `rdma link show`. Polling: no signal, check the cable, the transceiver and the switch port.
-    Disabled: switched off here, `ip link set dev $(ls /sys/class/infiniband/{device}/device/net) up`. INIT with a link:
+    Disabled: switched off here, `ip link set dev $(ls /sys/class/infiniband/{adapter}/device/net) up`. INIT with a link:
     no subnet manager has configured it.
 
     ## Source
@@ -42,7 +42,7 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
                     "the RDMA port {port} is {observed} ({physical}); expected {expected}",
                     hosts=[host],
                     port=name,
-                    device=name.partition(":")[0],
+                    adapter=name.partition(":")[0],
                     observed=port.state.partition(": ")[2] or port.state or "in an unknown state",
                     physical=port.physical.partition(": ")[2] or port.physical or "no physical state",
                     expected="ACTIVE",

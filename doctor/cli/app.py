@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated
@@ -10,6 +12,7 @@ import typer
 
 from doctor import __version__
 from doctor.cli.help_groups import GroupedCommand
+from doctor.report.layout.terminal import terminal_width
 
 COMMANDS = {
     "check": "Check hosts over SSH and report what is wrong.",
@@ -35,6 +38,9 @@ COMMANDS = {
     "explain": "Explain a check, a playbook, a topic or an error code.",
 }
 
+HELP_COLUMNS = 50, 100
+"""Of a help page, at least and at most; the library leaves two columns of the terminal empty."""
+
 COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
 """Options that typer adds where no subcommand is called; `doctor.cli.complete` answers the scripts they give out."""
 
@@ -42,13 +48,15 @@ COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
 def application(argv: Sequence[str]) -> typer.Typer:
     """The command line parser: complete for the called subcommand, one help line for each of the rest."""
     command_name = next((word for word in argv if not word.startswith("-")), "")
+    least, most = HELP_COLUMNS
+    width = max(least, min(terminal_width(sys.stdout, os.environ), most))
     app = typer.Typer(
         name="doctor",
         no_args_is_help=True,
         rich_markup_mode=None,
         add_completion=not command_name,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={"help_option_names": ["-h", "--help"], "terminal_width": width},
     )
     app.callback()(root)
     for name, summary in COMMANDS.items():

@@ -73,11 +73,23 @@ def grouped_options(options: Sequence[Any], every: bool) -> Iterator[tuple[str, 
             yield title, members
 
 
+EXAMPLE_COLUMNS = 80
+
+
 def example_lines(name: str, texts: dict[str, str] | None = None) -> list[str]:
-    """The examples of a command, each a line for the shell; ``texts``: their comments in another language."""
-    examples = help_table().examples.get(name, ())
+    """The examples of a command, each a line for the shell; ``texts``: their comments in another language.
+
+    Comments stand in a column where that is no wider than a terminal, else behind or above their lines.
+    """
+    examples = [(line, (texts or {}).get(text, text)) for line, text in help_table().examples.get(name, ())]
     width = max((len(line) for line, _ in examples), default=0)
-    return [f"  {line:<{width}}  # {(texts or {}).get(text, text)}" for line, text in examples]
+    if any(len(f"  {'':{width}}  # {text}") > EXAMPLE_COLUMNS for _, text in examples):
+        width = 0
+    lines = []
+    for line, text in examples:
+        example = f"  {line:<{width}}  # {text}"
+        lines += [example] if len(example) <= EXAMPLE_COLUMNS else [f"  # {text}", f"  {line}"]
+    return lines
 
 
 def _show_all(context: Any, _: Any, value: bool) -> None:

@@ -32,7 +32,7 @@ def outcome(torch: str | None = "2.13.0", **settings: Any) -> Outcome:
 
 def test_the_static_rendezvous_shares_the_store_from_torch_2_6_on() -> None:
     expected = (
-        "ranks that torchrun at run.sh:2 starts again read the addresses of the failed attempt (torch 2.6.0+cpu)"
+        "when torchrun at run.sh:2 restarts ranks, they read the addresses of the failed attempt (torch 2.6.0+cpu)"
         " | observed static rendezvous | expected c10d rendezvous with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"
     )
     assert list_messages(outcome("2.6.0+cpu")) == [expected]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doctor.engine.language import is_english, localized_filled, localized_template
+from doctor.engine.language import is_english, localized_filled, localized_template, without_loose_spaces
 from doctor.engine.texts import read_table
 
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
@@ -101,7 +101,7 @@ def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
         example = values.get(name, EXAMPLES.get(name))
         return f"<{name.replace('_', ' ')}>" if example is None else _text(example)
 
-    return _PLACEHOLDER.sub(value, text)
+    return without_loose_spaces(_PLACEHOLDER.sub(value, text))
 
 
 def _text(value: object) -> str:

@@ -15,8 +15,8 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
 
     ## What to do
     On {host}: `ibstat` or `rdma link show`. Polling: no signal, check the cable, the transceiver and the switch port.
-    Disabled: switched off here, `ip link set dev $(ls /sys/class/infiniband/{adapter}/device/net) up`. INIT with a link:
-    no subnet manager has configured it.
+    Disabled: switched off here, `ip link set dev $(ls /sys/class/infiniband/{adapter}/device/net) up`. INIT with a
+    link: no subnet manager has configured it.
 
     ## Source
     `state` and `phys_state` of /sys/class/infiniband/NAME/ports (Linux ABI, sysfs-class-infiniband). A port counts when

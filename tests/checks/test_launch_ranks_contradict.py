@@ -12,8 +12,10 @@ NAME = "launch-ranks-contradict"
 def test_lightning_compares_hosts_and_devices() -> None:
     assert run_check(NAME, "lightning", machines=2, devices=8).status is Status.PASSED
     assert list_messages(run_check(NAME, "lightning", machines=4, devices=8)) == [
-        "run.sh:3 is for 4 hosts, and the launch is for 2 | observed --machines 4 (run.sh:3) "
-        "| expected --nodes 2 (run.sh:2)"
+        (
+            "run.sh:3 is for 4 hosts, and the launch is for 2 | observed --machines 4 (run.sh:3) | expected "
+            "--nodes 2 (run.sh:2)"
+        )
     ]
     assert run_check(NAME, "lightning", machines=2, devices=-1).status is Status.PASSED
     assert run_check(NAME, "lightning", {"launcher": "hydra"}, machines=4).status is Status.SKIPPED

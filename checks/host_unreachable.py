@@ -17,8 +17,8 @@ def host_unreachable(reach: Reachability) -> Iterator[Finding]:
 
     ## What to do
     {hint}
-    Try it by hand, over SSH `ssh -v {host} true`, in a Slurm job `srun --overlap -N1 -n1 -w {host} hostname`, of a pod,
-    in its namespace, `kubectl exec {host} -- true`.
+    Try it by hand. Over SSH: `ssh -v {host} true`. In a job of Slurm: `srun --overlap -N1 -n1 -w {host} hostname`. A
+    pod, in its namespace: `kubectl exec {host} -- true`.
     """
     if reach.failure in ("budget", "no-file"):
         raise not_reached(reach.failure, reach.text)

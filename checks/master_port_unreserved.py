@@ -25,14 +25,14 @@ def master_port_unreserved(
     use", now and then, and not reproducibly.
 
     ## What to do
-    Choose a port below {first} on all hosts (`export MASTER_PORT=29500`), or reserve this one on {host}:
+    Choose a port outside of {range} on all hosts (`export MASTER_PORT={other_port}`), or reserve this one on {host}:
     `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`.
 
     ## In a container
-    Choose a port below {first} on all hosts (`export MASTER_PORT=29500`), or start the container of {host} again with
-    `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`. In Kubernetes, Volcano and MindCluster: the same
-    name and value under `securityContext.sysctls` of the pod. With the host's network (`--network host`, `hostNetwork:
-    true`) the value is that of the container's host, and is set there.
+    Choose a port outside of {range} on all hosts (`export MASTER_PORT={other_port}`), or start the container of {host}
+    again with `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`. In Kubernetes, Volcano and MindCluster:
+    the same name and value under `securityContext.sysctls` of the pod. With the host's network (`--network host`,
+    `hostNetwork: true`) the value is that of the container's host, and is set there.
 
     ## Source
     Kernel documentation, ip-sysctl: ip_local_port_range, ip_local_reserved_ports. The defaults of PyTorch (29500) and
@@ -47,6 +47,7 @@ def master_port_unreserved(
         yield Finding(
             "port {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, "
             "expected {expected}",
+            other_port=ports.port_outside,
             **ports.finding_values(
                 [launch.master_port], [launch.master_port], hccl, at_boot=ports_reserved_at_boot(files)
             ),

@@ -99,6 +99,13 @@ class ReservedPorts(Fact, frozen=True):
         """The kernel may hand the port to an outgoing connection of any program."""
         return contains_port([self.ephemeral], port) and not contains_port(self.reserved, port)
 
+    @property
+    def port_outside(self) -> int | None:
+        """One that the kernel hands to no outgoing connection: the default of torchrun, else one beside the range."""
+        candidates = 29500, self.ephemeral.first - 1, self.ephemeral.last + 1
+        outside = (port for port in candidates if not contains_port([self.ephemeral], port))
+        return next((port for port in outside if 1024 <= port <= 65535), None)
+
     def finding_values(
         self,
         lost: Iterable[int],

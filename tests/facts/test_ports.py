@@ -114,6 +114,14 @@ def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
         yield sock
 
 
+@pytest.mark.parametrize(
+    ("local", "expected"),
+    [((32768, 60999), 29500), ((20000, 60999), 19999), ((1024, 60999), 61000), ((1024, 65535), None)],
+)
+def test_the_port_for_the_master_is_outside_of_the_local_ports(local: tuple[int, int], expected: int | None) -> None:
+    assert ReservedPorts(reserved=(), ephemeral=PortRange(*local)).port_outside == expected
+
+
 class TestListeners:
     def test_a_port_and_who_holds_it(self, listener: socket.socket) -> None:
         address, port = listener.getsockname()[:2]

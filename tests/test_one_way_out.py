@@ -19,7 +19,7 @@ from doctor.engine.fact import Output, Visit
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Finding, Reason, Report
 from doctor.engine.run_writing import redact_run
-from doctor.engine.secrets import HIDDEN, hide_in, hide_secrets, is_secret_name
+from doctor.engine.secrets import HIDDEN, hide_in, hide_secrets, hide_tokens, is_secret_name
 from doctor.engine.streams import harmless, print_stderr
 from doctor.report.formats.jsonl import EventStream
 from doctor.report.formats.registry import FORMATS, RenderContext, render
@@ -95,6 +95,15 @@ def leaking() -> Report:
         notes=tuple(texts),
         smoke=summary(failures=(failure,), notes=tuple(texts)),
     )
+
+
+def test_signed_addresses_are_hidden_in_a_long_text_and_a_rendered_text_is_searched_once() -> None:
+    address = "https://x.example/a?SIG=hunter2hunter2", "netloc='me:hunter2hunter2", "hooks.slack.com/services/hunter2"
+    for secret in (*address, "?\u212aEY=hunter2hunter2", "https://api.telegram.org/bot77:hunter2hunter2/x"):
+        hidden = hide_tokens("innocent line\n" * 6000 + secret)
+        assert "hunter2" not in hidden
+        assert hide_tokens(hidden) is hidden
+        assert "hunter2" not in hide_tokens(hidden + "&sig=hunter2hunter2")
 
 
 @pytest.mark.parametrize("name", FORMATS)

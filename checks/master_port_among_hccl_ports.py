@@ -15,7 +15,7 @@ def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: LaunchConf
     bound") on the host of rank 0, at every start.
 
     ## What to do
-    Choose another port, on all hosts: `export MASTER_PORT=29500`, or move HCCL's by HCCL_IF_BASE_PORT.
+    Choose another port, on all hosts: `export MASTER_PORT=29500`, or move HCCL's: `export HCCL_IF_BASE_PORT=...`.
 
     ## Source
     HCCL documentation, HCCL_IF_BASE_PORT (32 ports from the base) and EI0019.

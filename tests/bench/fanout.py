@@ -75,7 +75,7 @@ def once(fleet: Fleet, arguments: list[str], environ: dict[str, str]) -> tuple[f
     wall = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 10, 12):
-        print(f"{arguments[0]} ended with {process.returncode}", file=sys.stderr)
+        print(f"{arguments[2]} ended with {process.returncode}", file=sys.stderr)
     return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
@@ -97,7 +97,8 @@ def main() -> None:
                 answer[name].append(once(fleet, run, environ))
     finally:
         fleet.down()
-    middle = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in answer.items()}
+    taken = {name: rows for name, rows in answer.items() if rows}
+    middle = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in taken.items()}
     base = middle["clush"]
     load = " ".join(f"{value:.0f}" for value in os.getloadavg())
     print(f"{count} hosts, {rounds} rounds, medians; ratios to clush; load {load}")

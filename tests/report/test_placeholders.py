@@ -25,6 +25,7 @@ ROWS = read_examples()
 ALL = DetailLevel(100, 100, lists_every_check=True, names_checks=True)
 """Of each finding, every line of its remedy."""
 CONSTANT_WORDS = {
+    "ASCEND_RT_VISIBLE_DEVICES",
     *("CLOCK", "ECC", "PERFORMANCE", "POWER", "ROW_REMAPPER", "TEMPERATURE"),  # sections of nvidia-smi -d
     *(
         "ACCEPT",

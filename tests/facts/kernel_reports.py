@@ -30,7 +30,7 @@ class Report(NamedTuple):
     text: str
 
 
-SICK = (
+SICK: tuple[Report, ...] = (
     Report(
         "tailscale/tailscale issue 20994",
         CARD,
@@ -496,7 +496,7 @@ SICK = (
     Report("12994304955", AMD, "0000:0c:00.0", "amdgpu 0000:0c:00.0: amdgpu: Failed to export SMU metrics table!"),
 )
 
-SILENT = (
+SILENT: tuple[tuple[str, str, str], ...] = (
     (
         "7275941103",
         "mlx5_core 0000:bb:00.0: print_health_info:491:(pid 0): PCI slot is unavailable",
@@ -520,7 +520,7 @@ SILENT = (
 )
 """Lines of faults that stay silent: source, text, and why."""
 
-HEALTHY = (
+HEALTHY: tuple[tuple[str, str], ...] = (
     (
         "70941271657",
         "iommu ivhd1: AMD-Vi: Event logged [INVALID_DEVICE_REQUEST device=0000:00:00.0 pasid=0x00000 address=0xfffffffdf8000000 flags=0x0a00]",

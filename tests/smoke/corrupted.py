@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from doctor.analysis.causes import resolve_causes
 from doctor.engine.evaluate import evaluate_check
-from doctor.engine.result import Report
+from doctor.engine.result import Report, Severity
 from doctor.smoke.model import Layout, SmokeRun
 from doctor.smoke.plan import default_layouts
 from tests.checks.run_check import check
@@ -92,7 +92,7 @@ def outcomes_of(ranks: Ranks, hosts: list[str]) -> dict[str, list[tuple[tuple[st
     return {
         outcome.check: [(finding.hosts, str(finding)) for finding in outcome.findings]
         for outcome in resolve_causes(Report("", names, some), checks).outcomes
-        if outcome.status == "failed" and outcome.severity == "error"
+        if outcome.findings and outcome.found_severity is Severity.ERROR
     }
 
 

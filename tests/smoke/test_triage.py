@@ -162,10 +162,10 @@ def run_rank(orders, rank, events, recorder):
 
 
 LIGHT = """
-for _name in ("training", "learning", "loader", "pace", "soak"):
+for _name in ("collectives", "training", "learning", "loader", "pace", "soak"):
     STAGE_FUNCTIONS[_name] = lambda ctx: None
 """
-"""Ranks that meet, and exchange what collectives and pairs do, and train nothing: 64 of them need two CPUs for less."""
+"""Ranks that meet and exchange data in pairs, and train nothing: of 64 that do all, two CPUs are busy for minutes."""
 
 
 class RealRun(NamedTuple):

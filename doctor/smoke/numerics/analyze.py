@@ -162,14 +162,14 @@ LOCAL_QUANTITIES = ("activations", "loss", "gradient")
 _ORDER = {quantity: place for place, quantity in enumerate(LOCAL_QUANTITIES)}
 
 
-def _order(event: TrainingStep) -> tuple[int, tuple[int, ...]]:
+def _order(event: TrainingStep) -> tuple[int, ...]:
     """By this, ranks that were given a number that is not finite stand in the order in which it came to them.
 
     What a rank made by itself comes before, and what its parameters became behind the step's reduction after.
     """
     if event.bad != "input":
-        return _ORDER.get(event.bad, len(_ORDER) + 1), ()
-    return len(_ORDER), event.bad_at or ()
+        return (_ORDER.get(event.bad, len(_ORDER) + 1),)
+    return len(_ORDER), *(event.bad_at or ())
 
 
 def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:

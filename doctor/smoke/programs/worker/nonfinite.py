@@ -46,7 +46,8 @@ class NonFiniteTracker:
 
     def values(self) -> list[float]:
         """All sums, on the CPU."""
-        return torch.stack([value for _, value in self.sums]).tolist()
+        values: list[float] = torch.stack([value for _, value in self.sums]).tolist()
+        return values
 
     def first_at(self) -> list[int] | None:
         """When the first sum was not finite: number of the pass, place of the stage in it, number of the sum there.

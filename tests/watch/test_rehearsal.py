@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from doctor.watch.rehearsal.judge import judge
-from doctor.watch.rehearsal.rank_view import RankView, StubAnswer, view_of
+from doctor.watch.rehearsal.rank_view import HostPlace, RankView, StubAnswer, view_of
 from doctor.watch.rehearsal.rehearsal_page import SCHEMA_FILE
 from doctor.watch.rehearsal.substitute import CannotRehearse, rehearsed_line
 from tests.hosts.fleet import Fleet
@@ -246,12 +246,15 @@ ANSWER = StubAnswer(
     version="3.11.2",
     variables={},
     cpus=list(range(8)),
-    permitted="0-15",
+    permitted=list(range(16)),
     memory_nodes="0-1",
-    cpus_of_nodes={"0": "0-7", "1": "8-15"},
-    accelerators=[("0000:17:00.0", 0), ("0000:65:00.0", 0), ("0000:b1:00.0", 1), ("0000:e2:00.0", 1)],
-    interfaces={"eth0": 0},
-    adapters={"mlx5_0": 0, "mlx5_1": 1},
+    place=HostPlace(
+        cpus_of_nodes={"0": "0-7", "1": "8-15"},
+        nodes_with_memory="0-1",
+        accelerators=[("0000:17:00.0", 0), ("0000:65:00.0", 0), ("0000:b1:00.0", 1), ("0000:e2:00.0", 1)],
+        interfaces={"eth0": 0, "eth1": 1, "bond0": -1},
+        adapters={"mlx5_0": 0, "mlx5_1": 1},
+    ),
     limits={"Max open files": "1024"},
     shm=64 << 20,
     master=["10.0.0.1"],

@@ -22,10 +22,11 @@ from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.remote.bootstrap import assemble
 from doctor.watch.rehearsal.rank_view import RankView, StubAnswer, view_of
 from doctor.watch.rehearsal.substitute import CannotRehearse, Rehearsed, rehearsed_line
 
-STUB = Path(__file__).with_name("stub.py")
+STUB = ("doctor.remote.runtime.rank_place", "doctor.watch.rehearsal.stub")
 PREFIX = ".doctor-rehearsal-"
 MARK = "doctor-rehearsal-answer: "
 MAX_OUTPUT = 8 << 20
@@ -102,7 +103,7 @@ def _require_programs(rehearsed: Rehearsed) -> None:
 
 def _stub_text(results: Path, seconds: float) -> str:
     constants = (str(results), max(2, int(seconds)), MARK)
-    return STUB.read_text("utf-8").replace('("", 30, "")', repr(constants), 1)
+    return assemble(*STUB).replace('("", 30, "")', repr(constants), 1)
 
 
 def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:

@@ -405,8 +405,7 @@ def _outer_nodes(line: LaunchLine) -> int | None:
     return next((call.nodes for call in reversed(line.launchers[:-1]) if call.nodes is not None), None)
 
 
-_TASKS = {"ntasks", "ntasks-per-node"}
-"""Options of srun by which the line itself says how many tasks it starts."""
+_TASKS = {"ntasks", "ntasks-per-node"}  # by which a line of srun itself says how many there are
 
 
 def _outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, bool]:

@@ -37,7 +37,7 @@ _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|fa
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
     (?P<key> (?<![\w.-]) (?: {_NAME}\\{{0,7}}["']?\]?[ \t]*[=:：]>?[ \t]*b?
-    | {_NAME}["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,200}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,200}}[a-zA-Z])
+    | {_NAME}["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
     | {_NAME}:[ \t]*[|>][+-]?\n[ \t]+ | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
     | (?: (?=[\w.]*-) | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
         | (?<=(?-i:ENV)[ ]) | (?<=configure[ ]set[ ]) ) {_NAME}[ \t]+

@@ -26,11 +26,21 @@ def smoke_input_slow(
     ## Source
     All ranks draw, sort and move the same numbers to their device again and again; time spent waiting for a CPU does
     not count. The rule is that of smoke-rank-slow, with its repeated measurements. A rank that is as slow in computing
-    on the same CPU is left to that check.
+    on the same CPU is left to that check. `doctor watch` judges the rank's own work in the whole training, as
+    smoke-rank-slow does, and it is this check where the wait for the input makes up half or more of what is longer.
     """
+    slow = slow_ranks("input", paces, started, run.watched)
+    if run.watched:
+        yield from slow_rank_findings(
+            run,
+            slow,
+            "in each step {who} waits {seconds} for its input; the median of its peers: {norm} (confidence "
+            "{confidence})",
+        )
+        return
     yield from slow_rank_findings(
         run,
-        input_only(slow_ranks("input", paces, started, run.watched), paces, started, run.watched),
+        input_only(slow, paces, started),
         "{who} took {ratio} times the median time of the peers to prepare the same input: {seconds} against {norm} "
         "(confidence {confidence})",
     )

@@ -39,7 +39,7 @@ def smoke_rank_slow(
     to three times within two seconds, and it has to be slow each time (by half of the 10 % at least): another program
     that has the caches of a host for a moment makes no slow rank. This verdict can be wrong where that lasts longer. In
     simulated healthy fleets with 12 % of noise none was called slow in 1000. `doctor watch` judges the times of the
-    whole training.
+    whole training; where half or more of what is longer is the wait for the input, it is smoke-input-slow.
 
     Time for which the quota of a control group holds a rank back is no time of its work. A rank is slow as well where
     the kernel counts its quota as used up in half of the periods or more (nr_throttled of nr_periods, cpu.stat), and
@@ -58,7 +58,9 @@ def smoke_rank_slow(
     yield from slow_rank_findings(
         run,
         slow,
-        "{who} took {ratio} times the median time of the peers for the same computation: {seconds} against {norm} "
+        "in each step {who} computes for {seconds}; the median of its peers: {norm} (confidence {confidence})"
+        if run.watched
+        else "{who} took {ratio} times the median time of the peers for the same computation: {seconds} against {norm} "
         "(confidence {confidence})",
     )
     yield from quota_findings(run, slow)

@@ -17,7 +17,7 @@ from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, SysctlFiles, sysctl_path
 from doctor.job import LaunchConfig, PortRange
-from doctor.remote.runtime.netlink import diagnosed_tcp
+from doctor.remote.runtime.netlink import netlink_attributes, netlink_messages
 
 
 def parse_ports(text: str) -> tuple[PortRange, ...]:
@@ -150,39 +150,63 @@ def _add_processes(sockets: dict) -> None:  # type: ignore[type-arg]
             continue  # it has ended, or is another user's
 
 
+def _tabled_sockets(name: str) -> list:  # type: ignore[type-arg]
+    """State, port, packed address, uid and inode of the sockets in a table of /proc. Raises: FileNotFoundError."""
+    sockets = []
+    with open("/proc/self/net/" + name) as file:
+        lines = file.read().splitlines()[1:]
+    for parts in map(str.split, lines):
+        address, port = parts[1].split(":")
+        packed = b"".join(struct.pack("=I", int(address[at : at + 8], 16)) for at in range(0, len(address), 8))
+        sockets.append((int(parts[3], 16), int(port, 16), packed, int(parts[7]), parts[9], False))
+    return sockets
+
+
+def _diagnosed_sockets(family: int, states: int) -> list:  # type: ignore[type-arg]
+    """The same of those in these states by SOCK_DIAG, which is 20 times as quick, and who listens for IPv6 alone.
+
+    An answer is a struct inet_diag_msg. Raises: OSError.
+    """
+    sockets = []
+    size = 4 if family == socket.AF_INET else 16
+    for kind, data in netlink_messages(4, 20, struct.pack("=BBBBI48x", family, 6, 0, 0, states), 2):
+        if kind == 20 and len(data) >= 72:
+            uid, inode = struct.unpack("=II", data[64:72])
+            port, only = int.from_bytes(data[4:6], "big"), netlink_attributes(data[72:]).get(11, b"")  # SKV6ONLY
+            sockets.append((data[1], port, data[8 : 8 + size], uid, str(inode), any(only)))
+    return sockets
+
+
 def list_sockets(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: TCP sockets that listen or hold one of the job's ports, with user and process."""
-    listen, busy = "0A", ("01", "02", "08")  # established, being made, closed by the peer
+    listen, busy = 10, (1, 2, 8)  # established, being made, closed by the peer
     job_ports = set(arguments.get("ports") or [])
     sockets = {}
     tables = 0
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         try:
-            with open("/proc/self/net/" + name) as file:
-                lines = file.read().splitlines()[1:]
-        except FileNotFoundError:
-            continue  # a kernel without IPv6
-        tables += 1
-        for line in lines:
-            parts = line.split()
-            address, port = parts[1].split(":")
-            number = int(port, 16)
-            if parts[3] != listen and not (parts[3] in busy and number in job_ports):
-                continue
-            packed = b"".join(struct.pack("=I", int(address[at : at + 8], 16)) for at in range(0, len(address), 8))
+            entries = _diagnosed_sockets(family, sum(1 << state for state in (listen, *busy)))
+        except OSError:  # the kernel has no such module, or a container may not ask
             try:
-                user = pwd.getpwuid(int(parts[7])).pw_name
+                entries = _tabled_sockets(name)
+            except FileNotFoundError:
+                continue  # a kernel without IPv6
+        tables += 1
+        for state, port, packed, uid, inode, ipv6_only in entries:
+            if state != listen and not (state in busy and port in job_ports):
+                continue
+            try:
+                user = pwd.getpwuid(uid).pw_name
             except KeyError:
-                user = "uid " + parts[7]
-            sockets[parts[9]] = {
-                "port": number,
+                user = "uid " + str(uid)
+            sockets[inode] = {
+                "port": port,
                 "address": socket.inet_ntop(family, packed),
-                "listening": parts[3] == listen,
+                "listening": state == listen,
                 "user": user,
             }
-    for inode, values in diagnosed_tcp(socket.AF_INET6, 0, 1 << 10, 2) if tables > 1 else ():
-        if inode in sockets and any(values.get(11, b"")):  # INET_DIAG_SKV6ONLY
-            sockets[inode]["ipv6_only"] = True
+            if ipv6_only:
+                sockets[inode]["ipv6_only"] = True
     _add_processes(sockets)
     return {"tables": tables, "sockets": list(sockets.values())}
 

@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.analysis.outliers.own_past import CHECK as PACE_CHECK
 from doctor.analysis.outliers.own_past import pace_notes
-from doctor.analysis.outliers.peers import find_stragglers
+from doctor.analysis.outliers.peers import stragglers_by_part
 from doctor.analysis.values.resumed import CHECK as RESUME_CHECK
 from doctor.analysis.values.resumed import is_lost, resume_lines, resume_notes
 from doctor.config.user_key import load_or_create_key
@@ -349,14 +349,13 @@ class _Watch:
         resumed = bool(self.resume.report and is_lost(self.resume.report))
         slowed = bool(training.pace_report and training.pace_report.slow)
         work = training.comparable_work() if decides else {}
-        slow = find_stragglers({rank: [times] for rank, times in work.items()})
+        slow = training.slow_headlines(stragglers_by_part(work))
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
         if slow or wrong or losses or resumed or slowed or (self.options.always_report and not told and decides):
             self.reported[index] = self.report(outcome)
         if not (slow or wrong or losses or resumed or slowed):
             self._warn_healthy(training)
-        faults = [training.slow_headline(slow)] if slow else []
-        faults += ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
+        faults = slow + ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
         faults += ["a part of the checkpoint was lost"] * resumed + [PACE_CHECK] * slowed
         training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or "no fault was found"))
 

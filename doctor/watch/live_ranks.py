@@ -97,7 +97,9 @@ def rank_rows(training: Training) -> list[LiveRow]:
     found = training.failure or watch.likely or watch.overdue
     culprits = frozenset(found.culprit_ranks) if found is not None else frozenset()
     work = {
-        rank: statistics.median(times[-RECENT_STEPS:]) for rank, times in training.comparable_work().items() if times
+        rank: statistics.median(own.seconds[-RECENT_STEPS:])
+        for rank, own in training.comparable_work().items()
+        if own.compute
     }
     rows = []
     for rank in range(min(watch.world, 1 << 16)):

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from doctor import __version__
-from doctor.analysis.outliers.peers import MIN_TIMES
+from doctor.analysis.outliers.peers import MIN_TIMES, OwnWork
 from doctor.engine.fact import Visit
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.sanitize import strip_control_chars
@@ -29,7 +29,7 @@ CHECKS = (
     "smoke-rank-left", "smoke-rank-stopped", "smoke-rank-blocked", "smoke-input-stalled", "smoke-network-silent",
 )  # fmt: skip
 """What can be said of any program."""
-PACE_CHECKS = ("smoke-rank-slow",)
+PACE_CHECKS = ("smoke-rank-slow", "smoke-input-slow")
 """What can be said of one that went through enough steps."""
 MOST_STACKS = 64
 
@@ -59,16 +59,16 @@ def watched_run(
     backend: str,
     library: Literal["torch", "mindspore"],
     failure: Failure | None,
-    work: Mapping[int, list[float]],
+    work: Mapping[int, OwnWork],
     steps: int,
     seconds: float,
     notes: tuple[str, ...],
 ) -> tuple[Run, tuple[str, ...]]:
     """The run, and the names of the checks that it can be evaluated with: of a failure, the one that reports it.
 
-    ``hosts``: of each rank whose host is known; ``work``: seconds of each rank's own work in each step.
+    ``hosts``: of each rank whose host is known; ``work``: each rank's own, in each step.
     """
-    paced = {rank: tuple(times) for rank, times in work.items() if len(times) >= MIN_TIMES}
+    paced = {rank: own for rank, own in work.items() if len(own.compute) >= MIN_TIMES}
     plan = SmokePlan(
         backend=next((name for name in get_args(Backend) if name in backend), "gloo"),
         library=library,
@@ -93,8 +93,8 @@ def watched_run(
     return saved, CHECKS + (PACE_CHECKS if paced else ())
 
 
-def _records(run: SmokeRun, paced: Mapping[int, tuple[float, ...]], seconds: float) -> dict[str, HostRecord]:
-    """What each host whose name is known would have answered. ``paced``: seconds of the ranks' own work by step."""
+def _records(run: SmokeRun, paced: Mapping[int, OwnWork], seconds: float) -> dict[str, HostRecord]:
+    """What each host whose name is known would have answered. ``paced``: the ranks' own work."""
     records, here = {}, os.uname().nodename
     for host, ranks in run.plan.ranks_by_host.items():
         if host == UNKNOWN_HOST:
@@ -102,7 +102,8 @@ def _records(run: SmokeRun, paced: Mapping[int, tuple[float, ...]], seconds: flo
         events: list[RankEvent] = []
         for rank in ranks:
             if rank in paced:
-                events += [PaceTimes(rank=rank, compute=paced[rank]), StageFinished(rank, "pace", seconds)]
+                own = paced[rank]
+                events += [PaceTimes(rank, own.input, own.compute), StageFinished(rank, "pace", seconds)]
         now = time.time()
         visit = Visit(sent=now, received=now, began=now, ended=now, name=host, local=host == here)
         records[host] = HostRecord(visit, fact_outputs(run, host, events))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from doctor.analysis.outliers.peers import OwnWork
 from doctor.engine.watch_summary import PathPace, RankPace, RunPace
 
 KEPT_STEPS = 200
@@ -62,6 +63,8 @@ class StepPace:
         self._started: dict[int, dict[int, list[tuple[int, int]]]] = {}
         """By rank and step: the collectives that C++ has started, the first and the last."""
         self._times: dict[int, dict[int, StepTimes]] = {}
+        self._inputs: dict[int, dict[int, int]] = {}
+        """By rank and step, by the number that its calls have: microseconds that it waited for its input."""
         self._cpu_waits: dict[int, float] = {}
         self._next = WARM_STEPS + 1
         self.parts = RunParts()
@@ -69,12 +72,15 @@ class StepPace:
     def add_times(self, rank: int, times: Iterable[StepTimes], cpu_wait: float) -> None:
         """Steps that a rank has ended, after the calls in them. ``cpu_wait``: seconds for a CPU, in all so far."""
         self._cpu_waits[rank] = cpu_wait
-        steps = self._times.setdefault(rank, {})
+        steps, inputs = self._times.setdefault(rank, {}), self._inputs.setdefault(rank, {})
         for step in times:
+            inputs[step.step - 1] = step.input
             if step.step >= self._next:
                 steps[step.step] = step
         while len(steps) > MOST_WAITING:
             del steps[next(iter(steps))]
+        while len(inputs) > KEPT_STEPS:
+            del inputs[next(iter(inputs))]
 
     def split_steps(self) -> None:
         """Takes the steps that all ranks have ended into `parts`."""
@@ -124,13 +130,13 @@ class StepPace:
                     started = self._started.setdefault(rank, {}).setdefault(entry.step, [])
                     started[1:] = [(entry.group, entry.seq)]
 
-    def work(self) -> dict[int, list[float]]:
-        """By rank: seconds of its own work in each step that all ranks have gone through."""
+    def work(self) -> dict[int, OwnWork]:
+        """By rank: its own work in each step that all ranks have gone through."""
         ranks = sorted(self._entries)
         if len(ranks) < 2:
             return {}
         common = set.intersection(*(set(self._entries[rank]) for rank in ranks))
-        work: dict[int, list[float]] = {rank: [] for rank in ranks}
+        work: dict[int, list[tuple[float, float]]] = {rank: [] for rank in ranks}
         for step in sorted(step for step in common if step - 1 in common and step > WARM_STEPS):
             before, now = self._common_calls(ranks, step - 1), self._common_calls(ranks, step)
             if not before or not now:
@@ -141,8 +147,12 @@ class StepPace:
                 for rank, microseconds in zip(ranks, entered, strict=True):
                     spent[rank] += max(_since(microseconds, latest), 0)
             for rank in ranks:
-                work[rank].append(spent[rank] / 1e6)
-        return work
+                waited = min(self._inputs.get(rank, {}).get(step, 0), spent[rank])
+                work[rank].append((waited / 1e6, (spent[rank] - waited) / 1e6))
+        return {
+            rank: OwnWork(tuple(waited for waited, _ in rows), tuple(computed for _, computed in rows))
+            for rank, rows in work.items()
+        }
 
     def _common_calls(self, ranks: Sequence[int], step: int) -> list[list[int]]:
         """The calls of a step that all ranks have made, in order: when each rank made it."""

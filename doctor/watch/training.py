@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.analysis.outliers.peers import MIN_TIMES
+from doctor.analysis.outliers.peers import MIN_TIMES, OwnWork, WorkPart
 from doctor.engine.sanitize import count_noun, rank_names
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import filled
@@ -37,6 +37,7 @@ CLOCK_SHARE = 0.02
 """Of a step's usual work, by which the clocks of two hosts may differ for the ranks' paces to be compared."""
 BUSY_SHARE = 0.1
 """Of a rank's time without a CPU, from which on how long its steps take tells of the host and not of the rank."""
+SLOW_CHECKS: Mapping[WorkPart, str] = {"input": "smoke-input-slow", "compute": "smoke-rank-slow"}
 ON_ACCELERATORS = ("nccl", "hccl", "xccl")
 """Backends whose collectives return before they have run."""
 MOST_LONG_WAITS = 32
@@ -321,11 +322,14 @@ class Training:
         who = f"{rank_names(failure.culprit_ranks)} on {', '.join(hosts)}" if hosts else "not known which rank"
         return filled("{0}: {1}", FAILURE_KINDS[failure.kind].check, who)
 
-    def slow_headline(self, slow: Iterable[int]) -> str:
-        """The same of slow ranks."""
-        ranks = sorted(slow)
-        hosts = sorted({self.hosts.get(rank, UNKNOWN_HOST) for rank in ranks})
-        return f"smoke-rank-slow: {rank_names(ranks)} on {', '.join(hosts)}"
+    def slow_headlines(self, slow: Mapping[WorkPart, Iterable[int]]) -> list[str]:
+        """The same of slow ranks, by the part that is longer."""
+        lines = []
+        for part, ranks in slow.items():
+            hosts = sorted({self.hosts.get(rank, UNKNOWN_HOST) for rank in ranks})
+            if hosts:
+                lines.append(filled("{0}: {1} on {2}", SLOW_CHECKS[part], rank_names(sorted(ranks)), ", ".join(hosts)))
+        return lines
 
     def progress_line(self) -> str:
         """How far it is: ranks, step, pace, seconds."""
@@ -363,8 +367,8 @@ class Training:
                 stacks.update((rank, stack) for rank, stack in host.stacks.items() if stack)
         return stacks
 
-    def comparable_work(self) -> dict[int, list[float]]:
-        """By rank: seconds of its own work in each step; only of this host where clocks cannot be compared.
+    def comparable_work(self) -> dict[int, OwnWork]:
+        """By rank: its own work in each step; only of this host where clocks cannot be compared.
 
         Empty where ranks waited for a CPU: whose host is busy takes longer for the same work.
         """
@@ -373,11 +377,11 @@ class Training:
             return work
         now = time.monotonic()
         errors = [host.clock.error(now) for host in self.post.hosts.values() if host.ranks & set(work)]
-        usual = statistics.median([time for times in work.values() for time in times] or [0.0])
+        usual = statistics.median([time for own in work.values() for time in own.seconds] or [0.0])
         if all(error is not None and error <= CLOCK_SHARE * usual for error in errors):
             return work
         self.notes["The paces of different hosts were not compared: their clocks are not known well enough"] = None
-        return {rank: times for rank, times in work.items() if rank in self.processes}
+        return {rank: own for rank, own in work.items() if rank in self.processes}
 
     def _ranks_without_cpu(self) -> list[int]:
         return sorted(rank for rank, share in self.cpu_waits.items() if share > BUSY_SHARE)
@@ -396,7 +400,7 @@ class Training:
     def busy_sentence(self) -> str:
         """Why the paces of the ranks were not compared; empty where they were, or there were too few steps."""
         ranks = self._ranks_without_cpu()
-        if not ranks or all(len(times) < MIN_TIMES for times in self.pace.work().values()):
+        if not ranks or all(len(own.compute) < MIN_TIMES for own in self.pace.work().values()):
             return ""
         most = 100 * max(self.cpu_waits.values())
         return filled(

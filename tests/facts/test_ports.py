@@ -6,12 +6,15 @@ import os
 import socket
 from collections.abc import Iterator
 from itertools import pairwise
+from unittest.mock import Mock
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Unreadable
+from doctor.facts import ports
 from doctor.facts.ports import (
     Listeners,
     ListeningSocket,
@@ -137,6 +140,18 @@ class TestListeners:
             assert answered(Listeners, list_sockets({})).on_port(port) == ()
             (entry,) = answered(Listeners, list_sockets({"ports": [port]})).on_port(port)
             assert not entry.listening
+
+    def test_where_the_kernel_does_not_diagnose_its_table_says_the_same(
+        self, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with socket.create_connection(listener.getsockname()[:2]) as mine:
+            both = [listener.getsockname()[1], mine.getsockname()[1]]
+            diagnosed = answered(Listeners, list_sockets({"ports": both}))
+            monkeypatch.setattr(ports, "_diagnosed_sockets", Mock(side_effect=OSError(2, "No such file or directory")))
+            listed = answered(Listeners, list_sockets({"ports": both}))
+            for port in both:  # who listens for IPv6 alone stands in no table
+                expected = [msgspec.structs.replace(entry, ipv6_only=False) for entry in diagnosed.on_port(port)]
+                assert list(listed.on_port(port)) == expected != []
 
     def test_another_users_process_is_not_seen(self) -> None:
         answer = {"tables": 2, "sockets": [{"port": 5, "address": "::", "listening": True, "user": "ann"}]}

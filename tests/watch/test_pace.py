@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.analysis.outliers.peers import find_stragglers
-from doctor.watch.pace import Entry, StepPace
+from doctor.analysis.outliers.peers import OwnWork, stragglers_by_part
+from doctor.watch.pace import Entry, StepPace, StepTimes
 
 
 def paced(work: dict[int, int], steps: int, start: int = 0) -> StepPace:
@@ -23,14 +23,34 @@ def paced(work: dict[int, int], steps: int, start: int = 0) -> StepPace:
 @pytest.mark.parametrize("start", [0, 2**32 - 500_000])
 def test_what_a_rank_waits_for_the_others_is_not_its_work(start: int) -> None:
     work = paced({0: 1000, 1: 3000, 2: 1000}, 20, start).work()
-    assert {rank: set(times) for rank, times in work.items()} == {0: {0.00105}, 1: {0.00305}, 2: {0.00105}}
-    assert list(find_stragglers({rank: [times] for rank, times in work.items()})) == [1]
+    assert {rank: set(own.compute) for rank, own in work.items()} == {0: {0.00105}, 1: {0.00305}, 2: {0.00105}}
+    slow = stragglers_by_part(work)
+    assert list(slow["compute"]) == [1] and not slow["input"]
 
 
 def test_equal_ranks_are_not_told_apart() -> None:
     work = paced(dict.fromkeys(range(4), 1000), 40).work()
-    assert find_stragglers({rank: [times] for rank, times in work.items()}) == {}
+    assert not any(stragglers_by_part(work).values())
 
 
 def test_one_rank_alone_has_nobody_to_meet() -> None:
     assert paced({0: 1000}, 10).work() == {}
+
+
+def test_the_part_that_makes_a_rank_late_is_named_with_its_seconds() -> None:
+    pace = paced({0: 1000, 1: 3000, 2: 1000}, 20)
+    for rank, waited in {0: 100, 1: 1900, 2: 100}.items():
+        pace.add_times(rank, [StepTimes(step + 1, 0, 0, waited, 0, 0) for step in range(20)], 0.0)
+    slow = stragglers_by_part(pace.work())
+    assert not slow["compute"] and list(slow["input"]) == [1]
+    assert (slow["input"][1].seconds, slow["input"][1].peer_seconds) == (0.0019, 0.0001)
+
+
+def test_input_that_is_longer_beside_much_longer_computing_accuses_nobody_of_input() -> None:
+    """Of hundreds of milliseconds, a wait of one that is three times the peers' is no reason."""
+    work = {rank: OwnWork((0.001 if rank else 0.003,) * 20, (0.5,) * 20) for rank in range(4)}
+    assert not any(stragglers_by_part(work).values())
+    work[2] = OwnWork((0.002,) * 20, (0.9,) * 20)
+    assert {part: list(ranks) for part, ranks in stragglers_by_part(work).items()} == {"input": [], "compute": [2]}
+    work[2] = OwnWork((), (0.9,) * 20)  # a run that was saved before input was measured
+    assert list(stragglers_by_part(work)["compute"]) == [2]

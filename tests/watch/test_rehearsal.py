@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from doctor.watch.rehearsal import conduct
 from doctor.watch.rehearsal.judge import judge
-from doctor.watch.rehearsal.rank_view import RankView, StubAnswer, view_of
+from doctor.watch.rehearsal.rank_view import HostPlace, RankView, StubAnswer, view_of
 from doctor.watch.rehearsal.rehearsal_page import SCHEMA_FILE
 from doctor.watch.rehearsal.substitute import CannotRehearse, rehearsed_line
 from tests.hosts.fleet import Fleet
@@ -246,12 +250,15 @@ ANSWER = StubAnswer(
     version="3.11.2",
     variables={},
     cpus=list(range(8)),
-    permitted="0-15",
+    permitted=list(range(16)),
     memory_nodes="0-1",
-    cpus_of_nodes={"0": "0-7", "1": "8-15"},
-    accelerators=[("0000:17:00.0", 0), ("0000:65:00.0", 0), ("0000:b1:00.0", 1), ("0000:e2:00.0", 1)],
-    interfaces={"eth0": 0},
-    adapters={"mlx5_0": 0, "mlx5_1": 1},
+    place=HostPlace(
+        cpus_of_nodes={"0": "0-7", "1": "8-15"},
+        nodes_with_memory="0-1",
+        accelerators=[("0000:17:00.0", 0), ("0000:65:00.0", 0), ("0000:b1:00.0", 1), ("0000:e2:00.0", 1)],
+        interfaces={"eth0": 0, "eth1": 1, "bond0": -1},
+        adapters={"mlx5_0": 0, "mlx5_1": 1},
+    ),
     limits={"Max open files": "1024"},
     shm=64 << 20,
     master=["10.0.0.1"],
@@ -289,6 +296,19 @@ def changed(number: int, views: list[RankView], **fields: Any) -> list[RankView]
 def with_variable(rank: int, name: str, value: str) -> list[RankView]:
     views = job()
     return changed(rank, views, variables={**views[rank].variables, name: value})
+
+
+@pytest.mark.parametrize("fault", ["none", "cut", "altered", "too large"])
+def test_only_a_whole_printed_answer_counts(program: Path, fault: str) -> None:
+    """A launcher cuts and mixes lines; some gigabytes of zeros pack into a short answer."""
+    text = msgspec.json.encode(ANSWER)
+    data = zlib.compress(text + b" " * (conduct.MAX_ANSWER if fault == "too large" else 0))
+    data = {"cut": data[:-1], "altered": data[:-1] + bytes([data[-1] ^ 1])}.get(fault, data)
+    launcher = program.parent / "env"
+    launcher.write_text(f"#!/bin/sh\necho '{conduct.MARK}n1 0 1 {base64.b64encode(data).decode()}'\n")
+    launcher.chmod(0o755)
+    result = conduct.rehearse([str(launcher), sys.executable, str(program)], {}, 20)
+    assert [view.host for view in result.views] == (["n1"] if fault == "none" else [])
 
 
 def test_ranks_that_fit() -> None:

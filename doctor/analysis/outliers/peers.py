@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from statistics import NormalDist, fmean, median, median_low, variance
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -50,6 +50,18 @@ class Straggler(msgspec.Struct, frozen=True):
     confidence: float
     """That in a fleet of equals chance calls nobody as slow as this."""
     peers: int
+
+
+class OwnWork(msgspec.Struct, frozen=True):
+    """What one rank does in each step without the others: seconds that it waits for its input, and that it computes."""
+
+    input: tuple[float, ...]
+    compute: tuple[float, ...]
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of both together, by step; what has no input has none to wait for."""
+        return [wait + work for wait, work in zip_longest(self.input, self.compute, fillvalue=0.0)]
 
 
 class _Pace(msgspec.Struct, frozen=True):
@@ -108,6 +120,29 @@ def find_confirmed_stragglers(
             if min(usual[key], quick[key]) < math.log(least) / 2:
                 slow.pop(key, None)
     return {key: straggler for key, straggler in slow.items() if len(bursts[key]) > 1}
+
+
+WorkPart = Literal["input", "compute"]
+
+
+def stragglers_by_part(work: Mapping[Key, OwnWork]) -> dict[WorkPart, dict[Key, Straggler]]:
+    """The ranks whose own work takes longer, the slowest first, each under the part that makes it so.
+
+    The seconds of each are those of that part: it makes up half or more of what the rank takes longer than its peers.
+
+    >>> late = stragglers_by_part({0: OwnWork((0.1,) * 12, (0.5,) * 12), 1: OwnWork((0.4,) * 12, (0.5,) * 12)})
+    >>> [*late["input"]], [*late["compute"]], late["input"][1].peer_seconds
+    ([1], [], 0.1)
+    """
+    parts: dict[WorkPart, dict[Key, Straggler]] = {"input": {}, "compute": {}}
+    slow = find_stragglers({key: [own.seconds] for key, own in work.items()})
+    others = [own for key, own in work.items() if key not in slow]
+    for key, straggler in slow.items():
+        usual = {part: median(median(getattr(own, part) or (0.0,)) for own in others) for part in parts}
+        now = {part: median(getattr(work[key], part) or (0.0,)) for part in parts}
+        part: WorkPart = "input" if now["input"] - usual["input"] > now["compute"] - usual["compute"] else "compute"
+        parts[part][key] = msgspec.structs.replace(straggler, seconds=now[part], peer_seconds=usual[part])
+    return parts
 
 
 def by_attempt(times: Mapping[Key, Mapping[int, Sequence[float]]]) -> list[dict[Key, Sequence[float]]]:

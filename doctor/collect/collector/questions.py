@@ -5,7 +5,7 @@ import time
 
 from doctor.collect.collector.jobs import Job
 from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash
-from doctor.remote.runtime.netlink import diagnosed_tcp, netlink_attributes, netlink_entries, netlink_messages
+from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries, netlink_messages
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.processes import fork_child, run_tool
 from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
@@ -17,7 +17,6 @@ HELPERS = (
     matching_paths,
     is_keyed_hash,
     keyed_hash,
-    diagnosed_tcp,
     netlink_attributes,
     netlink_entries,
     netlink_messages,

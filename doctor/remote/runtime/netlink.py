@@ -1,6 +1,7 @@
 """What the kernel lists over netlink: ``ip`` may be missing in a container, and is slower."""
 
 import os
+import struct
 
 
 def netlink_messages(protocol, request, body, seconds=None):
@@ -9,7 +10,6 @@ def netlink_messages(protocol, request, body, seconds=None):
     ``protocol``: NETLINK_ROUTE, 0; NETLINK_SOCK_DIAG, 4; NETLINK_NETFILTER, 12. ``seconds``: for each datagram.
     """
     import _socket as socket
-    import struct
 
     link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
     try:
@@ -59,21 +59,23 @@ def diagnosed_sockets(body, header, seconds, limit=1 << 16):
 
 
 def diagnosed_tcp(family, extension, states, seconds):
-    """(inode, attributes) of the TCP sockets in these states, with one more attribute (INET_DIAG_*) than usual.
+    """(inode, attributes, own and peer's address) of the TCP sockets in these states, with one more attribute
+    (INET_DIAG_*) than usual.
 
     Both are bit masks: of attributes less one, and of the kernel's numbers of states.
     """
-    import struct
-
     body = struct.pack("=BBBBI48x", family, 6, extension, 0, states)
     entries = diagnosed_sockets(body, 72, seconds)
-    return [(str(struct.unpack("=I", entry[68:])[0]), values) for entry, values in entries if len(entry) == 72]
+    size = 4 if family == 2 else 16
+    return [
+        (str(struct.unpack("=I", entry[68:])[0]), values, (entry[8 : 8 + size], entry[24 : 24 + size]))
+        for entry, values in entries
+        if len(entry) == 72
+    ]
 
 
 def netlink_attributes(rest):
     """The attributes in the bytes of an entry, or within one of its attributes."""
-    import struct
-
     values = {}
     while len(rest) >= 4:
         size, attribute = struct.unpack("=HH", rest[:4])

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from doctor.analysis.outliers.pairs import PathOutlier
-from doctor.analysis.outliers.peers import MIN_TIMES, Straggler, by_attempt, find_confirmed_stragglers, find_stragglers
+from doctor.analysis.outliers.peers import (
+    MIN_TIMES,
+    OwnWork,
+    Straggler,
+    WorkPart,
+    by_attempt,
+    find_confirmed_stragglers,
+    stragglers_by_part,
+)
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.texts import filled
@@ -21,21 +28,23 @@ MOST_SURE = 0.9999
 
 
 def slow_ranks(
-    kind: Literal["compute", "input"],
+    kind: WorkPart,
     paces: Mapping[str, SmokePace],
     starts: Mapping[str, SmokeStart] | None,
     watched: bool = False,
 ) -> dict[int, Straggler]:
     """The slow ranks among those with the same kind of device, the slowest first.
 
-    ``watched``: the times are those of a whole training; otherwise those of a moment, or of several, each of which has
-    to show that a rank is slow. Raises: Skip when no rank has a peer; Unreadable when there are too few times to say
-    anything.
+    ``watched``: the times are those of a whole training, and a rank is slow by one part of its own work; otherwise
+    those of a moment, or of several, each of which has to show that a rank is slow. Raises: Skip when no rank has a
+    peer; Unreadable when there are too few times to say anything.
     """
     measured: dict[int, dict[int, tuple[float, ...]]] = {}
+    watched_work = {event.rank: OwnWork(event.input, event.compute) for fact in paces.values() for event in fact.paced}
     for fact in paces.values():
         for event in fact.paced:
-            measured.setdefault(event.rank, {}).setdefault(event.attempt, getattr(event, kind))
+            part = "compute" if watched else kind  # of a step that waits for no input both are known
+            measured.setdefault(event.rank, {}).setdefault(event.attempt, getattr(event, part))
     times = {rank: attempts for rank, attempts in measured.items() if len(attempts.get(0, ())) >= MIN_TIMES}
     if measured and not times:
         raise Unreadable(filled("no rank reported {0} or more times of its {1}", MIN_TIMES, kind))
@@ -48,7 +57,7 @@ def slow_ranks(
     slow: dict[int, Straggler] = {}
     for group in groups.values():
         if watched:
-            slow |= find_stragglers({rank: [times[rank][0]] for rank in group})
+            slow |= stragglers_by_part({rank: watched_work[rank] for rank in group})[kind]
         else:
             slow |= find_confirmed_stragglers(by_attempt({rank: times[rank] for rank in group}))
     return dict(sorted(slow.items(), key=lambda item: -item[1].ratio))
@@ -58,11 +67,10 @@ def input_only(
     slow_input: Mapping[int, Straggler],
     paces: Mapping[str, SmokePace],
     starts: Mapping[str, SmokeStart] | None,
-    watched: bool = False,
 ) -> dict[int, Straggler]:
     """Those that are not as slow in computing: a slow CPU is not the input's fault."""
     try:
-        computing = slow_ranks("compute", paces, starts, watched)
+        computing = slow_ranks("compute", paces, starts)
     except Unreadable:
         computing = {}
     return {

@@ -15,17 +15,17 @@ import msgspec
 
 from doctor.analysis.majority import split
 from doctor.engine.sanitize import count_noun, number_ranges
-from doctor.engine.secrets import is_secret_name
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
 from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, Kind, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
-from doctor.watch.rehearsal.judge import judge_shared_variables
-from doctor.watch.rehearsal.rank_view import RankView
+from doctor.watch.rehearsal.judge import judge_running
+from doctor.watch.rehearsal.rank_view import live_view
 
 Result = Literal["odd", "moves", "undecided", "nothing"]
 MOVING_RATE = 2048.0
 """Bytes a second over TCP, above which a rank's collectives move; what stores and heartbeats say is less."""
+MOST_MISFITS = 8
 MAX_WORLD = 1024
 """Ranks on one host."""
 _LOOPBACK = re.compile(r"127\.[0-9.]{1,12}$|localhost$|::1$")
@@ -104,29 +104,25 @@ def find_odd(reports: Mapping[str, HostReport], *, partly: bool = False) -> list
         if partly and len(absent) > sum(len(report.not_found) for report in reports.values()):
             absent = {}
         verdict = _judge(views, world, absent, _moves(views, reports))
-        notes = (*_notes(views, world, absent, reports, partly), *_unlike_variables(views))
+        notes = (*_notes(views, world, absent, reports, partly), *_misfits(views, reports))
         findings.append(JobFinding(name, tuple(views), world, *verdict, notes))
     return sorted(findings, key=lambda entry: -len(entry.ranks))
 
 
-def _unlike_variables(views: Sequence[SeenRank]) -> list[str]:
-    """Variables that all ranks must have alike and have not, as the judge of a rehearsal says it."""
+def _misfits(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> list[str]:
+    """What does not fit in what the ranks got, as the judge of a rehearsal says it."""
     ranks = [
-        RankView(
-            host=view.host,
-            pid=view.report.pid,
-            rank=view.report.rank,
-            local_rank=None,
-            size=None,
-            variables={
-                name: value
-                for name, value in {**view.report.job, **view.report.variables}.items()
-                if not is_secret_name(name)
-            },
+        live_view(
+            view.host,
+            view.report.pid,
+            view.report.rank,
+            {**view.report.job, **view.report.variables},
+            reports[view.host].place,
+            view.report.place,
         )
         for view in views
     ]
-    return [misfit.text for misfit in judge_shared_variables(ranks)]
+    return [misfit.text for misfit in judge_running(ranks)[:MOST_MISFITS]]
 
 
 def _job_name(rank: ProcessReport) -> str:

@@ -6,6 +6,7 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
+from doctor.watch.rehearsal.rank_view import HostPlace
 
 MAX_RANKS = 1024
 _MAX_FRAMES = 40
@@ -92,6 +93,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Paths of dumps of its flight recorder, written since its start."""
     heartbeat_logs: list[str] = []
     """Paths of its logs in which HCCL's heartbeat says something."""
+    place: list[str] = []
+    """Lists of the CPUs on which it may run, those that its control group permits, and of its memory's NUMA nodes."""
 
     @property
     def label(self) -> str:
@@ -125,6 +128,7 @@ class HostReport(msgspec.Struct, frozen=True):
     """By user: Python processes whose environment may not be read, so that it is not known whether they are ranks."""
     ptrace_scope: int = -1
     """Yama's limit on looking into processes: 0 to 3; -1: none."""
+    place: HostPlace | None = None
 
 
 def read_report(data: bytes) -> HostReport:

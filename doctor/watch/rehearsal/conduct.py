@@ -10,7 +10,6 @@ import signal
 import subprocess
 import threading
 import time
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,13 +18,15 @@ from typing import IO, NamedTuple
 import msgspec
 
 from doctor.engine.bounded_read import read_bounded
+from doctor.engine.decoding import inflate
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.remote.bootstrap import assemble
 from doctor.watch.rehearsal.rank_view import RankView, StubAnswer, view_of
 from doctor.watch.rehearsal.substitute import CannotRehearse, Rehearsed, rehearsed_line
 
-STUB = Path(__file__).with_name("stub.py")
+STUB = ("doctor.remote.runtime.rank_place", "doctor.watch.rehearsal.stub")
 PREFIX = ".doctor-rehearsal-"
 MARK = "doctor-rehearsal-answer: "
 MAX_OUTPUT = 8 << 20
@@ -102,7 +103,7 @@ def _require_programs(rehearsed: Rehearsed) -> None:
 
 def _stub_text(results: Path, seconds: float) -> str:
     constants = (str(results), max(2, int(seconds)), MARK)
-    return STUB.read_text("utf-8").replace('("", 30, "")', repr(constants), 1)
+    return assemble(*STUB).replace('("", 30, "")', repr(constants), 1)
 
 
 def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:
@@ -192,9 +193,9 @@ def _whole(lines: Sequence[bytes]) -> Iterator[bytes]:
             parts.setdefault((fields[0], int(fields[2])), {})[int(fields[1])] = fields[3]
     for (_, total), answer in parts.items():
         if answer.keys() == set(range(total)):
-            with suppress(ValueError, zlib.error):
+            with suppress(ValueError):
                 data = base64.b64decode(b"".join(answer[place] for place in range(total)), validate=True)
-                yield zlib.decompressobj().decompress(data, MAX_ANSWER)
+                yield inflate(data, MAX_ANSWER)
 
 
 def _files(results: Path) -> Iterator[bytes]:

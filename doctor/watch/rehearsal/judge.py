@@ -104,9 +104,10 @@ def _not_numbers(view: RankView) -> Iterator[str]:
             yield name
 
 
-def judge_shared_variables(views: Sequence[RankView]) -> list[Misfit]:
-    """Variables alone that all ranks must have alike, of ranks of which no more is known."""
-    return [misfit for misfit in _variables(views) if misfit.severity == "error"]
+def judge_running(views: Sequence[RankView]) -> list[Misfit]:
+    """Of ranks that run, of which no more is known: variables that all must have alike, and where they run."""
+    alike = [misfit for misfit in _variables(views) if misfit.severity == "error"]
+    return [*alike, *_cpus(views), *_places(views)]
 
 
 def _variables(views: Sequence[RankView]) -> Iterator[Misfit]:
@@ -222,38 +223,73 @@ def _cpus(views: Sequence[RankView]) -> Iterator[Misfit]:
 
 
 def _places(views: Sequence[RankView]) -> Iterator[Misfit]:
-    """CPUs, device and network adapter of a rank at one NUMA node, where the host has several."""
+    """CPUs, memory, device and network adapter of a rank at one NUMA node, where the host has several."""
     for view in views:
-        if view.nodes < 2 or view.device is None or view.device[2] < 0:
+        if len(view.nodes) < 2:
             continue
-        number, address, node = view.device
-        if view.cpu_nodes and node not in view.cpu_nodes:
-            nodes = number_ranges(sorted(view.cpu_nodes))
+        if _is_far(view.cpu_nodes, view.memory_nodes, view.full_nodes):
+            nodes, memory = (number_ranges(sorted(numbers)) for numbers in (view.cpu_nodes, view.memory_nodes))
             text = filled(
-                "{0}: its CPUs are at NUMA node {1}, its device {2} ({3}) at node {4}",
+                "{0}: its CPUs are at NUMA node {1}, its memory comes from node {2} alone",
                 describe_ranks([view]),
                 nodes,
-                number,
-                address,
-                node,
+                memory,
             )
             yield _misfit("warning", "NUMA node", text, [view])
-        chosen = _chosen_adapters(view)
-        if chosen and all(place >= 0 and place != node for place in chosen.values()) and node in view.adapters.values():
-            near = ", ".join(name for name, place in sorted(view.adapters.items()) if place == node)
+        if view.device is not None and view.device[2] in view.nodes:
+            yield from _device_places(view, *view.device)
+
+
+def _is_far(cpu_nodes: frozenset[int], memory_nodes: frozenset[int], full_nodes: frozenset[int]) -> bool:
+    """Whether memory comes from other CPUs' nodes alone. Not of nodes without CPUs, such as fast memory on the chip, or
+    for CPUs whose node has no memory.
+    """
+    return bool(memory_nodes and cpu_nodes & full_nodes and memory_nodes <= full_nodes - cpu_nodes)
+
+
+def _device_places(view: RankView, number: int, address: str, node: int) -> Iterator[Misfit]:
+    if view.cpu_nodes and node not in view.cpu_nodes:
+        nodes = number_ranges(sorted(view.cpu_nodes))
+        text = filled(
+            "{0}: its CPUs are at NUMA node {1}, its device {2} ({3}) at node {4}",
+            describe_ranks([view]),
+            nodes,
+            number,
+            address,
+            node,
+        )
+        yield _misfit("warning", "NUMA node", text, [view])
+    for name, places in _adapters(view):
+        chosen = _chosen(view.variables.get(name, ""), places)
+        if chosen and all(place >= 0 and place != node for place in chosen.values()) and node in places.values():
+            near = ", ".join(adapter for adapter, place in sorted(places.items()) if place == node)
             text = filled(
-                "{0}: NCCL_IB_HCA names {1} only, and its device {2} is at NUMA node {3}, as is {4}",
+                "{0}: {1} names {2} only, and its device {3} is at NUMA node {4}, as is {5}",
                 describe_ranks([view]),
+                name,
                 ", ".join(chosen),
                 number,
                 node,
                 near,
             )
-            yield _misfit("warning", "NCCL_IB_HCA", text, [view])
+            yield _misfit("warning", name, text, [view])
 
 
-def _chosen_adapters(view: RankView) -> dict[str, int]:
-    """The RDMA adapters that NCCL_IB_HCA names; empty where it is not set or excludes some (``^``)."""
-    text = view.variables.get("NCCL_IB_HCA", "").strip()
-    named = () if text.startswith("^") else chosen_ports(text, view.adapters)[0]
-    return {adapter: view.adapters[adapter] for adapter in named}
+def _adapters(view: RankView) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """The variables that choose what carries the data, and the NUMA nodes of what they choose from.
+
+    NCCL's data goes over sockets where there is no RDMA adapter, or NCCL_IB_DISABLE forbids it; else the interface only
+    brings the ranks together (NCCL documentation, NCCL_SOCKET_IFNAME, NCCL_IB_DISABLE).
+    """
+    is_disabled = view.variables.get("NCCL_IB_DISABLE", "").strip() not in ("", "0")
+    if view.adapters and not is_disabled:
+        yield "NCCL_IB_HCA", view.adapters
+    else:
+        yield "NCCL_SOCKET_IFNAME", view.interfaces
+
+
+def _chosen(setting: str, places: Mapping[str, int]) -> dict[str, int]:
+    """The adapters that a variable names; empty where it is not set or excludes some (``^``)."""
+    text = setting.strip()
+    named = () if text.startswith("^") else chosen_ports(text, places)[0]
+    return {adapter: places[adapter] for adapter in named}

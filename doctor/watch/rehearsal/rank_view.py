@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,25 @@ Slurm, srun(1), "OUTPUT ENVIRONMENT VARIABLES"; MindSpore, dynamic cluster; HCCL
 _LIMITS = ("open files", "locked memory", "processes")
 
 
+class HostPlace(msgspec.Struct, frozen=True):
+    """Where a host's CPUs, memory, accelerators and adapters are, as `doctor.remote.runtime.rank_place` reads it."""
+
+    cpus_of_nodes: dict[str, str]
+    nodes_with_memory: str
+    accelerators: list[tuple[str, int]]
+    interfaces: dict[str, int]
+    """The NUMA node of each one that is up; -1: not known. So of adapters."""
+    adapters: dict[str, int]
+
+    def nodes(self) -> dict[int, frozenset[int]]:
+        """The CPUs of each NUMA node that has some."""
+        return {
+            int(node): cpus
+            for node, text in self.cpus_of_nodes.items()
+            if node.isascii() and node.isdecimal() and len(node) < 5 and (cpus := cpu_numbers(text))
+        }
+
+
 class StubAnswer(msgspec.Struct, frozen=True):
     """The stub's own words."""
 
@@ -34,12 +53,9 @@ class StubAnswer(msgspec.Struct, frozen=True):
     version: str
     variables: dict[str, str]
     cpus: list[int]
-    permitted: str
+    permitted: list[int]
     memory_nodes: str
-    cpus_of_nodes: dict[str, str]
-    accelerators: list[tuple[str, int]]
-    interfaces: dict[str, int]
-    adapters: dict[str, int]
+    place: HostPlace
     limits: dict[str, str]
     shm: int
     master: list[str]
@@ -63,12 +79,16 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     permitted: frozenset[int] = frozenset()
     cpu_nodes: frozenset[int] = frozenset()
     """NUMA nodes of its CPUs; empty where the host does not show them."""
-    nodes: int = 0
-    """NUMA nodes of the host."""
+    memory_nodes: frozenset[int] = frozenset()
+    """NUMA nodes that its memory may come from; empty where that is not known."""
+    nodes: frozenset[int] = frozenset()
+    """NUMA nodes of the host that have CPUs."""
+    full_nodes: frozenset[int] = frozenset()
+    """Those of them that have memory, too."""
     device: tuple[int, str, int] | None = None
     """The accelerator that its local rank chooses: number, bus address, NUMA node (-1: not known)."""
     adapters: dict[str, int] = {}
-    """NUMA nodes of the host's RDMA adapters."""
+    """NUMA nodes of the host's RDMA adapters with an active port; -1: not known. So of interfaces."""
     interfaces: dict[str, int] = {}
     store: bool | None = None
 
@@ -90,10 +110,8 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
 def view_of(answer: StubAnswer) -> RankView:
     """The rank of an answer."""
     variables = {printable(name, 200): _value(name, value) for name, value in answer.variables.items()}
-    nodes = {int(node): cpu_numbers(text) for node, text in answer.cpus_of_nodes.items() if node.isdecimal()}
-    cpus = frozenset(answer.cpus)
     local = _number(answer.variables, LOCAL_NAMES)
-    return RankView(
+    view = RankView(
         host=printable(answer.host, 200),
         pid=answer.pid,
         rank=_number(answer.variables, RANK_NAMES),
@@ -101,15 +119,52 @@ def view_of(answer: StubAnswer) -> RankView:
         size=_number(answer.variables, SIZE_NAMES),
         variables=variables,
         properties={name: printable(value, 300) for name, value in _properties(answer).items()},
-        cpus=cpus,
-        permitted=cpu_numbers(answer.permitted),
-        cpu_nodes=frozenset(node for node, members in nodes.items() if members & cpus),
-        nodes=len(nodes),
-        device=_device(answer, local),
-        adapters={printable(name, 60): node for name, node in answer.adapters.items()},
-        interfaces={printable(name, 60): node for name, node in answer.interfaces.items()},
         store=answer.store,
     )
+    return placed(
+        view, answer.place, frozenset(answer.cpus), frozenset(answer.permitted), cpu_numbers(answer.memory_nodes)
+    )
+
+
+def placed(
+    view: RankView,
+    place: HostPlace,
+    cpus: frozenset[int],
+    permitted: frozenset[int],
+    memory_nodes: frozenset[int],
+) -> RankView:
+    """The view of a rank on a host with such places, that may run on these CPUs."""
+    nodes = place.nodes()
+    return msgspec.structs.replace(
+        view,
+        cpus=cpus,
+        permitted=permitted,
+        cpu_nodes=frozenset(node for node, members in nodes.items() if members & cpus),
+        memory_nodes=memory_nodes,
+        nodes=frozenset(nodes),
+        full_nodes=cpu_numbers(place.nodes_with_memory) & frozenset(nodes),
+        device=_device(place.accelerators, view),
+        adapters={printable(name, 60): node for name, node in place.adapters.items()},
+        interfaces={printable(name, 60): node for name, node in place.interfaces.items()},
+    )
+
+
+def live_view(
+    host: str, pid: int, rank: int | None, variables: Mapping[str, str], place: HostPlace | None, cpus: Sequence[str]
+) -> RankView:
+    """Of a process that runs. ``cpus``: lists of the CPUs on which it runs, those permitted, and of memory nodes."""
+    view = RankView(
+        host=host,
+        pid=pid,
+        rank=rank,
+        local_rank=_number(variables, LOCAL_NAMES),
+        size=None,
+        variables={name: value for name, value in variables.items() if not is_secret_name(name)},
+    )
+    if place is None or len(cpus) != 3:
+        return view
+    own, permitted, memory_nodes = (cpu_numbers(text) for text in cpus)
+    return placed(view, place, own, permitted or own, memory_nodes)
 
 
 def _value(name: str, value: str) -> str:
@@ -135,11 +190,11 @@ def _properties(answer: StubAnswer) -> dict[str, str]:
     }
 
 
-def _device(answer: StubAnswer, local: int | None) -> tuple[int, str, int] | None:
+def _device(accelerators: Sequence[tuple[str, int]], view: RankView) -> tuple[int, str, int] | None:
     """The device of the local rank: of the visible ones the one with its number, else the only one."""
-    numbers = list(range(len(answer.accelerators)))
+    numbers, local = list(range(len(accelerators))), view.local_rank
     for names in (*VISIBLE["npu"], *VISIBLE["amd"]):  # NVIDIA's is among those of AMD
-        text = next((answer.variables[name] for name in names if name in answer.variables), None)
+        text = next((view.variables[name] for name in names if name in view.variables), None)
         if text is None:
             continue
         words = [word.strip() for word in text.split(",") if word.strip()]
@@ -151,5 +206,5 @@ def _device(answer: StubAnswer, local: int | None) -> tuple[int, str, int] | Non
     chosen = numbers[0] if len(numbers) == 1 else numbers[local] if local < len(numbers) else None
     if chosen is None:
         return None
-    address, node = answer.accelerators[chosen]
+    address, node = accelerators[chosen]
     return chosen, printable(address, 40), node

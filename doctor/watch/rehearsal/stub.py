@@ -1,6 +1,7 @@
 """What a launch line starts in a rehearsal in place of the training program: it writes what the rank got, and ends.
 
-Standard library of Python 3.6 alone; sent as text, with FOLDER, SECONDS and MARK set before it.
+Standard library of Python 3.6 alone; joined with `doctor.remote.runtime.rank_place`, and FOLDER, SECONDS and MARK are
+set in it.
 """
 
 import base64
@@ -9,21 +10,16 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import zlib
+
+from doctor.remote.runtime.rank_place import host_place, place_text, process_place
 
 FOLDER, SECONDS, MARK = ("", 30, "")  # where the answer goes, how long the rank lives at most, how its line begins
 MAX_VARIABLES, MAX_VALUE = 2000, 2000
 LINE, PAUSE = 3000, 0.05  # characters of a printed line, fewer than a launcher reads at once; seconds between two
-ACCELERATORS = {"0x10de": "0x03", "0x19e5": "0x1200", "0x1002": "0x0380"}
-
-
-def read(path):
-    try:
-        with open(path, "rb") as file:
-            return file.read(4096).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
+MOST_CPUS = 8192
 
 
 def number(text, default=-1):
@@ -33,40 +29,21 @@ def number(text, default=-1):
         return default
 
 
-def children(folder):
+def widen(numbers):
     try:
-        return sorted(os.listdir(folder))
+        os.sched_setaffinity(0, range(MOST_CPUS))
+        numbers.extend(sorted(os.sched_getaffinity(0)))
     except OSError:
-        return []
+        pass
 
 
-def accelerators():
-    """Of the host, in the order of their bus addresses: address and NUMA node."""
-    rows = []
-    for address in children("/sys/bus/pci/devices"):
-        place = "/sys/bus/pci/devices/" + address
-        kind = ACCELERATORS.get(read(place + "/vendor"))
-        if kind and read(place + "/class").startswith(kind):
-            rows.append([address, number(read(place + "/numa_node"))])
-    return rows
-
-
-def nodes_of_cpus():
-    """By NUMA node, the list of its CPUs."""
-    folder = "/sys/devices/system/node"
-    return dict((name[4:], read(folder + "/" + name + "/cpulist")) for name in children(folder) if name[4:].isdigit())
-
-
-def nodes_below(folder):
-    """The NUMA node of each network device of a folder; -1: not known."""
-    return dict((name, number(read(folder + "/" + name + "/device/numa_node"))) for name in children(folder))
-
-
-def status_field(name):
-    for line in read("/proc/self/status").splitlines():
-        if line.startswith(name + ":"):
-            return line.split(":", 1)[1].strip()
-    return ""
+def permitted():
+    """The CPUs that the control group permits: a thread of its own tries all of them."""
+    numbers = []
+    thread = threading.Thread(target=widen, args=(numbers,))
+    thread.start()
+    thread.join()
+    return numbers
 
 
 def addresses(name):
@@ -110,13 +87,12 @@ def main():
         "version": ".".join(str(part) for part in sys.version_info[:3]),
         "variables": dict((k, os.environ[k][:MAX_VALUE]) for k in sorted(os.environ)[:MAX_VARIABLES]),
         "cpus": sorted(os.sched_getaffinity(0)),
-        "permitted": status_field("Cpus_allowed_list"),
-        "memory_nodes": status_field("Mems_allowed_list"),
-        "cpus_of_nodes": nodes_of_cpus(),
-        "accelerators": accelerators(),
-        "interfaces": nodes_below("/sys/class/net"),
-        "adapters": nodes_below("/sys/class/infiniband"),
-        "limits": dict((line[:25].strip(), line[26:47].strip()) for line in read("/proc/self/limits").splitlines()[1:]),
+        "permitted": permitted(),
+        "memory_nodes": process_place(os.getpid())["memory_nodes"],
+        "place": host_place(),
+        "limits": dict(
+            (line[:25].strip(), line[26:47].strip()) for line in place_text("/proc/self/limits").splitlines()[1:]
+        ),
         "shm": os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize if os.path.isdir("/dev/shm") else 0,
         "master": addresses(master) if master else [],
         "store": store_answers(),

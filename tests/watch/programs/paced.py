@@ -1,6 +1,7 @@
 """A training of DistributedDataParallel of which one part can be slower: ``SLOW=input:1``, of rank 1 alone.
 
-Parts: ``input``, ``compute``.
+MORE: by so many seconds. Parts: ``input``, ``compute``. STEPS: fewer than those of the launch line, which stays that of
+the same job.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 import torch
 import torch.distributed as dist
 
-STEP, MORE = 0.02, 0.3
+STEP, MORE = 0.02, float(os.environ.get("MORE", "0.3"))
 PART, _, WHICH = os.environ.get("SLOW", "").partition(":")
 
 
@@ -58,4 +59,4 @@ def main(steps: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(os.environ.get("STEPS", sys.argv[1])))

@@ -11,6 +11,7 @@ MODULES = (
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.readable_json",
+    "doctor.remote.runtime.rank_place",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
     "doctor.smoke.programs.agent.network",

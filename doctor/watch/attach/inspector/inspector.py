@@ -8,6 +8,7 @@ import time
 import zlib
 
 from doctor.remote.runtime.framing import marked_line
+from doctor.remote.runtime.rank_place import host_place, process_place
 from doctor.remote.runtime.readable_json import strict_json
 from doctor.remote.runtime.signals import on_termination
 from doctor.remote.runtime.streams import write_all
@@ -71,7 +72,14 @@ def described(entry):
         "problem": "",
         "dumps": recorder_dumps(pid, rank[0], environ) if rank else [],
         "heartbeat_logs": heartbeat_logs(pid, environ),
+        "place": rank_place(pid),
     }
+
+
+def rank_place(pid):
+    """Where it may run: lists of CPUs, of those permitted, and of the nodes of its memory."""
+    place = process_place(pid)
+    return [place["cpus"], place["permitted"], place["memory_nodes"]]
 
 
 def own_addresses_only(pids):
@@ -143,6 +151,7 @@ def main(request, program):
         "root": os.geteuid() == 0,
         "hidden": hidden_pythons(request["pids"]),
         "ptrace_scope": ptrace_scope(),
+        "place": host_place() if ranks else None,
         "not_found": [pid for pid in request["pids"] if pid not in pids],
     }
     data = base64.b64encode(zlib.compress(strict_json(json.dumps(record).encode("ascii")), 6))

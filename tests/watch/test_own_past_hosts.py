@@ -1,4 +1,4 @@
-"""A job over three real hosts, of which one gets a slower network than in its earlier runs: the part is named."""
+"""A job over three real hosts, of which one gets a slower network than in its earlier runs: part and host are named."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ def test_a_network_that_is_slower_is_named(fleet: Fleet) -> None:
         fleet.enter(slow, "tc qdisc del dev eth0 root")
     (found,) = [outcome for outcome in report.report["outcomes"] if outcome["check"] == "training-slowed-down"]
     assert "over the network of" in found["findings"][0]["message"], found
-    assert slow in found["findings"][0]["hosts"]
+    assert found["findings"][0]["hosts"] == [slow], found

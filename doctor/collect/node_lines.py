@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from doctor.engine.decoding import inflate
 from doctor.engine.texts import filled
 
 LINE_BYTES = 512
@@ -74,15 +75,11 @@ class Assembly:
         del self._parts[record_key]
         try:
             packed = base64.b64decode(b"".join(parts[number] for number in sorted(parts)), validate=True)
-            unpack = zlib.decompressobj()
-            data = unpack.decompress(packed, limit)
-        except (ValueError, zlib.error):
-            data, unpack = b"", zlib.decompressobj()
-        if not unpack.eof:
+            return inflate(packed, limit)
+        except ValueError:
             raise TornRecord(
                 "its lines do not form a record: the launcher probably mixed them with lines of other hosts"
-            )
-        return data
+            ) from None
 
     def incomplete(self) -> Iterator[tuple[str, str]]:
         """The hosts with missing lines, and the number of lines received."""

@@ -10,6 +10,7 @@ import zlib
 
 import msgspec
 
+from doctor.engine.decoding import inflate
 from doctor.engine.texts import filled
 from doctor.report.diff.values import HostValues, RunValues
 
@@ -68,12 +69,8 @@ def _difference(base: Values, current: Values) -> tuple[tuple[str, str | None], 
 
 def decode_values(data: bytes, started: str, command: str, verdict: str) -> RunValues:
     """The values that `encode_values` made bytes of. Raises: UnusableValues."""
-    decompressor = zlib.decompressobj()
     try:
-        content = decompressor.decompress(data, MAX_DECODED_BYTES)
-        if not decompressor.eof:
-            raise UnusableValues("is cut short or too large")
-        kept = msgspec.msgpack.decode(content, type=_Kept)
+        kept = msgspec.msgpack.decode(inflate(data, MAX_DECODED_BYTES), type=_Kept)
         total, hosts = 0, dict[str, HostValues]()
         for host, numbers in kept.hosts.items():
             by_fact = hosts.setdefault(host, {})
@@ -85,13 +82,6 @@ def decode_values(data: bytes, started: str, command: str, verdict: str) -> RunV
                 total += len(merged) if changed else 1
                 if total * 64 > MAX_DECODED_BYTES * 4:
                     raise UnusableValues("is too large")
-    except (
-        zlib.error,
-        msgspec.DecodeError,
-        msgspec.ValidationError,
-        UnicodeError,
-        RecursionError,
-        IndexError,
-    ) as error:
+    except (ValueError, msgspec.DecodeError, RecursionError, IndexError) as error:
         raise UnusableValues(type(error).__name__) from None
     return RunValues(started, command, verdict, hosts, kept.job)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from doctor.engine.decoding import inflate
 from doctor.engine.exit_code import exit_code, verdict
 from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.engine.texts import filled
@@ -194,13 +195,13 @@ def encode(record: RunRecord) -> bytes:
 
 def decode(data: bytes) -> RunRecord:
     """The record in a file. Raises: BadRecord."""
-    decompressor = zlib.decompressobj()
     try:
-        content = decompressor.decompress(data, MAX_DECODED_BYTES)
-        if not decompressor.eof:
-            raise BadRecord("is cut short or too large")
+        content = inflate(data, MAX_DECODED_BYTES)
+    except ValueError as error:
+        raise BadRecord(filled("is no record of a run: {0}", error)) from None
+    try:
         record = msgspec.msgpack.decode(content, type=RunRecord)
-    except (zlib.error, msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadRecord(filled("is no record of a run: {0}", type(error).__name__)) from None
     if record.format != FORMAT:
         raise BadRecord(filled("has format {0}; expected {1}", record.format, FORMAT))

@@ -8,7 +8,7 @@ from collections import deque
 from statistics import median
 
 from doctor.engine.watch_summary import PathPace
-from doctor.remote.runtime.netlink import diagnosed_sockets
+from doctor.remote.runtime.netlink import diagnosed_tcp
 from doctor.smoke.programs.agent.network import socket_inodes
 
 MOST_SKIPPED = 16
@@ -40,17 +40,14 @@ class RankPaths:
         self._next = self._calls + self._gap
         inodes: set[str] = socket_inodes(pid)  # type: ignore[no-untyped-call]
         for family in (socket.AF_INET, socket.AF_INET6) if inodes else ():
-            body = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0, _ESTABLISHED)
-            for entry, values in diagnosed_sockets(body, 72, 0.2):
+            for inode, values, addresses in diagnosed_tcp(family, 1 << (_INFO - 1), _ESTABLISHED, 0.2):
                 info = values.get(_INFO, b"")
-                if len(entry) == 72 and len(info) >= 140 and str(struct.unpack("=I", entry[68:])[0]) in inodes:
-                    self._add(family, entry, info)
+                if inode in inodes and len(info) >= 140:
+                    self._add(family, addresses, info)
         self._new_rows = self._rows()
 
-    def _add(self, family: int, entry: bytes, info: bytes) -> None:
-        size = 4 if family == socket.AF_INET else 16
-        own, peer = (socket.inet_ntop(family, entry[at : at + size]) for at in (8, 24))
-        own, peer = own.removeprefix("::ffff:"), peer.removeprefix("::ffff:")
+    def _add(self, family: int, addresses: tuple[bytes, bytes], info: bytes) -> None:
+        own, peer = (socket.inet_ntop(family, address).removeprefix("::ffff:") for address in addresses)
         microseconds, resent, sent = (
             struct.unpack_from("=I", info, at)[0] for at in (_ROUND_TRIP, _RETRANSMITTED, _SEGMENTS_OUT)
         )

@@ -65,6 +65,37 @@ def test_of_a_network_the_host_is_named_of_which_all_paths_are_slower() -> None:
     assert slow.hosts == ()
 
 
+def test_a_path_is_slow_in_one_direction_and_by_as_much_as_the_slowest_is() -> None:
+    """As in a ring, where each host sends to the next one alone: the kernel's figure of the other way is an old one.
+
+    Round trips of other hosts that grow by parts of a millisecond, as on a busy machine, are no reason.
+    """
+    usual = {"w0w1": 1e-4, "w1w2": 1e-4, "w2w0": 1e-4, "w0w2": 1e-4, "w2w1": 1e-4, "w1w0": 1e-4}
+    past = [run_of(noise=noise, **usual) for noise in (1.0, 1.02, 0.97)]
+
+    def hosts_of(**slower: float) -> tuple[str, ...]:
+        report = compare_pace(run_of({rank: {"network": 0.4} for rank in HOSTS}, **{**usual, **slower}), past)
+        return report.slow[0].hosts
+
+    assert hosts_of(w2w0=0.3, w1w2=0.25, w0w1=3e-4, w1w0=2e-4) == ("w2",)
+    assert hosts_of(w2w0=3e-4, w1w2=3e-4) == ()  # far too little for what a step takes more
+    assert hosts_of(w2w0=0.3, w1w2=0.02) == ("w0", "w2")
+    assert hosts_of(w2w0=0.3, w1w2=0.25, w0w1=0.28) == ("w0", "w1", "w2")
+
+
+def test_a_network_that_several_hosts_share_is_said_so() -> None:
+    def text(**paths: float) -> str:
+        ends = dict.fromkeys(("w0w1", "w1w2", "w2w0"), 1e-4)
+        past = [run_of(noise=noise, **ends) for noise in (1.0, 1.02, 0.97)]
+        now = run_of({rank: {"network": 1.0} for rank in HOSTS}, **{**ends, **paths})
+        return pace_lines(compare_pace(now, past))[0].rpartition("over the network of ")[2]
+
+    assert text() == "the hosts; no path between two of them shows where"
+    assert text(w0w1=0.2) == "w0 or w1: it is on the path between them"
+    assert text(w0w1=0.2, w1w2=0.2) == "w1"
+    assert text(w0w1=0.2, w1w2=0.2, w2w0=0.2) == "several hosts: w0, w1, w2"
+
+
 def test_a_host_that_is_busy_is_not_the_jobs_slow_down() -> None:
     report = compare_pace(run_of({rank: {"compute": 1.0, "cpu_wait": 0.9} for rank in HOSTS}), PAST)
     assert report.slow == () and report.starved == (0, 1, 2, 3)

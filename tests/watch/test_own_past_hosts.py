@@ -1,4 +1,4 @@
-"""A job over three real hosts, of which one gets a slower network than in its earlier runs: the part is named."""
+"""A job over three real hosts, of which one gets a slower network than in its earlier runs: part and host are named."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(job: Job) -> Host:
 
 def test_a_network_that_is_slower_is_named(fleet: Fleet) -> None:
     job = Job(fleet, fleet.hosts, 1)
-    for _ in range(3):
+    for _ in range(2):
         assert "training-slowed-down" not in run(job).findings
     slow = fleet.hosts[2]
     fleet.enter(slow, SLOWER)
@@ -40,4 +40,4 @@ def test_a_network_that_is_slower_is_named(fleet: Fleet) -> None:
         fleet.enter(slow, "tc qdisc del dev eth0 root")
     (found,) = [outcome for outcome in report.report["outcomes"] if outcome["check"] == "training-slowed-down"]
     assert "over the network of" in found["findings"][0]["message"], found
-    assert slow in found["findings"][0]["hosts"]
+    assert found["findings"][0]["hosts"] == [slow], found

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from doctor.watch.rehearsal import conduct
 from doctor.watch.rehearsal.judge import judge
 from doctor.watch.rehearsal.rank_view import HostPlace, RankView, StubAnswer, view_of
 from doctor.watch.rehearsal.rehearsal_page import SCHEMA_FILE
@@ -292,6 +296,19 @@ def changed(number: int, views: list[RankView], **fields: Any) -> list[RankView]
 def with_variable(rank: int, name: str, value: str) -> list[RankView]:
     views = job()
     return changed(rank, views, variables={**views[rank].variables, name: value})
+
+
+@pytest.mark.parametrize("fault", ["none", "cut", "altered", "too large"])
+def test_only_a_whole_printed_answer_counts(program: Path, fault: str) -> None:
+    """A launcher cuts and mixes lines; some gigabytes of zeros pack into a short answer."""
+    text = msgspec.json.encode(ANSWER)
+    data = zlib.compress(text + b" " * (conduct.MAX_ANSWER if fault == "too large" else 0))
+    data = {"cut": data[:-1], "altered": data[:-1] + bytes([data[-1] ^ 1])}.get(fault, data)
+    launcher = program.parent / "env"
+    launcher.write_text(f"#!/bin/sh\necho '{conduct.MARK}n1 0 1 {base64.b64encode(data).decode()}'\n")
+    launcher.chmod(0o755)
+    result = conduct.rehearse([str(launcher), sys.executable, str(program)], {}, 20)
+    assert [view.host for view in result.views] == (["n1"] if fault == "none" else [])
 
 
 def test_ranks_that_fit() -> None:

@@ -16,6 +16,7 @@ from doctor.watch.resume.kept_saves import MAX_FILES_OF_JOB, KeptSave, SaveFolde
 from doctor.watch.resume.live_resume import LiveResume
 from doctor.watch.resume.marks import Mark, joined_tensors, read_mark
 from tests.watch.resume_campaign import HEALTHY, LOST, ResumeRuns, is_right
+from tests.watch.resume_kinds import Case, run_case
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,15 @@ def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
 def test_of_a_healthy_resume_nothing_is_told(runs: ResumeRuns, name: str) -> None:
     report = runs.report(HEALTHY[name])
     assert report is None or report.differences == ()
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("case", [Case("fsdp2", "second", lag="1"), Case("fsdp1", "layer")], ids=str)
+def test_what_is_lost_of_shards_is_named(runs: ResumeRuns, tmp_path: Path, case: Case) -> None:
+    """Also where a rank hears of the save before it saves itself: its shards are in its own mark alone."""
+    row = run_case(runs.ranks, case, tmp_path / "saved", True)
+    assert row.startswith("right"), row
 
 
 @pytest.mark.torch

@@ -32,6 +32,10 @@ BUSY_SHARE, BUSY_RATIO = 0.1, 3.0
 """Of a step for which a rank waits for a CPU more than before, from which on a step must take so many times as long."""
 FLOOR = 0.02
 """Of a usual step: a part that was shorter may vary by any factor."""
+TRIFLE = 0.001
+"""Of what a step has become longer by: a round trip that has grown by less, a thousand of them do not explain."""
+PATH_SHARE = 0.25
+"""Of what the slowest path's round trip has grown by, from which on another one is slow, too."""
 MOST_RESENT = 0.01
 """Share of resent segments from which on a path loses packets."""
 OWN_PARTS: tuple[PacePart, ...] = ("input", "compute")
@@ -42,7 +46,7 @@ TEMPLATES: Mapping[PacePart, str] = {
     "compute": "a step takes {now}, and {usual} in {runs} earlier runs of this job: {who} computes for {seconds}; it "
     "was {before}",
     "network": "a step takes {now}, and {usual} in {runs} earlier runs of this job: the data of collectives takes "
-    "{seconds} over the network of {where}; it was {before}",
+    "{seconds}, and took {before}, over the network of {where}",
     "unsplit": "a step takes {now}, and {usual} in {runs} earlier runs of this job: it is computing or the network, "
     "{seconds} of {who}, which was {before}",
     "": "a step takes {now}, and {usual} in {runs} earlier runs of this job; no part of it alone is the reason",
@@ -142,7 +146,8 @@ def _reasons(now: RunPace, past: Past, starved: Mapping[int, float], least: floa
         ranks = [rank for rank in now.ranks if past.more(rank, part, now) >= least]
         if ranks:
             reason = _reason(part, ranks, now, past)
-            yield reason if part != "network" else (part, (), _slow_hosts(now, past), *reason[3:])
+            hosts = _slow_hosts(now, past, reason[3] - reason[4]) if part == "network" else ()
+            yield reason if part != "network" else (part, (), hosts, *reason[3:])
             return
 
 
@@ -153,32 +158,45 @@ def _reason(part: PacePart, ranks: Sequence[int], now: RunPace, past: Past) -> R
     return part, named, hosts, getattr(now.ranks[worst], part), past.usual(worst, part)
 
 
-def _slow_hosts(now: RunPace, past: Past) -> tuple[str, ...]:
-    """The host whose paths all are slower than before, where no other path is; else the ends of the slow ones."""
+def _slow_hosts(now: RunPace, past: Past, growth: float) -> tuple[str, ...]:
+    """The host whose paths all are slower than before, where no other path is; else the ends of the slow ones.
+
+    A path between two hosts is slow where it is in one direction: a ring sends in one alone. Round trips count that
+    have grown by half of what the slowest has, and are no trifle of the ``growth`` of a step.
+    """
     host_of = {path.own_address: path.host for path in now.paths}
     before: dict[tuple[str, str], list[PathPace]] = {}
     for run in past.runs:
         hosts = {path.own_address: path.host for path in run.paths}
         for path in run.paths:
             before.setdefault((path.host, hosts.get(path.peer_address, path.peer_address)), []).append(path)
-    slow: list[frozenset[str]] = []
-    quick: list[frozenset[str]] = []
+    seconds: dict[frozenset[str], float] = {}
+    losing: set[frozenset[str]] = set()
     for path in now.paths:
         ends = path.host, host_of.get(path.peer_address, path.peer_address)
         if ends[0] == ends[1] or len(before.get(ends, ())) < LEAST_RUNS:
             continue
-        (slow if _is_slower(path, before[ends]) else quick).append(frozenset(ends))
+        pair = frozenset(ends)
+        seconds[pair] = max(seconds.get(pair, 0.0), _more_seconds(path, before[ends]))
+        if _loses(path, before[ends]):
+            losing.add(pair)
+    least = max(TRIFLE * growth, PATH_SHARE * max(seconds.values(), default=0.0))
+    slow = [pair for pair, more in seconds.items() if more > least or pair in losing]
     names = {path.host for path in now.paths}
     shared = frozenset.intersection(*slow) & names if slow else frozenset()
-    if len(shared) == 1 and not any(shared & ends for ends in quick):
+    if len(shared) == 1 and not any(shared & pair for pair in seconds if pair not in slow):
         return tuple(shared)
     return tuple(sorted(frozenset().union(*slow) & names)) if slow else ()
 
 
-def _is_slower(path: PathPace, before: Sequence[PathPace]) -> bool:
+def _more_seconds(path: PathPace, before: Sequence[PathPace]) -> float:
+    """By which its round trip lies beyond those of earlier runs."""
     span = _span([one.round_trip for one in before])
-    loses = path.resent > MOST_RESENT and path.resent > 2 * max(one.resent for one in before)
-    return loses or (span is not None and path.round_trip > span.longest)
+    return path.round_trip - span.usual if span is not None and path.round_trip > span.longest else 0.0
+
+
+def _loses(path: PathPace, before: Sequence[PathPace]) -> bool:
+    return path.resent > MOST_RESENT and path.resent > 2 * max(one.resent for one in before)
 
 
 def pace_findings(report: PaceComparison) -> Iterator[Finding]:
@@ -234,5 +252,16 @@ def _values(row: SlowDown) -> dict[str, str | int]:
         "who": describe(row.ranks),
         "seconds": seconds_text(row.seconds),
         "before": seconds_text(row.usual_seconds),
-        "where": ", ".join(row.hosts) or "the hosts",
+        "where": _place_of(row.hosts),
     }
+
+
+def _place_of(hosts: Sequence[str]) -> str:
+    """Whose network it is; what several share is said so."""
+    if not hosts:
+        return "the hosts; no path between two of them shows where"
+    if len(hosts) == 1:
+        return hosts[0]
+    if len(hosts) == 2:
+        return filled("{0} or {1}: it is on the path between them", *hosts)
+    return filled("several hosts: {0}", ", ".join(hosts))

@@ -59,13 +59,19 @@ def diagnosed_sockets(body, header, seconds, limit=1 << 16):
 
 
 def diagnosed_tcp(family, extension, states, seconds):
-    """(inode, attributes) of the TCP sockets in these states, with one more attribute (INET_DIAG_*) than usual.
+    """(inode, attributes, own and peer's address) of the TCP sockets in these states, with one more attribute
+    (INET_DIAG_*) than usual.
 
     Both are bit masks: of attributes less one, and of the kernel's numbers of states.
     """
     body = struct.pack("=BBBBI48x", family, 6, extension, 0, states)
     entries = diagnosed_sockets(body, 72, seconds)
-    return [(str(struct.unpack("=I", entry[68:])[0]), values) for entry, values in entries if len(entry) == 72]
+    size = 4 if family == 2 else 16
+    return [
+        (str(struct.unpack("=I", entry[68:])[0]), values, (entry[8 : 8 + size], entry[24 : 24 + size]))
+        for entry, values in entries
+        if len(entry) == 72
+    ]
 
 
 def netlink_attributes(rest):

@@ -37,7 +37,9 @@ class Piece:
 
 
 class Pieces:
-    """Where this rank's parameters lie in the whole ones: plain tensors, DTensors, those of FSDP's first kind."""
+    """Where this rank's parameters lie in the whole ones: plain tensors, DTensors, those of FSDP's first kind and of
+    ZeRO's third stage.
+    """
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
@@ -66,6 +68,8 @@ class Pieces:
             return Piece(local_tensor(value), (count,), None, start)
         if is_flat(parameter):
             raise Unread("flat")
+        if value is parameter and getattr(parameter, "ds_tensor", None) is not None and not parameter.numel():
+            return _zero_piece(parameter)
         placements = tuple(getattr(parameter, "placements", ()))
         if not placements:
             local = local_tensor(value)
@@ -80,6 +84,15 @@ class Pieces:
         if tuple(local.shape) != tuple(shape):
             raise Unread("padded")
         return Piece(local, parameter.shape, tuple(map(int, offsets)))
+
+
+def _zero_piece(parameter: Any) -> Piece:
+    """This rank's row of a parameter that ZeRO of stage 3 holds in parts: DeepSpeed, partition_parameters.py, where the
+    last part is padded.
+    """
+    part, count = parameter.ds_tensor, int(parameter.ds_numel)
+    start = int(parameter.ds_zero_partition_rank) * int(part.ds_numel)
+    return Piece(part.detach().reshape(-1)[: max(0, count - start)], (count,), None, start)
 
 
 def digest_all(torch: Any, pieces: Iterable[tuple[str, Piece]]) -> dict[str, Any]:

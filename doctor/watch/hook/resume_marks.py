@@ -112,7 +112,7 @@ class ResumeMarks:
         contents.look(content)
         if not contents.parts:
             return
-        if self.current.get("s") != collection.step:
+        if self.current.get("s") != collection.step or "late" in self.current:  # another rank was the first to save
             self._mark(collection.step, raw_generators(self.torch), self.position.counts(), with_state=True)
             self._tell_others(collection.step)
         self.current["parts"] = sorted({*self.current["parts"], *contents.parts})

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import threading
 import time
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from doctor.engine.bounded_read import read_bounded
+from doctor.engine.decoding import inflate
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -193,9 +193,9 @@ def _whole(lines: Sequence[bytes]) -> Iterator[bytes]:
             parts.setdefault((fields[0], int(fields[2])), {})[int(fields[1])] = fields[3]
     for (_, total), answer in parts.items():
         if answer.keys() == set(range(total)):
-            with suppress(ValueError, zlib.error):
+            with suppress(ValueError):
                 data = base64.b64decode(b"".join(answer[place] for place in range(total)), validate=True)
-                yield zlib.decompressobj().decompress(data, MAX_ANSWER)
+                yield inflate(data, MAX_ANSWER)
 
 
 def _files(results: Path) -> Iterator[bytes]:

@@ -88,7 +88,7 @@ def rdma_bytes():
 def diagnosed_bytes(family):
     """(inode, bytes carried) of every established TCP socket, by the kernel's sock_diag."""
     rows = []
-    for inode, values in diagnosed_tcp(family, 2, 1 << 1, 0.2):
+    for inode, values, _ in diagnosed_tcp(family, 2, 1 << 1, 0.2):
         info = values.get(2, b"")  # INET_DIAG_INFO: bytes_acked and bytes_received of tcp_info
         if len(info) >= 136:
             acked, received = struct.unpack_from("=QQ", info, 120)

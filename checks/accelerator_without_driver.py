@@ -31,15 +31,16 @@ def accelerator_without_driver(
 
     ## Source
     PCI ids of pci.ids (github.com/pciutils/pciids): display and processing devices (classes 03 and 12) of AMD, Intel,
-    Habana, Cambricon, Hygon, Moore Threads, Iluvatar, Enflame, MetaX, Kunlunxin and others. Integrated graphics,
-    graphics cards for desktops, the display chip of a management controller and devices that are kept for virtual
-    machines are none. In a container those count that it was given. AMD's are read by amd-smi or rocm-smi.
+    Habana, Cambricon, Hygon, Moore Threads, Iluvatar, Enflame, Biren, MetaX, Kunlunxin and others; of vendors that are
+    not listed, processing accelerators (class 1200). Integrated graphics, graphics cards for desktops, the display chip
+    of a management controller and devices that are kept for virtual machines are none. In a container those count that
+    it was given. AMD's are read by amd-smi or rocm-smi.
     """
     devices = accelerators.devices
     if place and place.engine and not accelerators.files:
         raise Skip("the container was given none of the accelerators of its host")
     for device in devices:
-        if not device.driver:
+        if device.vendor and not device.driver:
             yield Finding(
                 "the accelerator at {slot} ({vendor} {pci_id}) has no driver; expected {expected}",
                 slot=device.slot,
@@ -47,7 +48,11 @@ def accelerator_without_driver(
                 pci_id=device.pci_id,
                 expected="a driver of the kernel",
             )
-    unread = Counter(device.vendor for device in devices if device.driver and not (amd and device.vendor == "AMD"))
+    unread = Counter(
+        device.vendor or filled("PCI vendor {0}", device.pci_id[:4])
+        for device in devices
+        if (device.driver or not device.vendor) and not (amd and device.vendor == "AMD")
+    )
     if unread:
         texts = [filled("{0} of {1}", count, vendor) for vendor, count in sorted(unread.items())]
         raise Unreadable(filled("doctor cannot read the state of these accelerators: {0}", ", ".join(texts)))

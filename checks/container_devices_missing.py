@@ -22,15 +22,24 @@ def container_devices_missing(container: JobContainer, place: HostContainer | No
     Client" (devices and folders that a container needs; the runtime reads ASCEND_VISIBLE_DEVICES); NVIDIA Container
     Toolkit (nvidiactl, nvidia-uvm, libcuda.so.1). Part of a host's devices is no fault, nor are virtual NPUs. With
     `--within` the container is compared with its host. The libraries are searched in the loader's cache, in
-    LD_LIBRARY_PATH and in the usual folders; the verdict can be wrong for others.
+    LD_LIBRARY_PATH and in the usual folders; the verdict can be wrong for others. Over `--transport kubernetes` the pod
+    says what it was allotted: `huawei.com/AscendReal` of ascend-device-plugin, and the limit `nvidia.com/gpu`.
     """
     if not container.engine:
         raise Skip("the job does not run in a container")
     npus, gpus = container.npus, container.gpus
-    lost = [npu for npu in container.expected_npus if npu not in npus]
+    lost = [npu for npu in container.allotted_npus or container.expected_npus if npu not in npus]
+    source = "huawei.com/AscendReal" if container.allotted_npus else "ASCEND_VISIBLE_DEVICES"
+    if container.requested_gpus and not gpus:
+        yield Finding(
+            "the container requests {count} GPUs of Kubernetes, and has no device file of one",
+            count=container.requested_gpus,
+            remedy="`runtimeClassName: nvidia` in its pod, or with nvidia as the default runtime of its node",
+        )
     if lost:
         yield Finding(
-            "ASCEND_VISIBLE_DEVICES names NPU {npus}, and the container has no device file of it",
+            "{source} names NPU {npus}, and the container has no device file of it",
+            source=source,
             npus=lost,
             remedy=joined(
                 "",
@@ -40,7 +49,7 @@ def container_devices_missing(container: JobContainer, place: HostContainer | No
                 ),
             ),
             observed=filled("{0} NPU device files", len(npus)),
-            expected=f"ASCEND_VISIBLE_DEVICES={container.visible_npus}",
+            expected=f"{source}={','.join(map(str, container.allotted_npus)) or container.visible_npus}",
         )
     elif place and is_within(container, place):
         if place.npus and not npus:

@@ -1,7 +1,8 @@
 import re
+import sys
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import WARNING, Finding, Skip, check, filled
 from doctor.facts.container import FIRST_VIRTUAL_NPU, JobContainer
 
 WHOLE_GPU = re.compile(r"[0-9]{1,3}|GPU-[0-9a-fA-F-]{8,40}", re.ASCII)
@@ -13,34 +14,41 @@ def container_devices_not_allotted(container: JobContainer) -> Iterator[Finding]
 
     ## Why it matters
     A device plugin tells the container by a variable which devices are its own, and a privileged container has those of
-    all others, too. Ranks count from 0 and so take devices of other jobs: out of memory, half the speed, or results of
-    a device that is under test. The scheduler sees none of it.
+    all others, too, as has one whose template or image sets that variable to other devices. Ranks count from 0 and so
+    take devices of other jobs: out of memory, half the speed, or results of a device that is under test. The scheduler
+    sees none of it.
 
     ## What to do
     Start the pod of {host} without `privileged: true`; `securityContext.capabilities.add: [IPC_LOCK]` is enough for
-    RDMA. Until then: `export {own}` with the devices that {variable} names.
+    RDMA. Neither its template nor its image should name devices in {variable}. {until}
 
     ## Source
     Kubernetes, issue 81256, and NVIDIA k8s-device-plugin, issue 336 (a privileged pod that requested one GPU sees all,
     NVIDIA_VISIBLE_DEVICES names its own); NVIDIA Container Toolkit, NVIDIA_VISIBLE_DEVICES; Huawei, Ascend Docker
-    Runtime (mounts the devices of ASCEND_VISIBLE_DEVICES). Lists of whole devices alone are judged: `all`, MIG devices
-    and virtual NPUs are not. A list that somebody set by hand for a container that was to have all is accused wrongly.
+    Runtime (mounts the devices of ASCEND_VISIBLE_DEVICES; by ascend-device-plugin the host's virtual NPU 100 is
+    /dev/davinci100 in the container). Lists of whole devices alone are judged: `all`, MIG devices and virtual NPUs are
+    not. A list that somebody set by hand for a container that was to have all is accused wrongly.
+    Over `--transport kubernetes` the pod itself says what it was allotted: the annotation `huawei.com/AscendReal` of
+    ascend-device-plugin, and the limit `nvidia.com/gpu` (devices that it shares among pods are fewer, never more).
     """
     if not container.engine:
         raise Skip("the job does not run in a container")
-    named = container.expected_npus
+    named = container.allotted_npus or container.expected_npus
+    variable = "huawei.com/AscendReal" if container.allotted_npus else "ASCEND_VISIBLE_DEVICES"
     gpus = [name.strip() for name in container.visible_gpus.split(",")]
     judged = False
-    if named and container.npus and max(named) < FIRST_VIRTUAL_NPU:
+    end = FIRST_VIRTUAL_NPU if not container.allotted_npus else sys.maxsize
+    if named and container.npus and max(named) < end:
         judged = True
-        extra = [number for number in container.npus if number not in named and number < FIRST_VIRTUAL_NPU]
+        extra = [number for number in container.npus if number not in named and number < end]
         if extra:
             yield Finding(
-                "the container has NPU {devices} beside those that ASCEND_VISIBLE_DEVICES names: {named}",
+                "the container has NPU {devices} beside those that {source} names: {named}",
                 devices=extra,
                 named=list(named),
+                source=variable,
                 variable="ASCEND_VISIBLE_DEVICES",
-                own="ASCEND_RT_VISIBLE_DEVICES=" + ",".join(map(str, named)),
+                until=_until("ASCEND_RT_VISIBLE_DEVICES=" + ",".join(map(str, named))),
                 observed=len(container.npus),
                 expected=len(named),
             )
@@ -50,9 +58,23 @@ def container_devices_not_allotted(container: JobContainer) -> Iterator[Finding]
             yield Finding(
                 "the container has {observed} GPUs, and NVIDIA_VISIBLE_DEVICES names {expected}",
                 variable="NVIDIA_VISIBLE_DEVICES",
-                own="CUDA_VISIBLE_DEVICES=" + ",".join(gpus),
+                until=_until("CUDA_VISIBLE_DEVICES=" + ",".join(gpus)),
                 observed=len(container.gpus),
                 expected=len(set(gpus)),
             )
+    elif container.gpus and container.requested_gpus:
+        judged = True
+        if len(container.gpus) > container.requested_gpus:
+            yield Finding(
+                "the container has {observed} GPUs, and requests {expected} of Kubernetes",
+                variable="NVIDIA_VISIBLE_DEVICES",
+                until="",
+                observed=len(container.gpus),
+                expected=container.requested_gpus,
+            )
     if not judged:
         raise Skip("no variable names whole accelerators of the container")
+
+
+def _until(setting: str) -> str:
+    return filled("Until then, before the job starts: `export {0}`.", setting)

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
 from doctor.facts.gpu import GpuCards, GpuInventory, NvidiaSmi
-from doctor.facts.gpu_report import SETTINGS
+from doctor.facts.gpu_report import NEEDED
 
 EVIDENCE = ("inventory",)
 """Where nvidia-smi gives a report, what it could not read of each GPU."""
@@ -25,8 +25,8 @@ def gpu_tool_fails(tool: NvidiaSmi, cards: GpuCards, inventory: GpuInventory | N
     ## Source
     Manual of nvidia-smi, return values; the messages of nvmlErrorString (nvml.h) in the place of a value. "N/A" and
     "Not Supported" are no failure. A product may have no limit of power or reason of its clocks that can be read, so
-    that these alone are a warning; so is a complaint beside a complete report. nvidia-smi has 30 seconds: without
-    persistence mode each GPU is initialised first, which takes one to three.
+    that these alone are a warning; so is a reading that no check needs, and a complaint beside a complete report.
+    nvidia-smi has 30 seconds: without persistence mode each GPU is initialised first, which takes one to three.
     """
     if not cards.pci or not cards.driver:
         raise Skip("no GPU with a loaded driver")
@@ -48,4 +48,4 @@ def gpu_tool_fails(tool: NvidiaSmi, cards: GpuCards, inventory: GpuInventory | N
                 bus=gpu.bus,
                 elements=sorted(gpu.failed),
                 observed=sorted(set(gpu.failed.values())),
-            ).as_warning(gpu.failed.keys() <= SETTINGS)
+            ).as_warning(not gpu.failed.keys() & NEEDED)

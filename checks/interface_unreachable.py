@@ -51,7 +51,8 @@ def interface_unreachable(
     oob_tcp_if_include the host of mpirun is judged, taken for the first one, since the daemons of all others connect
     to it (Open MPI 4.1, `orte/mca/oob/tcp`; PRRTE, `src/rml/oob`); where only others have a fault it is unknown, since
     Open MPI 5 alone minds it. This verdict can be wrong where a launch script sets the variables anew, or where policy
-    routing (`ip rule`) leads to the other hosts; with such rules it is unknown.
+    routing (`ip rule`) leads to the other hosts; with such rules it is unknown, and so is an address off its host's
+    default route that other hosts reach by theirs: their router decides.
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)

@@ -27,10 +27,11 @@ def launch_batch_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     (https://www.mindspore.cn/docs/en/r1.9/api_python/transformer/mindspore.nn.transformer.TransformerOpParallelConfig.html);
     LLaMA-Factory v1 core/utils/batching.py, "Global batch size must be divisible by DP size and micro batch size"
     (https://github.com/hiyouga/LLaMA-Factory); verl, trainer/ppo/ray_trainer.py, `_validate_config`, which some
-    versions leave out: a warning (https://github.com/volcengine/verl).
+    versions leave out, and workers/fsdp_workers.py, "normalized ppo_mini_batch_size ... should be divisible by
+    ppo_micro_batch_size_per_gpu": warnings (https://github.com/volcengine/verl).
     """
     yield from apply_rules(
-        training, _megatron, _interleaved, _deepspeed, _trainer, _micro_batches, _llama_factory, _verl
+        training, _megatron, _interleaved, _deepspeed, _trainer, _micro_batches, _llama_factory, _verl, _verl_parts
     )
 
 
@@ -199,4 +200,31 @@ def _verl(view: View) -> Iterator[Finding]:
             where=view.place("batch"),
             observed=view.listed("batch", "mini_batch"),
             expected=filled("at least {0}", mini),
+        ).as_warning()
+
+
+def _verl_parts(view: View) -> Iterator[Finding]:
+    """The batch is divided among the ranks; each rank's part of a mini batch into micro batches. Not with Megatron."""
+    if view.framework != "verl" or view.has("megatron") or "megatron" in view.text("strategy") + view.text("recipe"):
+        raise NotGiven("batch")
+    world, responses = view.number("world_size"), view.number("responses", 1)
+    if view.has("batch") and view.number("batch") * responses % world:
+        yield Finding(
+            "the batch at {where} cannot be divided among {ranks} ranks",
+            where=view.place("batch"),
+            ranks=world,
+            observed=view.listed("batch", "responses"),
+            expected=filled("their product: a multiple of {0}", world),
+        ).as_warning()
+    if view.flag("dynamic"):
+        return
+    groups = world // view.number("ulysses", 1)
+    each, micro = view.number("mini_batch") * responses // max(groups, 1), view.number("micro_per_rank")
+    if each % micro:
+        yield Finding(
+            "the part of a mini batch that each rank has, {number} at {where}, is no multiple of its micro batch",
+            number=each,
+            where=view.place("mini_batch"),
+            observed=view.listed("mini_batch", "responses", "ulysses", "micro_per_rank"),
+            expected=filled("a multiple of {0}", micro),
         ).as_warning()

@@ -15,7 +15,8 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     processes on each machine: what is left over is waited for; a machine_rank that does not exist, and a
     main_process_ip that leads every machine to itself, are waited for as well. A world_size that stands in the program
     is another one than that of the launch. DeepSpeed starts as many processes as --num_gpus says; the host's slots
-    do not count.
+    do not count. Open MPI refuses more ranks than its hostfile has slots. Ranks beyond the GPUs that the scheduler
+    gives have none of their own: a warning, as ranks may share one on purpose.
 
     ## What to do
     Change {where}, or the launch, so that both say the same.
@@ -27,9 +28,20 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     Accelerate, utils/launch.py, `prepare_multi_gpu_env`
     (https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py); PyTorch, init_process_group,
     `world_size`; DeepSpeed, launcher/runner.py, `--num_gpus`
-    (https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py).
+    (https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py); Open MPI, mpirun(1), "not
+    enough slots available"; sbatch(1), --gpus-per-node and --gres.
     """
-    rules = (_lightning_hosts, _lightning_devices, _workers, _machines, _machine_rank, _main_address, _slots)
+    rules = (
+        _lightning_hosts,
+        _lightning_devices,
+        _workers,
+        _machines,
+        _machine_rank,
+        _main_address,
+        _slots,
+        _all_slots,
+        _gpus,
+    )
     yield from apply_to_both(training, rules, (_world_size,))
 
 
@@ -127,6 +139,36 @@ def _slots(view: View) -> Iterator[Finding]:
             observed=view.listed("ranks_per_node"),
             expected=filled("at most {0}", slots),
         )
+
+
+def _all_slots(view: View) -> Iterator[Finding]:
+    if view.text("launcher") != "openmpi":
+        raise NotGiven("all_slots")
+    slots, ranks = view.number("all_slots"), view.number("world_size")
+    if ranks > slots:
+        yield Finding(
+            "mpirun starts {number} ranks, and its hostfile {where} has {slots} slots",
+            number=ranks,
+            where=view.place("all_slots"),
+            slots=slots,
+            observed=view.listed("world_size"),
+            expected=filled("at most {0}, or --oversubscribe", slots),
+        )
+
+
+def _gpus(view: View) -> Iterator[Finding]:
+    if view.text("launcher") not in ("torchrun", "deepspeed"):
+        raise NotGiven("gpus")
+    gpus, ranks = view.number("gpus"), view.number("ranks_per_node")
+    if ranks > gpus:
+        yield Finding(
+            "the launch starts {number} ranks on each host, and {where} requests {gpus} GPUs of it",
+            number=ranks,
+            where=view.place("gpus"),
+            gpus=gpus,
+            observed=view.listed("ranks_per_node"),
+            expected=filled("at most {0}", gpus),
+        ).as_warning()
 
 
 def _world_size(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:

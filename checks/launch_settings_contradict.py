@@ -18,8 +18,8 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
 
     ## Why it matters
     fp16 and bf16 together, a key that stands twice in a DeepSpeed configuration, ZeRO with a stage that does not
-    exist, an unknown sharding strategy of FSDP, an interleaved schedule without a pipeline: the framework stops at the
-    start, on every rank.
+    exist, an unknown sharding strategy of FSDP, an interleaved schedule without a pipeline, a sequence that is longer
+    than its positions: the framework stops at the start, on every rank.
 
     ## What to do
     Change {where}: keep one of the two.
@@ -27,7 +27,7 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     ## Source
     DeepSpeed runtime/config.py, "bfloat16 and fp16 modes cannot be simultaneously enabled", and config_utils.py,
     "Duplicate keys" (https://github.com/deepspeedai/DeepSpeed/tree/master/deepspeed/runtime); Megatron-LM arguments.py,
-    "assert not args.bf16" and "When interleaved schedule is used"
+    "assert not args.bf16", "When interleaved schedule is used" and "max_position_embeddings >= args.seq_length"
     (https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/arguments.py); PyTorch, ShardingStrategy
     (https://docs.pytorch.org/docs/stable/fsdp.html#torch.distributed.fsdp.ShardingStrategy); InternEvo,
     initialize/launch.py, `args_sanity_check`; axolotl, utils/schemas/validation.py, "deepspeed and fsdp cannot be used
@@ -44,6 +44,7 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         _stage,
         _sharding,
         _schedule,
+        _positions,
         _internevo,
         _axolotl,
         _quantized,
@@ -113,6 +114,20 @@ def _schedule(view: View) -> Iterator[Finding]:
             where=view.place("virtual_layers", "virtual_stages"),
             observed=view.listed("virtual_layers", "virtual_stages", "pipeline"),
             expected="--pipeline-model-parallel-size of at least 2",
+        )
+
+
+def _positions(view: View) -> Iterator[Finding]:
+    if view.framework != "megatron":
+        raise NotGiven("positions")
+    sequence, positions = view.number("sequence"), view.number("positions")
+    if sequence > positions:
+        yield Finding(
+            "the sequence at {where} is longer than its {number} positions",
+            where=view.place("sequence"),
+            number=positions,
+            observed=view.listed("sequence", "positions"),
+            expected=filled("--max-position-embeddings of at least {0}", sequence),
         )
 
 

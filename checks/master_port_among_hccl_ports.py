@@ -7,7 +7,7 @@ from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="ranks")
-def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: LaunchConfig) -> Iterator[Finding]:
+def master_port_among_hccl_ports(npus: PerHost[NpuInventory] | None, launch: LaunchConfig) -> Iterator[Finding]:
     """MASTER_PORT is not one of the host ports that HCCL uses.
 
     ## Why it matters
@@ -18,8 +18,11 @@ def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: LaunchConf
     Choose another port, on all hosts: `export MASTER_PORT=29500`, or move HCCL's: `export HCCL_IF_BASE_PORT=...`.
 
     ## Source
-    HCCL documentation, HCCL_IF_BASE_PORT (32 ports from the base) and EI0019.
+    HCCL documentation, HCCL_IF_BASE_PORT (32 ports from the base) and EI0019. Where no host was seen, the variables of
+    HCCL's ports mark a job on NPUs, and it is a warning: GPU hosts may have them from a common file.
     """
+    if not npus and not PORT_VARIABLES & launch.env.keys():
+        raise Skip("no host has NPUs, and no variable of HCCL's ports is set")
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given, so no MASTER_PORT is known")
     if launch.master_port in required_hccl_ports(launch):
@@ -29,4 +32,7 @@ def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: LaunchConf
             hccl=format_ports(launch.hccl_ports),
             observed=launch.master_port,
             expected=filled("a port outside {0}", format_ports(launch.hccl_ports)),
-        )
+        ).as_warning(not npus)
+
+
+PORT_VARIABLES = {"HCCL_IF_BASE_PORT", "HCCL_HOST_SOCKET_PORT_RANGE"}

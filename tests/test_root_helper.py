@@ -29,7 +29,9 @@ def test_the_line_allows_one_program_without_arguments(user: str) -> None:
     assert sudoers_line(user) == f'{user} ALL=(root) NOPASSWD: {ROOT_HELPER} ""'
 
 
-@pytest.mark.parametrize("user", ["", "ann ALL=(ALL) NOPASSWD: ALL\nx", "ALL,ann", "-x", "a b", "#0"])
+@pytest.mark.parametrize(
+    "user", ["", "ann ALL=(ALL) NOPASSWD: ALL\nx", "ALL,ann", "-x", "a b", "#0", "ALL", "%ALL", "ADMINS", "Defaults"]
+)
 def test_what_is_no_name_makes_no_line(user: str) -> None:
     with pytest.raises(ValueError):
         sudoers_line(user)

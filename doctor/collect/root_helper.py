@@ -38,11 +38,13 @@ def helper_text(facts: Iterable[type[Fact]]) -> str:
 
 
 def sudoers_line(user: str) -> str:
-    """The line for ``/etc/sudoers.d``. Raises: ValueError for what is no name of a user or a group.
+    """The line for ``/etc/sudoers.d``. Raises: ValueError for what is no name of a user or a group there: ``ALL`` is
+    everybody, other words in capitals are aliases, and ``Defaults`` begins another kind of line.
 
     >>> sudoers_line("%hpc")
     '%hpc ALL=(root) NOPASSWD: /usr/local/sbin/doctor-probe ""'
     """
-    if not re.fullmatch(r"%?[A-Za-z_][A-Za-z0-9_.-]{0,63}", user):
+    is_word = re.fullmatch(r"[A-Z][A-Z0-9_]*|Defaults|(?:User|Runas|Host|Cmnd|Cmd)_Alias", user.lstrip("%"))
+    if is_word or not re.fullmatch(r"%?[A-Za-z_][A-Za-z0-9_.-]{0,63}", user):
         raise ValueError(filled("{0}: expected a user, or %GROUP", repr(user)))
     return f'{user} ALL=(root) NOPASSWD: {ROOT_HELPER} ""'

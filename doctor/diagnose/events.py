@@ -9,6 +9,8 @@ import msgspec
 
 MAX_TEXT = 400
 """Characters of a line that are kept as evidence."""
+TIME_ENDED = "was not read to its end: the time limit of --budget had passed"
+"""The note of a file."""
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -15,6 +15,9 @@ from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import Signature
 
+MANY, SMALL = 1000, 1 << 14
+"""So many files, of so few bytes each on average, are judged in about half the time in which they are read."""
+
 
 def diagnose_found(
     paths: Sequence[str],
@@ -24,12 +27,15 @@ def diagnose_found(
 ) -> Diagnosis:
     """The diagnosis of the logs at these paths. ``progress`` is called with the bytes that were read and all bytes.
 
-    ``budget``: seconds for reading them; 0 is no limit.
+    ``budget``: seconds for reading and judging them; 0 is no limit.
 
     Raises: InputError (exit code 78) for a path that does not exist.
     """
     until = time.monotonic() + budget if budget else float("inf")
-    return diagnose_jobs(read_all(find_sources(paths, until), signatures, progress, until), signatures)
+    sources = find_sources(paths, until)
+    if len(sources) > MANY and sum(source.size for source in sources) < len(sources) * SMALL:
+        until -= budget / 3
+    return diagnose_jobs(read_all(sources, signatures, progress, until), signatures)
 
 
 def diagnose_record(record: LogRecord, signatures: Mapping[str, Signature]) -> Diagnosis:

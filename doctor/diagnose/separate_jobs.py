@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 
 import msgspec
 
@@ -66,6 +67,31 @@ def _not_opened(readings: Sequence[FileReading]) -> list[str]:
     ]
 
 
+class _Group(list[_Log]):
+    """Logs, with what decides whether further ones belong to them: kept as it grows, as there may be 100,000."""
+
+    def __init__(self, logs: Iterable[_Log] = ()) -> None:
+        super().__init__()
+        self.first, self.last = float("inf"), float("-inf")
+        self.identities: set[Identity] = set()
+        self.kinds: dict[tuple[str, str], set[str]] = {}
+        """The kinds of log of each process."""
+        self += logs
+
+    def append(self, log: _Log) -> None:
+        super().append(log)
+        start = log.start or 0.0
+        self.first, self.last = min(self.first, start), max(self.last, start if log.end is None else log.end)
+        self.identities |= log.identities
+        if log.process:
+            self.kinds.setdefault(log.process, set()).add(log.kind)
+
+    def __iadd__(self, logs: Iterable[_Log]) -> _Group:  # type: ignore[override,misc]
+        for log in logs:
+            self.append(log)
+        return self
+
+
 def separate_jobs(readings: Sequence[FileReading]) -> list[list[FileReading]]:
     """The logs of each job, the newest job first. Logs without a time or a process of a job count for the newest."""
     summaries = [reading.summary for reading in readings]
@@ -76,9 +102,9 @@ def separate_jobs(readings: Sequence[FileReading]) -> list[list[FileReading]]:
     groups = [group for numbered in _by_number(placed) for group in _by_time(numbered)]
     if len(groups) < 2:
         return [list(readings)] if readings else []
-    groups.sort(key=_end, reverse=True)
+    groups.sort(key=lambda group: group.last, reverse=True)
     if len(groups) > MAX_JOBS:
-        groups[MAX_JOBS - 1 :] = [[log for group in groups[MAX_JOBS - 1 :] for log in group]]
+        groups[MAX_JOBS - 1 :] = [_Group(log for group in groups[MAX_JOBS - 1 :] for log in group)]
     jobs = [[log.reading for log in group] for group in groups]
     for log in logs:
         if log.start is None or not log.identities:
@@ -102,29 +128,29 @@ def _log(reading: FileReading, hints: NameHints) -> _Log:
     return _Log(reading, summary.first_time, summary.last_time, frozenset(identities), process, kind)
 
 
-def _by_number(logs: Sequence[_Log]) -> Iterable[list[_Log]]:
+def _by_number(logs: Sequence[_Log]) -> Iterable[_Group]:
     """The logs by the number of a job in their names; those without one stand by themselves if only one is named."""
-    numbered: dict[str, list[_Log]] = {}
+    numbered: dict[str, _Group] = {}
     for log in logs:
         matches = _JOB_NUMBER.findall(log.reading.summary.name)
-        numbered.setdefault(matches[-1] if matches else "", []).append(log)
-    unnumbered = numbered.pop("", [])
+        numbered.setdefault(matches[-1] if matches else "", _Group()).append(log)
+    unnumbered = numbered.pop("", _Group())
     if len(numbered) < 2:
-        return [list(logs)]
+        return [_Group(logs)]
     groups = list(numbered.values())
     for log in unnumbered:
-        max(groups, key=lambda group: (_overlap(log, group), _end(group))).append(log)
+        max(groups, key=lambda group: (_overlap(log, group), group.last)).append(log)
     return groups
 
 
-def _by_time(logs: Sequence[_Log]) -> list[list[_Log]]:
-    clusters: list[list[_Log]] = []
+def _by_time(logs: Sequence[_Log]) -> list[_Group]:
+    clusters: list[_Group] = []
     for log in sorted(logs, key=lambda item: (item.start or 0.0, item.reading.summary.name)):
-        if clusters and (log.start or 0.0) <= _end(clusters[-1]) + GAP_S:
+        if clusters and (log.start or 0.0) <= clusters[-1].last + GAP_S:
             clusters[-1].append(log)
         else:
-            clusters.append([log])
-    jobs: list[list[_Log]] = []
+            clusters.append(_Group([log]))
+    jobs: list[_Group] = []
     for cluster in clusters:
         if jobs and not _are_two_jobs(jobs[-1], cluster):
             jobs[-1] += cluster
@@ -133,38 +159,26 @@ def _by_time(logs: Sequence[_Log]) -> list[list[_Log]]:
     return jobs
 
 
-def _are_two_jobs(before: Sequence[_Log], after: Sequence[_Log]) -> bool:
+def _are_two_jobs(before: _Group, after: _Group) -> bool:
     """They have a rank, host or file in common, and not one process, of which a log of another kind lies in each."""
-    kinds: dict[tuple[str, str], set[str]] = {}
-    for log in before:
-        if log.process:
-            kinds.setdefault(log.process, set()).add(log.kind)
+    kinds = before.kinds
     if any(log.process in kinds and log.kind not in kinds[log.process] for log in after if log.process):
         return False
-    return bool(_identities(before) & _identities(after))
+    return bool(before.identities & after.identities)
 
 
-def _add_to_jobs(reading: FileReading, groups: Sequence[Sequence[_Log]], jobs: list[list[FileReading]]) -> None:
+def _add_to_jobs(reading: FileReading, groups: Sequence[_Group], jobs: list[list[FileReading]]) -> None:
     """A log of a whole host, such as the kernel's: each job gets the events of its time, the newest all later ones."""
     rest = list(reading.events)
     for group, job in zip(groups[1:], jobs[1:], strict=True):
-        first, last = min(log.start or 0.0 for log in group) - GAP_S, _end(group) + GAP_S
-        events_then = [event for event in rest if event.time is not None and first <= event.time <= last]
-        if events_then:
-            job.append(FileReading(reading.summary, events_then))
-            rest = [event for event in rest if event not in events_then]
+        first, last = group.first - GAP_S, group.last + GAP_S
+        then = [event.time is not None and first <= event.time <= last for event in rest]
+        if any(then):
+            job.append(FileReading(reading.summary, list(compress(rest, then))))
+            rest = [event for event, is_then in zip(rest, then, strict=True) if not is_then]
     jobs[0].append(FileReading(reading.summary, rest, reading.recording))
 
 
-def _end(group: Sequence[_Log]) -> float:
-    return max(log.end if log.end is not None else (log.start or 0.0) for log in group)
-
-
-def _identities(group: Sequence[_Log]) -> set[Identity]:
-    return {identity for log in group for identity in log.identities}
-
-
-def _overlap(log: _Log, group: Sequence[_Log]) -> float:
+def _overlap(log: _Log, group: _Group) -> float:
     start, end = log.start or 0.0, log.end or log.start or 0.0
-    first, last = min(item.start or 0.0 for item in group), _end(group)
-    return min(end, last) - max(start, first)
+    return min(end, group.last) - max(start, group.first)

@@ -14,7 +14,7 @@ _AT_THE_END = (
     r"|(?:private|encryption|signing|ssh|master|shared|account|access|auth)key|key[_-]?data"
     r"|(?:db|smtp|user|root|admin|login|ldap|http|proxy|default|ftp|mail|redis|mysql|postgres|registry|ssh|become"
     r"|vault|bind|sudo|krb5|kerberos|mqtt|amqp|mongo|kafka|elastic|grafana|jenkins|harbor|keystore|bmc|ipmi|snmp|wifi"
-    r"|vnc|rdp|sql|oracle)[_.-]pass|(?:ssh|db|smtp|user|root|admin|my)pass|(?:db|user|root|admin|bind|my)[_.-]?pw"
+    r"|vnc|rdp|sql|oracle)[_.-]pass|key[_-]?pass|(?:ssh|db|smtp|user|root|admin|my)pass|(?:db|user|root|admin|bind|my)[_.-]?pw"
     r"|bearer|[_.-]dsn|jwt|[_.-]psk|authtok|(?:php|j)?sess(?:ion)?id|x[_-](?:amz|goog)[_-]signature"
     r"|cookie|[_.-]sk|[_.-]sas|密码|口令|密钥|パスワード|비밀번호|пароль|senha|contrase[nñ]a|passwort|kennwort"
     r"|mot[_.-]?de[_.-]?passe)"
@@ -36,7 +36,9 @@ _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|fa
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?: {_NAME}\\{{0,7}}["']?\]?[ \t]*[=:：][ \t]*b?
+    (?P<key> (?<![\w.-]) (?: {_NAME}\\{{0,7}}["']?\]?[ \t]*[=:：]>?[ \t]*b?
+    | {_NAME}["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
+    | {_NAME}:[ \t]*[|>][+-]?\n[ \t]+ | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
     | (?: (?=[\w.]*-) | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
         | (?<=(?-i:ENV)[ ]) | (?<=configure[ ]set[ ]) ) {_NAME}[ \t]+
     | (?-i:pwd)[ \t]*=[ \t]*(?![/.~$\\]) | (?-i:pass|PASS|pw|PW)=(?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z])
@@ -79,6 +81,7 @@ _COMMANDS = (
     ("snmpwalk|snmpget|snmpset|snmpbulkwalk", rf"-[AXc]{_GAP}"),
     ("htpasswd", rf"-[a-zA-Z]*b[a-zA-Z]*{_GAP}\S{{1,200}}{_GAP}\S{{1,100}}{_GAP}"),
     ("useradd|usermod", rf"-p{_GAP}"),
+    ("racadm", rf"-p{_GAP}"),
     (
         "curl",
         rf"(?:(?:-u|--user)(?:{_GAP}|=)?[\"']?[^\s:\"']{{1,100}}:|(?:-b|--cookie)(?:{_GAP}|=)[\"']?[^\s=;\"']{{1,100}}=)",
@@ -113,7 +116,7 @@ _SAID = (
     r"(?-i:(?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{0,200}[a-z])(?=[^\s\"']{0,200}[A-Z]))(?=[\w-]{12})"
     r"|\bpass(?:word|phrase)[ ]for[ ][^\n]{1,100}?:[ \t]+(?=[^\s]{0,200}[0-9])"
     r"|(?:密码|口令|密钥)[是为][ \t]*|mot de passe[ \t]*[:=][ \t]*"
-    r"|\blogin\([\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{8})"
+    r"|\blogin\((?:key=)?[\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{8})"
     r"|(?:basic_?auth|digest_?auth|\bauth|\blogin|\bcredentials?)\([\"'][^\"'\n]{0,100}[\"'],[ ]?[\"']"
     r"|\bauth=\([\"'][^\"'\n]{0,100}[\"'],[ ]?[\"'])[^\s\"',;)]+"
 )
@@ -138,10 +141,16 @@ _SHAPES = {
     **{f"gh{kind}_": rf"gh{kind}_(?:[A-Za-z0-9]{{20,}}|[A-Za-z0-9]+(?=…))" for kind in "opsur"},
     "github_pat_": r"github_pat_(?:\w{20,}|\w+(?=…))",
     "sk-": r"sk-(?=[A-Za-z_-]*[0-9])(?:[\w-]{20,}|[\w-]{4,}(?=…))",
-    "glpat-": r"glpat-(?:[\w-]{16,}|[\w-]+(?=…))",
+    "glpat-": r"glpat-(?:[\w-]{16,}(?:\.[0-9a-z]{2}\.?[0-9a-z]{7})?|[\w-]+(?=…))",
     "xox": r"xox[a-z]-(?:[A-Za-z0-9-]{10,}|[A-Za-z0-9-]+(?=…))",
     "AKIA": r"AKIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])|[A-Z0-9]+(?=…))",
     "ASIA": r"ASIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])|[A-Z0-9]+(?=…))",
+    **{f"A{kind}": rf"A{kind}[A-Z2-7]{{16}}(?![A-Za-z0-9])" for kind in ("BIA", "CCA")},
+    "A3T": r"A3T[A-Z0-9][A-Z2-7]{16}(?![A-Za-z0-9])",
+    "A3-": r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![\w-])",
+    "API-": r"API-[A-Z0-9]{26}(?![A-Za-z0-9])",
+    "4b1d": r"4b1d(?=[0-9A-Za-z]{0,37}[G-Zg-z])[A-Za-z0-9]{38}(?![A-Za-z0-9])",
+    "EAA": r"EAA(?:[MC][A-Za-z0-9]{100,}|A(?=[\w-]{0,60}[0-9])[\w-]{22,60})(?![\w-])",
     "AIza": r"AIza[\w-]{35}",
     "eyJ": r"eyJ(?:[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?|[\w.-]{8,}(?=…))",
     "npm_": r"npm_(?:[A-Za-z0-9]{20,}|[A-Za-z0-9]+(?=…))",

@@ -100,6 +100,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.structs.replace(options, environ=relevant(self.environ), read_from=self.label)
         call = line.innermost
         tasks, by_directive = _outer_tasks(line, self.requested)
+        by_directive = by_directive or bool(call and call.launcher == "srun" and not _TASKS & call.options.keys())
         address, port = _master(call) if call else ("", None)
         environ = dict(self.environ)
         if address and not options.master_addr:
@@ -404,6 +405,9 @@ def _outer_nodes(line: LaunchLine) -> int | None:
     return next((call.nodes for call in reversed(line.launchers[:-1]) if call.nodes is not None), None)
 
 
+_TASKS = {"ntasks", "ntasks-per-node"}  # by which a line of srun itself says how many there are
+
+
 def _outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, bool]:
     """How often srun starts the launcher that numbers the ranks, and whether directives of the script say so.
 
@@ -412,10 +416,9 @@ def _outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, bo
     outer = line.launchers[-2] if len(line.launchers) > 1 else None
     if outer is None or outer.launcher != "srun" or line.conditional or {"nodelist", "relative"} & outer.options.keys():
         return None, False
-    options = {"nodes", "ntasks", "ntasks-per-node"}
-    if options & outer.unresolved.keys() or "options" in outer.unresolved:
+    if {"nodes", *_TASKS} & outer.unresolved.keys() or "options" in outer.unresolved:
         return None, False
-    by_directive = not {"ntasks", "ntasks-per-node"} & outer.options.keys()
+    by_directive = not _TASKS & outer.options.keys()
     nodes = outer.nodes or (requested.nodes if requested.nodes == requested.max_nodes else None)
     each = requested.ranks_per_node if by_directive else outer.ranks_per_node
     ranks = requested.ranks if by_directive else outer.ranks

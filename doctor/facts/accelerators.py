@@ -16,6 +16,11 @@ from doctor.remote.runtime.reading import matching_paths, read_text
 MAX_DEVICES, MAX_FILES = 256, 2048
 FOR_GUESTS = ("vfio-pci", "pci-stub")
 """Drivers of devices that are kept for virtual machines: they are no devices of this host."""
+PROCESSING = "1200"
+"""The PCI class of processing accelerators."""
+_OTHER_WORK = frozenset({"10de", "19e5", "10ee", "1172", "8086", "1d0f", "15b3", "14e4", "177d", "1022", "1002"})
+"""Vendors whose devices of that class are read elsewhere, stand in the table by their ids, or compress, encrypt, route,
+or are programmable logic."""
 
 
 class AcceleratorVendor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,7 +70,7 @@ class Accelerator(msgspec.Struct, frozen=True):
     slot: str
     """PCI address, as 0000:3b:00.0."""
     vendor: str
-    """The vendor's name."""
+    """The vendor's name; empty for one that the table does not have."""
     pci_id: str
     """Vendor and device, as 1002:74a1."""
     driver: str
@@ -103,9 +108,11 @@ class OtherAccelerators(Fact, frozen=True):
         for slot, vendor_id, device, kind, driver in answered.devices:
             vendor = accelerator_vendors().get(vendor_id)
             is_meant = vendor is not None and (device in vendor.devices or kind in vendor.classes)
-            if vendor is not None and is_meant and driver not in FOR_GUESTS:
-                devices.append(Accelerator(slot, vendor.name, f"{vendor_id}:{device}", driver))
-                prefixes.update(vendor.files)
+            is_unlisted = vendor is None and kind == PROCESSING and vendor_id not in _OTHER_WORK
+            if (is_meant or is_unlisted) and driver not in FOR_GUESTS:
+                name = vendor.name if vendor else ""
+                devices.append(Accelerator(slot, name, f"{vendor_id}:{device}", driver))
+                prefixes.update(vendor.files if vendor else ())
         if not devices:
             raise Absent("the host has no accelerator of another vendor")
         files = tuple(name for name in answered.files if name.startswith(tuple(prefixes)))

@@ -21,11 +21,13 @@ CAP_IPC_LOCK = 14
 
 FIRST_VIRTUAL_NPU = 100
 """Device files of virtual NPUs are numbered from here: ``/dev/vdavinci100`` on the host (MindCluster, vNPU guide)."""
-
+ALLOTTED_NPUS, REQUESTED_GPUS = "DOCTOR_POD_NPUS", "DOCTOR_POD_GPUS"
+"""What the way through the API server tells a pod of itself: numbers of NPUs, and how many GPUs are requested."""
 
 VARIABLES = (
     *("container", "ASCEND_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "KUBERNETES_SERVICE_HOST"),
     *("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"),
+    *(ALLOTTED_NPUS, REQUESTED_GPUS),
 )
 """Of the first process, or of this one: what container engines and the runtimes of accelerators set."""
 ENGINE_MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d", "/var/run/secrets/kubernetes.io")
@@ -146,6 +148,10 @@ class ContainerView(Fact, frozen=True):
     """ASCEND_VISIBLE_DEVICES of the container."""
     visible_gpus: str = ""
     """NVIDIA_VISIBLE_DEVICES of the container."""
+    allotted_npus: tuple[int, ...] = ()
+    """Those that the device plugin has written to the pod, virtual ones included; empty where that is not known."""
+    requested_gpus: int = 0
+    """GPUs that the container requests of Kubernetes; 0 where that is not known."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> ContainerView:
@@ -169,6 +175,8 @@ class ContainerView(Fact, frozen=True):
             named_user=data.named_user,
             visible_npus=data.variables.get("ASCEND_VISIBLE_DEVICES", ""),
             visible_gpus=data.variables.get("NVIDIA_VISIBLE_DEVICES", ""),
+            allotted_npus=parse_visible(data.variables.get(ALLOTTED_NPUS, "")),
+            requested_gpus=next(iter(parse_visible(data.variables.get(REQUESTED_GPUS, ""))), 0),
         )
 
     @property
@@ -262,13 +270,21 @@ def _engine(data: _Answer) -> Engine:
 def parse_visible(text: str) -> tuple[int, ...]:
     """The numbers in ASCEND_VISIBLE_DEVICES; empty for another form, such as ``all`` or none.
 
+    A virtual NPU is called by its template, its own number and that of its chip: MindCluster, ascend-device-plugin,
+    pkg/common (``VirDeviceLen``: "like Ascend910-2c-100-1").
+
     >>> parse_visible("0-2,5"), parse_visible("Ascend910-0,Ascend910-3"), parse_visible("all")
     ((0, 1, 2, 5), (0, 3), ())
+    >>> parse_visible("Ascend910-2c-100-1"), parse_visible("Ascend310P-4c.3cpu.ndvpp-101-0")
+    ((100,), (101,))
     """
     numbers: set[int] = set()
     for item in filter(None, map(str.strip, text.split(","))):
         span = re.fullmatch(r"([0-9]{1,4})-([0-9]{1,4})", item, re.ASCII)
         single = re.fullmatch(r"(?:Ascend\w+-|npu)?([0-9]{1,4})", item, re.ASCII)
+        single = single or re.fullmatch(
+            r"Ascend\w{1,16}-[0-9]{1,2}c[\w.]{0,32}-([0-9]{1,4})-[0-9]{1,4}", item, re.ASCII
+        )
         if span and int(span[1]) <= int(span[2]):
             numbers.update(range(int(span[1]), int(span[2]) + 1))
         elif single:

@@ -308,8 +308,13 @@ class EthernetCounters(Fact, frozen=True):
             if block.code != 0:
                 unread[name] = _failure(block).replace("ethtool -m", "ethtool -S")
                 continue
-            pairs = re.findall(r"^[ \t]{0,16}(\S{1,64}): ([0-9]{1,20})[ \t\r]*$", block.text, re.M | re.ASCII)
-            by_interface[name] = {counter: int(value) for counter, value in pairs if _NAME.fullmatch(counter)}
+            rows = re.findall(r"^[ \t]{0,16}(\S{1,64}): ([^\r\n]{0,80})\r?$", block.text, re.M | re.ASCII)
+            pairs = {counter: value.strip() for counter, value in rows if _NAME.fullmatch(counter)}
+            strange = [row for row in pairs.items() if judged(row[0]) and not re.fullmatch("[0-9]{1,20}", row[1])]
+            if strange:
+                unread[name] = "ethtool -S: " + strip_control_chars(": ".join(strange[0]), 120)
+                continue
+            by_interface[name] = {counter: int(value) for counter, value in pairs.items() if value.isdecimal()}
             if adapter:
                 adapters[name] = adapter
         if not by_interface and not unread:

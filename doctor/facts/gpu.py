@@ -179,15 +179,16 @@ class GpuInventory(Fact, frozen=True):
     """The newest CUDA version that the driver supports; empty if unknown."""
 
     def require(self, *elements: str) -> None:
-        """Raises: Unreadable where the driver could not read one of these elements of a GPU's report."""
-        failed = [
-            filled("GPU {0} ({1}): {2}: {3}", gpu.index, gpu.bus, element, gpu.failed[element])
+        """Raises: Unreadable where an element of a GPU's report was not read, or has a form that is not known."""
+        unread = [
+            filled("GPU {0} ({1}): {2}: {3}", gpu.index, gpu.bus, element, text)
             for gpu in self.gpus
             for element in elements
-            if element in gpu.failed
+            if (text := gpu.failed.get(element) or gpu.strange.get(element))
         ]
-        if failed:
-            raise Unreadable(joined("; ", failed[:4]), "gpu-tool-fails")
+        if unread:
+            has_failed = any(element in gpu.failed for gpu in self.gpus for element in elements)
+            raise Unreadable(joined("; ", unread[:4]), "gpu-tool-fails" if has_failed else "")
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> GpuInventory:

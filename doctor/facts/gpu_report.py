@@ -50,8 +50,25 @@ _READ = {
     "compute_mode": ("compute_mode",),
 }
 """What is read of a GPU, by the name of the report's element, and where its values stand."""
-SETTINGS = frozenset({"power_readings", "clocks_event_reasons", "persistence_mode", "compute_mode", "mig_mode"})
+_SETTINGS = frozenset({"power_readings", "clocks_event_reasons", "persistence_mode", "compute_mode", "mig_mode"})
 """Elements that some healthy products cannot report: portable ones have no limit of power that can be read."""
+NEEDED = frozenset(_READ.keys() - _SETTINGS)
+"""Elements without which a GPU cannot be called healthy."""
+_BESIDE = (
+    *("ecc_errors/aggregate/*", "temperature/memory_temp", "fb_memory_usage/*", "pci/replay_counter", "vbios_version"),
+    *("clocks/*", "utilization/gpu_util", "utilization/memory_util", "retired_pages/*/retired_count"),
+    *("gpu_power_readings/power_draw", "gpu_power_readings/instant_power_draw", "power_readings/power_draw"),
+)
+"""What no check needs, and every product for servers can read; GeForce cards and fans may fail in it and be well."""
+_FORM = re.compile(
+    r"-?[0-9]{1,18}(?:[.][0-9]{1,9})?(?: ?[A-Za-z%/]{1,8})?|yes|no|true|false|enabled|disabled|active|not active"
+    r"|default|prohibited|exclusive[_ ](?:thread|process)|completed|in progress|not started|(?:un)?healthy|full"
+    r"|limited capacity|degraded|supported",
+    re.I,
+)
+"""Values of `_READ` as all drivers have them; what has another form is not understood."""
+_FREE = frozenset({"gpu_recovery_action"})
+"""Each text that is there counts."""
 _THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 
 
@@ -124,6 +141,8 @@ class Gpu(msgspec.Struct, frozen=True):
     """Of a virtual GPU: Licensed (...), Unlicensed (...); empty where none is needed."""
     failed: dict[str, str] = {}
     """Elements of the report that the driver has and could not read, such as ``ecc_errors``, and what it said."""
+    strange: dict[str, str] = {}
+    """Elements of a form that no known driver has, and their text."""
 
     @property
     def is_data_center(self) -> bool:
@@ -185,6 +204,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
     pages = element.find("retired_pages")
     errors = element.find("ecc_errors")
     temperature, power = element.find("temperature"), _first(element, ("gpu_power_readings", "power_readings"))
+    failed, strange = _unread_elements(element)
     return Gpu(
         index,
         _text(element, "product_name"),
@@ -222,18 +242,29 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         replays=_number(element, "pci/replay_counter"),
         license=_text(element, "vgpu_software_licensed_product/license_status")
         or _text(element, "grid_licensed_product/license_status"),
-        failed=_failed_elements(element),
+        failed=failed,
+        strange=strange,
     )
 
 
-def _failed_elements(element: Element) -> dict[str, str]:
-    """Elements with a value that the driver could not read, and what stands in its place."""
+def _unread_elements(element: Element) -> tuple[dict[str, str], dict[str, str]]:
+    """Elements with a value that the driver could not read, and those whose value is not understood."""
     failed: dict[str, str] = {}
+    strange: dict[str, str] = {}
     for name, paths in _READ.items():
         for value in (value for path in paths for value in element.iterfind(path)):
+            text = (value.text or "").strip().strip("[]")
+            state = value_state(text)
+            if state == "failed":
+                failed.setdefault(name, text)
+            is_free = name in _FREE or value.tag.startswith("incorrect")
+            if state == "read" and not is_free and not _FORM.fullmatch(text):
+                strange.setdefault(name, text[:80])
+    if _DATA_CENTER.search(_text(element, "product_name")):
+        for value in (value for path in _BESIDE for value in element.iterfind(path)):
             if value_state(value.text) == "failed":
-                failed.setdefault(name, (value.text or "").strip().strip("[]"))
-    return failed
+                failed.setdefault(str(value.tag), (value.text or "").strip().strip("[]"))
+    return failed, strange
 
 
 def _first(element: Element, names: Iterable[str]) -> Element | None:

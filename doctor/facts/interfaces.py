@@ -182,22 +182,34 @@ class Interfaces(Fact, frozen=True):
 
     def leads_to(self, address: str) -> bool | None:
         """Whether the host has a route to the address, and its interface a carrier; None where that is not known."""
-        if self.holder(address):
+        if self.holder(address) or any(has_carrier for _, has_carrier, _ in self._paths(address)):
             return True
+        return None if self.routes is None or self.has_rules else False
+
+    def relies_on_router(self, address: str) -> bool:
+        """Only a default route leads to the address: whether its router does is not known here."""
+        return not self.holder(address) and {prefix for prefix, *_ in self._paths(address)} == {0}
+
+    def is_off_default_route(self, address: str) -> bool:
+        """The host has the address, on no bridge of containers, and its default routes go over other interfaces."""
+        entry, used = self.holder(address), {interface for prefix, _, interface in self._paths(address, True)}
+        link = self.link(entry.interface) if entry else None
+        return link is not None and not link.is_container_bridge and bool(used) and not used & {link.name, ""}
+
+    def _paths(self, address: str, default: bool = False) -> list[tuple[int, bool, str]]:
+        """Prefix, carrier and interface of the narrowest routes to an address; ``default``: of the default routes."""
         number = plain_address(address)
         targets = [
             (entry.address, entry.prefix, entry.interface) for entry in self.addresses if not entry.is_link_local
         ]
         targets += [(route.network, route.prefix, route.interface) for route in self.routes or ()]
         paths = [
-            (prefix, link is None or link.is_running)
+            (prefix, link is None or link.is_running, interface)
             for network, prefix, interface in targets
             if ((link := self.link(interface)) is None or link.is_up) and number in _parsed_network(network, prefix)
         ]
-        longest = max((prefix for prefix, _ in paths), default=0)
-        if any(has_carrier for prefix, has_carrier in paths if prefix == longest):
-            return True
-        return None if self.routes is None or self.has_rules else False
+        narrowest = 0 if default else max((prefix for prefix, *_ in paths), default=0)
+        return [path for path in paths if path[0] == narrowest]
 
 
 @lru_cache(maxsize=1 << 16)

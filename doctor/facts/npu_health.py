@@ -15,6 +15,7 @@ from doctor.engine.texts import filled, joined
 from doctor.engine.toml_compat import read_table
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import card_answers, per_card_probe, strip_escapes
+from doctor.facts.reported_value import value_state
 
 FaultLevel = Literal["none", "request", "job", "degraded", "reset", "aside", "replace", "unlisted"]
 """What a fault code demands. none: nothing. request: the operation is repeated. job: the job is started again.
@@ -145,20 +146,29 @@ class NpuHealth(Fact, frozen=True):
         refused: dict[int, str] = {}
         unread: dict[str, str] = {}
         for card in card_answers(answer):
-            reports = _parse_reports(card.card, card.text)
+            reports, strange = _parse_reports(card.card, card.text)
+            if strange:
+                unread[filled("NPU card {0}", card.card)] = filled("health: {0}", strange)
             if card.code == 0 and reports:
                 chips += reports
             elif card.code in (None, 0, 124):
-                unread[filled("NPU card {0}", card.card)] = filled("health: {0}", card.problem or "not understood")
+                problem = filled("health: {0}", card.problem or "not understood")
+                unread.setdefault(filled("NPU card {0}", card.card), problem)
             else:
                 refused[card.card] = card.problem
         return cls(chips=tuple(chips), refused=refused, unread=unread)
 
 
-def _parse_reports(card: int, text: str) -> list[ChipHealth]:
-    """One report a chip: its id follows its values, precedes them, or is left out where a card is one chip."""
+_CODE = re.compile(r"(?<![0-9A-Za-z])(?:0[xX])?([0-9A-Fa-f]{8,9})(?![0-9A-Za-z])")
+
+
+def _parse_reports(card: int, text: str) -> tuple[list[ChipHealth], str]:
+    """One report a chip: its id follows its values, precedes them, or is left out where a card is one chip.
+
+    Second the first line of a state or code that is not understood.
+    """
     reports: list[ChipHealth] = []
-    health, chip, field = "", None, ""
+    health, chip, field, strange = "", None, "", ""
     codes: list[str] = []
     texts: list[str] = []
 
@@ -178,6 +188,7 @@ def _parse_reports(card: int, text: str) -> list[ChipHealth]:
         if name in ("Health Status", "Health") and colon:
             close(chip if chip is not None else len(reports))
             health, field = value if re.fullmatch(r"[A-Za-z]{1,20}", value) else "", name
+            strange = strange or ("" if health or value_state(value) == "absent" else f"{name}: {value[:60]}")
         elif name == "Chip ID" and re.fullmatch(r"[0-9]{1,4}", value):
             chip = None if health else int(value)
             close(int(value))
@@ -185,9 +196,11 @@ def _parse_reports(card: int, text: str) -> list[ChipHealth]:
             close(None)
         elif name == "Error Code" or (not colon and field == "Error Code"):
             field = "Error Code"
-            codes += re.findall(r"\b[0-9A-Fa-f]{8,9}\b", value if colon else name)
+            codes += _CODE.findall(value if colon else name)
+            if colon and not strange and value_state(rest := _CODE.sub("", value).strip(" ,;")) != "absent":
+                strange = f"{name}: {rest[:60]}"
         elif name == "Error Information" or (not name and colon and field == "Error Information"):
             field = "Error Information"
             texts += [value] if value not in ("", "NA") else []
     close(chip if chip is not None else len(reports))
-    return reports
+    return reports, strip_control_chars(strange, 80)

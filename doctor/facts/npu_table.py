@@ -165,7 +165,7 @@ class _Table:
             self.unread[filled("NPU {0}", state.device)] = NO_VALUES
         else:
             self.states.append(state)
-            if failed := _failed_columns([name for names in self.upper for name in names], values):
+            if failed := _failed_columns([name for names in (*self.upper, *self.lower) for name in names], values):
                 self.unread[filled("NPU {0}", state.device)] = failed
 
     def _add_process(self, cells: list[str]) -> None:
@@ -251,13 +251,21 @@ def _parse_pair(text: str | None) -> tuple[int | None, int | None]:
     return (None if match[1] == "NA" else int(match[1]), int(match[2])) if match else (None, None)
 
 
+MEASURED = {
+    "Power(W)": r"-?[0-9]{1,5}(\.[0-9]{1,3})?",
+    "Temp(C)": r"-?[0-9]{1,5}(\.[0-9]{1,3})?",
+    "HBM-Usage(MB)": r"(?:[0-9]{1,12}|NA)\s*/\s*(?:[0-9]{1,12}|NA)",
+}
+"""How the values of these columns look."""
+
+
 def _failed_columns(names: list[str], values: dict[str, str | None]) -> str:
     """The measured columns that hold neither a number nor a word for none, with their text."""
-    measured = {name: values.get(name) or "not understood" for name in names if name in ("Power(W)", "Temp(C)")}
+    measured = {name: values.get(name) or "not understood" for name in names if name in MEASURED}
     failed = [
         f"{name}: {text}"
         for name, text in measured.items()
-        if not re.fullmatch(r"-?[0-9]{1,5}(\.[0-9]{1,3})?", text) and value_state(text) != "absent"
+        if not re.fullmatch(MEASURED[name], text) and value_state(text) != "absent"
     ]
     return strip_control_chars(joined("; ", failed), 120)
 

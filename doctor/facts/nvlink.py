@@ -6,6 +6,8 @@ import re
 from itertools import takewhile
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.facts.gpu import tool_text
 from doctor.facts.reported_value import reported_count
 
@@ -35,6 +37,7 @@ class NvLinks(Fact, frozen=True):
         active: dict[int, int] = {}
         inactive: dict[int, list[int]] = {}
         products: dict[int, str] = {}
+        unread: dict[str, str] = {}
         gpu = -1
         for line in text.splitlines():
             if match := re.match(r"GPU ([0-9]{1,3}): ([^(]{0,80})", line):
@@ -45,11 +48,18 @@ class NvLinks(Fact, frozen=True):
                 active[gpu] += 1
             elif gpu >= 0 and (match := re.match(r"\s+Link ([0-9]{1,3}): <?inactive>?", line, re.I)):
                 inactive.setdefault(gpu, []).append(int(match[1]))
+            elif gpu >= 0 and (match := re.match(r"\s+Link [0-9]{1,3}: .", line)):
+                unread.setdefault(filled("GPU {0}", gpu), strip_control_chars(line.strip(), 80))
         # A card that can have links, and has none in use: without a bridge, or all of them failed.
-        has_links = any(active.values()) or inactive or "all links are inactive" in f"{text}\n{answer[''].err}".lower()
+        has_links = (
+            any(active.values())
+            or inactive
+            or unread
+            or "all links are inactive" in f"{text}\n{answer[''].err}".lower()
+        )
         if not active or not has_links:
             raise Absent("the GPUs have no NVLink")
-        return cls(active, {gpu: tuple(links) for gpu, links in inactive.items()}, products)
+        return cls(active, {gpu: tuple(links) for gpu, links in inactive.items()}, products, unread=unread)
 
 
 class NvLinkErrors(Fact, frozen=True):

@@ -153,8 +153,9 @@ def unreachable(chosen: Mapping[str, SocketChoice], interfaces: Mapping[str, Int
     loopback address that only its own host would have to reach does no harm. In the other libraries any host may
     connect to any other; of Open MPI's daemons most connect to that of mpirun alone.
 
-    Raises: Unreadable when nothing is wrong but for what depends on rules for policy routing, or on Open MPI's
-    release.
+    Raises: Unreadable when nothing is wrong but for what depends on rules for policy routing, on the router of a
+    default route, or on Open MPI's release. Measured with PyTorch 2.13, where a host takes the address of a bridge of
+    its own and the other has a default route alone: Gloo fails, or runs where the router has a route to that bridge.
     """
     used = {host: choice for host, choice in chosen.items() if choice.address}
     if len(used) < 2:
@@ -295,6 +296,17 @@ def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
                     if leads is None:
                         doubt = doubt or filled(
                             "whether {0} has a route to {1} depends on policy routing", host, used[peer].address
+                        )
+                    elif interfaces[host].relies_on_router(used[peer].address) and interfaces[
+                        peer
+                    ].is_off_default_route(used[peer].address):
+                        doubt = doubt or filled(
+                            "whether {0} reaches {1} ({2} of {3}) depends on the router of its default route: try it "
+                            "with `doctor net`",
+                            host,
+                            used[peer].address,
+                            used[peer].interface,
+                            peer,
                         )
                     elif not leads:
                         reason = filled("{0} has no route to {1} of {2}", host, used[peer].address, peer)

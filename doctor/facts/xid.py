@@ -217,7 +217,8 @@ def _classify_words(text: str) -> tuple[_Key, str, str, str] | None:
     if off_bus:
         return ((short_bus(off_bus["device"] or ""), "", "driver", 0), *CATALOG[FALLEN], "GPU lost from the bus")
     if failed:
-        return (short_bus(failed["device"]), "", "driver", 0), *CATALOG[143], f"RmInitAdapter failed!{failed['text']}"
+        key = (short_bus(failed["device"] or ""), "", "driver", 0)
+        return key, *CATALOG[143], f"RmInitAdapter failed!{failed['text']}"
     if _DETECTION.search(text):
         return ("", "", "driver", 0), "an NVLink was not detected", "restart the host", text.partition(": ")[2]
     return None

@@ -50,7 +50,7 @@ class PodAccess(msgspec.Struct, frozen=True, kw_only=True):
     nodes: dict[str, str] = {}
     """The node of each pod, whose labels may say on which switch it is."""
     variables: dict[str, str] = {}
-    """An environment variable that its commands get, ``NAME=VALUE`` of letters, digits and ``_`` alone."""
+    """Environment variables that its commands get, ``NAME=VALUE`` of letters, digits, ``,`` and ``_`` alone."""
     unready: dict[str, str] = {}
     """Why there is nothing to reach in a pod, in words."""
     node_image: str = ""

@@ -135,11 +135,10 @@ def contradictions(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
         if size.kind == "tasks" and ranks and ranks[0].number % size.number and size.number > 1:
             expected = filled("a multiple of {0} as {1}", size.source, ranks[0].source)
             yield Contradiction(ranks[0], size, expected, size.in_force)
-        elif size.kind == "hosts" and ranks and size.number > ranks[0].number > 1:
-            expected = filled("at least one rank on each host: {0} from {1} on", ranks[0].source, size.number)
-            yield Contradiction(ranks[0], size, expected, False)
+    yield from _fewer_than_hosts(sizes)
     yield from _products(sizes, ranks)
-    stated = [size for size in sizes if size.kind == "hosts" and size.in_force]
+    yield from _tasks_per_host(sizes)
+    stated = _hosts_in_force(sizes)
     for other in stated[1:]:
         if other.number != stated[0].number:
             yield Contradiction(other, stated[0], filled("{0} and {1} alike", stated[0].source, other.source))
@@ -155,6 +154,46 @@ def _products(sizes: Sequence[StatedSize], ranks: Sequence[StatedSize]) -> Itera
         product = hosts.number * each.number
         first = msgspec.structs.replace(hosts, source=f"{hosts.source} x {each.source}", number=product)
         yield Contradiction(ranks[0], first, filled("{0} as {1}", product, ranks[0].source), hosts.in_force)
+
+
+def _fewer_than_hosts(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
+    """A host without a rank is none of the job."""
+    for hosts in _hosts_in_force(sizes):
+        for size in sizes:
+            is_count = size.kind in ("ranks", "tasks") and size.in_force and _is_of_step(hosts) <= _is_of_step(size)
+            if is_count and 1 < size.number < hosts.number:
+                expected = filled("at least one rank on each host: {0} from {1} on", size.source, hosts.number)
+                yield Contradiction(size, hosts, expected, False)
+                return
+
+
+def _hosts_in_force(sizes: Sequence[StatedSize]) -> list[StatedSize]:
+    return [size for size in sizes if size.kind == "hosts" and size.in_force]
+
+
+def _is_of_step(size: StatedSize) -> bool:
+    """Also the step by which mpirun starts its daemons, on more hosts than it may use: it counts beside its like."""
+    return size.source.startswith("SLURM_")
+
+
+def _tasks_per_host(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
+    """Of one launcher. Hosts may have one task more or fewer than this one; more uneven ones are rare: a warning."""
+    each = next((size for size in sizes if size.kind == "tasks per host"), None)
+    prefix = each.source.partition("_")[0] if each else ""
+    tasks = [size for size in sizes if size.kind == "tasks" and size.in_force]
+    own = next((size for size in tasks if size.source.startswith(f"{prefix}_")), tasks[0] if len(tasks) == 1 else None)
+    if each is None or own is None:
+        return
+    if each.number > own.number:
+        yield Contradiction(each, own, filled("{0} of at most {1}", each.source, own.number))
+        return
+    least, most = -(-own.number // (each.number + 1)), -(-own.number // max(each.number - 1, 1))
+    for hosts in _hosts_in_force(sizes):
+        if not _is_of_step(hosts) and not least <= hosts.number <= most:
+            first = msgspec.structs.replace(
+                own, source=f"{own.source} / {each.source}", number=own.number // each.number
+            )
+            yield Contradiction(hosts, first, filled("{0} as {1}", first.number, hosts.source), False)
 
 
 def _number(text: str) -> int:

@@ -93,7 +93,8 @@ class LaunchConfig(LaunchSettings, frozen=True):
         """What the variables in force state of the number of ranks and hosts."""
         sizes = stated_sizes(self.env, self.launchers)
         if self.launchers and self.launchers[-1] in _STARTS_TASKS and self.world_size and self.launch_line:
-            sizes.append(StatedSize(filled("the number of tasks of {0}", self.launchers[-1]), "tasks", self.world_size))
+            words = filled("the number of tasks of {0}", self.launchers[-1])
+            sizes.append(StatedSize(words, "tasks", self.world_size, not self.outer_by_directive))
         return sizes
 
     @property

@@ -110,10 +110,21 @@ def slow_paths(speeds: Sequence[PathSpeed]) -> tuple[SlowPath, ...]:
     A path that was measured again stands in ``speeds`` again. Of fewer than three hosts nothing is told: there is
     nothing to compare with.
     """
+    named: list[SlowPath] = []
+    rest, slow = list(speeds), _outliers(speeds)
+    while hosts := [outlier for outlier in slow if outlier.kind == "host"]:
+        # What a slow host did to its paths says nothing of their other ends: those are judged again without it.
+        (worst,) = max(hosts, key=lambda outlier: outlier.ratio / LEAST_RATIO[outlier.figure][0]).hosts
+        named += [outlier for outlier in slow if worst in outlier.hosts]
+        rest = [speed for speed in rest if worst not in (speed.source, speed.target)]
+        slow = _outliers(rest)
+    return tuple(sorted([*named, *slow], key=lambda outlier: (outlier.kind != "host", -outlier.ratio, outlier.hosts)))
+
+
+def _outliers(speeds: Sequence[PathSpeed]) -> list[SlowPath]:
     figures = [_Figure(name, speeds) for name in LEAST_RATIO]
     outliers = [figure.slow_path(outlier) for figure in figures for outlier in figure.outliers]
-    outliers = [outlier for outlier in outliers if not _named_already(outlier, outliers)]
-    return tuple(sorted(outliers, key=lambda outlier: (outlier.kind != "host", -outlier.ratio, outlier.hosts)))
+    return [outlier for outlier in outliers if not _named_already(outlier, outliers)]
 
 
 def _named_already(outlier: SlowPath, outliers: Sequence[SlowPath]) -> bool:

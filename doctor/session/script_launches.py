@@ -33,7 +33,8 @@ def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_fi
         [part] = script.unread
         raise InputError(filled("{0}:{1}: no shell reads this: {2}: {3}", name, part.line, part.reason, part.text))
     limit = script.resources.time_limit_s
-    entries = [LaunchText(line, name, text, limit) for line in script.launch_lines]
+    gpus = script.resources.gpus_per_node
+    entries = [LaunchText(line, name, text, limit, gpus) for line in script.launch_lines]
     lines = [follower for entry in entries for follower in follow(entry, environ, read_file)]
     lines += _of_other_scripts(script, name, environ, read_file)
     lines += [LaunchText(_not_understood(part), name, text) for part in script.not_understood]
@@ -66,7 +67,7 @@ def follow(entry: LaunchText, environ: Mapping[str, str], read_file: ReadFile, d
         script = read_job_script(text, {**environ, **line.environ}, arguments)
     except NotAJobScript:
         return [_opaque(entry, "{0} is no shell script")]
-    lines = [LaunchText(_within(line, inner), line.program, text, entry.time_limit_s) for inner in script.launch_lines]
+    lines = [entry._replace(line=_within(line, inner), path=line.program, text=text) for inner in script.launch_lines]
     if script.not_understood or not lines:
         lines.append(_opaque(entry, "what the shell script {0} starts is not read"))
     return [follower for inner in lines for follower in follow(inner, environ, read_file, depth + 1)]

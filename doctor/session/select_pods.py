@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +11,7 @@ from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory, without
+from doctor.facts.container import ALLOTTED_NPUS, REQUESTED_GPUS, parse_visible
 from doctor.facts.pod_networks import ATTACHED, MAX_TEXT, REQUESTED, VARIABLE
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.hosts.selection import PodAccess, PodSelection
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 _ONE_BY_ONE = 8
 """Named pods that are read each for itself; more are looked up in the list of their namespace."""
+_ALLOTTED, _NPUS = "huawei.com/AscendReal", ("huawei.com/Ascend", "huawei.com/npu")
+"""MindCluster, "K8s Native Object Description": the annotation has the chips that ascend-device-plugin has allotted."""
+_GPUS, _MOST_DIGITS = "nvidia.com/gpu", 4
 
 
 class FoundPods(msgspec.Struct, frozen=True):
@@ -65,23 +69,42 @@ def inventory_of(listing: FoundPods, container: str) -> Inventory:
         addresses={pod.name: pod.status.pod_ip for pod in listing.pods if pod.status.pod_ip},
         names={pod.name: pod.service_name for pod in listing.pods if pod.service_name},
         nodes={pod.name: pod.spec.node_name for pod in listing.pods if pod.spec.node_name},
-        variables={pod.name: variable for pod in listing.pods if (variable := _networks_variable(pod))},
+        variables={
+            pod.name: words
+            for pod in listing.pods
+            if (words := " ".join((*_networks_variable(pod), *_device_variables(pod, containers[pod.name]))))
+        },
         unready=unready,
     )
     source = filled("{0} from {1}", count_noun(len(hosts), "host"), listing.source)
     return Inventory(hosts, source, notes=listing.notes, pods=access)
 
 
-def _networks_variable(pod: Pod) -> str:
-    """What its annotations say of networks, for `doctor.facts.pod_networks`; empty where they say nothing.
+def _networks_variable(pod: Pod) -> Iterator[str]:
+    """What its annotations say of networks, for `doctor.facts.pod_networks`.
 
     A pod with its node's network gets no other, whatever it requests.
     """
     annotations = pod.metadata.annotations or {}
     texts = {name: annotations[name] for name in (REQUESTED, ATTACHED) if name in annotations}
-    if not texts or pod.spec.host_network or sum(map(len, texts.values())) > MAX_TEXT:
-        return ""
-    return f"{VARIABLE}={msgspec.json.encode(texts).hex()}"
+    if texts and not pod.spec.host_network and sum(map(len, texts.values())) <= MAX_TEXT:
+        yield f"{VARIABLE}={msgspec.json.encode(texts).hex()}"
+
+
+def _device_variables(pod: Pod, container: str) -> Iterator[str]:
+    """The accelerators that a container requests and was allotted, for `doctor.facts.container`.
+
+    The plugin of Ascend writes what the pod has; which container has it is clear where one alone requests NPUs. The
+    kubelet's own list needs gRPC over a socket of the node (podresources), and names no device files.
+    """
+    limits = {item.name: item.resources.limits or {} for item in pod.spec.containers}
+    with_npus = [name for name, wanted in limits.items() if any(key.startswith(_NPUS) for key in wanted)]
+    npus = parse_visible((pod.metadata.annotations or {}).get(_ALLOTTED, "")[:MAX_TEXT])
+    if npus and with_npus == [container]:
+        yield f"{ALLOTTED_NPUS}={','.join(map(str, npus))}"
+    gpus = str(limits.get(container, {}).get(_GPUS, ""))
+    if gpus.isascii() and gpus.isdecimal() and len(gpus) <= _MOST_DIGITS:
+        yield f"{REQUESTED_GPUS}={gpus}"
 
 
 def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:

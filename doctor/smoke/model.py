@@ -244,6 +244,16 @@ MIN_PERIODS = 10
 """Of a CPU quota; fewer prove nothing."""
 
 
+class CpuSpin(msgspec.Struct, frozen=True, array_like=True):
+    """A loop without a call that a rank was in, as it waited for a CPU for much of a stage."""
+
+    ran: float
+    seconds: float
+    """Of them it ran ``ran``."""
+    ends: tuple[float, ...]
+    """Of the host's monotonic clock: when it went on after it had been stopped for 20 ms or more."""
+
+
 class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
     """How the CPU quota of a rank's control group was used while the rank ran; zeros where there is none."""
 
@@ -258,6 +268,8 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
     waited: float = 0.0
     """Share of its time that the rank waited for a CPU although CPUs of its host had nothing to do: its quota is not
     shown, or it may use few CPUs."""
+    is_inferred: bool = False
+    """``lost`` follows from the moments at which a loop of the rank was stopped: its host shows no quota."""
 
     @property
     def share(self) -> float:

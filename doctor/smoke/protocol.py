@@ -16,7 +16,7 @@ import msgspec
 
 from doctor.facts.smoke.events import RankEvent as RankEvent
 from doctor.facts.smoke.events import StageFact
-from doctor.smoke.model import Snapshot
+from doctor.smoke.model import CpuSpin, Snapshot
 from doctor.smoke.programs.process_groups import Plan
 from doctor.transport.program import decode_message
 
@@ -103,6 +103,7 @@ class HostPressure(msgspec.Struct, frozen=True):
     """By resource: percent of the last 10 s in which some task waited for it (PSI)."""
     idle: float = 0.0
     """Share of the CPU time in which the CPUs had nothing to do."""
+    spins: dict[int, tuple[CpuSpin, ...]] = {}
 
 
 class StartingInterpreter(msgspec.Struct, frozen=True, array_like=True):

@@ -112,13 +112,16 @@ def _without_line(source: random.Random, answer: str) -> str:
 
 
 def saved_run(fleet: Fleet) -> dict[str, Any]:
-    """What four test hosts answer."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run.json"
-        arguments = ["check", "sb[0001-0004]", "-F", str(fleet.ssh_config), "--save", str(path), "-q"]
-        fleet.run([sys.executable, "-m", "doctor", *arguments], cwd=ROOT)
-        document: dict[str, Any] = json.loads(path.read_text())
-        return document
+    """What four test hosts answer; asked again where a busy machine kept an answer from coming in time."""
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run.json"
+            arguments = ["check", "sb[0001-0004]", "-F", str(fleet.ssh_config), "--save", str(path), "-q"]
+            fleet.run([sys.executable, "-m", "doctor", *arguments], cwd=ROOT)
+            document: dict[str, Any] = json.loads(path.read_text())
+        if all({"HostNames", "HostAddresses"} <= record["outputs"].keys() for record in document["hosts"].values()):
+            break
+    return document
 
 
 def first_hosts(run: Mapping[str, Any], count: int) -> dict[str, Any]:

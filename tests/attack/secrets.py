@@ -56,6 +56,7 @@ ALPHABETS = {
     "": string.ascii_letters + string.digits,
     "h": "0123456789abcdef",
     "A": string.ascii_uppercase + string.digits,
+    "B": string.ascii_uppercase + "234567",
     "d": string.digits,
 }
 AROUND = ("cannot log in: {}", "t.py --x {}", "['t.py', '{}']", "x={}", '"{}"', "({})", 'RuntimeError("{}")', "url {},")
@@ -86,9 +87,9 @@ def password(source: random.Random) -> str:
 def tokens(source: random.Random) -> Iterator[Secret]:
     """Each shape of a token, and the longest of its drawn parts."""
     for shape in lines_of("secret_tokens.txt"):
-        pieces = re.split(r"\{(\d+[hAd]?)\}", shape)
+        pieces = re.split(r"\{(\d+[hABd]?)\}", shape)
         drawn = [
-            letters(source, int(kind.rstrip("hAd")), ALPHABETS[kind.lstrip(string.digits)]) for kind in pieces[1::2]
+            letters(source, int(kind.rstrip("hABd")), ALPHABETS[kind.lstrip(string.digits)]) for kind in pieces[1::2]
         ]
         pieces[1::2] = drawn
         yield Secret(source.choice(AROUND).format("".join(pieces)), max(drawn, key=len))

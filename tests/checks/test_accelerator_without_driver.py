@@ -25,6 +25,8 @@ PCI_FUNCTIONS = {
     "Kunlunxin (Baidu)": ["0000:53:00.0", "1d22", "3684", "1200", "driver"],
     "AWS Neuron": ["0000:00:1e.0", "1d0f", "7364", "0880", "neuron"],
     "Tenstorrent": ["0000:01:00.0", "1e52", "401e", "1200", "tenstorrent"],
+    "Biren": ["0000:41:00.0", "1ee0", "0110", "1200", "biren"],
+    "PCI vendor 1e27": ["0000:21:00.0", "1e27", "0001", "1200", ""],
 }
 NONE = {
     "ASPEED, of a BMC": ["0000:03:00.0", "1a03", "2000", "0300", "ast"],
@@ -46,6 +48,7 @@ NONE = {
     "virtio display": ["0000:00:01.0", "1af4", "1050", "0300", "virtio-pci"],
     "an NVIDIA GPU, which its own checks read": ["0000:3b:00.0", "10de", "2330", "0302", "nvidia"],
     "kept for a virtual machine": [*MI300X[:4], "vfio-pci"],
+    "a switch's engine": ["0000:21:00.0", "15b3", "c2d5", "1200", "mlx5_core"],
     "an audio function": ["0000:03:00.1", "1ed5", "03ff", "0403", "snd_hda_intel"],
 }
 

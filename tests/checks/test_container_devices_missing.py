@@ -51,3 +51,18 @@ def test_no_library_of_the_driver() -> None:
     assert messages(outcome) == [("w1", "the container has NPUs, but not libascend_hal.so of their driver")]
     assert "`hostPath` volume" in advice(NAME, outcome)
     assert "reinstall" not in advice(NAME, outcome)
+
+
+def test_what_the_pod_was_allotted_and_has_not() -> None:
+    """Over the API server: the variable alone names what is there."""
+    hosts = {
+        "w1": [container(*npus(2), visible_npus="2", allotted_npus=(2, 3))],
+        "w2": [container(*npus(0), engine="kubernetes", allotted_npus=(100,))],
+        "w3": [container(engine="kubernetes", requested_gpus=8)],
+        "w4": [container("nvidia0", "nvidiactl", "nvidia-uvm", engine="kubernetes", requested_gpus=2)],  # two shares
+    }
+    assert messages(run_check(NAME, hosts)) == [
+        ("w1", "huawei.com/AscendReal names NPU 3, and the container has no device file of it"),
+        ("w2", "huawei.com/AscendReal names NPU 100, and the container has no device file of it"),
+        ("w3", "the container requests 8 GPUs of Kubernetes, and has no device file of one"),
+    ]

@@ -56,3 +56,36 @@ def test_no_container() -> None:
     """On a host the variable may be of any shell."""
     outcome = run_check(NAME, {"w1": [container(*GPUS, engine="", visible_gpus="0")]})
     assert skipped(outcome) == {"the job does not run in a container"}
+
+
+def test_what_the_pod_itself_says_comes_before_a_variable() -> None:
+    """The template sets the variable: the runtime gives what it names, and the plugin has allotted others."""
+    own = container(*npus(*range(8)), visible_npus="0-7", allotted_npus=(4, 5))
+    outcome = run_check(NAME, {"w1": [own]})
+    text = "the container has NPU 0, 1, 2, 3, 6 and 7 beside those that huawei.com/AscendReal names: 4 and 5"
+    assert messages(outcome) == [("w1", text)]
+    assert "`export ASCEND_RT_VISIBLE_DEVICES=4,5`" in advice(NAME, outcome)
+
+
+@pytest.mark.parametrize("value", ["all", "void", ""])
+def test_more_gpus_than_the_container_requests(value: str) -> None:
+    """An image that has NVIDIA_VISIBLE_DEVICES=all, or privileges."""
+    outcome = run_check(NAME, {"w1": [container(*GPUS, visible_gpus=value, requested_gpus=2)]})
+    assert messages(outcome) == [("w1", "the container has 4 GPUs, and requests 2 of Kubernetes")]
+    assert "Until then" not in advice(NAME, outcome)
+
+
+def test_shares_of_gpus_and_virtual_npus_are_as_requested() -> None:
+    hosts = {
+        "w1": [container("nvidia0", "nvidiactl", visible_gpus="all", requested_gpus=4)],  # four shares of one
+        "w2": [container(*npus(100), visible_npus="100", allotted_npus=(100,))],
+    }
+    assert messages(run_check(NAME, hosts)) == []
+
+
+def test_a_virtual_npu_of_another_pod() -> None:
+    """Known from the pod alone: a list of virtual NPUs in a variable is not judged."""
+    outcome = run_check(NAME, {"w1": [container(*npus(100, 101), allotted_npus=(100,))]})
+    assert messages(outcome) == [
+        ("w1", "the container has NPU 101 beside those that huawei.com/AscendReal names: 100"),
+    ]

@@ -90,6 +90,22 @@ def test_a_route_is_enough() -> None:
     assert blamed(hosts) == {}
 
 
+def test_an_address_that_only_a_router_may_know() -> None:
+    """A real job of Gloo fails there, or runs where the router has a route to the bridge: both were measured."""
+    bridge = interfaces(eth0="192.168.0.2/24", aaa0="10.250.1.1/24", routes=("0.0.0.0/0",))
+    hosts: dict[str, list[Fact]] = {
+        "w1": [interfaces(eth0="192.168.0.1/24", routes=("0.0.0.0/0",)), named("w1", "192.168.0.1")],
+        "w2": [bridge, named("w2", "10.250.1.1")],
+    }
+    outcome = run_check(NAME, hosts)
+    assert messages(outcome) == []
+    assert "whether w1 reaches 10.250.1.1 (aaa0 of w2) depends on the router" in outcome.unknown[""].text
+    hosts["w1"][0] = interfaces(eth0="192.168.0.1/24", routes=("0.0.0.0/0", "10.250.0.0/16"))
+    assert blamed(hosts) == {} and not run_check(NAME, hosts).unknown
+    hosts["w1"][0] = interfaces(eth0="192.168.0.1/24")
+    assert blamed(hosts) == {"w1": "w1 has no route to 10.250.1.1 of w2"}
+
+
 def test_policy_routing_is_unknown() -> None:
     hosts: dict[str, list[Fact]] = {
         f"w{n}": [interfaces(eth0=f"10.0.{n}.1/24", has_rules=True), named(f"w{n}", f"10.0.{n}.1")] for n in (1, 2)

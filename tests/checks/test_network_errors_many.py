@@ -34,6 +34,11 @@ def fleet(sick: str, uptime: float = 86400.0 * 30) -> dict[str, Any]:
     [
         (printed.MLX5_SICK, ["rx_crc_errors_phy", "rx_symbol_err_phy"]),
         (printed.MLX5_SMALL, ["rx_crc_errors_phy", "rx_pcs_symbol_err_phy", "rx_symbol_err_phy"]),
+        # 62469044882: QSFP28-LR4 in a router, all four lanes
+        (
+            "     rx_crc_errors_phy: 13147323\n     rx_symbol_err_phy: 13115284\n     rx_err_lane_0_phy: 13115284\n",
+            ["rx_crc_errors_phy", "rx_symbol_err_phy"],
+        ),
         (printed.I40E_SICK, ["port.rx_crc_errors", "rx_crc_errors"]),
         (printed.MLX5_DISCARDS, ["rx_prio3_discards"]),
         ("     mac_rx_fcs_err_pkt_num: 4000\n", ["mac_rx_fcs_err_pkt_num"]),

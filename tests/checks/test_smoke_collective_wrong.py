@@ -104,6 +104,18 @@ def test_each_culprit_of_a_second_round_is_a_finding() -> None:
     assert [finding.values["ranks"] for finding in findings] == [[1], [4]]
 
 
+@pytest.mark.parametrize(("observers", "further"), [((4, 5), []), ((2, 4, 5), [[3]])])
+def test_what_isolated_ranks_alone_have_wrong_is_laid_at_nobody_else(
+    observers: tuple[int, ...], further: list[list[int]]
+) -> None:
+    """Elements that are shifted by one look as if the rank before had sent them."""
+    run = ran(6, 3)
+    run.groups[1] = ("dp3", (3, 4, 5))
+    calls = [wrong(rank, "all_to_all", gid=1, numel=3063, index=0, wrong=3063) for rank in observers]
+    findings = findings_of(NAME, run, collectives(run, *everywhere(), *calls, isolated(culprits=((4, 5),))))
+    assert [finding.values["ranks"] for finding in findings] == [[4, 5], *further]
+
+
 def test_a_second_round_that_was_right_says_so_and_blames_nobody_more() -> None:
     run = ran(6, 3)
     (finding,) = findings_of(NAME, run, collectives(run, *everywhere(), isolated(recurred=False, wrong=0)))

@@ -37,6 +37,11 @@ def test_sums(layout: Layout) -> None:
     assert trained.because("smoke_loss_differs") == "smoke-gradient-summed"
 
 
+def test_sums_of_wrong_collectives_are_laid_at_these() -> None:
+    """Also where they are no multiple of the mean: one rank's part of them is wrong."""
+    assert summed(Trained(DP4)).only_finding(NAME).explained_by == ("smoke-collective-wrong",)
+
+
 def test_layouts_without_data_parallelism_have_nothing_to_sum() -> None:
     assert not Trained(TP4).findings(NAME)
 

@@ -135,6 +135,8 @@ def test_one_rank_of_very_many_is_judged_by_its_own_blocks() -> None:
 def test_where_all_ranks_of_one_model_have_a_wrong_loss_it_is_one_of_them() -> None:
     finding = own_loss_off(Trained(DP2TP2), 2, 3).only_finding(NAME)
     assert finding.values["ranks"] == [2, 3] and not finding.values["tie"]
+    assert finding.explained_by == ("smoke-collective-wrong",), "where that of one of them is"
+    assert not own_loss_off(Trained(DP2TP2), 3).only_finding(NAME).explained_by
     trained = Trained(PP2DP2).steps(lambda event: {"loss_error": None if event.rank < 2 else 1e-2 * (event.rank == 3)})
     finding = trained.only_finding(NAME)
     assert finding.values["ranks"] == [1, 3] and finding.values["tie"]

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from doctor.facts.smoke import CollectiveWrong
 from doctor.smoke.model import Layout
 from tests.checks.smoke import collectives, findings_of, learning, root_causes, run_check, training
@@ -43,6 +45,31 @@ def test_those_that_were_given_it_are_victims() -> None:
     finding = bad(Trained(TP4), {0: "input", 1: "input", 2: "input", 3: "activations"}).only_finding(NAME)
     assert finding.values["ranks"] == [3]
     assert finding.values["victims"] == "0-2"
+
+
+def received(trained: Trained, moments: dict[int, tuple[int, int, int]]) -> Trained:
+    """Ranks that were given such a number, each with when; all others have it in their parameters alone."""
+    bad(trained, dict.fromkeys(moments, "input"))
+    return trained.steps(lambda event: {"bad_at": moments.get(event.rank)} if event.step == 1 else None)
+
+
+@pytest.mark.parametrize(
+    ("layout", "moments", "culprits"),
+    [
+        (TP4, {0: (1, 0, 9), 1: (1, 0, 13), 2: (1, 0, 5), 3: (1, 0, 9)}, [2]),
+        (Layout(dp=2, tp=2), {2: (1, 0, 7), 3: (1, 0, 5)}, [3]),  # the others have it from the sum of gradients
+        (PP2DP2, {1: (2, 0, 7), 3: (2, 1, 0)}, [1]),  # forward: from the first stage to the second
+        (PP2DP2, {1: (4, 1, 0), 3: (4, 0, 2)}, [3]),  # backward
+        (PP2DP2, {0: (1, 0, 8), 1: (2, 0, 2), 2: (1, 1, 0), 3: (2, 1, 0)}, [0]),
+        (TP4, dict.fromkeys(range(4), (1, 0, 5)), [0, 1, 2, 3]),
+    ],
+)
+def test_the_rank_that_held_it_first(
+    layout: Layout, moments: dict[int, tuple[int, int, int]], culprits: list[int]
+) -> None:
+    finding = received(Trained(layout), moments).only_finding(NAME)
+    assert finding.values["ranks"] == culprits
+    assert "before any other rank did, in step 1: a collective brought it there" in str(finding)
 
 
 def test_a_pipeline_hands_it_on() -> None:

@@ -24,12 +24,12 @@ def place() -> Iterator[Place]:
 
 @pytest.mark.parametrize("seed", SAMPLE, ids=lambda seed: FAULTS[seed])
 def test_the_rank_that_failed_is_named_from_the_logs_of_a_real_job(tmp_path: Path, seed: int) -> None:
-    trial = Trial(seed, tmp_path, ("plain", "torchrun", "torchrun-folder"))
+    trial = Trial(seed, tmp_path, ("plain", "torchrun", "torchrun-folder"), sizes=(2,))
     assert trial.run() in GOOD, trial.folder.name
 
 
 def test_what_a_real_run_overcame_is_no_cause(tmp_path: Path) -> None:
-    trial = Trial(HEALTHY.index("caught"), tmp_path, ("plain",), HEALTHY)
+    trial = Trial(HEALTHY.index("caught"), tmp_path, ("plain",), HEALTHY, sizes=(2,))
     assert trial.run() in ("right", "slow"), trial.folder.name
 
 

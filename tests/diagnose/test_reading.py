@@ -17,13 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.events import TIME_ENDED
 from doctor.diagnose.excerpter.excerpt import LogReader
 from doctor.diagnose.excerpter.line_choice import ShapeIndex
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import MAX_UNREAD, read_all
 from doctor.diagnose.read.scan import scan
-from doctor.diagnose.read.sources import TIME_ENDED, find_sources
+from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import load_signatures

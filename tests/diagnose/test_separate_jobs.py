@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import cProfile
 import random
 from pathlib import Path
 
 import pytest
 
+from doctor.diagnose.events import Event, FileReading, FileSummary
 from doctor.diagnose.run import diagnose_found
-from doctor.diagnose.separate_jobs import separate_jobs
+from doctor.diagnose.separate_jobs import diagnose_jobs, separate_jobs
 from tests.diagnose.test_cases import CASES, read
 from tests.diagnose.test_command import run
 from tests.diagnose.test_rules import SIGNATURES
@@ -86,3 +88,32 @@ def test_the_logs_of_one_known_job_are_never_divided(case: dict[str, list[str]])
     names = list(case["files"])
     random.Random(1).shuffle(names)
     assert len(separate_jobs(read(names))) == 1
+
+
+NAMES = {"ranks": "rank{0}.log", "hosts": "node{0}/dmesg.log", "plain": "a{0}x.txt", "jobs": "slurm-{0}.out"}
+NAMES |= {"processes": "plog-{0}_2026.log", "hours": "try{0}/stderr.log", "numbered": "job_{1}/rank{0}.log"}
+
+
+def calls_for(count: int, name: str, hours: bool) -> int:
+    """Calls and steps of generators that the diagnosis of so many logs takes, one in three with an error."""
+    readings = []
+    for number in range(count):
+        start = 1.7e9 + (4000 * number if hours else number % 60)
+        summary = FileSummary(name.format(number, number % 7), lines=3, first_time=start, last_time=start + 5)
+        line = Event("python-exception", number, 2, "RuntimeError: x", {}, time=start + 1)
+        readings.append(FileReading(summary, [line] if number % 3 == 0 else []))
+    profile = cProfile.Profile()
+    profile.runcall(diagnose_jobs, readings, SIGNATURES)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_twice_the_logs_take_twice_the_steps(kind: str) -> None:
+    hours = kind in ("jobs", "hours")
+    assert calls_for(400, NAMES[kind], hours) < 2.4 * calls_for(200, NAMES[kind], hours)
+
+
+def test_logs_that_the_time_limit_left_unread_are_unknown(tmp_path: Path) -> None:
+    log(tmp_path, "rank_0.log", 20, FULL.format(rank=0))
+    ended = run(str(tmp_path), "--budget", "0.000001")
+    assert (ended.exit_code, "the time limit of --budget had passed" in ended.stdout) == (12, True)

@@ -132,6 +132,32 @@ ELEMENTS: list[tuple[str, dict[str, Any]]] = [
 ]
 FAILURES = [
     (
+        "51863788626",
+        "Unable to determine the device handle for GPU3: 0000:5F:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:5f:00.0",)),
+    ),
+    (
+        "46625305640",
+        "Unable to determine the device handle for GPU 0000:01:00.0: Not Found",
+        6,
+        ("lost", ("0000:01:00.0",)),
+    ),
+    (
+        "59088084215",
+        "Unable to determine the device handle for GPU0000:25:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:25:00.0",)),
+    ),
+    ("67259717826", "Unable to determine the device handle for GPU2: Unknown Error", 255, ("lost", ("2",))),
+    ("55289094216", "Unable to determine the device handle for GPU0", 255, ("lost", ("0",))),
+    (
+        "71068929126",
+        "Unable to determine the device handle for GPU1: 0000:07:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:07:00.0",)),
+    ),
+    (
         f"{GITHUB}/JosephKJ/OWOD/issues/81",
         "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost. Reboot the system",
         15,

@@ -4,11 +4,13 @@
 A source that begins with `EMULATED` names a driver's file: the message was written from its format, and no host printed it.
 
 A number is the id of a public file in the index of GitHub texts that the tests' author read. Time, host name and the line
-breaks of mails are taken off.
+breaks of mails are taken off. recorded/kernel_messages.tsv has more, in the same terms: a check and the device that it names, or
+"-" for no fault, or "silent" with the reason; its messages were judged before the table knew any of them.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 GPU, AMD, HARDWARE = "gpu-xid-logged", "amd-gpu-fault-logged", "hardware-error-logged"
@@ -28,7 +30,7 @@ class Report(NamedTuple):
     text: str
 
 
-SICK = (
+SICK: tuple[Report, ...] = (
     Report(
         "tailscale/tailscale issue 20994",
         CARD,
@@ -494,7 +496,7 @@ SICK = (
     Report("12994304955", AMD, "0000:0c:00.0", "amdgpu 0000:0c:00.0: amdgpu: Failed to export SMU metrics table!"),
 )
 
-SILENT = (
+SILENT: tuple[tuple[str, str, str], ...] = (
     (
         "7275941103",
         "mlx5_core 0000:bb:00.0: print_health_info:491:(pid 0): PCI slot is unavailable",
@@ -518,7 +520,7 @@ SILENT = (
 )
 """Lines of faults that stay silent: source, text, and why."""
 
-HEALTHY = (
+HEALTHY: tuple[tuple[str, str], ...] = (
     (
         "70941271657",
         "iommu ivhd1: AMD-Vi: Event logged [INVALID_DEVICE_REQUEST device=0000:00:00.0 pasid=0x00000 address=0xfffffffdf8000000 flags=0x0a00]",
@@ -745,3 +747,13 @@ HEALTHY = (
         "bnxt_en 0000:40:00.1 eno12409np1: Non-fatal firmware reset event, data1: 0x1, data2: 0x0, min wait 1300 ms, max wait 4200 ms",
     ),
 )
+
+_RECORDED = [
+    line.split("\t")
+    for line in Path(__file__).with_name("recorded").joinpath("kernel_messages.tsv").read_text().splitlines()[1:]
+]
+SICK += tuple(
+    Report(source, check, device, text) for source, check, device, text in _RECORDED if check not in ("-", "silent")
+)
+HEALTHY += tuple((source, text) for source, check, _, text in _RECORDED if check == "-")
+SILENT += tuple((source, text, reason) for source, check, reason, text in _RECORDED if check == "silent")

@@ -474,6 +474,31 @@ HEALTHY = "        Health Status                  : OK\n        Error Code      
 
 OTHERS = (
     Printed(
+        "51937753831",
+        NpuStart,
+        "dcmi model initialized failed, because the device is used. ret is -8020\nnpu get board type failed. ret is -9005\n",
+        "busy",
+        187,
+    ),
+    Printed(
+        "53777317832 (link_stat)",
+        LinkHistory,
+        "[device 0]current time        : Wed Jun  7 10:08:28 2023\n[device 0]link up count       : 2\n[device 0]link change records :\n[device 0]    Tue Jun  6 16:32:12 2023    LINK UP\n[device 0]    Tue Jun  6 16:32:10 2023    LINK DOWN\n[device 0]    Tue Jun  6 16:31:55 2023    LINK UP\n",
+        ("UP", "DOWN", "UP"),
+    ),
+    Printed(
+        "59536816552 (link_stat)",
+        LinkHistory,
+        "[devid 0]current time        : Tue Oct 28 21:46:46 2025\n[devid 0]link up count       : 2\n[devid 0]link down count     : 1\n[devid 0]link change records :\n[devid 0]    Sun Oct  5 10:13:51 2025    LINK UP\n[devid 0]    Sun Oct  5 10:13:50 2025    LINK DOWN\n[devid 0]    Sun Oct  5 10:13:35 2025    LINK UP\n",
+        ("UP", "DOWN", "UP"),
+    ),
+    Printed(
+        "56688913900 (optical)",
+        Optics,
+        "optical info:\npresent              : not present\nTx Power             : 4.4035 mW\nRx Power             : 1.0189 mW\nTxPower High Thres   : 3.5481 mW\nRx Los Flag          : 0xff\n",
+        "unset",
+    ),
+    Printed(
         MC,
         NpuChips,
         M4.replace("        NPU", "\tNPU")

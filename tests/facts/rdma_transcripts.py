@@ -38,7 +38,7 @@ def _ibstat(name: str, kind: str, firmware: str, *ports: tuple[str, str, str, st
 
 UP, OFF = ("Active", "LinkUp"), ("Down", "Disabled")
 ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"
-TOOL_OUTPUTS = (
+TOOL_OUTPUTS: tuple[ToolOutput, ...] = (
     ToolOutput(
         f"{GITHUB}/kvcache-ai/Mooncake/issues/1999",
         _ibstat("mlx5_0", "MT4129", "28.39.1002", (*UP, "200", ETHERNET))
@@ -157,6 +157,19 @@ TOOL_OUTPUTS = (
             )
         ),
         ("mlx5_0:1", "mlx5_4:1", "mlx5_bond_0:1"),
+    ),
+)
+
+TOOL_OUTPUTS += (
+    ToolOutput(
+        "26332778831",
+        _ibstat("mlx4_0", "MT4099", "2.42.5000", ("Down", "Polling", "10", INFINIBAND), (*OFF, "40", INFINIBAND)),
+        (),
+    ),
+    ToolOutput(
+        "37908904937",
+        _ibstat("mlx4_0", "MT25418", "2.3.0", (*UP, "20", INFINIBAND), ("Down", "Polling", "10", INFINIBAND)),
+        ("mlx4_0:1",),
     ),
 )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 
-from doctor.engine.fact import Unreadable
+from doctor.engine.fact import Absent, Unreadable
 from doctor.facts.container import (
     CAP_IPC_LOCK,
     INITIAL_NAMESPACES,
@@ -17,6 +18,8 @@ from doctor.facts.container import (
     is_within,
     parse_visible,
 )
+from doctor.session.select_pods import _device_variables
+from doctor.transport.kubernetes.pods import Pod
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, runs_on_python_3_6
 
@@ -118,3 +121,35 @@ def test_anything_else(value: object) -> None:
 
 def test_the_source_that_is_sent() -> None:
     assert runs_on_python_3_6(describe_container)
+
+
+def with_devices(annotation: str, *limits: dict[str, object]) -> str:
+    """The words by which a pod's first container learns what it has; ``limits``: of each container."""
+    names = [f"c{number}" for number in range(len(limits))]
+    containers = [{"name": name, "resources": {"limits": wanted}} for name, wanted in zip(names, limits, strict=True)]
+    metadata = {"name": "w-0", "annotations": {"huawei.com/AscendReal": annotation}}
+    pod = msgspec.convert({"metadata": metadata, "spec": {"containers": containers}}, Pod)
+    return " ".join(_device_variables(pod, "c0"))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "limits", "words"),
+    [
+        ("Ascend910-4,Ascend910-5", [{"huawei.com/Ascend910": "2", "cpu": "1"}], "DOCTOR_POD_NPUS=4,5"),
+        ("Ascend310P-4c.3cpu-100-1", [{"huawei.com/Ascend310P-4c": "1"}], "DOCTOR_POD_NPUS=100"),
+        ("Ascend910-4", [{"huawei.com/Ascend910": "1"}, {"huawei.com/Ascend910": "1"}], ""),  # whose is it?
+        ("Ascend910-4", [{"cpu": "1"}, {"huawei.com/Ascend910": "1"}], ""),
+        ("Ascend910-4; touch /tmp/x", [{"huawei.com/Ascend910": "1"}], ""),
+        ("", [{"huawei.com/Ascend910": "1"}], ""),
+        ("", [{"nvidia.com/gpu": "8"}, {}], "DOCTOR_POD_GPUS=8"),
+        ("", [{"nvidia.com/gpu": 8}], "DOCTOR_POD_GPUS=8"),
+        *(("", [{"nvidia.com/gpu": text}], "") for text in ("$(id)", "-1", "\u0668", "1k", "99999", "")),
+        ("", [{"nvidia.com/mig-1g.10gb": "1"}], ""),
+    ],
+)
+def test_what_a_pod_says_of_its_devices(annotation: str, limits: list[dict[str, object]], words: str) -> None:
+    assert with_devices(annotation, *limits) == words
+    known = dict(word.split("=", 1) for word in words.split())
+    assert not isinstance(view := answered(JobContainer, answer(variables=known)), (Absent, Unreadable))
+    assert view.allotted_npus == parse_visible(known.get("DOCTOR_POD_NPUS", ""))
+    assert view.requested_gpus == int(known.get("DOCTOR_POD_GPUS", "0"))

@@ -167,6 +167,39 @@ def test_a_value_that_the_driver_cannot_read_is_never_healthy(elements: str, is_
     assert unknown == expected.get(element, [])
 
 
+@pytest.mark.parametrize(
+    ("elements", "unknown"),
+    [
+        ("<ecc_errors><volatile><dram_uncorrectable>12 in 3 banks</dram_uncorrectable></volatile></ecc_errors>", True),
+        ("<remapped_rows><remapped_row_failure>Pending (3)</remapped_row_failure></remapped_rows>", True),
+        ("<temperature><gpu_temp>hot</gpu_temp></temperature>", True),
+        ("<fabric><state>Isolated</state></fabric>", True),
+        ("<gpu_reset_status><reset_required>Perhaps</reset_required></gpu_reset_status>", True),
+        ("<ecc_errors><volatile><dram_uncorrectable>0</dram_uncorrectable></volatile></ecc_errors>", False),
+        ("<fabric><state>Completed</state><health><summary>Healthy</summary></health></fabric>", False),
+    ],
+)
+def test_a_value_of_another_form_is_unknown_not_healthy(elements: str, unknown: bool) -> None:
+    """It accuses nobody, for a newer driver may have new words."""
+    inventory, tool = (read_outputs(fact, one=in_report(elements)) for fact in (GpuInventory, NvidiaSmi))
+    assert run_check("gpu-tool-fails", {"w1": [tool, inventory, cards()]}).findings == ()
+    assert any(run_check(name, {"w1": [inventory]}).unknown for name in JUDGES) == unknown
+
+
+@pytest.mark.parametrize(
+    ("product", "is_told"), [("NVIDIA A100-SXM4-80GB", True), ("NVIDIA GeForce RTX 2080 Ti", False)]
+)
+def test_a_reading_that_no_check_needs_is_a_warning_of_a_server(product: str, is_told: bool) -> None:
+    elements = "<temperature><memory_temp>ERR!</memory_temp></temperature><fan_speed>ERR!</fan_speed>"
+    output = Output(out=in_report(elements).out.replace(">NVIDIA<", f">{product}<"))
+    inventory, tool = (read_outputs(fact, one=output) for fact in (GpuInventory, NvidiaSmi))
+    findings = run_check("gpu-tool-fails", {"w1": [tool, inventory, cards()]}).findings
+    assert [(finding.values["elements"], finding.is_warning) for finding in findings] == [
+        (["memory_temp"], True)
+    ] * is_told
+    assert not run_check("gpu-too-hot", {"w1": [inventory]}).unknown
+
+
 def test_values_that_a_product_does_not_have_are_no_failure() -> None:
     """A fan of a passive card, the limit of power of a portable one, and the default limit of a GeForce 2080 Ti.
 

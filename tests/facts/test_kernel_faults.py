@@ -7,8 +7,8 @@ import time
 import pytest
 
 from doctor.engine.catalog import bundled_folder
-from doctor.facts.kernel_faults import KernelFaultRow, compiled_pattern, fault_rows, fault_words
-from doctor.facts.kernel_log import KernelLog, LogLine
+from doctor.facts.kernel_faults import KernelFaultRow, compiled_pattern, fault_rows, fault_words, named_device
+from doctor.facts.kernel_log import HOUR, KernelLog, LogLine
 
 ROWS = list(fault_rows().values())
 REPORTED = [row for row in ROWS if row.check]
@@ -56,5 +56,35 @@ def test_a_pattern_takes_linear_time(row: KernelFaultRow) -> None:
 
 def test_words_are_short_and_few() -> None:
     """They are sent to every host."""
-    assert len(fault_words()) < 120
+    assert len(fault_words()) < 135
     assert all(3 <= len(word) < 40 for word in fault_words())
+
+
+BY_TABLE = [pair for pair in SAMPLES if pair[0].check and pair[0].check != "gpu-xid-logged"]
+"""Xids have codes, and rules of their own for what was done since: tests/checks/test_gpu_xid_logged.py."""
+
+
+def device_in(pattern: str, text: str) -> str:
+    match = compiled_pattern(pattern).search(text)
+    assert match
+    return named_device(match)
+
+
+@pytest.mark.parametrize(("row", "sample"), BY_TABLE, ids=lambda value: getattr(value, "id", ""))
+def test_what_clears_a_fault(row: KernelFaultRow, sample: str) -> None:
+    """Its age, a newer message about its own device, and a start of the host, after which the log is a new one."""
+
+    def found(*lines: tuple[float, str]) -> bool:
+        log = KernelLog(uptime=1e6, lines=tuple(LogLine(age, text) for age, text in lines))
+        return any(fault.row.id == row.id for fault in log.faults(row.check))
+
+    oldest = row.hours * HOUR if row.hours else 1e6
+    assert found((oldest, sample)) and not found((oldest + 1, sample)) and not found()
+    device = device_in(row.pattern, sample)
+    if row.cleared_by and device:
+        other = next(text for each in ROWS for text in each.samples if each.pattern == row.cleared_by)
+        clearing = other.replace(device_in(row.cleared_by, other), device)
+        match = compiled_pattern(row.cleared_by).search(clearing)
+        assert found((9.0, sample), (5.0, clearing)) != bool(match and named_device(match) == device)
+        assert found((9.0, clearing), (5.0, sample))
+        assert found((9.0, sample), (5.0, other)) or other == clearing

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.engine.fact import Fact, Output
+from doctor.engine.fact import Fact, Output, Unreadable
+from doctor.facts.ethernet_links import EthernetCounters
+from doctor.facts.hccn import LinkHistory, PortCounters
 from doctor.facts.npu import NpuMemoryErrors
 from doctor.facts.npu_counters import NpuFrequencies, NpuPcieErrors
 from doctor.facts.npu_fabric import NpuHccs
+from doctor.facts.npu_health import NpuHealth
 from doctor.facts.npu_table import NpuTable
+from doctor.facts.nvlink import NvLinks
 from doctor.facts.reported_value import value_state
-from tests.facts.answers import read_outputs
+from tests.facts.answers import learned, read_outputs
 
 
 @pytest.mark.parametrize(
@@ -129,3 +133,43 @@ def test_readers_of_npu_smi_take_none_for_none(fact: type[Fact], output: Output,
     value = read_outputs(fact, one=Output(out=output.out.replace("BAD", "NA")))
     assert isinstance(value, Fact)
     assert not value.unread or fact is NpuFrequencies
+
+
+ONE_NPU = "-- 0 --\n{0}-- exit 0 --\n"
+STRANGE = [
+    # What stands where a number or a word of the tool should stand: a newer form, or one of another language.
+    (
+        NvLinks,
+        "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n\t Link 0: 26.562 GB/s\n\t Link 1: 26562 MB/s down\n",
+        "GPU 0",
+    ),
+    (
+        EthernetCounters,
+        "-- uptime --\n93842.11 7.1\n-- exit 0 --\n-- eth0 --\n     rx_crc_errors_phy: 1.3e7\n-- exit 0 --\n",
+        "",
+    ),
+    (NpuHealth, ONE_NPU.format("\tHealth Status : OK\n\tError Code : code 80E18402h\n\tChip ID : 0\n"), "NPU card 0"),
+    (NpuHealth, ONE_NPU.format("\tHealth Status : Alarm (2)\n\tError Code : NA\n\tChip ID : 0\n"), "NPU card 0"),
+    (PortCounters, 2 * "packet statistics:\nroce_rx_err_pkt_num:0x1f\nroce_tx_err_pkt_num:0\n-- again --\n", ""),
+    (
+        LinkHistory,
+        (
+            "[devid 0]current time        : Tue Oct 28 21:46:46 2025\n[devid 0]link change records :\n"
+            "[devid 0]    Sun Oct  5 10:13:51 2025    PORT RESET\n"
+        ),
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fact", "text", "device"), STRANGE, ids=lambda value: getattr(value, "__name__", ""))
+def test_what_a_tool_prints_in_a_form_that_is_not_known_is_unread(fact: type[Fact], text: str, device: str) -> None:
+    value = learned(fact, {"0" if fact.probe.each and not fact.probe.repeats else "": Output(out=text)})
+    assert isinstance(value, Unreadable) or value.unread, value
+    assert isinstance(value, Unreadable) or not device or device in value.unread
+
+
+def test_a_fault_code_is_read_with_its_prefix_too() -> None:
+    text = ONE_NPU.format("\tHealth Status : OK\n\tError Code : 0x80E18402, 80E01801\n\tChip ID : 0\n")
+    value = learned(NpuHealth, {"": Output(out=text)})
+    assert value.chips[0].codes == ("80E18402", "80E01801") and not value.unread

@@ -21,6 +21,11 @@ AGREES: list[dict[str, str]] = [
     {"SLURM_JOB_NUM_NODES": "8", "SLURM_NNODES": "2", "NUM_NODES": "2"},
     {"WORLD_SIZE": "many", "RANK_SIZE": "16"},
     {"WORLD_SIZE": "99999999999", "RANK_SIZE": "16"},
+    {"OMPI_COMM_WORLD_SIZE": "2", "SLURM_STEP_NUM_NODES": "4", "SLURM_STEP_ID": "0"},
+    {"OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_LOCAL_SIZE": "8", "SLURM_STEP_NUM_NODES": "4"},
+    {"MV2_COMM_WORLD_SIZE": "3", "MV2_COMM_WORLD_LOCAL_SIZE": "2", "NNODES": "2"},
+    {"PMI_SIZE": "7", "PALS_LOCAL_SIZE": "3", "NNODES": "2"},
+    {"SLURM_NTASKS": "4", "SLURM_NNODES": "8"},
 ]
 
 
@@ -44,6 +49,12 @@ def test_what_agrees(environ: dict[str, str]) -> None:
          "WORLD_SIZE", "NUM_NODES x LOCAL_WORLD_SIZE", True),
         ({"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "16"}, "LOCAL_WORLD_SIZE", "WORLD_SIZE", True),
         ({"NNODES": "4", "NUM_NODES": "2"}, "NNODES", "NUM_NODES", True),
+        ({"WORLD_SIZE": "16", "NNODES": "32"}, "WORLD_SIZE", "NNODES", False),
+        ({"FLUX_JOB_SIZE": "8", "FLUX_JOB_NNODES": "16"}, "FLUX_JOB_SIZE", "FLUX_JOB_NNODES", False),
+        ({"SLURM_NTASKS": "7", "SLURM_NNODES": "8", "SLURM_STEP_ID": "0"}, "SLURM_NTASKS", "SLURM_NNODES", False),
+        ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"},
+         "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE", True),
+        ({"PMI_SIZE": "16", "PALS_LOCAL_SIZE": "4", "NNODES": "3"}, "NNODES", "PMI_SIZE / PALS_LOCAL_SIZE", False),
     ],
 )  # fmt: skip
 def test_what_cannot_both_be_true(environ: dict[str, str], first: str, second: str, certain: bool) -> None:

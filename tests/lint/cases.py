@@ -51,6 +51,7 @@ def megatron(
 MEGATRON = [
     megatron("3D parallel, options in an array"),
     megatron("options in a string", style="string"),
+    megatron("a sequence beyond its positions", SETTINGS, seq_length=4096, max_position_embeddings=2048),
     megatron("options in the line", style="line"),
     megatron("one host", nodes=1, pipeline_model_parallel_size=1),
     megatron("query groups", group_query_attention=None, num_query_groups=8),
@@ -202,6 +203,8 @@ def accelerate(name: str, finds: str = "", options: str = "", **changes: Any) ->
 FSDP1 = "fsdp_config:\n  fsdp_version: 1\n  fsdp_sharding_strategy: {}\n  fsdp_use_orig_params: true\n"
 SIZES = "parallelism_config:\n  parallelism_config_dp_replicate_size: {}\n  parallelism_config_dp_shard_size: {}\n  parallelism_config_tp_size: {}\n"
 MEGATRON_LM = "megatron_lm_config:\n  megatron_lm_tp_degree: {}\n  megatron_lm_pp_degree: {}\n"
+HOSTFILE = "# two hosts\nn1 slots=8\nn2 slots = 8 max-slots=9\n"
+GPUS = "#!/bin/bash\n#SBATCH --{}\n"
 OTHERS = [
     accelerate("FSDP", more=FSDP1.format("FULL_SHARD")),
     accelerate("FSDP by number", more=FSDP1.format(1)),
@@ -210,6 +213,18 @@ OTHERS = [
     accelerate("options over the file", options="--num_processes 8 --num_machines 1", more=SIZES.format(1, 8, 1)),
     Case("accelerate: configuration alone", {"acc.yaml": c.accelerate()}, named=("acc.yaml",)),
     accelerate("the second machine", rank=1),
+    accelerate("each machine's own number", options="--machine_rank $SLURM_NODEID"),
+    accelerate("a machine beyond the last, by the line", CONTRADICT, options="--machine_rank 2"),
+    accelerate("the line's number over the file's", options="--machine_rank 1", rank=2),
+    accelerate("a loopback address in the line", CONTRADICT, options="--main_process_ip 127.0.0.1"),
+    Case("mpirun: 16 ranks in 16 slots", {"run.sh": "mpirun -np 16 --hostfile hosts python train.py\n", "hosts": HOSTFILE}),
+    Case("mpirun: 17 ranks in 16 slots", {"run.sh": "mpirun -np 17 --hostfile hosts python train.py\n", "hosts": HOSTFILE}, CONTRADICT),
+    Case("mpirun: more ranks than slots on purpose", {"run.sh": "mpirun -np 17 --oversubscribe --hostfile hosts python train.py\n", "hosts": HOSTFILE}),
+    Case("mpirun: a host without a number of slots", {"run.sh": "mpirun -np 17 --hostfile hosts python train.py\n", "hosts": HOSTFILE + "n3\n"}),
+    Case("slurm: 8 ranks and 8 GPUs", {"run.sh": GPUS.format("gres=gpu:a100:8") + c.torchrun(1)}),
+    Case("slurm: 8 ranks and 4 GPUs", {"run.sh": GPUS.format("gres=gpu:a100:4") + c.torchrun(1)}, CONTRADICT),
+    Case("slurm: 8 ranks and 6 GPUs", {"run.sh": GPUS.format("gpus-per-node=6") + c.torchrun(1)}, CONTRADICT),
+    Case("slurm: GPUs without a number", {"run.sh": GPUS.format("gres=gpu") + c.torchrun(1)}),
     accelerate("a third machine of two", CONTRADICT, rank=2),
     accelerate("a master that others reach", more="main_process_ip: 10.0.0.1\nmain_process_port: 29500\n"),
     accelerate("a master that is each machine itself", CONTRADICT, more="main_process_ip: 127.0.0.1\nmain_process_port: 29500\n"),
@@ -432,13 +447,13 @@ TIMEOUTS = [
 
 def verl(name: str, finds: str = "", *, undecided: bool = False, **changes: object) -> Case:
     """A script of verl: Hydra's overrides, ranks that Ray starts."""
-    numbers = {"nodes": 2, "tensor": 4, "batch": 1024, **changes}
+    numbers = {"nodes": 2, "tensor": 4, "batch": 1024, "micro": 16, "actor": "fsdp", **changes}
     overrides = {
         "algorithm.adv_estimator": "grpo", "data.train_batch_size": numbers["batch"], "data.max_prompt_length": 1024,
         "actor_rollout_ref.model.path": "Qwen/Qwen2-7B-Instruct", "actor_rollout_ref.actor.ppo_mini_batch_size": 256,
-        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 16, "actor_rollout_ref.rollout.name": "vllm",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": numbers["micro"], "actor_rollout_ref.rollout.name": "vllm",
         "actor_rollout_ref.rollout.tensor_model_parallel_size": numbers["tensor"], "actor_rollout_ref.rollout.n": 5,
-        "trainer.n_gpus_per_node": 8, "trainer.nnodes": numbers["nodes"], "trainer.total_epochs": 15,
+        "actor_rollout_ref.actor.strategy": numbers["actor"], "trainer.n_gpus_per_node": 8, "trainer.nnodes": numbers["nodes"], "trainer.total_epochs": 15,
     }  # fmt: skip
     words = " \\\n    ".join(f"{key}={value}" for key, value in overrides.items())
     return Case(
@@ -455,6 +470,9 @@ VERL = [
     verl("hosts from a variable", nodes="$NNODES", undecided=True),
     verl("a rollout over 3 GPUs", RANKS, tensor=3),
     verl("a batch below the mini batch", BATCH, batch=128),
+    verl("a batch that 16 ranks cannot share", BATCH, batch=1025),
+    verl("a part of 80 in micro batches of 12", BATCH, micro=12),
+    verl("micro batches of Megatron's own rules", micro=12, actor="megatron"),
 ]
 
 CASES = [*TIMEOUTS, *VERL, *MEGATRON, *DEEPSPEED, *MINDFORMERS, *OTHERS, *TORCH, *MINDSPORE, *RECIPES]

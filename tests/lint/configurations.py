@@ -14,7 +14,7 @@ MEGATRON: Options = {
     "hidden-size": 4096,
     "num-attention-heads": 32,
     "seq-length": 4096,
-    "max-position-embeddings": 4096,
+    "max-position-embeddings": 8192,
     "micro-batch-size": 1,
     "global-batch-size": 64,
     "train-iters": 1000,

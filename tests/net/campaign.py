@@ -1,10 +1,11 @@
 """Faults at random places of real test hosts, and clean runs: who is named, and who is accused wrongly.
 
     python -m tests.net.campaign [--runs 20] [--kinds "bridge,one way"] [--two 20] [--clean 200] [--hosts 5] [--seed 1]
-        [--ipv6 alone]
+        [--ipv6 alone] [--seconds 280 --done FILE]
 
-As root. It prints one line for each kind: runs in which exactly the right hosts were named for the right cause, of all;
-every other run with its findings. Exit code 1 where a run was wrong.
+As root. In pieces: after so many seconds no further run begins, and the next call with the same file goes on with what
+it has not done. It prints one line for each kind: runs in which exactly the right hosts were named for the right cause,
+of all; every other run with its findings. Exit code 1 where a run was wrong.
 """
 
 from __future__ import annotations
@@ -65,15 +66,23 @@ def wrong(faults: Sequence[InjectedFault], findings: Sequence[tuple[str, list[st
 
 
 class Tally:
-    """Counts, and a line for each wrong run."""
+    """Counts, and a line for each wrong run; with a file those of earlier pieces of the campaign too."""
 
-    def __init__(self) -> None:
-        self.right: dict[str, int] = {}
-        self.runs: dict[str, int] = {}
+    def __init__(self, file: Path | None = None, seconds: float = 1e9) -> None:
+        self.file, self.end = file, time.monotonic() + seconds
+        kept = json.loads(file.read_text()) if file and file.exists() else {}
+        self.right: dict[str, int] = kept.get("right", {})
+        self.runs: dict[str, int] = kept.get("runs", {})
+
+    def is_due(self, name: str, number: int) -> bool:
+        """The run of this number, from 0 on, was not done yet, and there is time to begin it."""
+        return number >= self.runs.get(name, 0) and time.monotonic() < self.end
 
     def add(self, name: str, problem: str, where: str) -> None:
         self.runs[name] = self.runs.get(name, 0) + 1
         self.right[name] = self.right.get(name, 0) + (not problem)
+        if self.file:
+            self.file.write_text(json.dumps({"right": self.right, "runs": self.runs}))
         if problem:
             print(f"  WRONG {name} ({where}): {problem}", flush=True)
 
@@ -115,8 +124,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hosts", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ipv6", choices=("alone", "both"), help="the hosts have IPv6 addresses, alone or beside IPv4")
+    parser.add_argument("--seconds", type=float, default=1e9, help="after these no further run begins")
+    parser.add_argument("--done", type=Path, help="keeps the counts; runs that it has are not done again")
     options = parser.parse_args(arguments)
-    tally, began = Tally(), time.monotonic()
+    tally, began = Tally(options.done, options.seconds), time.monotonic()
     fleet: Any = Fleet.up(options.hosts)
     kinds = [kind for kind in options.kinds.split(",") if kind and not (options.ipv6 and kind in OF_IPV4)]
     directory = tempfile.TemporaryDirectory()
@@ -125,17 +136,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             fleet = Ipv6Hosts(fleet, Path(directory.name), alone=options.ipv6 == "alone")
         for kind in kinds:
             began = time.monotonic()
-            for number in range(options.runs):
+            for number in (one for one in range(options.runs) if tally.is_due(kind, one)):
                 run_faults(fleet, tally, kind, [kind], Random(f"{options.seed} {kind} {number}"))
             tally.show(kind, began)
         began = time.monotonic()
-        for number in range(options.two):
+        for number in (one for one in range(options.two) if tally.is_due("two faults", one)):
             random = Random(f"{options.seed} two {number}")
             run_faults(fleet, tally, "two faults", random.sample(COMBINED, 2), random)
         if options.two:
             tally.show("two faults", began)
         began = time.monotonic()
-        for number in range(options.clean):
+        for number in (one for one in range(options.clean) if tally.is_due("clean", one)):
             code, findings, error = tried(fleet, CLEAN_MODES[number % len(CLEAN_MODES)])
             surplus = wrong([], findings) or (f"exit code {code}" if code else "")
             tally.add("clean", error or surplus, f"exit {code}, load {os.getloadavg()[0]:.1f}")

@@ -385,6 +385,13 @@ def _name(kind: str, draw: Draw) -> InjectedFault:
     return InjectedFault(kind, _expect("host-name-ambiguous", draw.a), {}, {draw.a: script})
 
 
+@_makes("host dies")
+def _host_dies(kind: str, draw: Draw) -> InjectedFault:
+    """In the midst of the test it is gone from the network, as one that has lost its power."""
+    script = f"setsid sh -c 'sleep {draw.random.randint(4, 12)}; ip link set eth0 down' >/dev/null 2>&1 &"
+    return InjectedFault(kind, _expect("host-unreachable", draw.a), {}, {draw.a: script}, speeds=True)
+
+
 SECOND_NETWORK = "ip link add eth1 link eth0 type macvlan mode bridge"
 NOWHERE = "ip link add eth1 type veth peer name nowhere; ip link set nowhere up"
 
@@ -432,6 +439,7 @@ QUICK = (
     "interface",
 )
 SPEEDS = (
+    "host dies",
     "loss one way",
     "loss of a host",
     "limit of a host",

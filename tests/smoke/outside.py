@@ -26,11 +26,14 @@ from typing import Any, Literal, NamedTuple
 
 from tests.hosts.fleet import Fleet
 from tests.smoke.interpreter import visible_folders
-from tests.smoke.outside_cases import CASES, NETWORK, Case
+from tests.smoke.outside_cases import CASES as EARLIER
+from tests.smoke.outside_cases import NETWORK, Case
+from tests.smoke.outside_invented import INVENTED
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FOLDER = "/root/outside"
+CASES = (*EARLIER, *INVENTED)
 WRAPPER = f"{FOLDER}/python"
 Verdict = Literal["right", "one of", "wrong", "missed", "not struck"]
 
@@ -138,6 +141,8 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
         case = trial.case
         struck = not (case.fault or case.before or case.environ or case.wrapper or case.imports)
         struck = struck or fleet.enter(guilty, f"test -e {FOLDER}/struck && echo yes || true").stdout.strip() == "yes"
+        if case.binds:
+            struck = struck and fleet.enter(guilty, case.binds).stdout.strip() == "yes"
         failed = {
             outcome["check"]: sorted({host for finding in outcome["findings"] for host in finding["hosts"]})
             for outcome in report["outcomes"]

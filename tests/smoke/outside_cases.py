@@ -34,6 +34,8 @@ class Case(NamedTuple):
     """Python that the interpreter runs as its sitecustomize module."""
     arguments: tuple[str, ...] = ()
     """Of doctor smoke."""
+    binds: str = ""
+    """Run on the guilty host afterwards: without output the fault changed nothing, and is no trial."""
 
     def strikes(self, guilty: bool) -> bool:
         """Whether a host has the sitecustomize module."""
@@ -198,7 +200,13 @@ else
     file={unified_file} value='{unified_value}'
 fi
 find . -maxdepth 1 -name 'doctor-*' -mmin +10 -exec rmdir {{}} + || true
-group=$(mktemp -d doctor-XXXXXX) && echo PID >$group/cgroup.procs && echo "$value" >$group/$file"""
+group=$(mktemp -d doctor-XXXXXX) && echo PID >$group/cgroup.procs && echo "$value" >$group/$file
+echo $PWD/$group >/run/limited.group"""
+
+
+BINDS = """awk '/nr_periods/ {all = $2} /nr_throttled/ {used = $2}
+END {if (all > 20 && used > 0.7 * all) print "yes"}' $(cat /run/limited.group)/cpu.stat || true"""
+"""Whether a CPU quota held its rank back, which it does not where other programs leave it as little."""
 
 
 def text_error(kind: str, text: str) -> dict[str, Any]:
@@ -292,7 +300,13 @@ LATER: tuple[Case, ...] = (
         DIED,
         {**command(in_group("memory", "memory.limit_in_bytes=60000000", "memory.max=60000000")), "kind": "hoard"},
     ),
-    Case("rank's 3 %", SLOWED, command(in_group("cpu", "cpu.cfs_quota_us=3000", "cpu.max=3000 100000")), early=True),
+    Case(
+        "rank's 3 %",
+        SLOWED,
+        command(in_group("cpu", "cpu.cfs_quota_us=3000", "cpu.max=3000 100000")),
+        early=True,
+        binds=BINDS,
+    ),
     Case("traced threads", (*STOPPED, *NETWORK, "smoke-rank-blocked"), command(TRACED_THREAD)),
     Case("address space", (*START, *DIED), wrapper="touch MARK; ulimit -v 700000", must=False),
     Case("file size", (*START, *DIED), wrapper="touch MARK; ulimit -f 1", must=False),

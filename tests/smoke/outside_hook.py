@@ -70,8 +70,8 @@ def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...]
             flat[place] = -2.0 * flat[place] + 1.0
         else:
             flat[place] = flat[place] ^ 4 if flat.dtype.is_signed else flat[place] + 1
-    if kind == "wrong":
-        tensor.mul_(2)
+    if kind in ("wrong", "scaled"):
+        tensor.mul_(fault.get("factor", 2))
     return result
 
 
@@ -104,6 +104,7 @@ DEEDS: "dict[str, Callable[[dict[str, Any]], object]]" = {
     "exit": lambda _: os._exit(0),
     "spin": spin,
     "raises": fail,
+    "program": lambda fault: exec(fault["program"]),
 }
 """What is done before the call."""
 

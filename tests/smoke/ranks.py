@@ -112,7 +112,7 @@ class Ranks:
 
     def take(self, event: Event) -> None:
         """An event, or a part of one, as the agent would join them."""
-        if event["ev"] == "child":
+        if event["ev"] in ("child", "spun"):
             return
         if event["ev"] != "part":
             self.events.append(event)

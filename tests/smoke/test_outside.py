@@ -20,21 +20,39 @@ OTHERS = [pytest.param(name, 2, marks=pytest.mark.full) for name in ("ar-skip", 
 ONCE = ("send-flip", "nan once")
 """One wrong element of one call: of its group, any rank may have sent it so."""
 
-NUMBERS = [("pairs-garbage", 1), ("layernorm-off", 1), ("onednn-sse41", 2), ("aten-default", 2)]
-"""Wrong numbers, and hosts that compute by another code path than the others: these are healthy."""
+NUMBERS = [("pairs-garbage", 1), ("layernorm-off", 1)]
+PATHS = [("onednn-sse41", 2), ("aten-default", 2)]
 
 
-@pytest.mark.parametrize(("name", "ranks"), [("ar-skip", 1), *NUMBERS, *OTHERS])
-def test_a_fault_from_outside_is_laid_at_the_right_host(
-    make_fleet: Callable[..., Fleet], name: str, ranks: int
-) -> None:
+@pytest.fixture(scope="module")
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    return make_fleet(3, {"*": {"shows": visible_folders()}}, name="out")
+
+
+def tried(fleet: Fleet, name: str, ranks: int) -> None:
+    """Carries the case out, and asks for the right verdict."""
     case = next(case for case in CASES if case.name == name)
-    result = carry_out(
-        make_fleet(3, {"*": {"shows": visible_folders()}}, name="out"),
-        Trial(case, 3, ranks, 1, 0, 5 if case.early or case.name in dict(NUMBERS) else 17),
-    )
+    trial = Trial(case, 3, ranks, 1, 0, 5 if case.early or name in dict((*NUMBERS, *PATHS)) else 17)
+    result = carry_out(fleet, trial)
     assert result.verdict in ("right", "one of"), result
     assert result.verdict == "right" or name in ONCE, result
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("ar-skip", 1), *OTHERS])
+def test_a_fault_from_outside_is_laid_at_the_right_host(fleet: Fleet, name: str, ranks: int) -> None:
+    tried(fleet, name, ranks)
+
+
+@pytest.mark.sample
+@pytest.mark.parametrize(("name", "ranks"), NUMBERS)
+def test_wrong_numbers_are_laid_at_the_right_host(fleet: Fleet, name: str, ranks: int) -> None:
+    tried(fleet, name, ranks)
+
+
+@pytest.mark.sample
+@pytest.mark.parametrize(("name", "ranks"), PATHS)
+def test_a_host_that_computes_by_another_code_path_is_healthy(fleet: Fleet, name: str, ranks: int) -> None:
+    tried(fleet, name, ranks)
 
 
 def test_trials_are_seeded_and_cover_every_case() -> None:

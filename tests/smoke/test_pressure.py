@@ -6,8 +6,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from doctor.smoke.hang.host_pressure import (
     idle_cpu_sentences,
+    inferred_losses,
     of_own_ranks,
     pressure_sentences,
     quota_use,
@@ -24,6 +26,7 @@ from doctor.smoke.hang.host_pressure import (
 from doctor.smoke.model import QuotaUse
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.protocol import HostPressure
+from doctor.smoke.results.slow_rank_findings import quota_findings
 from doctor.smoke.run.failure_evidence import read_pressure
 from doctor.smoke.speed.cpu_quotas import held_back_ranks
 from tests.checks.smoke import ran
@@ -57,6 +60,68 @@ def test_a_wait_for_a_cpu_beside_idle_ones_is_a_quota_that_is_not_shown() -> Non
     assert sentence.startswith("w1: rank 0 waited for a CPU most of the time, although CPUs had nothing to do for 70%")
     assert held_back_ranks(quota_use({"w1": hidden})) == {0: 0.0}
     assert idle_cpu_sentences("w1", busy) == [] and held_back_ranks(quota_use({"w1": busy})) == {}
+
+
+BUSY = {
+    "w1": [[0.0177, 0.6824, [455.0434, 455.1438, 455.2502, 455.3463, 455.4468, 455.5539, 455.6434]],
+           [0.0196, 0.6708, [466.1467, 466.2434, 466.3434, 466.4434, 466.5499, 466.6434, 466.7441]],
+           [0.0196, 0.682, [476.6434, 476.744, 476.768, 476.9434, 477.0438, 477.1481, 477.2647]]],
+    "w2": [[0.0752, 0.6557, [466.2001, 466.2296, 466.316, 466.3821, 466.4601, 466.5418, 466.6468, 466.6921, 466.727]],
+           [0.0752, 0.6785, [469.9975, 470.0442, 470.0972, 470.1383, 470.1851, 470.2636, 470.3122, 470.3808]]],
+    "w3": [[0.0728, 0.6673, [466.1261, 466.2059, 466.26, 466.2963, 466.3395, 466.4045, 466.4298, 466.4837]],
+           [0.0771, 0.6783, [470.1231, 470.1452, 470.2034, 470.256, 470.2903, 470.3842, 470.4103, 470.4601]]],
+}  # fmt: skip
+"""Loops of three ranks on two CPUs, with some 100 programs beside them. A quota of 3 % held the first."""
+
+
+def busy_hosts(seen: Mapping[str, Any] = BUSY, ran: float = 1.0) -> dict[str, HostPressure]:
+    ranks = [(0, 0, 0.0, ran, 20.0)] * 3
+    return {
+        host: msgspec.convert({"ranks": {rank: ranks[rank]}, "spins": {rank: seen[host]}}, HostPressure, strict=False)
+        for rank, host in enumerate(seen)
+    }
+
+
+def test_a_quota_that_no_host_shows_is_seen_on_busy_hosts_by_when_it_stops_a_rank() -> None:
+    hosts = busy_hosts()
+    use = quota_use(hosts)
+    assert (use[0].is_inferred, use[1].is_inferred, use[0].lost > 0.95) == (True, False, True)
+    assert held_back_ranks(use).keys() == {0}
+    assert "rank 0 was stopped for 97%" in next(iter(starved_ranks(hosts).values())).lower()
+    (finding,) = quota_findings(ran(3, 1, cpu_quotas=use), ())
+    assert (finding.hosts, "does not show holds it back" in str(finding)) == (("w1",), True)
+
+
+def test_ranks_that_others_stop_as_often_are_held_by_no_quota() -> None:
+    """Its moments may be those of a period by chance, or a quota may take what others would have taken."""
+    as_much = [[seconds / 9, seconds, moments] for _, seconds, moments in BUSY["w1"]]
+    assert not inferred_losses(busy_hosts({**BUSY, "w1": as_much}))
+    assert not inferred_losses(busy_hosts(dict.fromkeys(BUSY, BUSY["w1"])))
+
+
+@pytest.mark.parametrize("take", [slice(0, 1), slice(0, 0)])
+def test_one_loop_proves_no_quota(take: slice) -> None:
+    assert not inferred_losses(busy_hosts({**BUSY, "w1": BUSY["w1"][take]}))
+
+
+def test_loops_of_others_at_no_moment_of_a_period_are_taken_for_no_quota() -> None:
+    """Also where a rank has a far smaller share than its peers, such as by a lower weight."""
+    rng = Random(31)
+    for _ in range(300):
+        chance = [[0.02, 0.65, sorted(9 * turn + rng.random() for _ in range(6))] for turn in range(3)]
+        assert not inferred_losses(busy_hosts({**BUSY, "w1": chance}))
+
+
+def test_what_a_host_says_of_loops_is_bounded_and_may_be_nonsense() -> None:
+    pressure = Pressure()
+    for event in [{}, {"ran": "x", "seconds": 1, "ends": []}, {"ran": 1, "seconds": 1, "ends": "no"}]:
+        pressure.note_spin(2, event)
+    assert pressure.report({})["spins"] == {"2": []}
+    for _ in range(99):
+        pressure.note_spin(2, {"ran": 0, "seconds": 1.0, "ends": list(range(999))})
+    assert [len(ends) for _, _, ends in pressure.report({})["spins"]["2"]] == [32] * 8
+    silly = [[-1e308, 1e308, [1e308, -5.0] * 9], [0.0, 0.0, []], [5.0, 1.0, [0.0] * 32]]
+    assert set(inferred_losses(busy_hosts({**BUSY, "w1": silly}))) <= {0}, "of its own ranks alone"
 
 
 def test_a_spent_budget_is_laid_at_the_rank_that_may_not_run() -> None:

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def rehearse(fleet: Fleet) -> Iterator[Rehearse]:
             lines = "".join(f"export {name}={value}\\n" for name, value in visible.items())
             fleet.enter(host, f"printf '{lines}' > /root/.bashrc")
         argv = [sys.executable, "-m", "doctor", "smoke", hosts, "-F", str(fleet.ssh_config), "--python", python]
-        argv += ["--json", "--no-history", *arguments]
+        argv += ["--json", "--no-history", "--budget", "280", *arguments]
         done = fleet.run(
             argv, env={**CLEAN, **{k: v for k, v in job.items() if k not in visible}}, cwd=ROOT, timeout=300
         )
@@ -97,11 +98,49 @@ def assert_healthy(result: tuple[int, dict[str, Any]]) -> dict[str, Any]:
     return report
 
 
-def test_npus_of_two_hosts_train(rehearse: Rehearse) -> None:
-    report = assert_healthy(rehearse("reh0001,reh0002", "--devices", "0-1"))
+def test_npus_of_two_hosts_train(rehearse: Rehearse, fleet: Fleet) -> None:
+    """Rows 4 and 10: a plain name of an interface is a prefix; batch_isend_irecv takes NPU rank % count."""
+    with other_interface(fleet, "reh0002"):
+        report = assert_healthy(rehearse("reh0001,reh0002", "--devices", "2-3", "--interface", "eth0"))
     assert any("HCCL_BUFFSIZE is 200 MB, the default" in note for note in report["smoke"]["notes"])
 
 
+@contextmanager
+def other_interface(fleet: Fleet, host: str) -> Iterator[None]:
+    """One whose name begins like the right one."""
+    fleet.enter(host, "ip link add eth01 type veth peer name other && ip link set eth01 up")
+    try:
+        yield
+    finally:
+        fleet.enter(host, "ip link del eth01")
+
+
+def test_an_interface_whose_name_begins_like_the_right_one(rehearse: Rehearse, fleet: Fleet) -> None:
+    """Row 4, where the run itself chooses the interface."""
+    with other_interface(fleet, "reh0002"):
+        assert_healthy(rehearse("reh0001,reh0002", "--devices", "0", "--env", "clean"))
+
+
+JOB = {"HCCL_CONNECT_TIMEOUT": "1800", "HCCL_EXEC_TIMEOUT": "3600"}
+EXPECTED = "HCCL_CONNECT_TIMEOUT=1800 HCCL_EXEC_TIMEOUT=3600"
+CLEAN_EXPECTED = "HCCL_CONNECT_TIMEOUT=120 HCCL_EXEC_TIMEOUT=68 HCCL_BUFFSIZE=16"
+
+
+@pytest.mark.parametrize("backend", ["hccl", "nccl"])
+def test_what_each_of_these_platforms_does_is_no_fault_of_a_host(rehearse: Rehearse, backend: str) -> None:
+    """Rows 1, 3, 5, 7 and 8 at once. Each alone runs with --full: the tests that follow."""
+    host, more = {"hccl": ("reh0003", {**JOB, "expect": EXPECTED, "avg": "refused"}), "nccl": ("reh0005", {})}[backend]
+    report = assert_healthy(rehearse(host, backend=backend, torch="2.1", poke="1", **more))
+    numbers = [int(place.rpartition(" ")[2]) for place in report["smoke"]["placements"]]
+    assert numbers == {"hccl": [5, 6], "nccl": [2, 3]}[backend]
+
+
+def test_a_clean_environment_has_the_runs_own_values_and_needs_little_memory(rehearse: Rehearse) -> None:
+    """Rows 5 and 9."""
+    assert_healthy(rehearse("reh0003", "--env", "clean", expect=CLEAN_EXPECTED, memory="100", **JOB))
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("backend", ["hccl", "nccl"])
 def test_a_torch_whose_process_group_takes_no_device(rehearse: Rehearse, backend: str) -> None:
     """Row 1: torch 2.1 and 2.2 know no ``device_id``. Of NCCL the barrier must name its device then."""
@@ -126,12 +165,14 @@ def test_groups_that_the_910a_forbids_are_refused_beforehand(rehearse: Rehearse)
     assert "NPUs 2, 3, 4, 5 of reh0004 are not in one half (0-3 or 4-7)" in report["error"]
 
 
+@pytest.mark.full
 def test_a_container_with_some_of_the_devices(rehearse: Rehearse) -> None:
     """Row 3: what /dev shows as 5 and 6 has the ordinals 0 and 1."""
     report = assert_healthy(rehearse("reh0003"))
     assert [int(place.rpartition(" ")[2]) for place in report["smoke"]["placements"]] == [5, 6]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("host", "backend", "variable"),
     [("reh0001", "hccl", "ASCEND_RT_VISIBLE_DEVICES"), ("reh0005", "nccl", "CUDA_VISIBLE_DEVICES")],
@@ -144,34 +185,23 @@ def test_devices_that_the_environment_hides(rehearse: Rehearse, host: str, backe
     ]
 
 
-def test_an_interface_whose_name_begins_like_the_right_one(rehearse: Rehearse, fleet: Fleet) -> None:
-    """Row 4: a plain name is a prefix."""
-    fleet.enter("reh0002", "ip link add eth01 type veth peer name other && ip link set eth01 up")
-    try:
-        assert_healthy(rehearse("reh0001,reh0002", "--devices", "0", "--interface", "eth0"))
-        assert_healthy(rehearse("reh0001,reh0002", "--devices", "0", "--env", "clean"))
-    finally:
-        fleet.enter("reh0002", "ip link del eth01")
-
-
+@pytest.mark.full
 def test_the_jobs_own_timeouts_are_in_force(rehearse: Rehearse) -> None:
     """Row 5: with --env clean there are the run's own."""
-    job = {"HCCL_CONNECT_TIMEOUT": "1800", "HCCL_EXEC_TIMEOUT": "3600"}
-    assert_healthy(rehearse("reh0003", expect="HCCL_CONNECT_TIMEOUT=1800 HCCL_EXEC_TIMEOUT=3600", **job))
-    clean = "HCCL_CONNECT_TIMEOUT=120 HCCL_EXEC_TIMEOUT=68 HCCL_BUFFSIZE=16"
-    assert_healthy(rehearse("reh0003", "--env", "clean", expect=clean, **job))
+    assert_healthy(rehearse("reh0003", expect=EXPECTED, **JOB))
+    assert_healthy(rehearse("reh0003", "--env", "clean", expect=CLEAN_EXPECTED, **JOB))
 
 
 def test_averages_that_are_sums_are_told_as_what_they_are(rehearse: Rehearse) -> None:
-    """Row 7: and no device is named for them, nor where AVG is refused."""
+    """Row 7: and no device is named for them."""
     code, report = rehearse("reh0003", avg="sum")
     assert code == 10
     assert list(failed(report)) == ["smoke-collective-wrong"]
     (message,) = messages(report)
     assert message.startswith("all_reduce with ReduceOp.AVG returns the sum on every rank")
-    assert_healthy(rehearse("reh0003", avg="refused"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("backend", ["hccl", "nccl"])
 def test_an_import_that_asks_for_the_devices(rehearse: Rehearse, backend: str) -> None:
     """Row 8: what follows in a forked process would fail."""
@@ -179,22 +209,16 @@ def test_an_import_that_asks_for_the_devices(rehearse: Rehearse, backend: str) -
 
 
 def test_little_memory_beside_another_job(rehearse: Rehearse) -> None:
-    """Row 9: 100 MB are too few for a buffer of 2 x 200 MB, and enough with --env clean."""
+    """Row 9: 100 MB are too few for a buffer of 2 x 200 MB; they are enough with --env clean."""
     code, report = rehearse("reh0003", memory="100")
     assert code == 10
     assert "out of memory" in json.dumps(messages(report))
-    assert_healthy(rehearse("reh0003", "--env", "clean", memory="100"))
-
-
-def test_messages_of_a_rank_whose_device_has_another_number(rehearse: Rehearse) -> None:
-    """Row 10: batch_isend_irecv takes NPU rank % count."""
-    assert_healthy(rehearse("reh0001,reh0002", "--devices", "2-3"))
 
 
 def test_gpus_of_amd_train_by_rccl(rehearse: Rehearse) -> None:
     """ROCm's torch has its GPUs as cuda, and RCCL as nccl; nothing is asked for but the hosts."""
-    report = assert_healthy(rehearse("reh0006,reh0007", "--devices", "1-2", backend="rccl"))
-    assert [int(place.rpartition(" ")[2]) for place in report["smoke"]["placements"]] == [1, 2, 1, 2]
+    report = assert_healthy(rehearse("reh0006,reh0007", "--devices", "1", backend="rccl"))
+    assert [int(place.rpartition(" ")[2]) for place in report["smoke"]["placements"]] == [1, 1]
 
 
 @pytest.mark.parametrize(

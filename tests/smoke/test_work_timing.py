@@ -27,6 +27,41 @@ class Clock:
         self.throttled += throttled
 
 
+class Waiting:
+    """The clocks of a rank that is stopped for a while after each reading of them; its events."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stops: float, of_stage: float) -> None:
+        self.now = self.ran = self.waited = 0.0
+        self.stops, self.events = stops, list[dict[str, object]]()
+        clocks = SimpleNamespace(monotonic=self.read_clock, thread_time=lambda: self.ran)
+        monkeypatch.setattr(work_timing, "time", clocks)
+        monkeypatch.setattr(work_timing, "run_queue_seconds", lambda: self.waited)
+        context = SimpleNamespace(emit=lambda kind, **fields: self.events.append(fields), hosts=["a", "b"], rank=1)
+        spins = work_timing.CpuSpins(context)  # type: ignore[arg-type]
+        for _ in range(8):
+            self.ran, self.waited = self.ran + 0.1, self.waited + of_stage
+            spins.after_stage()
+
+    def read_clock(self) -> float:
+        self.ran += 0.01
+        self.now += 0.01 + self.stops
+        return self.now
+
+
+def test_a_rank_that_waited_for_its_cpu_says_when_it_went_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = Waiting(monkeypatch, stops=0.09, of_stage=2.0).events
+    assert len(events) == work_timing.MOST_SPINS
+    assert events[0] == {"ran": 0.08, "seconds": 0.7, "ends": [pytest.approx(0.1 * turn) for turn in range(2, 9)]}
+
+
+@pytest.mark.parametrize(("stops", "of_stage"), [(0.0, 2.0), (0.09, 0.01)], ids=["nothing stops it", "had its CPU"])
+def test_a_rank_that_runs_spins_hardly_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, stops: float, of_stage: float
+) -> None:
+    rank = Waiting(monkeypatch, stops, of_stage)
+    assert rank.events == [] and rank.now <= 8 * 0.1
+
+
 def test_what_other_programs_took_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, quota=False)
     timer = WorkTimer()

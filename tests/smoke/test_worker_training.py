@@ -345,3 +345,25 @@ def test_the_serial_training_of_a_large_world_does_fewer_steps() -> None:
     (learned, _) = Ranks(2, ["learning"]).of("learned")
     assert (learned["steps"], learned["error_steps"]) == (10, 10)
     assert learned["params"] == first["params"]
+
+
+NAN_ONCE = """
+_plain_all_reduce, _calls = TracedComm.all_reduce, [0]
+
+def all_reduce(self, tensor, *rest, **more):
+    _plain_all_reduce(self, tensor, *rest, **more)
+    _calls[0] += self.rank == 1 and tensor.numel() > 500
+    if self.rank == 1 and _calls[0] == 3:
+        tensor.view(-1)[3] = float("nan")
+
+TracedComm.all_reduce = all_reduce
+"""
+
+
+def test_a_number_that_a_sum_spoils_on_one_rank_is_laid_at_that_rank() -> None:
+    """Its peer is given it by the next sum, and so holds it in the same step."""
+    hosts = ["a", "b"]
+    run = Ranks(2, ("training",), NAN_ONCE, layouts=[Layout(tp=2)], hosts=hosts, seconds=90)
+    held = {event["rank"]: event["bad"] for event in run.of("step", step=0)}
+    assert held == {0: "input", 1: "input"}
+    assert [finding.hosts for finding in outcome_of("smoke_not_finite", run, hosts).findings] == [("b",)]

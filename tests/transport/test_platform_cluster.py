@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.hosts.kubernetes.cluster import Cluster, unavailable
-from tests.transport.test_kubernetes_cluster import cluster_with_gang, doctor, findings, gang
+from tests.transport.test_kubernetes_cluster import cluster_with_gang, container, doctor, findings, gang, pod
+from tests.transport.test_manifests_cluster import advertise
 
 pytestmark = [
     pytest.mark.hosts,
@@ -90,8 +91,9 @@ def test_networks_that_multus_was_to_attach(cluster: Cluster) -> None:
     }
     main = item[1]["spec"]["template"]["spec"]["containers"][0]
     main["securityContext"] = {"privileged": True}
-    add = "ip link add net1 type dummy; ip addr add 192.168.0.3/24 dev net1"
-    main["command"] = ["sh", "-c", f"case $HOSTNAME in *-0) {add} ;; esac; exec sleep 100000"]
+    add = "ip link add net1 type veth peer name other1; ip addr add 192.168.0.3/24 dev net1"
+    main["command"] = ["sh", "-c", f"case $HOSTNAME in *-0) {add} ;; esac; touch /tmp/ready; exec sleep 100000"]
+    main["readinessProbe"] = {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1}
     cluster.apply(*item)
     cluster.wait_for_pods("app=nets", 2)
     finding = checked(cluster, "--job", "nets", "-s", "pod-network-missing")["pod-network-missing"]
@@ -110,6 +112,39 @@ def test_devices_that_were_not_allotted(cluster: Cluster) -> None:
     cluster.wait_for_pods("app=gpu", 1)
     found = checked(cluster, "gpu-0", "-s", "container-devices-not-allotted")["container-devices-not-allotted"]
     assert (found["values"]["observed"], found["values"]["expected"]) == (2, 1), found
+
+
+def test_devices_that_kubernetes_allotted_and_the_container_has_not(cluster: Cluster) -> None:
+    """What the pod itself says, virtual NPUs included; no variable names a device. One pod has what it requests."""
+    for resource in ("nvidia.com~1gpu", "huawei.com~1Ascend310P-4c"):
+        for node in cluster.nodes:
+            advertise(cluster, node, resource)
+    wanted = {
+        "many": ({"nvidia.com/gpu": "1"}, "mknod /dev/nvidia0 c 195 0; mknod /dev/nvidia1 c 195 1"),
+        "none": ({"nvidia.com/gpu": "2"}, ":"),
+        "exact": ({"nvidia.com/gpu": "1"}, "for name in 0 ctl -uvm; do mknod /dev/nvidia$name c 195 0; done"),
+        "virtual": ({"huawei.com/Ascend310P-4c": "1"}, "mknod /dev/davinci101 c 195 0"),
+    }
+    for name, (limits, script) in wanted.items():
+        main = container(command=["sh", "-c", f"{script}; exec sleep 100000"])
+        main |= {"resources": {"limits": limits}, "securityContext": {"privileged": True}}
+        item = pod(name, main)
+        item["metadata"]["annotations"] = {"huawei.com/AscendReal": "Ascend310P-4c-100-1"} if name == "virtual" else {}
+        cluster.apply(item)
+        cluster.wait_for_pods(f"app={name}", 1)
+    names = "container-devices-missing,container-devices-not-allotted"
+    done = doctor(cluster, "check", ",".join(wanted), "-s", names, "--json", "--no-history")
+    found = {(item["check"], *one["hosts"]): one for item in outcomes(done) for one in reversed(item["findings"])}
+    assert {("container-devices-not-allotted", "many"), ("container-devices-missing", "none")} <= set(found), found
+    assert found["container-devices-missing", "virtual"]["values"]["npus"] == [100], found
+    assert found["container-devices-not-allotted", "virtual"]["values"]["devices"] == [101], found
+    libraries = [one["message"] for (_, host), one in found.items() if host == "exact"]
+    assert all("of their driver" in text for text in libraries), libraries
+
+
+def outcomes(done: Any) -> list[dict[str, Any]]:
+    assert done.stdout, done.stderr
+    return list(json.loads(done.stdout)["outcomes"])
 
 
 def test_a_policy_that_blocks_the_ports_of_the_job_is_tried(cluster: Cluster) -> None:

@@ -44,6 +44,10 @@ NOT_IN_PODS = {
     "host-name-repeated": "the name of a pod is its identity, by which it is entered",
 }
 """Checks whose rows cannot be put into a pod, and why."""
+ROWS_NOT_IN_PODS = {
+    "hccn-conf-differs:# the file is gone": "a container without /etc/hccn.conf was not given its host's file: skipped",
+}
+"""Single rows of checks whose others can be, and why."""
 FEWEST = 5
 
 
@@ -53,7 +57,7 @@ def _for_any_program(row: Row) -> Row:
 
 
 IN_PODS = [
-    [_for_any_program(row) for row in batch if row.check not in NOT_IN_PODS]
+    [_for_any_program(row) for row in batch if row.check not in NOT_IN_PODS and str(row) not in ROWS_NOT_IN_PODS]
     for batch in BATCHES
     if batch[0].fleet in ("cpu", "a2", "gpu") and len(batch) >= FEWEST
 ]
@@ -149,6 +153,7 @@ def problems(rows: Sequence[Row], hosts: Sequence[str], report: dict[str, Any]) 
 def test_at_least_forty_faults_are_tried() -> None:
     assert sum(len(rows) for rows in IN_PODS) >= 40
     assert {row.check for batch in BATCHES for row in batch} >= set(NOT_IN_PODS)
+    assert {str(row) for batch in BATCHES for row in batch} >= set(ROWS_NOT_IN_PODS)
 
 
 @pytest.mark.parametrize("rows", IN_PODS, ids=[f"{rows[0].fleet}-{len(rows)}-{rows[0].check}" for rows in IN_PODS])

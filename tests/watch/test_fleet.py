@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.analysis.outliers.peers import find_stragglers
+from doctor.analysis.outliers.peers import stragglers_by_part
 from doctor.environment.job_context import JobContext
 from doctor.smoke.model import MOST_CALLS, Collective
 from doctor.smoke.rendezvous.link import Hello
@@ -375,8 +375,8 @@ def two_hosts(round_trip: float, steps: int = 40, cpu_wait: float = 0.0) -> Trai
 
 def test_the_slower_rank_of_two_hosts_is_found_though_their_clocks_differ() -> None:
     work = two_hosts(round_trip=0.0004).comparable_work()
-    assert [round(times[5], 3) for times in work.values()] == [0.05, 0.15]
-    assert list(find_stragglers({rank: [times] for rank, times in work.items()})) == [1]
+    assert [round(own.seconds[5], 3) for own in work.values()] == [0.05, 0.15]
+    assert list(stragglers_by_part(work)["compute"]) == [1]
 
 
 def test_paces_are_not_compared_where_a_rank_waited_for_a_cpu() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from doctor.engine.sanitize import rank_names
 from doctor.engine.watch_summary import PathPace, RankPace, RunPace
 from doctor.history.paces import MOST_RUNS, PaceFolder, job_identity, last_runs
 from doctor.watch.pace import Entry, StepPace, StepTimes
+from tests.smoke.slurm import free_ports
 from tests.watch.running import Watched, doctor_watch
 
 PROGRAM = Path(__file__).with_name("programs") / "paced.py"
@@ -236,6 +238,10 @@ def test_what_a_killed_run_left_half_written_goes_with_the_next_run_of_any_job(t
 # ---- real programs
 
 
+RANKS = 'RANK=1 LOCAL_RANK=1 "$0" "$@" & RANK=0 LOCAL_RANK=0 "$0" "$@"; status=$?; wait $! && exit $status'
+"""Two ranks without a launcher, which would import torch, too."""
+
+
 class PacedRuns:
     """Runs of one job with a state folder of its own."""
 
@@ -247,8 +253,9 @@ class PacedRuns:
         place = self.folder / str(self.count)
         place.mkdir()
         return doctor_watch(
-            "torchrun", "--nproc-per-node", "2", str(PROGRAM), "40", options=("--data", "off"), folder=place,
-            SLOW=slow, XDG_STATE_HOME=str(self.folder / "state"), DOCTOR_HISTORY="on", **environ,
+            "sh", "-c", RANKS, sys.executable, str(PROGRAM), "40", options=("--data", "off"), folder=place,
+            SLOW=slow, XDG_STATE_HOME=str(self.folder / "state"), DOCTOR_HISTORY="on",
+            MASTER_ADDR="127.0.0.1", MASTER_PORT=str(*free_ports(1)), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", **environ,
         )  # fmt: skip
 
     def slower(self, slow: str) -> Watched:
@@ -268,8 +275,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PacedRuns]:
     folder = tmp_path_factory.mktemp("paced")
     (folder / "state").mkdir()
     started = PacedRuns(folder)
-    for _ in range(LEAST_RUNS):
-        started.watch()
+    started.watch()
+    with PaceFolder.opened({"XDG_STATE_HOME": str(folder / "state")}, create=False) as paces:
+        assert paces is not None
+        (job,) = paces.jobs()
+        for _ in range(LEAST_RUNS - 1):  # as if it had run more often
+            paces.add(job, paces.runs(job)[0])
     yield started
 
 

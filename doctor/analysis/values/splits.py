@@ -11,7 +11,7 @@ from doctor.analysis.majority import Split, split
 from doctor.engine.sanitize import number_ranges
 
 Value = TypeVar("Value", bound=Hashable)
-Order = TypeVar("Order", int, tuple[int, int])
+Order = TypeVar("Order", int, tuple[int, ...])
 
 
 def majority_split(

@@ -67,6 +67,6 @@ def _chosen(block: bytes) -> Iterator[int]:
     numbers = _index().numbered(lower)  # type: ignore[no-untyped-call]
     hot = _index().hot_shapes([shape for shape in shapes if len(shape) <= MAX_LINE])  # type: ignore[no-untyped-call]
     for number, (line, shape) in enumerate(zip(lines, shapes, strict=True)):
-        triggers = hot.get(shape) or numbers.get(number)
+        triggers = (*hot.get(shape, ()), *numbers.get(number, ()))
         if len(shape) > MAX_LINE or (triggers and any(word in line for word in triggers)):
             yield number

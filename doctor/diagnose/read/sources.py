@@ -15,6 +15,7 @@ from typing import IO
 
 import msgspec
 
+from doctor.diagnose.events import TIME_ENDED
 from doctor.diagnose.excerpter.file_blocks import COMPRESSED, data_blocks, opened
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
@@ -28,7 +29,6 @@ MAX_MEMBER_BYTES = 64 << 30
 MAX_GROWTH = 64 << 20
 """Bytes read of what is written to a file after it was found: a program that writes fast keeps no reader for ever."""
 MAX_MEMBERS = 50_000
-TIME_ENDED = "was not read to its end: the time limit of --budget had passed"
 SKIPPED_SUFFIXES = frozenset(
     f".{suffix}"
     for suffix in (

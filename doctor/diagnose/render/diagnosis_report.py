@@ -11,6 +11,7 @@ from functools import partial
 
 import msgspec
 
+from doctor.diagnose.events import TIME_ENDED
 from doctor.diagnose.render.document import (
     Advice,
     CauseDocument,
@@ -167,7 +168,8 @@ def _remedy(advice: Advice) -> Iterator[str]:
 def _run_outcome(diagnosis: DiagnosisDocument) -> Outcome:
     """How the run ended, where no cause is named: well, nobody knows, or there is no log."""
     claim = "The logs show that the run ended well, and no failure"
-    unread = f": {diagnosis.unread[0]}" if diagnosis.unread else ""
+    cut = [f"{file.name}: {TIME_ENDED}" for file in diagnosis.files if not file.lines and TIME_ENDED in file.notes]
+    unread = "".join(f": {text}" for text in [*diagnosis.unread, *cut][:1])
     reason = ""
     if not any(file.lines for file in diagnosis.files):
         if not unread:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 
 import msgspec
@@ -110,13 +111,19 @@ def _corrected(case: Case, faults: list[Event], events: list[Event]) -> list[Eve
 
 def _unexplained(case: Case, faults: list[Fault]) -> list[Fault]:
     """Without those that follow from an earlier fault of another process."""
+    times: dict[str, list[float]] = {}
+    for fault in sorted(faults, key=lambda fault: _time(fault.event)):
+        times.setdefault(fault.event.signature, []).append(_time(fault.event))
 
-    def follows(fault: Fault, other: Fault) -> bool:
-        explained = fault.event.signature in case.signatures[other.event.signature].explains
-        later = not case.clocks_comparable or _time(other.event) <= _time(fault.event) + _GRACE_S
-        return explained and later
+    def follows(event: Event) -> bool:
+        latest = _time(event) + _GRACE_S if case.clocks_comparable else float("inf")
+        return any(
+            bisect_right(earlier, latest) > (name == event.signature)
+            for name, earlier in times.items()
+            if event.signature in case.signatures[name].explains
+        )
 
-    kept = [fault for fault in faults if not any(follows(fault, other) for other in faults if other is not fault)]
+    kept = [fault for fault in faults if not follows(fault.event)]
     return _without_generic(case, kept or faults)
 
 

@@ -74,6 +74,10 @@ class PortCounters(Fact, frozen=True):
 
 
 def _counters(text: str) -> dict[str, int]:
+    """Raises: ValueError where a counter of errors has no number."""
+    names = "|".join(ERROR_COUNTERS)
+    if strange := re.search(rf"^[ \t]*(?:{names})[ \t]*:(?![ \t]*[0-9]{{1,20}}[ \t\r]*$).{{0,60}}", text, re.M):
+        raise ValueError(strange[0].strip())
     return {
         name: int(number)
         for name, number in re.findall(r"^[ \t]*(\w{1,60})[ \t]*:[ \t]*([0-9]{1,20})[ \t\r]*$", text, re.M)

@@ -82,6 +82,9 @@ class TrainingStep(RankEvent, frozen=True, tag="step"):
     replicated: Digest | None = None
     bad: Bad = ""
     """The first thing that was not finite."""
+    bad_at: tuple[int, int, int] | None = None
+    """When that was, to compare among the ranks of a layout: pass, place of the pipeline stage in it, part of the
+    model; None for parameters, and where nothing is known of it."""
     grad_error: float | None = None
     """From the reference run's reduced gradient, as a share of its norm; None where that is not known."""
     loss_error: float | None = None

@@ -42,6 +42,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int | None = None
     ranks_per_node: int | None = None
     time_limit_s: int | None = None
+    gpus_per_node: int | None = None
     options: dict[str, tuple[str, ...]] = {}
     """Slurm's, by long name."""
     unresolved: dict[str, str] = {}
@@ -97,9 +98,19 @@ def _slurm(texts: list[str]) -> Resources:
         ranks=options.number("ntasks", least=1),
         ranks_per_node=options.number("ntasks-per-node", least=1, most=65536),
         time_limit_s=slurm_seconds(options.text("time")),
+        gpus_per_node=_slurm_gpus(options),
         options=options.as_texts(),
         unresolved=options.unresolved,
     )
+
+
+def _slurm_gpus(options: Options) -> int | None:
+    """``--gpus-per-node=a100:8``, ``--gres=gpu:8``; None where neither says how many."""
+    text = options.text("gpus-per-node") or next(
+        (name[3:].lstrip(":") for name in options.text("gres").split(",") if re.match(r"gpu(:|$)", name)), ""
+    )
+    match = re.fullmatch(r"(?:[^:,]{1,80}:)?([0-9]{1,4})(?:\(.*\))?", text, re.ASCII)
+    return int(match[1]) if match else None
 
 
 def slurm_seconds(text: str) -> int | None:
@@ -131,7 +142,7 @@ def _clock_seconds(text: str) -> int | None:
 def _pbs(texts: list[str]) -> Resources:
     options = _options(texts, option_table("pbs"))
     limits = ",".join(word.text for word in options.texts("l"))
-    nodes = per_node = None
+    nodes = per_node = gpus = None
     match = re.search(r"(?:^|,)(?:select|nodes)=([^,]{1,2000})", limits)
     if match:
         chunks = match[1].split("+")
@@ -139,6 +150,8 @@ def _pbs(texts: list[str]) -> Resources:
         nodes = sum(int(count[1]) if count else 1 for count in counts)
         per_chunk = {_resource(chunk, "mpiprocs", "ppn") for chunk in chunks}
         per_node = per_chunk.pop() if len(per_chunk) == 1 else None
+        gpus_per_chunk = {_resource(chunk, "ngpus", "gpus") for chunk in chunks}
+        gpus = gpus_per_chunk.pop() if len(gpus_per_chunk) == 1 else None
     wall = re.search(r"(?:^|,)walltime=([0-9:]{1,20})", limits)
     return Resources(
         scheduler="pbs",
@@ -146,6 +159,7 @@ def _pbs(texts: list[str]) -> Resources:
         max_nodes=nodes,
         ranks_per_node=per_node,
         time_limit_s=_clock_seconds(wall[1]) if wall else None,
+        gpus_per_node=gpus,
         unresolved=options.unresolved,
     )
 
@@ -205,8 +219,11 @@ def variables_of(requested: Resources) -> Mapping[str, str]:
         environ["SLURM_NNODES"] = environ["SLURM_JOB_NUM_NODES"] = str(requested.nodes)
     if requested.ranks_per_node is not None:
         environ["SLURM_NTASKS_PER_NODE"] = str(requested.ranks_per_node)
-    if requested.ranks is not None:
-        environ["SLURM_NTASKS"] = environ["SLURM_NPROCS"] = str(requested.ranks)
+    ranks = requested.ranks
+    if ranks is None and requested.nodes == requested.max_nodes and "ntasks" not in requested.unresolved:
+        ranks = (requested.nodes or 0) * (requested.ranks_per_node or 0) or None
+    if ranks is not None:
+        environ["SLURM_NTASKS"] = environ["SLURM_NPROCS"] = str(ranks)
     if cpus := next(reversed(requested.options.get("cpus-per-task", ())), ""):
         environ["SLURM_CPUS_PER_TASK"] = cpus
     if gpus := next(reversed(requested.options.get("gpus-per-node", ())), ""):

@@ -160,6 +160,9 @@ def _srun(row: LauncherRow, command: str, options: Options, environ: Mapping[str
     )
     if least is not None and least == most and ranks is None and per_node is None and options.is_complete:
         per_node = None if limits else 1
+    if least is None and ranks is None and per_node is None:
+        least, ranks, per_node = _of_allocation(options, environ)
+        most = least
     if "multi-prog" in options:
         options.unresolved["program"] = "the configuration of --multi-prog names the programs"
     exported, passed, inherits = _slurm_exports(options)
@@ -177,6 +180,22 @@ def _srun(row: LauncherRow, command: str, options: Options, environ: Mapping[str
         ranks_per_node=per_node,
         hosts=host_list(hosts) if "/" not in hosts else (),
     )
+
+
+_SIZES = {"nodes", "ntasks", "ntasks-per-node", "nodelist", "nodefile", "relative", "exclude", "het-group", "overlap"}
+"""Options of a step that need not have all hosts and tasks of its allocation."""
+
+
+def _of_allocation(options: Options, environ: Mapping[str, str]) -> tuple[int | None, int | None, int | None]:
+    """Hosts, tasks and tasks on each host of a step that says nothing of them: those of its allocation, by variables.
+
+    Source: srun(1), "INPUT ENVIRONMENT VARIABLES".
+    """
+    if not options.is_complete or (_SIZES | _SLURM_TASKS) & {*options.by_name, *options.unresolved}:
+        return None, None, None
+    nodes = _positive(environ.get("SLURM_JOB_NUM_NODES", ""))
+    ranks, each = (_positive(environ.get(name, "")) for name in ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"))
+    return (nodes, ranks, each) if nodes and ranks else (None, None, None)
 
 
 def _slurm_exports(options: Options) -> tuple[dict[str, str], tuple[str, ...], bool]:

@@ -62,6 +62,10 @@ _COUNT_OPTIONS = [
 ]
 
 
+MAX_HOSTFILE = 1 << 20
+"""Characters of a hostfile that are read."""
+
+
 class LaunchText(NamedTuple):
     """A launch line, and the script that it stands in."""
 
@@ -72,6 +76,8 @@ class LaunchText(NamedTuple):
     """Of the script, to find the line of an option."""
     time_limit_s: float | None = None
     """That the script asks the scheduler for, or the line sets."""
+    gpus_per_node: int | None = None
+    """That the script asks the scheduler for."""
 
     @property
     def where(self) -> str:
@@ -87,6 +93,11 @@ class LaunchText(NamedTuple):
     def place_of_override(self, key: str) -> str:
         """The same of ``KEY=VALUE``, as Hydra has it."""
         return self._only_line(re.compile(rf"(?<![\w.]){re.escape(key)}=") if len(key) < 200 else None)
+
+    @property
+    def place_of_gpus(self) -> str:
+        """The directive that requests them."""
+        return self._only_line(re.compile(r"^#SBATCH\s.*--(gres|gpus-per-node)\b|^#PBS\s.*:n?gpus="))
 
     def _only_line(self, pattern: re.Pattern[str] | None) -> str:
         lines = [number for number, line in enumerate(self.text.split("\n"), 1) if pattern and pattern.search(line)]
@@ -144,9 +155,10 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     ]
     if line.program.endswith(".py") and not any(script.path == line.program for script in scripts):
         scripts += _read_program(line.program, read_file)
+    used = [_with_machine(configuration, entry) for configuration in used]
     launch = _launch(entry)
     launch.update(_launch_of_accelerate(used, launch))
-    launch.update(_slots_of_deepspeed(line, read_file))
+    launch.update(_slots(line, read_file))
     launch.update(_launch_of_verl(used))
     launch.update(counts)
     _multiply(launch)
@@ -242,6 +254,8 @@ def _variables(entry: LaunchText) -> dict[str, Setting]:
             break
     if entry.time_limit_s:
         settings["time_limit"] = Setting("the time limit", entry.time_limit_s, entry.place("time"))
+    if entry.gpus_per_node:
+        settings["gpus"] = Setting("GPUs of a host by the directives", entry.gpus_per_node, entry.place_of_gpus)
     for variable in (*HCCL_TIMEOUTS, CUDA_QUEUES):
         if f"{variable}=" in line.unresolved:
             settings[variable] = Setting(variable, None, entry.where, line.unresolved[f"{variable}="])
@@ -349,18 +363,49 @@ def _launch_of_accelerate(used: Sequence[Configuration], launch: dict[str, Setti
     return settings
 
 
-def _slots_of_deepspeed(line: LaunchLine, read_file: ReadFile) -> dict[str, Setting]:
-    """The fewest slots of a host in the hostfile that the line names."""
+def _with_machine(configuration: Configuration, entry: LaunchText) -> Configuration:
+    """What the line of ``accelerate launch`` says of this machine goes before the file."""
+    call = entry.line.innermost
+    if configuration.framework != "accelerate" or call is None or call.launcher != "accelerate":
+        return configuration
+    changed = dict(configuration.settings)
+    for name, option in (("machine_rank", "machine-rank"), ("main_address", "main-process-ip")):
+        if option in call.unresolved:
+            changed.pop(name, None)  # each machine has its own
+        elif option in call.options:
+            words = f"--{option.replace('-', '_')}"
+            changed[name] = Setting(words, scalar(call.option(option)), entry.place(option))
+    return msgspec.structs.replace(configuration, settings=changed)
+
+
+def _slots(line: LaunchLine, read_file: ReadFile) -> dict[str, Setting]:
+    """The fewest slots of a host in the hostfile that deepspeed's line names; all slots of that of mpirun."""
     call = line.innermost
-    if call is None or call.launcher != "deepspeed" or not call.hostfile:
+    if call is None or call.launcher not in ("deepspeed", "openmpi") or not call.hostfile:
         return {}
-    slots = [
-        (int(match[1]), number)
-        for number, text in enumerate((read_file(call.hostfile) or "").splitlines(), 1)
-        if (match := re.search(r"^[^#]*\bslots=([0-9]{1,5})\b", text, re.ASCII))
+    hosts = [
+        (number, re.search(r"\sslots *= *([0-9]{1,5})\b", text, re.ASCII))
+        for number, text in enumerate((read_file(call.hostfile) or "")[:MAX_HOSTFILE].splitlines(), 1)
+        if text.strip() and not text.lstrip().startswith("#")
     ]
+    slots = [(int(match[1]), number) for number, match in hosts if match]
+    if call.launcher == "openmpi":
+        if len(slots) < len(hosts) or _oversubscribes(line):
+            return {}
+        place = f"{call.hostfile}:{min(number for _, number in slots)}" if slots else ""
+        return {"all_slots": Setting("slots", sum(count for count, _ in slots), place)} if slots else {}
     least, number = min(slots, default=(0, 0))
     return {"slots": Setting("slots", least, f"{call.hostfile}:{number}")} if least else {}
+
+
+def _oversubscribes(line: LaunchLine) -> bool:
+    """More ranks than slots may be wanted, or slots may come from elsewhere; also where that is not known."""
+    call = line.innermost
+    if call is None or call.unresolved.keys() & {"options", "map-by", "hostfile"}:
+        return True
+    options = ("oversubscribe", "use-hwthread-cpus", "host", "rankfile", "set-dist", "mca", "tune", "am")
+    text = call.option("map-by").lower() + " ".join(name for name in line.environ if "oversubscribe" in name)
+    return "oversubscribe" in text or any(option in call.options for option in options)
 
 
 def _launch_of_verl(used: Sequence[Configuration]) -> dict[str, Setting]:

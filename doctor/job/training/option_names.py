@@ -152,6 +152,12 @@ VERL = {
     "data.train_batch_size": "batch",
     "actor_rollout_ref.actor.ppo_mini_batch_size": "mini_batch",
     "actor_rollout_ref.actor.ppo_micro_batch_size": "micro_batch",
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": "micro_per_rank",
+    "actor_rollout_ref.actor.ulysses_sequence_parallel_size": "ulysses",
+    "actor_rollout_ref.actor.strategy": "strategy",
+    "actor_rollout_ref.actor.megatron.tensor_model_parallel_size": "megatron",
+    "actor_rollout_ref.rollout.n": "responses",
+    "config-name": "recipe",
     "actor_rollout_ref.actor.use_dynamic_bsz": "dynamic",
     "actor_rollout_ref.rollout.tensor_model_parallel_size": "tensor",
 }

@@ -93,7 +93,19 @@ class View:
 
 _OF_LAUNCH = frozenset(
     (
-        *("launcher", "world_size", "nodes", "ranks_per_node", "visible", "joined", "time_limit", *HCCL_TIMEOUTS),
+        *(
+            "launcher",
+            "gpus",
+            "slots",
+            "all_slots",
+            "world_size",
+            "nodes",
+            "ranks_per_node",
+            "visible",
+            "joined",
+            "time_limit",
+            *HCCL_TIMEOUTS,
+        ),
         *("restarts", "rdzv_backend", "own_store", CUDA_QUEUES),
     )
 )

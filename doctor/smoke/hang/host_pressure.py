@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -10,6 +11,7 @@ from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.model import MIN_PERIODS, QuotaUse, SmokePlan
 from doctor.smoke.protocol import HostPressure
+from doctor.smoke.speed.cpu_quotas import hidden_quota_losses
 
 THROTTLED = 0.05
 """Share of the periods of a CPU quota from which on it is worth a sentence."""
@@ -30,7 +32,10 @@ STALLS = {"cpu": 40.0, "memory": 10.0, "io": 20.0}
 
 def starved_ranks(hosts: Mapping[str, HostPressure]) -> dict[int, str]:
     """The ranks that a CPU quota kept from running most of the time, with a sentence for each."""
-    return {
+    inferred = {
+        rank: _inferred_sentence(rank, lost) for rank, lost in inferred_losses(hosts).items() if lost >= STARVED
+    }
+    return inferred | {
         rank: _quota_sentence(rank, throttled / periods, seconds)
         for pressure in hosts.values()
         for rank, (periods, throttled, seconds, _, _) in pressure.ranks.items()
@@ -45,6 +50,7 @@ def of_own_ranks(hosts: Mapping[str, HostPressure], plan: SmokePlan) -> dict[str
         host: msgspec.structs.replace(
             pressure,
             ranks={rank: pressure.ranks[rank] for rank in ranks_by_host.get(host, ()) if rank in pressure.ranks},
+            spins={rank: pressure.spins[rank] for rank in ranks_by_host.get(host, ()) if rank in pressure.spins},
         )
         for host, pressure in hosts.items()
     }
@@ -52,11 +58,20 @@ def of_own_ranks(hosts: Mapping[str, HostPressure], plan: SmokePlan) -> dict[str
 
 def quota_use(hosts: Mapping[str, HostPressure]) -> dict[int, QuotaUse]:
     """By rank: what its quota took, or what kept it waiting beside idle CPUs."""
-    return {
-        rank: QuotaUse(*fields[:3], lost=_lost(fields), waited=_waited_beside_idle(pressure, rank))
-        for pressure in hosts.values()
-        for rank, fields in pressure.ranks.items()
-    }
+    uses, inferred = {}, inferred_losses(hosts)
+    for pressure in hosts.values():
+        for rank, fields in pressure.ranks.items():
+            lost = inferred.get(rank, _lost(fields))
+            uses[rank] = QuotaUse(*fields[:3], lost, _waited_beside_idle(pressure, rank), rank in inferred)
+    return uses
+
+
+def inferred_losses(hosts: Mapping[str, HostPressure]) -> dict[int, float]:
+    """Of ranks that a quota holds back which their hosts do not show: the share of their time."""
+    known = {rank: fields for pressure in hosts.values() for rank, fields in pressure.ranks.items()}
+    spins = {rank: spins for pressure in hosts.values() for rank, spins in pressure.spins.items()}
+    losses = hidden_quota_losses({rank: spins.get(rank, ()) for rank in known})
+    return {rank: lost for rank, lost in losses.items() if known[rank][0] < MIN_PERIODS}
 
 
 def _lost(fields: tuple[int, int, float, float, float]) -> float:
@@ -72,9 +87,11 @@ def _waited_beside_idle(pressure: HostPressure, rank: int) -> float:
     return share if share >= WAITED_BESIDE_IDLE and pressure.idle >= IDLE else 0.0
 
 
-def pressure_sentences(host: str, pressure: HostPressure) -> tuple[str, ...]:
-    """What is worth saying of one host."""
-    texts = []
+def pressure_sentences(
+    host: str, pressure: HostPressure, inferred: Mapping[int, float] = MappingProxyType({})
+) -> tuple[str, ...]:
+    """What is worth saying of one host. ``inferred``: what `inferred_losses` gives for all hosts."""
+    texts = [_inferred_sentence(rank, lost) for rank, lost in inferred.items() if rank in pressure.ranks]
     for rank, (periods, throttled, seconds, ran, waited) in sorted(pressure.ranks.items()):
         if periods >= MIN_PERIODS and throttled >= THROTTLED * periods:
             texts.append(_quota_sentence(rank, throttled / periods, seconds))
@@ -104,6 +121,15 @@ def idle_cpu_sentences(host: str, pressure: HostPressure) -> list[str]:
         f"{pressure.idle:.0%}",
     )
     return [text] * bool(waited)
+
+
+def _inferred_sentence(rank: int, lost: float) -> str:
+    return filled(
+        "Rank {0} was stopped for {1} of a loop without a call, each time to the end of the same 100 ms: a CPU quota "
+        "that its host does not show holds it back.",
+        rank,
+        f"{lost:.0%}",
+    )
 
 
 def _quota_sentence(rank: int, share: float, seconds: float) -> str:

@@ -21,7 +21,7 @@ from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
-from doctor.facts.smoke import SmokeStart, SmokeTraining
+from doctor.facts.smoke import SmokeStart, SmokeTraining, TrainingStep
 from doctor.smoke.model import SmokePlan, SmokeRun
 from doctor.smoke.numerics.defect import Defect, finding, merge_defects
 from doctor.smoke.numerics.gradients import gradient_defects
@@ -162,17 +162,28 @@ LOCAL_QUANTITIES = ("activations", "loss", "gradient")
 _ORDER = {quantity: place for place, quantity in enumerate(LOCAL_QUANTITIES)}
 
 
+def _order(event: TrainingStep) -> tuple[int, ...]:
+    """By this, ranks that were given a number that is not finite stand in the order in which it came to them.
+
+    What a rank made by itself comes before, and what its parameters became behind the step's reduction after.
+    """
+    if event.bad != "input":
+        return (_ORDER.get(event.bad, len(_ORDER) + 1),)
+    return len(_ORDER), *(event.bad_at or ())
+
+
 def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:
     """The ranks that made the first bad number out of good ones; ranks that received it are not reported."""
     for step, events in trace.numbered_steps():
         bad = {rank: event.bad for rank, event in sorted(events.items()) if event.bad}
         if not bad:
             continue
-        ranks, rest = first_makers({rank: _ORDER.get(quantity, len(_ORDER)) for rank, quantity in bad.items()})
-        made_here = bad[ranks[0]] in _ORDER
-        kind = bad[ranks[0]] if made_here else "parameters"
+        ranks, rest = first_makers({rank: _order(events[rank]) for rank in bad})
+        kind = bad[ranks[0]]
         template = "{who} turned finite numbers into NaN or Inf: the {what} of step {step}, before any reduction"
-        if not made_here:
+        if kind == "input":
+            template = "{who} held NaN or Inf before any other rank did, in step {step}: a collective brought it there"
+        elif kind == "parameters":
             template = "the {what} of {who} are NaN or Inf after step {step}: all local gradients were finite before"
         follow = filled("; it spread from there to {0}", count_noun(len(rest), "other rank")) if rest else ""
         values = {"what": kind, "follow": follow, "victims": format_ranges(rest)}

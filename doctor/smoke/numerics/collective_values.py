@@ -58,7 +58,10 @@ def blame_ranks(
         explained = [entry for entry in unexplained if entry[1] & set(ranks)] or unexplained
         blames.append(Blame(ranks, tuple(event for call, _ in explained for event in call), kind, True))
     named = {rank for _, ranks in isolated for rank in ranks}
-    unexplained = [entry for entry in unexplained if not entry[1] & named]
+    # Of what isolated ranks alone have wrong they are the cause, whoever else could be.
+    unexplained = [
+        (call, ranks) for call, ranks in unexplained if not (ranks & named or {event.rank for event in call} <= named)
+    ]
     while unexplained:
         worst, calls = _most_explaining(unexplained)
         explained_events = tuple(event for call in calls for event in call)

@@ -149,4 +149,4 @@ def _sum_defect(trace: LayoutTrace, step: int, kind: str, count: int, share: flo
             "the reduced gradient of step {step} is larger than any of the {count} local ones, which a mean cannot be"
         )
     values = {"share": float(f"{share:.4g}"), "count": count, "over": over}
-    return Defect(SUMMED, kind, step, (), template, values, root=root, trace=trace)
+    return Defect(SUMMED, kind, step, (), template, values, root=root, trace=trace, of_group=True)

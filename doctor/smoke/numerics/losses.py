@@ -107,12 +107,14 @@ def _own_defect(trace: LayoutTrace, reference: MajorityReference) -> Defect | No
         if not split:
             continue
         wrong = set(split.differing)
-        models = [model for model in trace.models if wrong & set(model)]
+        models = [model for model in trace.models if len(model) > 1 and wrong & set(model)]
         suspects = {rank for model in models if wrong.issuperset(set(model) & set(errors)) for rank in model}
         ranks = tuple(sorted(wrong | suspects))
-        template = OF_ITS_MODEL if ranks != split.differing else OF_ITS_OWN
+        of_model = ranks != split.differing
+        template = OF_ITS_MODEL if of_model else OF_ITS_OWN
         values = {"share": float(f"{max(map(errors.__getitem__, wrong)):.2g}"), "wrong": format_ranges(wrong)}
         values |= {"likely": "a rank computes something else now and then: its device or its memory"}
-        of_model = ranks != split.differing
-        return Defect(DIFFERS, "rank", step, ranks, template, values, trace=trace, tie=of_model, of_group=of_model)
+        return Defect(
+            DIFFERS, "rank", step, ranks, template, values, trace=trace, tie=of_model, of_group=bool(suspects)
+        )
     return None

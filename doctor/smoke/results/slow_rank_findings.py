@@ -14,6 +14,15 @@ from doctor.smoke.speed.cpu_quotas import held_back_ranks
 from doctor.smoke.speed.rank_speeds import by_host, percent
 from doctor.smoke.speed.soak_drift import SlowPart
 
+HELD_TEMPLATES = {
+    "shown": "{who}: the CPU quota of the control group was used up in {observed} of its periods, which held it back "
+    "for {seconds}; expected no more than of the median rank, {norm}",
+    "waited": "{who} waited for a CPU for {observed} of its time, although CPUs had nothing to do: it may use few "
+    "CPUs, or a CPU quota that the host does not show holds it back; the median rank: {norm}",
+    "inferred": "{who} was stopped for {observed} of a loop without a call, each time to the end of the same 100 ms: "
+    "a CPU quota that the host does not show holds it back; the median rank: {norm}",
+}
+
 
 def slow_rank_findings(run: SmokeRun, slow_by_rank: Mapping[int, Straggler], template: str) -> Iterator[Finding]:
     """One finding for each host with slow ranks; ``template`` takes who, ratio, seconds, norm and confidence."""
@@ -39,20 +48,17 @@ def quota_findings(run: SmokeRun, named: Collection[int]) -> Iterator[Finding]:
     """One finding for each host with ranks that a CPU quota holds back, and that are not ``named`` already."""
     held = {rank: share for rank, share in held_back_ranks(run.cpu_quotas).items() if rank not in named}
     for host, ranks, all_ranks in by_host(run, held):
-        worst = max(ranks, key=lambda rank: run.cpu_quotas[rank].share)
-        has_periods = run.cpu_quotas[worst].periods > 0
+        worst = max(ranks, key=lambda rank: max(run.cpu_quotas[rank].share, run.cpu_quotas[rank].lost))
+        quota = run.cpu_quotas[worst]
+        template = HELD_TEMPLATES["inferred" if quota.is_inferred else "shown" if quota.periods > 0 else "waited"]
         yield Finding(
-            "{who}: the CPU quota of the control group was used up in {observed} of its periods, which held it back "
-            "for {seconds}; expected no more than of the median rank, {norm}"
-            if has_periods
-            else "{who} waited for a CPU for {observed} of its time, although CPUs had nothing to do: it may use few "
-            "CPUs, or a CPU quota that the host does not show holds it back; the median rank: {norm}",
+            template,
             hosts=[host],
             accelerator=ACCELERATORS[run.plan.backend],
             who=describe_ranks(run, ranks),
             ranks=ranks,
-            observed=f"{run.cpu_quotas[worst].share:.0%}",
-            seconds=seconds_text(run.cpu_quotas[worst].seconds),
+            observed=f"{quota.lost if quota.is_inferred else quota.share:.0%}",
+            seconds=seconds_text(quota.seconds),
             norm=f"{held[worst]:.0%}",
             whole=all_ranks,
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from statistics import median_low
+from collections.abc import Mapping, Sequence
+from statistics import median_high, median_low
 
-from doctor.smoke.model import QuotaUse
+from doctor.smoke.model import CpuSpin, QuotaUse
 
 HELD_BACK = 0.5
 """Share of the periods of its quota from which on a rank is held back: in most of its time it runs, and then waits."""
@@ -14,6 +14,47 @@ LOST = 0.3
 others uses up few periods, and loses them to all."""
 MOST_OF_PEERS = 0.5
 """Of that share, what the median rank may have at most: where all are held back, nobody is slow."""
+PERIOD = 0.1
+"""Seconds of a quota's period, unless it is set: that of the kernel, of systemd, container engines and kubelets."""
+MIN_SPINS, MIN_ENDS = 2, 12
+SAME_MOMENT, SAME_SHARE = 0.02, 0.8
+"""Of the period, the seconds within which this share of the moments lies at which its loops went on. Of 12 moments by
+chance, one set in 25,000 is so near; other programs delay a few."""
+UNFAIR = 0.6
+"""Of what the median rank ran in its loops, what a rank has at most that a quota of its own holds back."""
+
+
+def hidden_quota_losses(spins_by_rank: Mapping[int, Sequence[CpuSpin]]) -> dict[int, float]:
+    """Ranks that a quota holds back which no host shows, by when their loops were stopped: share of their time.
+
+    Other programs stop a rank at moments of no such order, and its peers as often. ``spins_by_rank``: of all ranks;
+    none of one that hardly waited for a CPU.
+
+    >>> held = [CpuSpin(0.02, 0.6, tuple(start + 0.1 * turn for turn in range(6))) for start in (7.03, 9.43)]
+    >>> hidden_quota_losses({0: held, 1: []})
+    {0: 0.9667}
+    >>> hidden_quota_losses({0: held, 1: held})
+    {}
+    """
+    ran = {rank: 1 - _loss(spins) for rank, spins in spins_by_rank.items()}
+    most = UNFAIR * median_high(ran.values()) if ran else 0.0
+    held = [rank for rank, spins in spins_by_rank.items() if ran[rank] <= most and _stopped_by_a_period(spins)]
+    return {rank: round(1 - ran[rank], 4) for rank in held}
+
+
+def _loss(spins: Sequence[CpuSpin]) -> float:
+    """Share of its loops in which a rank did not run."""
+    ran, seconds = (sum(max(0.0, getattr(spin, name)) for spin in spins) for name in ("ran", "seconds"))
+    return 1 - min(1.0, ran / seconds) if seconds else 0.0
+
+
+def _stopped_by_a_period(spins: Sequence[CpuSpin]) -> bool:
+    """Whether loops that were seconds apart went on at the same moment of 100 ms."""
+    moments = sorted(end % PERIOD for spin in spins for end in spin.ends)
+    if sum(bool(spin.ends) for spin in spins) < MIN_SPINS or len(moments) < MIN_ENDS:
+        return False
+    together = max(sum((other - moment) % PERIOD <= SAME_MOMENT for other in moments) for moment in moments)
+    return together >= SAME_SHARE * len(moments)
 
 
 def held_back_ranks(quotas: Mapping[int, QuotaUse]) -> dict[int, float]:

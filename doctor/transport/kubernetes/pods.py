@@ -42,8 +42,13 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     deletion_timestamp: str | None = None
 
 
+class _Resources(msgspec.Struct, frozen=True):
+    limits: dict[str, str | int | float] | None = None
+
+
 class _Container(msgspec.Struct, frozen=True):
     name: str = ""
+    resources: _Resources = _Resources()
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):

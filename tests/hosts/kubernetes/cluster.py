@@ -30,7 +30,7 @@ from tests.hosts.kubernetes.images import write_images
 HERE = Path(__file__).parent
 HUB = "10.77.0.1"
 SERVER = f"https://{HUB}:6443"
-PATIENCE = 120.0
+PATIENCE = 300.0
 _TOKENS = {"admin": "system:masters", "kubelet": "system:masters", "nobody": "people"}
 _KUBECONFIG = """\
 apiVersion: v1

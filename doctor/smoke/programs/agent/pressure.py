@@ -10,6 +10,7 @@ PRESSURE_PAUSE, PRESSURE_SHARE = (
     0.4,
     20,
 )  # seconds between two readings at least; a reading is followed by so many times what it took
+MOST_SPINS, MOST_ENDS = 8, 32  # of a rank, and of the moments at which one of its loops went on
 
 
 def stalls():
@@ -29,7 +30,16 @@ class Pressure:
         self.ticks = cpu_ticks()
         self.before = {}  # rank -> folder -> throttling
         self.latest = {}  # rank -> what `report` says of it, as of its last observation
+        self.spins = {}  # rank -> what it emitted of loops without a call
         self.next_reading = 0.0
+
+    def note_spin(self, rank, event):
+        """A loop of a rank: the seconds that it ran, and was to run, and when it went on."""
+        numbers = [event.get(name) for name in ("ran", "seconds")]
+        ends, spins = event.get("ends"), self.spins.setdefault(rank, [])
+        fit = isinstance(ends, list) and all(isinstance(one, (int, float)) for one in numbers + ends[:MOST_ENDS])
+        if fit and len(spins) < MOST_SPINS:
+            spins.append(numbers + [ends[:MOST_ENDS]])
 
     def watch(self, monitors, clock):
         """Observes ranks as they begin, and all of them now and then: a rank may be moved to another control group."""
@@ -73,4 +83,10 @@ class Pressure:
         stolen, idle, ticks = (now[i] - self.ticks[i] for i in range(3))
         steal, idle = (round(part / ticks, 4) if ticks > 0 else 0.0 for part in (stolen, idle))
         ranks = dict((str(rank), figures) for rank, figures in self.latest.items())
-        return {"ranks": ranks, "steal": steal, "idle": idle if self.before else 0.0, "stalls": stalls()}
+        return {
+            "ranks": ranks,
+            "steal": steal,
+            "idle": idle if self.before else 0.0,
+            "stalls": stalls(),
+            "spins": dict((str(rank), spins) for rank, spins in self.spins.items()),
+        }

@@ -139,6 +139,9 @@ class RankWatcher:
             pid = event.get("pid")
             if isinstance(pid, int) and len(self.descendants.pids) < MOST_CHILDREN_KNOWN:
                 self.descendants.pids.add(pid)
+        elif kind == "spun":  # it goes with what the kernel says of the rank
+            if rank in self.monitors:
+                self.pressure.note_spin(rank, event)
         elif kind == "exit":
             if rank in self.monitors:
                 self.monitors[rank].current_limits().set_process_limits(str(event.get("limits", "")))

@@ -129,6 +129,7 @@ class Model(ShardedParameters):
         Returns what was received, None on the first stage, and what is sent to the next, on the last stage the loss.
         """
         received = None
+        self.nonfinite.begin_pass(self.mesh.pp_rank)
         if self.mesh.is_first_stage:
             x = self.embed(batch.inputs[rows])
         else:
@@ -146,6 +147,7 @@ class Model(ShardedParameters):
 
     def backward(self, received: torch.Tensor | None, result: torch.Tensor) -> None:
         """The same micro-batch backward, given what `forward` returned."""
+        self.nonfinite.begin_pass(self.mesh.pp - 1 - self.mesh.pp_rank)
         if not self.mesh.is_last_stage:
             gradient = torch.empty_like(result, memory_format=torch.contiguous_format)
             self.comm.recv(gradient, self.mesh.next_rank)

@@ -23,6 +23,7 @@ from doctor.smoke.programs.worker.orders import EventWriter, Orders
 from doctor.smoke.programs.worker.os_errors import explained
 from doctor.smoke.programs.worker.processes import cpu_binding, take_turns_on_cpus
 from doctor.smoke.programs.worker.rendezvous import init_process_group
+from doctor.smoke.programs.worker.work_timing import CpuSpins
 
 ERROR_STATUS = 13
 """Exit status of a rank that has emitted an ``error`` event."""
@@ -70,12 +71,14 @@ def run_rank(orders: Orders, rank: int, events: EventWriter, recorder: FlightRec
     ctx = RankContext(plan, rank, device, recorder, events, comm)
     recorder.mark("compute")
     finish_stage(ctx, "rendezvous", started)
+    spins = CpuSpins(ctx)
     for name in STAGES[2:-1]:
         if name in plan["stages"] and name in STAGE_FUNCTIONS:
             recorder.stage, recorder.step, started = STAGES.index(name), 0, time.monotonic()
             recorder.mark("compute")
             STAGE_FUNCTIONS[name](ctx)
             finish_stage(ctx, name, started)
+            spins.after_stage()
     recorder.stage = STAGES.index("teardown")
     comm.barrier()
     events.emit("done")

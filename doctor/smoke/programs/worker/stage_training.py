@@ -132,6 +132,7 @@ def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = Non
     loss = model.forward_backward(batch)
     local_norm = model.norm_share(model.gradient)
     nonfinite = model.nonfinite.origin() or ("gradient" if local_norm is None else "")
+    bad_at = model.nonfinite.first_at() if nonfinite else None
     gradient = model.reduce_gradient()
     norm, gradient_digest = model.norm_share(gradient, model.owned_slice), digest(gradient)
     error = model.error_of(gradient, reference and reference.gradient, model.owned_slice)
@@ -146,7 +147,7 @@ def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = Non
     return dict(
         loss=None if loss is None else finite_or_none(loss), blocks=batch.blocks[:BLOCKS_PER_EVENT],
         ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
-        grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite,
+        grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite, bad_at=bad_at,
         params_error=params_error, loss_error=loss_error, **digests,
     )  # fmt: skip
 

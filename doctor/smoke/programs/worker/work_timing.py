@@ -9,6 +9,12 @@ from collections.abc import Callable
 from doctor.smoke.programs.cpu_quota import has_quota, quota_folders, throttling
 from doctor.smoke.programs.worker.context import RankContext, run_queue_seconds
 
+MIN_WAITED, WAITED_SHARE = 0.2, 0.3
+"""Seconds of a stage that a rank waited for a CPU, and their share of what it ran and waited, from which it spins."""
+SPIN_SECONDS, SPIN_CPU, MOST_SPINS = 0.65, 0.06, 5
+STOPPED = 0.02
+"""Seconds between two turns of a loop from which on something stopped it."""
+
 
 class WorkTimer:
     """Times pieces of work without the time that they were ready to run and another program had the CPU.
@@ -53,6 +59,48 @@ class WorkTimer:
 
     def _held_so_far(self) -> float:
         return max((throttling(folder)[2] for folder in self.folders), default=0.0)
+
+
+class CpuSpins:
+    """Loops without a call, between stages, of a rank that mostly waits for its CPU. It draws no conclusion.
+
+    A CPU quota stops a loop whenever it is used up, and the kernel lets all that the quota holds go on at the end of
+    its period of 100 ms (Documentation/scheduler/sched-bwc.rst): also where the control group is not shown, and
+    whatever else the host has to do. Other programs interrupt a loop at moments of no such order.
+    """
+
+    def __init__(self, ctx: RankContext) -> None:
+        self.emit = ctx.emit
+        rank_count = ctx.hosts.count(ctx.hosts[ctx.rank])
+        self.cpu_seconds = SPIN_CPU * min(1.0, len(os.sched_getaffinity(0)) / rank_count)
+        self.remaining, self.before = MOST_SPINS, self.ran_and_waited()
+
+    @staticmethod
+    def ran_and_waited() -> tuple[float, float]:
+        return time.thread_time(), run_queue_seconds()
+
+    def after_stage(self) -> None:
+        """One loop, where the rank waited for a CPU for much of the stage and its peers are not known to have done."""
+        ran, waited = (now - before for now, before in zip(self.ran_and_waited(), self.before))
+        if self.remaining and waited >= MIN_WAITED and waited >= WAITED_SHARE * (ran + waited):
+            self.spin()
+        self.before = self.ran_and_waited()
+
+    def spin(self) -> None:
+        """Computes until it is clear that nothing stops it, or for `SPIN_SECONDS`; emits when it went on again."""
+        ends = []
+        used, started = time.thread_time(), time.monotonic()
+        last = started
+        while last < started + SPIN_SECONDS:
+            now = time.monotonic()
+            if now - last >= STOPPED:
+                ends.append(round(now, 4))
+            last = now
+            if not ends and time.thread_time() - used > self.cpu_seconds:
+                return
+        self.remaining -= 1
+        ran = round(time.thread_time() - used, 4)
+        self.emit("spun", ran=ran, seconds=round(last - started, 4), ends=ends)
 
 
 class CpuTour:

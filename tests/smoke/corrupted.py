@@ -1,0 +1,127 @@
+"""Wrong numbers in real ranks of this machine that stand for hosts, and what the checks make of them.
+
+python -m tests.smoke.corrupted 200 --seed 1
+
+The same corruptions as in `tests.smoke.outside_numbers`, without hosts and an import of torch for each: the judge of
+the values is tried. Right: the guilty host alone is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from doctor.analysis.causes import resolve_causes
+from doctor.engine.evaluate import evaluate_check
+from doctor.engine.result import Report, Severity
+from doctor.smoke.model import Layout, SmokeRun
+from doctor.smoke.plan import default_layouts
+from tests.checks.run_check import check
+from tests.smoke.judged_ranks import facts_of
+from tests.smoke.outside import Trial, Verdict, judge
+from tests.smoke.outside_numbers import FOUND, corruptions
+from tests.smoke.ranks import Ranks
+
+STAGES = ("collectives", "pairs", "training", "learning")
+STRUCK = """
+import types as _types
+
+_hook = _types.ModuleType("hook")
+_hook.__file__ = {folder!r} + "/hook.py"
+exec({hook!r}, _hook.__dict__)
+_hook_run = run_rank
+
+
+def run_rank(orders, rank, events, recorder):
+    _hook.wrap(torch.distributed, {fault!r})
+    return _hook_run(orders, rank, events, recorder)
+"""
+
+
+class Judged(NamedTuple):
+    """What became of one corruption."""
+
+    verdict: Verdict
+    failed: dict[str, list[str]]
+    layouts: str
+    seconds: float
+    messages: tuple[str, ...]
+
+
+def layouts_of(world: int, rng: Random) -> list[Layout]:
+    """Those of the plan, or a stranger one beside them."""
+    chosen = list(default_layouts(world))
+    extra = [Layout(dp=world, zero=True), Layout(dp=world, accumulate=2), Layout(pp=world), Layout(dp=world)]
+    return [*chosen, rng.choice(extra)] if rng.random() < 0.5 else chosen
+
+
+def carry_out(trial: Trial, rng: Random) -> Judged:
+    """One run of real ranks with the corruption, judged by all checks of values."""
+    began, case = time.monotonic(), trial.case
+    hosts = [f"w{number}" for number in range(trial.hosts) for _ in range(trial.ranks)]
+    first = trial.guilty * trial.ranks
+    guilty = list(range(first, first + trial.ranks)) if case.whole_host else [first + trial.local]
+    fault = {"every": 1 << 30, "call": trial.call, "ranks": guilty, **case.fault}
+    hook = (Path(__file__).parent / "outside_hook.py").read_text("utf-8")
+    layouts = layouts_of(len(hosts), rng)
+    with tempfile.TemporaryDirectory() as folder:
+        text = STRUCK.format(folder=folder, hook=hook, fault=fault)
+        ranks = Ranks(len(hosts), STAGES, text, layouts=layouts, hosts=hosts, seconds=200, seed=rng.randrange(1, 9999))
+        struck = Path(folder, "struck").exists()
+    outcomes = outcomes_of(ranks, hosts)
+    failed = {name: sorted({host for finding in some for host in finding[0]}) for name, some in outcomes.items()}
+    verdict = judge(case, f"w{trial.guilty}", failed, struck, None)
+    messages = tuple(text for some in outcomes.values() for _, text in some)
+    errors = tuple(str(event)[:300] for event in ranks.of("error"))
+    names = " ".join(layout.name for layout in layouts)
+    return Judged(verdict, failed, names, time.monotonic() - began, messages + errors)
+
+
+def outcomes_of(ranks: Ranks, hosts: list[str]) -> dict[str, list[tuple[tuple[str, ...], str]]]:
+    """By failed check of severity error: hosts and text of each finding that no other explains."""
+    (book, run), names = facts_of(ranks, hosts), tuple(dict.fromkeys(hosts))
+    checks = [check(name.replace("-", "_")) for name in FOUND]
+    some = tuple(evaluate_check(each, names, book, {SmokeRun: run}) for each in checks)
+    return {
+        outcome.check: [(finding.hosts, str(finding)) for finding in outcome.findings]
+        for outcome in resolve_causes(Report("", names, some), checks).outcomes
+        if outcome.findings and outcome.found_severity is Severity.ERROR
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("count", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first corruption, to go on with")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin none later than this")
+    requested = parser.parse_args()
+    verdicts: Counter[str] = Counter()
+    began = time.monotonic()
+    for number, trial in enumerate(corruptions(requested.count, requested.seed)):
+        if number < requested.first:
+            continue
+        if time.monotonic() > began + requested.seconds:
+            print(f"go on with --first {number}")
+            break
+        judged = carry_out(trial, Random(requested.seed * 10_000 + number))
+        verdicts[judged.verdict] += 1
+        where = f"{trial.hosts}x{trial.ranks}, host w{trial.guilty}, rank {trial.local}, call {trial.call}"
+        whole = " whole host" * trial.case.whole_host
+        print(f"{number:3} {judged.verdict:10} {trial.case.name}{whole} ({where}; {judged.layouts}): "
+              f"{judged.failed}, {judged.seconds:.0f} s", flush=True)  # fmt: skip
+        for text in judged.messages if judged.verdict not in ("right", "not struck") else ():
+            print(f"      {text[:400]}", flush=True)
+    print(json.dumps(verdicts))
+    return 0 if verdicts.keys() <= {"right", "one of", "not struck"} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

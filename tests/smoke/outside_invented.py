@@ -1,0 +1,122 @@
+"""Kinds of faults that were written down before the judge was read: `tests.smoke.outside` tries them as its last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.smoke.outside_cases import (
+    BINDS,
+    DIED,
+    FAILED_LOADER,
+    HANGS,
+    JOIN,
+    NETWORK,
+    SILENT,
+    SLOWED,
+    START,
+    STOPPED,
+    VALUES,
+    Case,
+    at,
+    at_import,
+    command,
+    in_group,
+    text_error,
+)
+
+
+def program(text: str) -> dict[str, Any]:
+    """Python that the rank itself runs at the call."""
+    return {"kind": "program", "program": text}
+
+
+def limited(percent: int) -> dict[str, Any]:
+    """A CPU quota of the rank, whose control groups the host does not show where they are looked for."""
+    return command(in_group("cpu", f"cpu.cfs_quota_us={percent}000", f"cpu.max={percent}000 100000"))
+
+
+PEER = "$(ss -Htn state established | awk '$4 !~ /:22$/ && $4 !~ /^127/ {sub(/:[0-9]+$/, \"\", $4); print $4; exit}')"
+"""Address of a host that the guilty one has a connection with."""
+HOG = """
+import threading
+def hog():
+    while True:
+        sum(range(20000))
+threading.Thread(target=hog, daemon=True).start()
+"""
+
+INVENTED: tuple[Case, ...] = (
+    *(Case(f"rank's hidden {share} %", SLOWED, limited(share), early=True, binds=BINDS) for share in (5, 10)),
+    Case("rank's hidden 50 %", SLOWED, limited(50), early=True, must=False, binds=BINDS),
+    Case("host's hidden 3 %", SLOWED, limited(3), early=True, whole_host=True, binds=BINDS),
+    Case("idle priority of one rank", SLOWED, command("chrt -i -p 0 PID"), must=False),
+    Case("one CPU for a host", (*SLOWED, "smoke-host-slow"), command("taskset -p 1 PID"), whole_host=True, must=False),
+    *(Case(name, STOPPED, {"kind": "signal", "signal": name}) for name in ("SIGTSTP", "SIGTTIN")),
+    Case("SIGSTOP at all_gather", STOPPED, at("all_gather_single", "SIGSTOP"), early=True),
+    Case("SIGKILL at all_to_all", DIED, at("all_to_all_single", "SIGKILL"), early=True),
+    Case("SIGSEGV at pairs", DIED, at("batch_isend_irecv", "SIGSEGV"), early=True),
+    Case(
+        "sleep at reduce_scatter",
+        HANGS,
+        {"kind": "late", "seconds": 900, "function": "reduce_scatter_single"},
+        early=True,
+    ),
+    Case("spin at broadcast", HANGS, {"kind": "spin", "function": "broadcast"}, early=True),
+    Case("exit 7", DIED, program("os._exit(7)")),
+    Case("system exit", (*DIED, "smoke-rank-left"), program("raise SystemExit(0)")),
+    Case(
+        "ends from a thread",
+        DIED,
+        program("import threading; threading.Timer(0.05, os._exit, (3,)).start()"),
+    ),
+    Case("becomes sleep", (*DIED, *HANGS, "smoke-rank-stopped"), program("os.execv('/bin/sleep', ['sleep', '900'])")),
+    Case("a child goes on", (*DIED, "smoke-rank-left"), program("os.fork() and os._exit(0)")),
+    Case("files closed", (*DIED, *HANGS, *NETWORK), program("os.closerange(3, 400)")),
+    Case("output closed", (), program("os.close(1); os.close(2)"), must=False),
+    Case(
+        "no more files", (*DIED, *FAILED_LOADER), program("import resource; resource.setrlimit(7, (3, 3))"), must=False
+    ),
+    Case("a hog in the rank", SLOWED, program(HOG), early=True, must=False),
+    Case("memory error", DIED, text_error("MemoryError", "")),
+    Case(
+        "denied",
+        DIED,
+        text_error("PermissionError", "[Errno 13] Permission denied: '/dev/davinci0'"),
+    ),
+    Case(
+        "accuses a peer that is not there",
+        DIED,
+        text_error("RuntimeError", "[gloo/transport/tcp/pair.cc:547] Connection closed by peer [192.0.2.7]:40001"),
+        must=False,
+    ),
+    Case("few processes", (*DIED, *FAILED_LOADER), command(in_group("pids", "pids.max=2", "pids.max=2")), must=False),
+    Case("black hole to one", NETWORK, command(f"ip route add blackhole {PEER}/32")),
+    Case("wrong neighbour", NETWORK, command(f"ip neigh replace {PEER} lladdr 02:00:00:00:00:99 dev eth0")),
+    Case("mtu 200", (), before="ip link set eth0 mtu 200; touch MARK", must=False),
+    Case(
+        "tbf 16 kbit",
+        (*NETWORK, *JOIN, *SILENT, "smoke-host-slow", "smoke-budget-spent"),
+        before="tc qdisc add dev eth0 root tbf rate 16kbit burst 4kb latency 900ms && touch MARK",
+    ),
+    Case(
+        "no numpy",
+        START,
+        imports=at_import("sys.modules['numpy'] = None").replace("import builtins", "import sys, builtins"),
+        must=False,
+    ),
+    Case("loud import", (), imports=at_import("print('x' * (8 << 20)); os.write(2, b'warning: ' + b'y' * 60000)")),
+    Case("sums 0.1 % off", VALUES, {"kind": "scaled", "factor": 1.001, "every": 1}, early=True),
+    Case("always 50 ms late", SLOWED, {"kind": "late", "seconds": 0.05, "every": 1}, early=True, must=False),
+    Case(
+        "gathers in another order",
+        VALUES,
+        {"kind": "corrupt", "function": "all_gather_single", "how": "shifted", "place": 0, "every": 1},
+        early=True,
+    ),
+    Case(
+        "products negated now and then",
+        (*VALUES, "smoke-reference-differs"),
+        {"kind": "corrupt", "function": "__matmul__", "how": "negated", "place": 0, "every": 5},
+        early=True,
+    ),
+)

@@ -375,6 +375,25 @@ os._exit(7)
     assert (done.returncode, done.stderr) == (7, b"")
 
 
+def test_a_signal_in_the_middle_of_an_import_counts_the_hosts() -> None:
+    """The interrupted thread holds the lock of a module that whoever reads the list of hosts needs."""
+    program = """
+import os, signal, sys
+from doctor.preflight import early_end
+class Strikes:
+    def find_spec(self, name, path=None, target=None):
+        if name == "doctor.engine.addresses":
+            os.kill(os.getpid(), signal.SIGTERM)
+sys.meta_path.insert(0, Strikes())
+early_end.install(["preflight", "n[1-2],n3"])
+import doctor.hosts.nodeset
+early_end.wait_for_end()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, capture_output=True, text=True)
+    assert done.returncode == 143
+    assert re.fullmatch(r"doctor preflight: UNKNOWN nodes=0/3 why=interrupted exit=143 t=\S+s\n", done.stdout)
+
+
 @pytest.mark.parametrize("moment", ["Deadline", "PreflightReporter"])
 def test_a_signal_while_a_preflight_prepares_itself_leaves_its_line(moment: str) -> None:
     program = f"""

@@ -86,6 +86,8 @@ def main() -> None:
     try:
         run_guarded(_command)
     finally:
+        if sys.argv[1:2] == ["preflight"]:
+            early_end.wait_for_end()
         interrupts.hold(sys.argv[1:])
         # A process that ends looks for garbage first, in all that it ever loaded, for as long as it took to begin.
         gc.freeze()

@@ -251,18 +251,20 @@ def _unread_elements(element: Element) -> tuple[dict[str, str], dict[str, str]]:
     """Elements with a value that the driver could not read, and those whose value is not understood."""
     failed: dict[str, str] = {}
     strange: dict[str, str] = {}
+    told = set()
     for name, paths in _READ.items():
         for value in (value for path in paths for value in element.iterfind(path)):
             text = (value.text or "").strip().strip("[]")
             state = value_state(text)
             if state == "failed":
                 failed.setdefault(name, text)
+                told.add(value.tag)
             is_free = name in _FREE or value.tag.startswith("incorrect")
             if state == "read" and not is_free and not _FORM.fullmatch(text):
                 strange.setdefault(name, text[:80])
     if _DATA_CENTER.search(_text(element, "product_name")):
         for value in (value for path in _BESIDE for value in element.iterfind(path)):
-            if value_state(value.text) == "failed":
+            if value_state(value.text) == "failed" and value.tag not in told:
                 failed.setdefault(str(value.tag), (value.text or "").strip().strip("[]"))
     return failed, strange
 

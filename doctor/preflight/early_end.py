@@ -21,6 +21,8 @@ BUDGET = {"quick": 20.0, "standard": 60.0, "smoke": 180.0, "deep": 300.0}
 """Seconds, by tier."""
 FALLBACK_SECONDS = 0.5
 """Seconds after the end of the budget in which the run, once begun, may still print a line that says more."""
+READING_SECONDS = 2.0
+"""Seconds from a signal until the line is printed without the number of hosts: a hostfile may not be answering."""
 GANG_WAIT = 300.0
 """Seconds of ``--gang-wait`` where it is not given."""
 SWITCHES = frozenset(
@@ -57,25 +59,41 @@ class EarlyEnd:
         self.hosts: tuple[str, ...] = ()
         """The hosts of the list; empty: this host alone, or not read yet."""
         self._printed = _thread.allocate_lock()
+        self._reading = _thread.allocate_lock()
+        """Held until the list of hosts was read, or could not be."""
+        self._is_ending = False
 
     def start(self) -> None:
         """Ends the process at the deadline, from a thread of its own, unless the line was printed by then.
 
         Another thread reads the list of hosts: it loads modules, and may read a file, which nobody is to wait for.
         """
+        self._reading.acquire()
         _thread.start_new_thread(self._read_list, ())
         _thread.start_new_thread(self._wait, ())
 
     def run_begins(self, budget_end: float) -> None:
         """From now on the run reports by itself, until ``budget_end``, by the monotonic clock."""
+        self.wait_for_end()
         self.deadline = budget_end + FALLBACK_SECONDS
 
     def claim_line(self) -> bool:
         """Whether the caller, and nobody else, is to print the line."""
-        return self._printed.acquire(False)
+        if self._printed.acquire(False):
+            return True
+        self.wait_for_end()
+        return False
+
+    def wait_for_end(self) -> None:
+        """Does not return where a signal ends the process at any moment: a run begins nothing more."""
+        while self._is_ending:
+            time.sleep(1.0)
 
     def _read_list(self) -> None:
-        self.hosts = self.hosts or _hosts_of(self.argv, os.environ)
+        try:
+            self.hosts = _hosts_of(self.argv, os.environ)
+        finally:
+            self._reading.release()
 
     def _wait(self) -> None:
         while (remaining := self.deadline - time.monotonic()) > 0:
@@ -84,13 +102,19 @@ class EarlyEnd:
             self._end("budget-ended", 12)
 
     def end_by_signal(self, number: int) -> None:
-        """Ends a preflight that has done nothing yet: its line, no report of an earlier run, its exit code."""
+        """Ends a preflight that has done nothing yet: its line, no report of an earlier run, its exit code.
+
+        By another thread: this one may hold the lock of a module whose import the signal interrupted, and which the
+        reader of the list needs. It goes on until it comes to print or to run something.
+        """
         interrupts.ignore()
         if self.claim_line():
-            try:
-                self._read_list()
-            finally:
-                self._end("interrupted", 128 + number)
+            self._is_ending = True
+            _thread.start_new_thread(self._end_once_read, (number,))
+
+    def _end_once_read(self, number: int) -> None:
+        self._reading.acquire(True, READING_SECONDS)
+        self._end("interrupted", 128 + number)
 
     def _end(self, why: str, code: int) -> None:
         code = self._exit_code(code)
@@ -131,6 +155,12 @@ def install(argv: list[str]) -> None:
 def claim_line() -> bool:
     """Whether the caller is to print the one line of this process."""
     return early_end is None or early_end.claim_line()
+
+
+def wait_for_end() -> None:
+    """Where a signal has come and its line is being printed: does not return."""
+    if early_end is not None:
+        early_end.wait_for_end()
 
 
 def listed_hosts(hosts: str | None, hostfile: str | None, environ: Mapping[str, str]) -> tuple[str, ...]:

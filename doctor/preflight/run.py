@@ -65,12 +65,12 @@ class PreflightRun:
 
     def run(self) -> int:
         """Gathers, decides, reports. Returns the exit code."""
-        if early_end.early_end is not None:
-            early_end.early_end.run_begins(self.budget.end)
         deadline = Deadline(self.budget.report_end, self.finish_at_deadline, self.budget.end, self.finish_without_files)
         try:
             # Only here: until a signal's exception is caught, the handler that prints the line by itself stays.
             interrupts.raise_on_stop()
+            if early_end.early_end is not None:
+                early_end.early_end.run_begins(self.budget.end)
             self._run(self._gather_and_report)
         except (KeyboardInterrupt, SystemExit) as stop:
             self._run(partial(self._finish_interrupted, stop))

@@ -100,7 +100,7 @@ def test_real_workers_have_shown_the_events(events: list[dict[str, Any]]) -> Non
 def test_the_worker_emits_no_other_event() -> None:
     text = programs.worker() + programs.native_stage()
     emitted = {piece.split("'")[0].split('"')[0].rstrip("\\") for piece in _after_emit(text)}
-    assert emitted == {tag(kind) for kind in EVENT_TYPES} | {"part", "child"}, "the agent keeps these two"
+    assert emitted == {tag(kind) for kind in EVENT_TYPES} | {"part", "child", "spun"}, "the agent keeps these"
 
 
 def _after_emit(text: str) -> Iterator[str]:

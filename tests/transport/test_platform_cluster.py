@@ -196,19 +196,6 @@ def test_the_limit_of_open_files_is_that_of_the_nodes_container_runtime(cluster:
     assert finding["hosts"] == ["files"] and finding["values"]["observed"] == 1024, finding
 
 
-def test_labels_of_nodes_are_the_switches_of_the_network_test(cluster: Cluster) -> None:
-    """What is behind one of them is cut off: the switch is the cause, and no single pod of it."""
-    pods = cluster.get("pods", "-l", "app=train")["items"]
-    by_node: dict[str, list[str]] = {}
-    for item in pods:
-        by_node.setdefault(item["spec"]["nodeName"], []).append(item["metadata"]["name"])
-    for number, node in enumerate(cluster.nodes):
-        cluster.kubectl("label", "node", node, f"network.topology.nvidia.com/leaf=leaf-{number}")
-    done = doctor(cluster, "net", "--job", "train", "--json", "--no-history")
-    print(done.stdout)
-    assert 0, by_node
-
-
 def test_an_mtu_that_differs(cluster: Cluster) -> None:
     """Of the plugin on one node: here of one pod's own interface."""
     done = change_mtu(cluster, "train-2", 1400)

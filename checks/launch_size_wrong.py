@@ -50,6 +50,7 @@ def launch_size_wrong(
             option="the number of hosts",
             observed=count_noun(launch.nodes, "host"),
             expected=count_noun(hosts, "host"),
+            remedy="",
         )
     if isinstance(launch.ranks_per_host, int) and launch.launchers:
         for host in fleet:
@@ -62,6 +63,7 @@ def launch_size_wrong(
                     option="the number of ranks on a host",
                     observed=count_noun(launch.ranks_per_host, "rank"),
                     expected=count_noun(devices, "device"),
+                    remedy="",
                 )
 
 

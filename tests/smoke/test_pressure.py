@@ -66,7 +66,7 @@ def test_a_wait_for_a_cpu_beside_idle_ones_is_a_quota_that_is_not_shown() -> Non
 @pytest.mark.parametrize("peer", [7.0, 4.5])
 def test_a_rank_that_waited_a_little_longer_than_its_peers_is_held_by_no_quota(peer: float) -> None:
     """They are compared as they are, and not by whether each is over the limit."""
-    seconds = {0: (0, 0, 0.0, 1.9, 8.1), **{rank: (0, 0, 0.0, 10 - peer, peer) for rank in (1, 2, 3)}}
+    seconds = {0: (0, 0, 0.0, 1.9, 8.1), **dict.fromkeys((1, 2, 3), (0, 0, 0.0, 10 - peer, peer))}
     assert held_back_ranks(quota_use({"w1": HostPressure(seconds, idle=dict.fromkeys(seconds, 0.5))})) == {}
 
 

@@ -24,7 +24,7 @@ MIN_RAN = 0.5
 WAITED_BESIDE_IDLE = 0.8
 """Share of its running and waiting, as of a quota of a fifth of a CPU."""
 IDLE = 0.25
-"""Share of a host's CPU time without work, while a rank waits for a CPU, from which on no other work keeps it waiting."""
+"""Share of a host's CPU time without work, while a rank waits for a CPU, from which on no other work is the reason."""
 STEAL = 0.05
 STALLS = {"cpu": 40.0, "memory": 10.0, "io": 20.0}
 """Percent of the last 10 s."""

@@ -383,8 +383,8 @@ def _slots(line: LaunchLine, read_file: ReadFile) -> dict[str, Setting]:
     call = line.innermost
     if call is not None and call.launcher == "openmpi" and "host" in call.options and not _oversubscribes(line):
         named = [re.fullmatch(r"[^\s:\[]+:([0-9]{1,5})", host, re.ASCII) for host in call.option("host").split(",")]
-        slots = sum(int(match[1]) for match in named if match)
-        return {"all_slots": Setting("slots", slots, "--host")} if all(named) and not call.hostfile else {}
+        count = sum(int(match[1]) for match in named if match)
+        return {"all_slots": Setting("slots", count, "--host")} if all(named) and not call.hostfile else {}
     if call is None or call.launcher not in ("deepspeed", "openmpi") or not call.hostfile:
         return {}
     hosts = [

@@ -1,3 +1,5 @@
+import os
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -13,6 +15,8 @@ from doctor.facts.kernel import (
     may_be_default,
 )
 from doctor.facts.ports import parse_ports
+
+OWN_FILE = "/etc/sysctl.d/99-zz-cluster.conf"
 
 
 @check(severity=WARNING, area="kernel")
@@ -43,7 +47,7 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
             continue
         unheeded = any(other.key == key for other in files.ignored)
         keeps = line is None or not _is_lowered(key, value, line.value)
-        kept = f"echo {shlex.quote(f'{key} = {value}')} >> /etc/sysctl.d/99-zz-cluster.conf"
+        kept = _keep_command(key, value, line.path if line else "")
         nobody = filled("only {0} sets it, which systemd does not read", MAIN_FILE) if unheeded else "no file sets it"
         yield Finding(
             "{key} is {live} now, but {boot}",
@@ -56,6 +60,15 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
             observed=value or "none",
             expected=(line.value or "none") if line else "a file that sets it",
         )
+
+
+def _keep_command(key: str, value: str, path: str) -> str:
+    """Enters the value in a file of its own; in ``path``, which sets it at boot, where that file is read later."""
+    if os.path.basename(path) <= os.path.basename(OWN_FILE) or not re.fullmatch(r"[\w ,-]+", value, re.ASCII):
+        return f"echo {shlex.quote(f'{key} = {value}')} >> {OWN_FILE}"
+    name = key.replace(".", "[./]")
+    change = shlex.quote(f"s|^[[:space:]]*-?{name}[[:space:]]*=.*|{key} = {value}|")
+    return f"sed -i.bak --follow-symlinks -E {change} {shlex.quote(path)}"
 
 
 def _restore_command(key: str, boot: str) -> str:

@@ -52,7 +52,7 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
         yield Finding(
             "{key} is {live} now, but {boot}",
             key=key,
-            live=value,
+            live=value or "empty",
             boot=filled("{0} sets {1} at boot", line.path, line.value or "nothing") if line else nobody,
             remedy=kept if keeps or line is None else _restore_command(key, line.value),
             keep="yes" if keeps else "no",
@@ -65,16 +65,15 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
 def _keep_command(key: str, value: str, path: str) -> str:
     """Enters the value in a file of its own; in ``path``, which sets it at boot, where that file is read later."""
     if os.path.basename(path) <= os.path.basename(OWN_FILE) or not re.fullmatch(r"[\w ,-]+", value, re.ASCII):
-        return f"echo {shlex.quote(f'{key} = {value}')} >> {OWN_FILE}"
-    name = key.replace(".", "[./]")
-    change = shlex.quote(f"s|^[[:space:]]*-?{name}[[:space:]]*=.*|{key} = {value}|")
-    return f"sed -i.bak --follow-symlinks -E {change} {shlex.quote(path)}"
+        return " ".join(("echo", shlex.quote(f"{key} = {value}"), ">>", OWN_FILE))
+    change = f"s|^[[:space:]]*-?{key.replace('.', '[./]')}[[:space:]]*=.*|{key} = {value}|"
+    return " ".join(("sed -i.bak --follow-symlinks -E", shlex.quote(change), shlex.quote(path)))
 
 
 def _restore_command(key: str, boot: str) -> str:
     """Sets the value of the files; of reserved ports those that are reserved now stay."""
-    if key == RESERVED_PORTS:
-        return f'sysctl -w {key}="$(sysctl -n {key}),"{shlex.quote(boot)}'
+    if key == RESERVED_PORTS and re.fullmatch(r"[0-9,-]+", boot, re.ASCII):
+        return f'sysctl -w {key}="$(sysctl -n {key}),{boot}"'
     return f"sysctl -w {shlex.quote(f'{key}={boot}')}"
 
 

@@ -25,7 +25,7 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
 
     ## What to do
     On {host}: `{remedy}`. Where something else sets it at each start (tuned, the kubelet, a container's runtime),
-    nothing needs to be done. Where a queue is shorter now than in the files, the command sets it to their value.
+    nothing needs to be done.
 
     ## Source
     sysctl.conf(5), sysctl.d(5), `sysctl --system`: files are applied by the order of their names, a file hides those of

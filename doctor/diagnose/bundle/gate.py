@@ -5,20 +5,11 @@ The shapes of lines choose them, as in a diagnosis; what is a secret `doctor.eng
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cache
 
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, ShapeIndex, split_block
-from doctor.engine.secrets import WHOLE, WORDS, hide_secrets, hide_tokens
-
-_BEHIND = 3
-"""Lines that are not empty behind one that is searched: a header or a login may go on in them."""
-_ENCODED_LINE = re.compile(rb"[A-Za-z0-9+/]{40,}={0,2}\r?")
-"""A whole line of base64: nothing is assigned in it, and it holds no words; a token may stand there."""
-_LONG_RUN = re.compile(r"([A-Za-z0-9+/]{128})([A-Za-z0-9+/]{768,})([A-Za-z0-9+/]{128})")
-"""Of base64. What the middle of it assigns, or names, begins or ends in one of its ends."""
-_CUT = re.compile("\ue000(\\d+)aA\ue001")
+from doctor.engine.secrets import WORDS, hide_in_lines
 
 
 @cache
@@ -28,59 +19,8 @@ def _index() -> ShapeIndex:
 
 def gated(block: bytes) -> bytes:
     """The block, which ends with a line, without secrets: as `hide_secrets` leaves it, byte for byte."""
-    if any(mark in block for mark in WHOLE):
-        return _hidden(block)
-    lines = block.split(b"\n")
-    pieces: list[bytes] = []
-    end = 0
-    for first, last in _runs(block, lines):
-        pieces += lines[end:first]
-        pieces.append(_hidden(b"\n".join(lines[first:last])))
-        end = last
-    return b"\n".join([*pieces, *lines[end:]])
-
-
-def _hidden(data: bytes) -> bytes:
-    if _ENCODED_LINE.fullmatch(data):
-        return hide_tokens(data.decode()).encode()
-    text = data.decode("utf-8", "surrogateescape")
-    return (_hidden_around_runs(text) if len(text) > MAX_LINE else hide_secrets(text)).encode(
-        "utf-8", "surrogateescape"
-    )
-
-
-def _hidden_around_runs(text: str) -> str:
-    """Most of the time goes into long runs of base64: their middles are searched for tokens alone."""
-    middles: list[str] = []
-
-    def cut(match: re.Match[str]) -> str:
-        middles.append(match[2])
-        return f"{match[1]}\ue000{len(middles) - 1}aA\ue001{match[3]}"
-
-    shown = hide_secrets(_LONG_RUN.sub(cut, hide_tokens(text)))
-    return _CUT.sub(lambda match: middles[int(match[1])] if int(match[1]) < len(middles) else match[0], shown)
-
-
-def _runs(block: bytes, lines: list[bytes]) -> Iterator[tuple[int, int]]:
-    """From where to where lines are searched together, in order."""
-    first = last = -1
-    for number in _chosen(block):
-        if number >= last:
-            if last > 0:
-                yield first, last
-            first = number
-        last = number + 1 if _ENCODED_LINE.fullmatch(lines[number]) else _with_behind(lines, number)
-    if last > 0:
-        yield first, last
-
-
-def _with_behind(lines: list[bytes], number: int) -> int:
-    """Behind the lines that belong to this one."""
-    lines_left, end = _BEHIND, number + 1
-    while end < len(lines) and lines_left:
-        lines_left -= bool(lines[end].strip())
-        end += 1
-    return end
+    hidden = hide_in_lines(block.decode("utf-8", "surrogateescape"), _chosen(block))
+    return hidden.encode("utf-8", "surrogateescape")
 
 
 def _chosen(block: bytes) -> Iterator[int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, AnyStr
 
 HIDDEN = "[hidden]"
 
@@ -29,16 +30,16 @@ _INNOCENT = (
     r"[_-]key|password-?less)(?![\w.-])"
 )
 """Names of a tokenizer, of a column of data, and of statistics."""
-_NAME = rf"(?!{_INNOCENT})(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!oldpwd(?![\w.-]))[\w.-]+"
+_NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!{_INNOCENT})(?!oldpwd(?![\w.-]))[\w.-]+"
 _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|failed|required|missing|invalid|expired
     |unset|empty|not|command)(?![\w./+=-]))(?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
 """A placeholder such as ``<token>``, a variable such as ``$HF_TOKEN``, and a word such as ``none`` are no value."""
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?: {_NAME}\\{{0,7}}["']?\]?[ \t]*[=:：]>?[ \t]*b?
-    | {_NAME}["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
-    | {_NAME}:[ \t]*[|>][+-]?\n[ \t]+ | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
+    (?P<key> (?<![\w.-]) (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*[=:：]>?[ \t]*b?
+        | ["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
+        | :[ \t]*[|>][+-]?\n[ \t]+ ) | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
     | (?: (?=[\w.]*-) | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
         | (?<=(?-i:ENV)[ ]) | (?<=configure[ ]set[ ]) ) {_NAME}[ \t]+
     | (?-i:pwd)[ \t]*=[ \t]*(?![/.~$\\]) | (?-i:pass|PASS|pw|PW)=(?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z])
@@ -133,7 +134,8 @@ _PIPED = (
     r"(\becho\s+(?:-n\s+)?)[^\s|]{1,200}(?=\s{0,9}\|\s{0,9}(?:sudo\s[^\n|]{0,60}-S\b|(?:sudo\s+)?chpasswd\b|kinit\b"
     r"|(?:sudo\s+)?passwd\s[^\n|]{0,60}--stdin\b|[^\n|]{0,100}--password-stdin\b))"
 )
-_ELEMENT = rf"(?i)(<{_NAME}>)[^<>\s][^<>]{{0,400}}(?=</)"
+ELEMENT_SIZE = 400
+_ELEMENT = rf"(?i)(<{_NAME}>)[^<>\s][^<>]{{0,{ELEMENT_SIZE}}}(?=</)"
 """Of XML."""
 
 _SHAPES = {
@@ -266,8 +268,8 @@ WORDS = (
         "signature=",
         "netloc",
         "community",
-        "hooks",
-        "webhooks",
+        "hook",
+        "echo",
         "sk=",
         "proxy",
     ),
@@ -319,9 +321,23 @@ _clean: list[str] = []
 def hide_secrets(text: str) -> str:
     """The same, also without what is assigned to a name of a secret, and bearer tokens.
 
+    Only lines with one of `WORDS` are searched, and those behind them: most texts hold none.
+
     >>> hide_secrets("train.py --api-key abc --lr 3 https://me:pw@x/")
     'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
     """
+    lowered = text.lower()
+    words = [word for word in WORDS if word in lowered]
+    if any(mark.decode() in text for mark in WHOLE):
+        return search_whole(text)
+    if not words:
+        return text
+    chosen = (number for number, line in enumerate(lowered.split("\n")) if any(word in line for word in words))
+    return search_lines(text.split("\n"), chosen, search_whole, "\n", ELEMENT_SIZE if "</" in text else 0)
+
+
+def search_whole(text: str) -> str:
+    """What `hide_secrets` leaves of a text, with each of its lines searched."""
     text = hide_tokens(text)
     for pattern in (_AUTHORIZATION, _commands(), _LOGIN, _SAID):
         text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
@@ -329,6 +345,44 @@ def hide_secrets(text: str) -> str:
         if mark in text:
             text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
     return _compiled(_ASSIGNED).sub(_hide_value, text)
+
+
+_BEHIND = 3
+"""Lines that are not empty behind one that is searched: a header or a login may go on in them."""
+
+
+def search_lines(
+    lines: list[AnyStr], chosen: Iterable[int], search: Callable[[AnyStr], AnyStr], newline: AnyStr, least: int = 0
+) -> AnyStr:
+    """All lines, of which the chosen ones, and what is behind each, are searched together.
+
+    ``least``: characters behind a chosen line that are searched, too.
+    """
+    pieces: list[AnyStr] = []
+    first = last = end = 0
+
+    def add() -> None:
+        pieces.extend(lines[end:first])
+        if last > first:
+            pieces.append(search(newline.join(lines[first:last])))
+
+    for number in chosen:
+        if number >= last:
+            add()
+            end, first = last, number
+        last = _end_behind(lines, number, least)
+    add()
+    return newline.join([*pieces, *lines[last:]])
+
+
+def _end_behind(lines: Sequence[AnyStr], number: int, least: int) -> int:
+    """Behind the lines that belong to this one."""
+    lines_left, end = _BEHIND, number + 1
+    while end < len(lines) and (lines_left > 0 or least > 0):
+        lines_left -= bool(lines[end].strip())
+        least -= len(lines[end]) + 1
+        end += 1
+    return end
 
 
 def hidden_parts(text: str) -> tuple[str, ...]:

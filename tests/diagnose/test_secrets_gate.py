@@ -6,7 +6,7 @@ import random
 import time
 
 from doctor.diagnose.bundle.gate import gated
-from doctor.engine.secrets import hide_secrets
+from doctor.engine.secrets import hide_secrets, search_whole
 from tests.attack.secrets import corpus
 from tests.diagnose.speed import lines
 from tests.test_one_way_out import OTHERS, SECRETS
@@ -22,12 +22,15 @@ SPLIT = [
     "the \u212aEY api_\u212aEY=hunter2hunter2",
     "x" * 9000 + " password=hunter2hunter2",
     "curl\n-u me:hunter2hunter2 http://h",
+    "<password>\na\nb\nc\nd\nhunter2hunter2\n</password>",
+    "echo hunter2hunter2\n| kinit me",
+    "//open.feishu.cn/open-apis/bot/v2/hook/hunter2hunter2",
 ]
 FILLER = [*b"".join(lines(1)).decode().splitlines()[:3000], "", "  ", "tokens 12 key: value", "\xe9t\xe9", "task msg."]
 
 
 def searched(data: bytes) -> bytes:
-    return hide_secrets(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    return search_whole(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def test_a_text_behind_the_gate_is_what_the_search_of_all_of_it_leaves() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any, AnyStr
 
@@ -359,20 +359,26 @@ def search_lines(
     ``least``: characters behind a chosen line that are searched, too.
     """
     pieces: list[AnyStr] = []
-    first = last = end = 0
+    end = 0
+    for first, last in _runs(lines, chosen, least):
+        pieces += lines[end:first]
+        pieces.append(search(newline.join(lines[first:last])))
+        end = last
+    pieces += lines[end:]
+    return newline.join(pieces)
 
-    def add() -> None:
-        pieces.extend(lines[end:first])
-        if last > first:
-            pieces.append(search(newline.join(lines[first:last])))
 
+def _runs(lines: Sequence[AnyStr], chosen: Iterable[int], least: int) -> Iterator[tuple[int, int]]:
+    """From where to where lines are searched together, in order."""
+    first = last = 0
     for number in chosen:
         if number >= last:
-            add()
-            end, first = last, number
+            if last:
+                yield first, last
+            first = number
         last = _end_behind(lines, number, least)
-    add()
-    return newline.join([*pieces, *lines[last:]])
+    if last:
+        yield first, last
 
 
 def _end_behind(lines: Sequence[AnyStr], number: int, least: int) -> int:

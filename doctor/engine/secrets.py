@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
 from functools import cache, lru_cache
-from typing import Any, AnyStr
+from itertools import accumulate
+from typing import Any
+
+from doctor.engine.secret_shapes import PRIVATE_KEY, SHAPES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 HIDDEN = "[hidden]"
 
@@ -134,124 +141,8 @@ _PIPED = (
     r"(\becho\s+(?:-n\s+)?)[^\s|]{1,200}(?=\s{0,9}\|\s{0,9}(?:sudo\s[^\n|]{0,60}-S\b|(?:sudo\s+)?chpasswd\b|kinit\b"
     r"|(?:sudo\s+)?passwd\s[^\n|]{0,60}--stdin\b|[^\n|]{0,100}--password-stdin\b))"
 )
-ELEMENT_SIZE = 400
-_ELEMENT = rf"(?i)(<{_NAME}>)[^<>\s][^<>]{{0,{ELEMENT_SIZE}}}(?=</)"
+_ELEMENT = rf"(?i)(<{_NAME}>)[^<>\s][^<>]{{0,400}}(?=</)"
 """Of XML."""
-
-_SHAPES = {
-    "hf_": r"hf_(?:[A-Za-z0-9]{28,}|[A-Za-z0-9]+(?=…))",
-    **{f"gh{kind}_": rf"gh{kind}_(?:[A-Za-z0-9]{{20,}}|[A-Za-z0-9]+(?=…))" for kind in "opsur"},
-    "github_pat_": r"github_pat_(?:\w{20,}|\w+(?=…))",
-    "sk-": r"sk-(?=[A-Za-z_-]*[0-9])(?:[\w-]{20,}|[\w-]{4,}(?=…))",
-    "glpat-": r"glpat-(?:[\w-]{16,}(?:\.[0-9a-z]{2}\.?[0-9a-z]{7})?|[\w-]+(?=…))",
-    "xox": r"xox[a-z]-(?:[A-Za-z0-9-]{10,}|[A-Za-z0-9-]+(?=…))",
-    "AKIA": r"AKIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])|[A-Z0-9]+(?=…))",
-    "ASIA": r"ASIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])|[A-Z0-9]+(?=…))",
-    **{f"A{kind}": rf"A{kind}[A-Z2-7]{{16}}(?![A-Za-z0-9])" for kind in ("BIA", "CCA")},
-    "A3T": r"A3T[A-Z0-9][A-Z2-7]{16}(?![A-Za-z0-9])",
-    "A3-": r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![\w-])",
-    "API-": r"API-[A-Z0-9]{26}(?![A-Za-z0-9])",
-    "4b1d": r"4b1d(?=[0-9A-Za-z]{0,37}[G-Zg-z])[A-Za-z0-9]{38}(?![A-Za-z0-9])",
-    "EAA": r"EAA(?:[MC][A-Za-z0-9]{100,}|A(?=[\w-]{0,60}[0-9])[\w-]{22,60})(?![\w-])",
-    "AIza": r"AIza[\w-]{35}",
-    "eyJ": r"eyJ(?:[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?|[\w.-]{8,}(?=…))",
-    "npm_": r"npm_(?:[A-Za-z0-9]{20,}|[A-Za-z0-9]+(?=…))",
-    "pypi-": r"pypi-[\w-]{32,}",
-    "nvapi-": r"nvapi-[\w-]{20,}",
-    "gsk_": r"gsk_[A-Za-z0-9]{20,}",
-    "r8_": r"r8_[A-Za-z0-9]{30,}",
-    "dckr_": r"dckr_(?:pat|oat)_[\w-]{20,}",
-    "dapi": r"dapi[0-9a-f]{32}(?:-\d)?(?![\w])",
-    "dop_v1_": r"dop_v1_[0-9a-f]{40,}",
-    **{
-        f"gl{kind}-": rf"gl{kind}-[\w.-]{{16,}}"
-        for kind in ("rt", "dt", "ptt", "cbt", "soat", "ft", "imt", "agent", "oas")
-    },
-    "glc_": r"glc_[A-Za-z0-9+/]{32,}",
-    "glsa_": r"glsa_[A-Za-z0-9]{20,}_?[0-9a-f]*",
-    **{f"hv{kind}.": rf"hv{kind}\.[\w-]{{20,}}" for kind in "sb"},
-    "LTAI": r"LTAI[A-Za-z0-9]{12,}(?![A-Za-z0-9])",
-    "AKID": r"AKID[A-Za-z0-9]{28,}(?![A-Za-z0-9])",
-    "ya29.": r"ya29\.[\w-]{20,}",
-    "GOCSPX-": r"GOCSPX-[\w-]{20,}",
-    "SG.": r"SG\.[\w-]{16,}\.[\w-]{16,}",
-    **{f"k_{kind}_": rf"[prs]k_{kind}_[A-Za-z0-9]{{16,}}" for kind in ("live", "test", "prod")},
-    "xapp-": r"xapp-[A-Za-z0-9-]{16,}",
-    "lsv2_": r"lsv2_[a-z]{2}_[0-9a-f]{20,}(?:_[0-9a-f]+)?",
-    "tskey-": r"tskey-[A-Za-z0-9-]{16,}",
-    "shp": r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
-    "lin_api_": r"lin_api_[A-Za-z0-9]{20,}",
-    "ATATT3": r"ATATT3[\w=-]{20,}",
-    "secret_": r"secret_[A-Za-z0-9]{40,}",
-    "ntn_": r"ntn_[A-Za-z0-9]{40,}",
-    "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[A-Z0-9]{40,}",
-    "AKCp": r"AKCp[A-Za-z0-9]{60,}",
-    "AQVN": r"AQVN[\w-]{35,}",
-    "CCIPAT_": r"CCIPAT_[A-Za-z0-9]{20,}_[0-9a-f]{40}",
-    "HRKU-AA": r"HRKU-AA[\w-]{40,}",
-    "NRAK-": r"NRAK-[A-Za-z0-9]{27}",
-    "PMAK-": r"PMAK-[0-9a-fA-F]{24}-[0-9a-fA-F]{34}",
-    "api_org_": r"api_org_[A-Za-z0-9]{30,}",
-    **{f"do{kind}_v1_": rf"do{kind}_v1_[0-9a-f]{{40,}}" for kind in "or"},
-    "ops_eyJ": r"ops_eyJ[A-Za-z0-9+/]{100,}",
-    "pplx-": r"pplx-[A-Za-z0-9]{40,}",
-    "pscale_": r"pscale_(?:tkn|oauth|pw)_[\w=.-]{32,}",
-    "pul-": r"pul-[0-9a-f]{40}(?![0-9a-f])",
-    "rubygems_": r"rubygems_[0-9a-f]{48}",
-    "sbp_": r"sbp_[0-9a-f]{40}(?![0-9a-f])",
-    "sgp_": r"sgp_(?:[0-9a-fA-F]{16}_|local_)?[0-9a-fA-F]{40}",
-    "sha256~": r"sha256~[\w-]{43}",
-    **{f"sntry{kind}_": rf"sntry{kind}_[\w+/=]{{40,}}" for kind in "su"},
-    "tgp_v1_": r"tgp_v1_[\w-]{40,}",
-    "xai-": r"xai-[A-Za-z0-9]{60,}",
-    "xkeysib-": r"xkeysib-[0-9a-f]{32,}(?:-[A-Za-z0-9]+)?",
-    "ABSK": r"ABSK[A-Za-z0-9+/]{60,}={0,2}",
-    "CLOJARS_": r"CLOJARS_[A-Za-z0-9]{60}",
-    **{f"EZ{kind}K": rf"EZ{kind}K[A-Za-z0-9]{{54}}" for kind in "AT"},
-    "FLWSECK_TEST-": r"FLWSECK_TEST-[A-Za-z0-9]{12,32}(?:-X)?",
-    "GR1348941": r"GR1348941[\w-]{20}",
-    "Q~": r"[\w~.]{3}[0-9]Q~[\w~.-]{31,34}",
-    "ZXlK": r"ZXlK[\w+/-]{60,}={0,2}",
-    "_gitlab_session=": r"_gitlab_session=[0-9a-z]{32}",
-    "_mmk": r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?![A-Za-z0-9])",
-    "authress_": r"authress_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][\w-]{10,32}\.[\w+/=-]{30,}",
-    "bedrock-api-key-": r"bedrock-api-key-[A-Za-z0-9+/=]{20,}",
-    "cmVmd": r"cmVmd[A-Za-z0-9]{59}(?![A-Za-z0-9])",
-    "dp.pt.": r"dp\.pt\.[A-Za-z0-9]{40,}",
-    "dt0c01.": r"dt0c01\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}",
-    "duffel_": r"duffel_(?:test|live)_[\w=-]{43}",
-    "fio-u-": r"fio-u-[\w=-]{64}",
-    **{f"f{kind}_": rf"f{kind}_[\w+/=-]{{43,}}" for kind in ("o1", "m1a", "m1r", "m2")},
-    "glffct-": r"glffct-[\w-]{20}",
-    "ico-": r"ico-[A-Za-z0-9]{32}(?![A-Za-z0-9])",
-    **{f"{kind}at.": rf"{kind}at\.[\w-]{{22}}\.[A-Za-z0-9]{{24}}\.[A-Za-z0-9]{{20}}" for kind in "ps"},
-    "p8e-": r"p8e-[A-Za-z0-9]{32}",
-    "pnu_": r"pnu_[A-Za-z0-9]{36}",
-    "rdme_": r"rdme_[a-z0-9]{70}",
-    "s-s4t2": r"s-s4t2(?:ud|af)-[0-9A-Fa-f]{64}",
-    "shippo_": r"shippo_(?:live|test)_[0-9A-Fa-f]{40}",
-    **{f"sm_{kind}at_": rf"sm_{kind}at_[A-Za-z0-9]{{16}}" for kind in "aps"},
-    "sq0": r"sq0(?:atp|csp)-[\w-]{22,60}",
-    "tk-us-": r"tk-us-[\w-]{48}",
-    "v1.0-": r"v1\.0-[0-9a-f]{24}-[0-9a-f]{60,}",
-    ".atlasv1.": r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}",
-    "ms-": r"ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])",
-    "LS0tLS1CRUdJTi": r"LS0tLS1CRUdJTi(?=[A-Za-z0-9+/]{0,60}(?:UFJJVkFURSBLRVk|BSSVZBVEUgS0VZ|QUklWQVRFIEtFW))[\w+/=]+",
-    "$apr1$": r"\$apr1\$[\w./]{1,16}\$[\w./]{16,}",
-    **{f"${kind}$": rf"\${kind}\$[\w./=,$-]{{20,}}" for kind in ("1", "2a", "2b", "2y", "5", "6", "y", "7", "gy")},
-    "$argon2": r"\$argon2(?:id|i|d)\$[\w./+=,$-]{20,}",
-    "pbkdf2": r"pbkdf2(?:_|-|:)?sha(?:1|256|512)[$:][\w./+=,$:-]{20,}",
-    "SHA}": r"\{S?SHA\}[\w+/=]{20,}",
-}
-"""Tokens by letters that they hold, most by those that they begin with; one that was cut ends in ``…``. Most are as
-the rules of gitleaks have them (config/gitleaks.toml)."""
-_PRIVATE_KEY = (
-    r"----[ -]BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
-    r"(?:(?:(?!----)[\s\S]){0,16384}----[ -]END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----|[A-Za-z0-9+/=\s\\]*)"
-    r"|(?<=Private-Lines: )[0-9]{1,4}\s[A-Za-z0-9+/=\s]{1,16384}"
-)
-"""To its end, also where a log puts a time and a rank before each line."""
-
 
 WORDS = (
     *("pass", "secret", "credential", "key", "token", "auth", "pwd", "cookie", "密码", "口令", "login", "curl", ":/"),
@@ -276,12 +167,16 @@ WORDS = (
     *(program for programs, _ in _COMMANDS for program in programs.split("|") if len(program) > 2),
     *("alias", "telegram"),
     *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
-    *map(str.lower, _SHAPES),
+    *map(str.lower, SHAPES),
 )
 """In small letters: a line in which none of these stands holds no part of a secret, but that of a private key or login
 that a line of the three before it began. `tests/diagnose/test_secrets_gate.py` holds it against the patterns."""
-WHOLE = (b"PRIVATE KEY", b"Private-Lines: ")
+_WHOLE = ("PRIVATE KEY", "Private-Lines: ")
 """A text with one of these is searched as a whole."""
+_BEHIND = 3
+"""Lines that are not empty behind one that is searched: a header or a login may go on in them."""
+_IN_ELEMENT = 8
+"""Behind one with XML: lines of a value that `_ELEMENT` may take."""
 
 
 @cache
@@ -297,11 +192,11 @@ def hide_tokens(text: str) -> str:
     """
     if any(text is clean for clean in _clean):
         return text
-    for start, shape in _SHAPES.items():
+    for start, shape in SHAPES.items():
         if start in text:
             text = _compiled(rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])){shape}").sub(HIDDEN, text)
     if "PRIVATE KEY" in text or "Private-Lines: " in text:
-        text = _compiled(_PRIVATE_KEY).sub(HIDDEN, text)
+        text = _compiled(PRIVATE_KEY).sub(HIDDEN, text)
     if ":/" in text:
         text = _compiled(_URL_SECRET).sub(rf"\1{HIDDEN}@", text)
         text = _compiled(_URL_TOKEN).sub(HIDDEN, text)
@@ -321,23 +216,56 @@ _clean: list[str] = []
 def hide_secrets(text: str) -> str:
     """The same, also without what is assigned to a name of a secret, and bearer tokens.
 
-    Only lines with one of `WORDS` are searched, and those behind them: most texts hold none.
-
     >>> hide_secrets("train.py --api-key abc --lr 3 https://me:pw@x/")
     'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
     """
-    lowered = text.lower()
-    words = [word for word in WORDS if word in lowered]
-    if any(mark.decode() in text for mark in WHOLE):
-        return search_whole(text)
-    if not words:
-        return text
-    chosen = (number for number, line in enumerate(lowered.split("\n")) if any(word in line for word in words))
-    return search_lines(text.split("\n"), chosen, search_whole, "\n", ELEMENT_SIZE if "</" in text else 0)
+    lower = text.lower()
+    words = [word for word in WORDS if word in lower]
+    return hide_in_lines(text, _lines_with(words, lower)) if words else text
 
 
-def search_whole(text: str) -> str:
-    """What `hide_secrets` leaves of a text, with each of its lines searched."""
+def hide_in_lines(text: str, numbers: Iterable[int]) -> str:
+    """The same, where only lines of these ``numbers``, from 0, in order, hold one of `WORDS`."""
+    if any(mark in text for mark in _WHOLE):
+        return _searched(text)
+    lines = text.split("\n")
+    pieces: list[str] = []
+    end = 0
+    for first, last in _runs(lines, numbers):
+        pieces += [*lines[end:first], _searched("\n".join(lines[first:last]))]
+        end = last
+    return "\n".join([*pieces, *lines[end:]])
+
+
+def _lines_with(words: Iterable[str], text: str) -> list[int]:
+    ends = list(accumulate(len(line) + 1 for line in text.split("\n")))
+    numbers = set()
+    for word in words:
+        place = text.find(word)
+        while place >= 0:
+            number = bisect_right(ends, place)
+            numbers.add(number)
+            place = text.find(word, ends[number])
+    return sorted(numbers)
+
+
+def _runs(lines: list[str], numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """From where to where lines are searched together, in order: the chosen ones, and some behind each."""
+    first = last = -1
+    for number in numbers:
+        if number >= last:
+            if last > 0:
+                yield first, last
+            first = number
+        lines_left, last = _IN_ELEMENT if "<" in lines[number] else _BEHIND, number + 1
+        while last < len(lines) and lines_left:
+            lines_left -= bool(lines[last].strip())
+            last += 1
+    if last > 0:
+        yield first, last
+
+
+def _searched(text: str) -> str:
     text = hide_tokens(text)
     for pattern in (_AUTHORIZATION, _commands(), _LOGIN, _SAID):
         text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
@@ -345,50 +273,6 @@ def search_whole(text: str) -> str:
         if mark in text:
             text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
     return _compiled(_ASSIGNED).sub(_hide_value, text)
-
-
-_BEHIND = 3
-"""Lines that are not empty behind one that is searched: a header or a login may go on in them."""
-
-
-def search_lines(
-    lines: list[AnyStr], chosen: Iterable[int], search: Callable[[AnyStr], AnyStr], newline: AnyStr, least: int = 0
-) -> AnyStr:
-    """All lines, of which the chosen ones, and what is behind each, are searched together.
-
-    ``least``: characters behind a chosen line that are searched, too.
-    """
-    pieces: list[AnyStr] = []
-    end = 0
-    for first, last in _runs(lines, chosen, least):
-        pieces += lines[end:first]
-        pieces.append(search(newline.join(lines[first:last])))
-        end = last
-    pieces += lines[end:]
-    return newline.join(pieces)
-
-
-def _runs(lines: Sequence[AnyStr], chosen: Iterable[int], least: int) -> Iterator[tuple[int, int]]:
-    """From where to where lines are searched together, in order."""
-    first = last = 0
-    for number in chosen:
-        if number >= last:
-            if last:
-                yield first, last
-            first = number
-        last = _end_behind(lines, number, least)
-    if last:
-        yield first, last
-
-
-def _end_behind(lines: Sequence[AnyStr], number: int, least: int) -> int:
-    """Behind the lines that belong to this one."""
-    lines_left, end = _BEHIND, number + 1
-    while end < len(lines) and (lines_left > 0 or least > 0):
-        lines_left -= bool(lines[end].strip())
-        least -= len(lines[end]) + 1
-        end += 1
-    return end
 
 
 def hidden_parts(text: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, ShapeIndex, split_block
-from doctor.engine.secrets import ELEMENT_SIZE, WHOLE, WORDS, search_lines, search_whole
+from doctor.engine.secrets import WORDS, hide_in_lines
 
 
 @cache
@@ -19,13 +19,8 @@ def _index() -> ShapeIndex:
 
 def gated(block: bytes) -> bytes:
     """The block, which ends with a line, without secrets: as `hide_secrets` leaves it, byte for byte."""
-    if any(mark in block for mark in WHOLE):
-        return _hidden(block)
-    return search_lines(block.split(b"\n"), _chosen(block), _hidden, b"\n", ELEMENT_SIZE if b"</" in block else 0)
-
-
-def _hidden(data: bytes) -> bytes:
-    return search_whole(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    hidden = hide_in_lines(block.decode("utf-8", "surrogateescape"), _chosen(block))
+    return hidden.encode("utf-8", "surrogateescape")
 
 
 def _chosen(block: bytes) -> Iterator[int]:

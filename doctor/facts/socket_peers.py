@@ -242,7 +242,7 @@ def _loopback(used: Mapping[str, SocketChoice]) -> Iterator[Unreachable]:
     for host in inside:
         harmed = len(inside) > 1 or used[host].library != "Gloo" or greatest[0] > _key(used[host].address)
         if harmed:
-            yield Unreachable(host, used[host], "every host reaches itself at it", "loopback")
+            yield Unreachable(host, used[host], "each host would connect to itself", "loopback")
 
 
 def _shared(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> Iterator[Unreachable]:

@@ -29,7 +29,7 @@ from tests.faults.gpus import RING, element
 from tests.faults.versions import SITE, job, renamed
 from tests.hosts.fleet import Fleet, merge
 from tests.hosts.npu import npu_fleet
-from tests.playbooks.cases import CASES, RULES, UFW, Case
+from tests.playbooks.cases import CASES, FIREWALLD, RULES, START_FIREWALLD, UFW, Case
 from tests.playbooks.drive import Driver
 
 ROOT = Path(__file__).parents[2]
@@ -303,21 +303,7 @@ def test_the_firewall_is_switched_off_and_on_again(fleet_cpu: Fleet, rules: str)
         proven(fleet_cpu, "switch-firewall-off", "firewall-blocks-job", state=state)
 
 
-FIREWALLD = os.environ.get("DOCTOR_FIREWALLD", "")
-"""A tar file with firewalld's Debian packages unpacked, for a machine that should not have it installed."""
-START = """\
-grep -q messagebus /etc/passwd || echo 'messagebus:x:990:990::/nonexistent:/usr/sbin/nologin' >>/etc/passwd
-grep -q messagebus /etc/group || echo 'messagebus:x:990:' >>/etc/group
-ldconfig
-cd /usr/share/polkit-1/actions && ln -sf org.fedoraproject.FirewallD1.server.policy.choice \\
-    org.fedoraproject.FirewallD1.policy  # as the package's own script does
-mkdir -p /run/dbus /etc/firewalld/zones
-test -s /etc/machine-id || dbus-uuidgen >/etc/machine-id
-dbus-daemon --system --fork
-firewalld --nofork --nopid &
-until firewall-cmd --state; do sleep 0.1; done
-firewall-cmd --add-port=53/udp
-"""
+UNSAVED = "firewall-cmd --add-port=53/udp"
 """The port is open for now alone: what the administrator has set so must not be forgotten."""
 
 
@@ -333,7 +319,7 @@ def test_firewalld_opens_the_ports_now_and_for_good_and_closes_them_again(fleet_
     )
     with fleet_cpu.broken(host) if not FIREWALLD else nullcontext():
         with TemporaryFile("w") as stream:
-            fleet_cpu.enter(host, START, stdout=stream, stderr=stream)
+            fleet_cpu.enter(host, START_FIREWALLD + UNSAVED, stdout=stream, stderr=stream)
         proven(fleet_cpu, "open-job-ports", "firewall-blocks-job", state=state)
         assert "53/udp" in fleet_cpu.enter(host, "firewall-cmd --list-ports").stdout
 

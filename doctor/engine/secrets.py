@@ -40,16 +40,16 @@ _INNOCENT = (
     r"[_-]key|password-?less)(?![\w.-])"
 )
 """Names of a tokenizer, of a column of data, and of statistics."""
-_NAME = rf"(?!{_INNOCENT})(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!oldpwd(?![\w.-]))[\w.-]+"
+_NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!{_INNOCENT})(?!oldpwd(?![\w.-]))[\w.-]+"
 _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|failed|required|missing|invalid|expired
     |unset|empty|not|command)(?![\w./+=-]))(?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
 """A placeholder such as ``<token>``, a variable such as ``$HF_TOKEN``, and a word such as ``none`` are no value."""
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?: {_NAME}\\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?)[ \t]*b?
-    | {_NAME}["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
-    | {_NAME}:[ \t]*[|>][+-]?\n[ \t]+ | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
+    (?P<key> (?<![\w.-]) (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?)[ \t]*b?
+        | ["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
+        | :[ \t]*[|>][+-]?\n[ \t]+ ) | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
     | (?: (?=[\w.]*-) | (?=[\w-]+\.[\w.-]*(?:secret|passw)[\w.-]*[ \t]+\S{{0,200}}[0-9])
         | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
         | (?<=(?-i:ENV)[ ]) | (?<=configure[ ]set[ ]) | (?<=config[ ]set[ ]) | (?<=--secret[ ]) ) {_NAME}[ \t]+
@@ -215,8 +215,8 @@ WORDS = (
         "signature=",
         "netloc",
         "community",
-        "hooks",
-        "webhooks",
+        "hook",
+        "echo",
         "sk=",
         "proxy",
     ),
@@ -232,6 +232,8 @@ _WHOLE = ("PRIVATE KEY", "Private-Lines: ")
 """A text with one of these is searched as a whole."""
 _BEHIND = 3
 """Lines that are not empty behind one that is searched: a header or a login may go on in them."""
+_IN_ELEMENT = 8
+"""Behind one with XML: lines of a value that `_ELEMENT` may take."""
 
 
 @cache
@@ -312,7 +314,9 @@ def _runs(lines: list[str], numbers: Iterable[int]) -> Iterator[tuple[int, int]]
             if last > 0:
                 yield first, last
             first = number
-        lines_left, last = 0 if _ENCODED_LINE.fullmatch(lines[number]) else _BEHIND, number + 1
+        lines_left, last = _IN_ELEMENT if "<" in lines[number] else _BEHIND, number + 1
+        if _ENCODED_LINE.fullmatch(lines[number]):
+            lines_left = 0
         while last < len(lines) and lines_left:
             lines_left -= bool(lines[last].strip())
             last += 1

@@ -23,6 +23,9 @@ SPLIT = [
     "the \u212aEY api_\u212aEY=hunter2hunter2",
     "x" * 9000 + " password=hunter2hunter2",
     "curl\n-u me:hunter2hunter2 http://h",
+    "<password>\na\nb\nc\nd\nhunter2hunter2\n</password>",
+    "echo hunter2hunter2\n| kinit me",
+    "//open.feishu.cn/open-apis/bot/v2/hook/hunter2hunter2",
 ]
 FILLER = [*b"".join(lines(1)).decode().splitlines()[:3000], "", "  ", "tokens 12 key: value", "\xe9t\xe9", "task msg."]
 

@@ -40,16 +40,16 @@ _INNOCENT = (
     r"[_-]key|password-?less)(?![\w.-])"
 )
 """Names of a tokenizer, of a column of data, and of statistics."""
-_NAME = rf"(?!{_INNOCENT})(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!oldpwd(?![\w.-]))[\w.-]+"
+_NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!{_INNOCENT})(?!oldpwd(?![\w.-]))[\w.-]+"
 _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|failed|required|missing|invalid|expired
     |unset|empty|not|command)(?![\w./+=-]))(?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
 """A placeholder such as ``<token>``, a variable such as ``$HF_TOKEN``, and a word such as ``none`` are no value."""
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?: {_NAME}\\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?)[ \t]*b?
-    | {_NAME}["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
-    | {_NAME}:[ \t]*[|>][+-]?\n[ \t]+ | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
+    (?P<key> (?<![\w.-]) (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?)[ \t]*b?
+        | ["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
+        | :[ \t]*[|>][+-]?\n[ \t]+ ) | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
     | (?: (?=[\w.]*-) | (?=[\w-]+\.[\w.-]*(?:secret|passw)[\w.-]*[ \t]+\S{{0,200}}[0-9])
         | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
         | (?<=(?-i:ENV)[ ]) | (?<=configure[ ]set[ ]) | (?<=config[ ]set[ ]) | (?<=--secret[ ]) ) {_NAME}[ \t]+
@@ -215,8 +215,8 @@ WORDS = (
         "signature=",
         "netloc",
         "community",
-        "hooks",
-        "webhooks",
+        "hook",
+        "echo",
         "sk=",
         "proxy",
     ),
@@ -232,6 +232,8 @@ _WHOLE = ("PRIVATE KEY", "Private-Lines: ")
 """A text with one of these is searched as a whole."""
 _BEHIND = 3
 """Lines that are not empty behind one that is searched: a header or a login may go on in them."""
+_IN_ELEMENT = 8
+"""Behind one with XML: lines of a value that `_ELEMENT` may take."""
 
 
 @cache
@@ -312,7 +314,9 @@ def _runs(lines: list[str], numbers: Iterable[int]) -> Iterator[tuple[int, int]]
             if last > 0:
                 yield first, last
             first = number
-        lines_left, last = _BEHIND, number + 1
+        lines_left, last = _IN_ELEMENT if "<" in lines[number] else _BEHIND, number + 1
+        if _ENCODED_LINE.fullmatch(lines[number]):
+            lines_left = 0
         while last < len(lines) and lines_left:
             lines_left -= bool(lines[last].strip())
             last += 1
@@ -320,8 +324,29 @@ def _runs(lines: list[str], numbers: Iterable[int]) -> Iterator[tuple[int, int]]
         yield first, last
 
 
+_ENCODED_LINE = re.compile(r"[A-Za-z0-9+/]{40,}={0,2}\r?")
+"""A whole line of base64: nothing is assigned in it, and it holds no words; a token may stand there."""
+_LONG_RUN = re.compile(r"([A-Za-z0-9+/]{128})([A-Za-z0-9+/]{768,})([A-Za-z0-9+/]{128})")
+"""Of base64. What is assigned, or named, in the middle of it begins or ends in one of its ends."""
+_CUT = re.compile("\ue000(\\d{1,9})aA\ue001")
+
+
 def _searched(text: str) -> str:
+    """Of long runs of base64, in which most of the time would go, the middles are searched for tokens alone."""
     text = hide_tokens(text)
+    if _ENCODED_LINE.fullmatch(text):
+        return text
+    middles: list[str] = []
+
+    def cut(match: re.Match[str]) -> str:
+        middles.append(match[2])
+        return f"{match[1]}\ue000{len(middles) - 1}aA\ue001{match[3]}"
+
+    shown = _without_named(_LONG_RUN.sub(cut, text) if "\ue000" not in text else text)
+    return _CUT.sub(lambda match: middles[int(match[1])], shown) if middles else shown
+
+
+def _without_named(text: str) -> str:
     for pattern in (_AUTHORIZATION, _commands(), _LOGIN, _SAID):
         text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
     for mark, pattern in (("</", _ELEMENT), ("|", _PIPED), ("%3", _ENCODED), ("value", _NAMED_VALUE)):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.playbooks.cases import FIREWALLD, START_FIREWALLD, enabled
+from tests.playbooks.cases import FIREWALLD, START_FIREWALLD, STOP_FIREWALLD, enabled
 
 pytestmark = pytest.mark.hosts
 ROOT = Path(__file__).parents[1]
@@ -147,10 +147,6 @@ def test_rules_after_a_restart_are_those_that_were_computed(fleet_cpu: Fleet, la
 
 ZONE = 'printf \'<zone><port port="1-65535" protocol="tcp"/></zone>\' >/etc/firewalld/zones/public.xml\n'
 DIRECT = "ipv4 filter INPUT 0 -p tcp --dport 29000:60000 -j DROP"
-STOP = """pid=$(cat /run/firewalld-test.pid)
-kill $pid 2>/dev/null && while kill -0 $pid 2>/dev/null; do sleep 0.1; done
-nft flush ruleset
-"""
 GIVE_ZONE = "firewall-cmd --zone=trusted --change-interface=eth0"
 """What ifup-post runs, and what NetworkManager does over D-Bus (emulated), for an interface with a zone."""
 FIREWALLD_CASES = {
@@ -185,7 +181,7 @@ FIREWALLD_CASES = {
     ),
     "a direct rule": (ZONE, f"firewall-cmd --permanent --direct --add-rule {DIRECT}", "blocked"),
     "the default zone": ("", "firewall-cmd --set-default-zone=trusted", "open"),
-    "ended, and started at boot": ("", STOP, "blocked"),
+    "ended, and started at boot": ("", STOP_FIREWALLD, "blocked"),
 }
 """What stands in firewalld's files before it is started, what its administrator does then, and the next start."""
 
@@ -210,7 +206,7 @@ def test_zones_after_a_restart_are_those_of_firewallds_files(fleet_cpu: Fleet, c
         computed = verdicts(fleet_cpu, "--after-reboot")[host]
         assert fleet_cpu.enter(host, rules).stdout == before, "the host's own rules stay as they are"
         with TemporaryFile("w") as stream:
-            start = STOP + START_FIREWALLD + (command if command == GIVE_ZONE and expected == "open" else "")
+            start = STOP_FIREWALLD + START_FIREWALLD + (command if command == GIVE_ZONE and expected == "open" else "")
             fleet_cpu.enter(host, start, stdout=stream, stderr=stream)
         assert computed == expected
         assert expected == "unknown" or verdicts(fleet_cpu)[host] == computed

@@ -160,10 +160,10 @@ def _expand_range(text: str, part: str, place: str) -> list[str]:
     raise InventoryError(filled("{0}: {1}: {2}; expected a range such as [01-16,20]", place, quote(part), why))
 
 
-def _shown(host: str) -> str:
+def _without_password(host: str) -> str:
     """A host without the password of ``user:password@host``.
 
-    >>> _shown("me:hunter2@n1"), _shown("me@n1")
+    >>> _without_password("me:hunter2@n1"), _without_password("me@n1")
     ('me:[hidden]@n1', 'me@n1')
     """
     return re.sub(r"(?<=:)[^@]*(?=@)", HIDDEN, host)
@@ -178,7 +178,9 @@ def validate_host(host: str, place: str) -> str:
             else "name the user with --user or in ~/.ssh/config"
         )
         raise InventoryError(
-            filled("{0}: {1} has an @; expected a host name or address: {2}", place, quote(_shown(host)), hint)
+            filled(
+                "{0}: {1} has an @; expected a host name or address: {2}", place, quote(_without_password(host)), hint
+            )
         )
     if ":" in host or re.fullmatch(r"[0-9.]+", host, re.ASCII):
         if not is_plain_address(host):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.playbooks.cases import enabled
+from tests.playbooks.cases import FIREWALLD, START_FIREWALLD, STOP_FIREWALLD, enabled
 
 pytestmark = pytest.mark.hosts
 ROOT = Path(__file__).parents[1]
@@ -91,6 +93,11 @@ LAYOUTS = {
         "/lib/ufw/ufw-init start >/dev/null",
         "open",
     ),
+    "firewalld that does not start": (
+        "printf '#!/usr/bin/python3\\n' >/usr/sbin/firewalld\n" + enabled("firewalld"),
+        "",
+        "unknown",
+    ),
     "a file that does not load": (
         RULESET.format(text="table inet {", file="/etc/nftables.conf") + enabled("nftables"),
         "nft -f /etc/nftables.conf || :",
@@ -126,6 +133,72 @@ def test_rules_after_a_restart_are_those_that_were_computed(fleet_cpu: Fleet, la
         assert fleet_cpu.enter(host, rules).stdout == before, "the host's own rules stay as they are"
         assert computed == expected
         fleet_cpu.enter(host, f"nft flush ruleset\n{boot}")
+        assert expected == "unknown" or verdict(fleet_cpu, host) == computed
+
+
+ZONE = 'printf \'<zone><port port="1-65535" protocol="tcp"/></zone>\' >/etc/firewalld/zones/public.xml\n'
+DIRECT = "ipv4 filter INPUT 0 -p tcp --dport 29000:60000 -j DROP"
+GIVE_ZONE = "firewall-cmd --zone=trusted --change-interface=eth0"
+"""What ifup-post runs, and what NetworkManager does over D-Bus (emulated), for an interface with a zone."""
+FIREWALLD_CASES = {
+    "as installed": ("", "", "blocked"),
+    "ports of the zone's file": (ZONE, "", "open"),
+    "ports for now alone": ("", "firewall-cmd --add-port=1-65535/tcp", "blocked"),
+    "another zone for now alone": ("", GIVE_ZONE, "blocked"),
+    "another zone": ("", "firewall-cmd --permanent --zone=trusted --change-interface=eth0", "open"),
+    "another zone by its ifcfg file": (
+        "mkdir -p /etc/sysconfig/network-scripts; echo 'ZONE=trusted' >/etc/sysconfig/network-scripts/ifcfg-eth0",
+        GIVE_ZONE,
+        "open",
+    ),
+    "another zone by its profile": (
+        (
+            "mkdir -p /run/NetworkManager; printf '#!/bin/sh\\ncase $* in *UUID*) echo eth0:1;; *) echo trusted; esac'"
+            " >/usr/local/sbin/nmcli; chmod 755 /usr/local/sbin/nmcli"
+        ),
+        GIVE_ZONE,
+        "open",
+    ),
+    "profiles that cannot be read": ("mkdir -p /run/NetworkManager", "", "unknown"),
+    "a source of the trusted zone": (
+        "",
+        "firewall-cmd --permanent --zone=trusted --add-source=10.0.0.0/8",
+        "open",
+    ),
+    "a rule that is not reloaded": (
+        ZONE,
+        "firewall-cmd --permanent --add-rich-rule='rule priority=-1 port port=1024-65535 protocol=tcp drop'",
+        "blocked",
+    ),
+    "a direct rule": (ZONE, f"firewall-cmd --permanent --direct --add-rule {DIRECT}", "blocked"),
+    "the default zone": ("", "firewall-cmd --set-default-zone=trusted", "open"),
+    "ended, and started at boot": ("", STOP_FIREWALLD, "blocked"),
+}
+"""What stands in firewalld's files before it is started, what its administrator does then, and the next start."""
+
+
+@pytest.mark.timeout(300)  # each firewall-cmd starts an interpreter
+@pytest.mark.skipif(not FIREWALLD and not shutil.which("firewalld"), reason="firewalld is not installed")
+@pytest.mark.parametrize("case", FIREWALLD_CASES)
+def test_zones_after_a_restart_are_those_of_firewallds_files(fleet_cpu: Fleet, case: str) -> None:
+    host, (files, command, expected) = fleet_cpu.hosts[1], FIREWALLD_CASES[case]
+    with fleet_cpu.broken(host, "true"):
+        if FIREWALLD:
+            fleet_cpu.enter(
+                host, "tar -C / -x --keep-directory-symlink", input=Path(FIREWALLD).read_bytes(), text=False
+            )
+        fleet_cpu.enter(host, f"mkdir -p /etc/firewalld/zones\n{files}\n{enabled('firewalld')}")
+        for step in (START_FIREWALLD, command):
+            with TemporaryFile("w") as stream:
+                fleet_cpu.enter(host, step, stdout=stream, stderr=stream)
+        rules = "nft -s list ruleset; ls /run"
+        before = fleet_cpu.enter(host, rules).stdout
+        computed = verdict(fleet_cpu, host, "--after-reboot")
+        assert fleet_cpu.enter(host, rules).stdout == before, "the host's own rules stay as they are"
+        with TemporaryFile("w") as stream:
+            start = STOP_FIREWALLD + START_FIREWALLD + (command if command == GIVE_ZONE and expected == "open" else "")
+            fleet_cpu.enter(host, start, stdout=stream, stderr=stream)
+        assert computed == expected
         assert expected == "unknown" or verdict(fleet_cpu, host) == computed
 
 

@@ -101,8 +101,8 @@ class HostPressure(msgspec.Struct, frozen=True):
     """Share of the CPU time that the hypervisor took."""
     stalls: dict[str, float] = {}
     """By resource: percent of the last 10 s in which some task waited for it (PSI)."""
-    idle: float = 0.0
-    """Share of the CPU time in which the CPUs had nothing to do."""
+    idle: dict[int, float] = {}
+    """By rank: share of the host's CPU time without work, while the rank waited for a CPU."""
     spins: dict[int, tuple[CpuSpin, ...]] = {}
 
 

@@ -91,8 +91,9 @@ def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, Host
     for name, line in answers.items():
         if line.pressure:
             host = channels.endpoints[name].host
-            before = hosts.get(host, line.pressure)
-            hosts[host] = msgspec.structs.replace(before, ranks={**before.ranks, **line.pressure.ranks})
+            before, by_rank = hosts.get(host, line.pressure), ("ranks", "idle", "spins")
+            joined = {name: {**getattr(before, name), **getattr(line.pressure, name)} for name in by_rank}
+            hosts[host] = msgspec.structs.replace(before, **joined)
     return hosts
 
 

@@ -51,13 +51,13 @@ def reported_count(name: str, text: str | None) -> int | None:
     return int(word) if word else None
 
 
-def reported_word(name: str, text: str | None, known: str) -> str:
-    """A value of the form ``known``, or empty where there is none: None, or a word that says so.
+def reported_word(name: str, text: str | None, form: str) -> str:
+    """A value of the form ``form``, or empty where there is none: None, or a word that says so.
 
     Raises: Unreadable for anything else, an empty text too: the tool names the value, and has nothing to say of it.
     """
     bare = (text or "").strip()
-    if re.fullmatch(known, bare):
+    if re.fullmatch(form, bare):
         return bare
     if text is None or (bare and value_state(bare) == "absent"):
         return ""

@@ -99,17 +99,17 @@ def test_an_action_that_was_not_carried_out_is_an_error(
 
 
 @pytest.mark.parametrize(
-    "found",
+    "message",
     [
         "nvidia: probe of 0000:02:00.0 failed with error -1",
         "nvidia 0000:02:00.0: probe with driver nvidia failed with error -1",
         "NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the bus",
     ],
 )
-def test_what_the_driver_finds_while_it_is_loaded_is_no_older_than_that(found: str) -> None:
+def test_what_the_driver_finds_while_it_is_loaded_is_no_older_than_that(message: str) -> None:
     """It says that it is loaded after it has looked at the GPUs (a log of 525.125.06: 64 ms after)."""
-    assert severities([found, LOADED]) == [(0, False)]
-    assert severities([found, LOADED], apart=300) == [(0, True)]
+    assert severities([message, LOADED]) == [(0, False)]
+    assert severities([message, LOADED], apart=300) == [(0, True)]
 
 
 def test_a_fatal_error_of_a_switch_is_one_until_the_driver_is_loaded_anew() -> None:

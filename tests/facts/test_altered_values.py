@@ -61,8 +61,8 @@ ALLOWED = {
 
 def spans(text: str) -> list[tuple[int, int]]:
     """Where values are."""
-    found = [match.span(match.lastgroup or 0) for match in VALUE.finditer(text)]
-    return found[:: max(1, len(found) // MOST)]
+    values = [match.span(match.lastgroup or 0) for match in VALUE.finditer(text)]
+    return values[:: max(1, len(values) // MOST)]
 
 
 @cache
@@ -73,14 +73,12 @@ def checks_of(fact: type[Fact]) -> list[Check]:
 class OneAltered(FactCache):
     """Three hosts that answer alike, but for one output of the first."""
 
-    def __init__(self, whole: FactCache, host: HostRecord, name: str) -> None:
-        super().__init__({"w1": host, "w2": whole.records["w2"], "w3": whole.records["w2"]})
-        self.whole, self.name = whole, name
+    def __init__(self, base: FactCache, host: HostRecord, name: str) -> None:
+        super().__init__({"w1": host, "w2": base.records["w2"], "w3": base.records["w2"]})
+        self.base, self.name = base, name
 
     def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
-        return (
-            super().get(host, fact) if (host, fact.output_name()) == ("w1", self.name) else self.whole.get("w2", fact)
-        )
+        return super().get(host, fact) if (host, fact.output_name()) == ("w1", self.name) else self.base.get("w2", fact)
 
 
 def is_green(check: Check, facts: FactCache) -> bool | None:
@@ -93,16 +91,16 @@ def is_green(check: Check, facts: FactCache) -> bool | None:
     return not {"w1", ""} & outcome.unknown.keys()
 
 
-def green_though_unread(whole: FactCache, fact: type[Fact]) -> Iterator[str]:
+def green_though_unread(base: FactCache, fact: type[Fact]) -> Iterator[str]:
     """Each check, the row and the value in it, and what stands there."""
-    host, name = whole.records["w1"], fact.output_name()
+    host, name = base.records["w1"], fact.output_name()
     key, output = next(iter(host.outputs[name].items()))
 
     def with_text(text: str) -> FactCache:
         outputs = {**host.outputs, name: {**host.outputs[name], key: msgspec.structs.replace(output, out=text)}}
-        return OneAltered(whole, msgspec.structs.replace(host, outputs=outputs), name)
+        return OneAltered(base, msgspec.structs.replace(host, outputs=outputs), name)
 
-    passing = [check for check in checks_of(fact) if is_green(check, whole)]
+    passing = [check for check in checks_of(fact) if is_green(check, base)]
     for begin, end in spans(output.out) if passing else ():
         before, after = output.out[:begin], output.out[end:]
         row = before.rpartition("\n")[2][-60:] + after.partition("\n")[0][:20]
@@ -144,5 +142,5 @@ NO_TOOL = {"JobContainer"}
 def test_a_value_that_says_nothing_leaves_no_check_green(fact: type[Fact]) -> None:
     for host in (record(), with_examples()):
         if host.outputs.get(fact.output_name()):
-            whole = FactCache(dict.fromkeys(("w1", "w2", "w3"), host))
-            assert not list(green_though_unread(whole, fact))
+            base = FactCache(dict.fromkeys(("w1", "w2", "w3"), host))
+            assert not list(green_though_unread(base, fact))

@@ -139,6 +139,6 @@ def _used_lanes(values: dict[str, str]) -> tuple[int, ...]:
 
 def _link_numbers(values: dict[str, str], name: str) -> list[int]:
     """The numbers of ``[0   0   0]``; none where there is no such value. Raises: Unreadable."""
-    words = values[name].strip("[] ").split() or [""] if name in values else []
-    counts = [reported_count(name, word) for word in words]
+    numbers = values[name].strip("[] ").split() or [""] if name in values else []
+    counts = [reported_count(name, word) for word in numbers]
     return [count for count in counts if count is not None]

@@ -142,6 +142,10 @@ def contradictions(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
     for other in stated[1:]:
         if other.number != stated[0].number:
             yield Contradiction(other, stated[0], filled("{0} and {1} to be equal", stated[0].source, other.source))
+    allocated = next((size for size in sizes if size.kind == "hosts" and not size.in_force), None)
+    if allocated and stated and stated[0].number > allocated.number:
+        expected = filled("{0} to be at most {1}", stated[0].source, allocated.number)
+        yield Contradiction(stated[0], allocated, expected, False)
 
 
 def _products(sizes: Sequence[StatedSize], ranks: Sequence[StatedSize]) -> Iterator[Contradiction]:

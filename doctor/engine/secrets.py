@@ -315,6 +315,8 @@ def _runs(lines: list[str], numbers: Iterable[int]) -> Iterator[tuple[int, int]]
                 yield first, last
             first = number
         lines_left, last = _IN_ELEMENT if "<" in lines[number] else _BEHIND, number + 1
+        if _ENCODED_LINE.fullmatch(lines[number]):
+            lines_left = 0
         while last < len(lines) and lines_left:
             lines_left -= bool(lines[last].strip())
             last += 1
@@ -322,8 +324,29 @@ def _runs(lines: list[str], numbers: Iterable[int]) -> Iterator[tuple[int, int]]
         yield first, last
 
 
+_ENCODED_LINE = re.compile(r"[A-Za-z0-9+/]{40,}={0,2}\r?")
+"""A whole line of base64: nothing is assigned in it, and it holds no words; a token may stand there."""
+_LONG_RUN = re.compile(r"([A-Za-z0-9+/]{128})([A-Za-z0-9+/]{768,})([A-Za-z0-9+/]{128})")
+"""Of base64. What is assigned, or named, in the middle of it begins or ends in one of its ends."""
+_CUT = re.compile("\ue000(\\d{1,9})aA\ue001")
+
+
 def _searched(text: str) -> str:
+    """Of long runs of base64, in which most of the time would go, the middles are searched for tokens alone."""
     text = hide_tokens(text)
+    if _ENCODED_LINE.fullmatch(text):
+        return text
+    middles: list[str] = []
+
+    def cut(match: re.Match[str]) -> str:
+        middles.append(match[2])
+        return f"{match[1]}\ue000{len(middles) - 1}aA\ue001{match[3]}"
+
+    shown = _without_named(_LONG_RUN.sub(cut, text) if "\ue000" not in text else text)
+    return _CUT.sub(lambda match: middles[int(match[1])], shown) if middles else shown
+
+
+def _without_named(text: str) -> str:
     for pattern in (_AUTHORIZATION, _commands(), _LOGIN, _SAID):
         text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
     for mark, pattern in (("</", _ELEMENT), ("|", _PIPED), ("%3", _ENCODED), ("value", _NAMED_VALUE)):

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import base64
 import bz2
 import gzip
 import io
 import lzma
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -21,7 +23,7 @@ from hypothesis import strategies as st
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.events import TIME_ENDED
 from doctor.diagnose.excerpter.excerpt import LogReader
-from doctor.diagnose.excerpter.line_choice import ShapeIndex
+from doctor.diagnose.excerpter.line_choice import DROPPED, ShapeIndex, WordGrams
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import MAX_UNREAD, read_all
@@ -31,6 +33,7 @@ from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
+from tests.diagnose.test_rules import logs, named
 
 SIGNATURES = load_signatures()
 MATCHER = Matcher(SIGNATURES.values())
@@ -462,3 +465,15 @@ class TestFilesThatChange:
         reader.read(str(path), path.name)
         assert reader.complete is complete
         assert [text[: len(note)] for text in reader.notes] == ([note] if note else [])
+
+
+def test_base64_in_a_log_is_no_line_of_a_signature_and_hides_none() -> None:
+    draw = random.Random(5)
+    encoded = base64.b64encode(draw.randbytes(6_000)).decode()
+    wrapped = "\n".join(encoded[at : at + 76] for at in range(0, len(encoded), 76))
+    line = "[rank1]: ValueError: bad batch"
+    for text in (f"{wrapped}\n{line}\n{wrapped}\n", f"{line} {encoded}\n", f"x\n{line}\n{encoded}\n"):
+        assert named(logs(train=text)) == [("python-exception", "local fault", [1])]
+    path = "/opt/software/distributed/training/libraries/programs/launchers/orted"
+    words = WordGrams([b"lunhrs"], False)
+    assert words[path.encode().translate(None, DROPPED).split()[0]] == [b"lunhrs"]

@@ -116,8 +116,8 @@ class Check:
         """The text under ``## title`` of the page, or the empty string."""
         if title not in (self.function.__doc__ or ""):  # of every check at each start: its page is not laid out for it
             return ""
-        _, found, rest = f"\n{self.doc}".partition(f"\n## {title}\n")
-        return f"\n{rest}".partition("\n## ")[0].strip() if found else ""
+        text = f"\n{self.doc}".partition(f"\n## {title}\n")[2]
+        return f"\n{text}".partition("\n## ")[0].strip()
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:

@@ -134,6 +134,8 @@ class AgentMessage(msgspec.Struct, frozen=True):
     """Rank, its peer's address and port, unacknowledged bytes, retransmits."""
     stacks: dict[int, str] | None = None
     """By rank."""
+    due: bool = False
+    """With ``stacks``: some of the host's ranks could run and have got no CPU yet to write theirs."""
     limits: tuple[str, ...] = ()
     """With ``stacks``: sentences about limits that the host's ranks have reached."""
     sockets: tuple[tuple[int, str, int, int, int], ...] | None = None

@@ -56,6 +56,12 @@ until firewall-cmd --state; do sleep 0.1; done
 """
 
 
+STOP_FIREWALLD = """pid=$(cat /run/firewalld-test.pid)
+kill $pid 2>/dev/null && while kill -0 $pid 2>/dev/null; do sleep 0.1; done
+nft flush ruleset
+"""
+
+
 # The service managers of a host are stand-ins: real ones would set the clock of the machine.
 CLOCK = f"""{AHEAD}
 cat >/usr/local/sbin/systemctl <<'END'

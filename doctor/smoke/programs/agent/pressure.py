@@ -38,7 +38,7 @@ class Pressure:
         """A loop of a rank: the seconds that it ran, and was to run, and when it went on."""
         numbers = [event.get(name) for name in ("ran", "seconds")]
         ends, spins = event.get("ends"), self.spins.setdefault(rank, [])
-        fit = isinstance(ends, list) and all(isinstance(one, (int, float)) for one in numbers + ends[:MOST_ENDS])
+        fit = isinstance(ends, list) and all(isinstance(value, (int, float)) for value in numbers + ends[:MOST_ENDS])
         if fit and len(spins) < MOST_SPINS:
             spins.append(numbers + [ends[:MOST_ENDS]])
 

@@ -43,3 +43,5 @@ def gpu_pcie_replays(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
                 expected=f"{usual:g}",
                 total=len(counts),
             )
+    for host_gpus in inventory.values():
+        host_gpus.require("replay_counter")

@@ -79,8 +79,8 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
             observed=f"{connect:g} s",
             expected=filled("below {0} s", f"{limit:g}"),
             remedy=filled(
-                "On all hosts: `export HCCL_EXEC_TIMEOUT={0} HCCL_EVENT_TIMEOUT={1}`; or set HCCL_CONNECT_TIMEOUT "
-                "below {2}.",
+                "Set HCCL_CONNECT_TIMEOUT below {2}, or on all hosts: `export HCCL_EXEC_TIMEOUT={0} "
+                "HCCL_EVENT_TIMEOUT={1}`.",
                 longer := int(connect // A1_STEP_S + 1) * A1_STEP_S,
                 longer + EVENT_EXTRA_S,
                 f"{limit:g}",

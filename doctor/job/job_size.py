@@ -142,6 +142,10 @@ def contradictions(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
     for other in stated[1:]:
         if other.number != stated[0].number:
             yield Contradiction(other, stated[0], filled("{0} and {1} to be equal", stated[0].source, other.source))
+    allocated = next((size for size in sizes if size.kind == "hosts" and not size.in_force), None)
+    if allocated and stated and stated[0].number > allocated.number:
+        expected = filled("{0} to be at most {1}", stated[0].source, allocated.number)
+        yield Contradiction(stated[0], allocated, expected, False)
 
 
 def _products(sizes: Sequence[StatedSize], ranks: Sequence[StatedSize]) -> Iterator[Contradiction]:
@@ -181,17 +185,19 @@ def _tasks_per_host(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
     each = next((size for size in sizes if size.kind == "tasks per host"), None)
     prefix = each.source.partition("_")[0] if each else ""
     tasks = [size for size in sizes if size.kind == "tasks" and size.in_force]
-    own = next((size for size in tasks if size.source.startswith(f"{prefix}_")), tasks[0] if len(tasks) == 1 else None)
-    if each is None or own is None:
+    stated = next(
+        (size for size in tasks if size.source.startswith(f"{prefix}_")), tasks[0] if len(tasks) == 1 else None
+    )
+    if each is None or stated is None:
         return
-    if each.number > own.number:
-        yield Contradiction(each, own, filled("{0} to be at most {1}", each.source, own.number))
+    if each.number > stated.number:
+        yield Contradiction(each, stated, filled("{0} to be at most {1}", each.source, stated.number))
         return
-    least, most = -(-own.number // (each.number + 1)), -(-own.number // max(each.number - 1, 1))
+    least, most = -(-stated.number // (each.number + 1)), -(-stated.number // max(each.number - 1, 1))
     for hosts in _hosts_in_force(sizes):
         if not _is_of_step(hosts) and not least <= hosts.number <= most:
             first = msgspec.structs.replace(
-                own, source=f"{own.source} / {each.source}", number=own.number // each.number
+                stated, source=f"{stated.source} / {each.source}", number=stated.number // each.number
             )
             yield Contradiction(hosts, first, filled("{1} to be {0}", first.number, hosts.source), False)
 

@@ -146,13 +146,26 @@ def test_the_diagnosis_of_a_bundle_is_that_of_its_logs(tmp_path: Path) -> None:
     assert (code, code_of_folder) == (10, 10)
     for diagnosis in (document, from_folder):
         (cause,) = diagnosis["causes"]
-        assert (cause["ranks"], cause["signature"]) == ([2], "python-exception")
+        found = (cause["ranks"], cause["signature"])
+        assert found == ([2], "python-exception"), (cause["evidence"], diagnosis["files"], sorted(folder.iterdir()))
     (folder / "rank_2.log").write_bytes(b"\1\0" * 500)
     doctor(environ, "bundle-logs", *QUICK, "--logs", "job", "--out", "c.tar.gz")
     code, document = diagnosed(environ, "c.tar.gz")
     assert (code, document["causes"]) == (12, [])
     (unread,) = document["unread"]
     assert "no text" in unread and "rank_2.log" in unread
+
+
+def test_a_place_that_does_not_exist_is_one_line_and_lets_the_diagnosis_stand(tmp_path: Path) -> None:
+    environ = home_of(tmp_path, tools=False)
+    put_logs(Path(environ["HOME"], "job"), RAISES)
+    done = doctor(environ, "bundle-logs", *QUICK, "--logs", "job", "--logs", "jbo/*.log", "--out", "b.tar.gz")
+    said = [line for line in done.stdout.splitlines() if "jbo" in line]
+    assert done.returncode == 0 and said == ["--logs ~/jbo/*.log: nothing is there on any host"]
+    code, document = diagnosed(environ, "b.tar.gz")
+    assert (code, document["unread"]) == (10, []) and "does not exist there" in (
+        members(Path(environ["HOME"], "b.tar.gz"))["CONTENTS.txt"].decode()
+    )
 
 
 def test_several_bundles_are_one_job(tmp_path: Path) -> None:

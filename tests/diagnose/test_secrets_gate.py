@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import time
 
@@ -22,6 +23,9 @@ SPLIT = [
     "the \u212aEY api_\u212aEY=hunter2hunter2",
     "x" * 9000 + " password=hunter2hunter2",
     "curl\n-u me:hunter2hunter2 http://h",
+    "<password>\na\nb\nc\nd\nhunter2hunter2\n</password>",
+    "echo hunter2hunter2\n| kinit me",
+    "//open.feishu.cn/open-apis/bot/v2/hook/hunter2hunter2",
 ]
 FILLER = [*b"".join(lines(1)).decode().splitlines()[:3000], "", "  ", "tokens 12 key: value", "\xe9t\xe9", "task msg."]
 
@@ -63,3 +67,18 @@ def test_lines_without_a_secret_pass_ten_times_faster_than_the_search_of_all() -
 def test_a_short_number_is_a_token_unless_it_counts_some() -> None:
     assert hide_secrets("token: 123456 api_token=12345") == "token: [hidden] api_token=[hidden]"
     assert hide_secrets("#token: 2048, s/token=0.5s") == "#token: 2048, s/token=0.5s"
+
+
+def test_base64_is_searched_for_tokens_and_what_stands_beside_it_for_all() -> None:
+    draw = random.Random(11)
+    encoded = base64.b64encode(draw.randbytes(60_000)).decode()
+    wrapped = "\n".join(encoded[at : at + 76] for at in range(0, len(encoded), 76))
+    token = "AKCp" + "x1Y2" * 16
+    for text in (
+        encoded, wrapped, f"password={encoded}", f"{encoded} --api-key hunter2hunter2", f"{encoded}/{token}/{encoded}",
+        f"x {encoded}\npassword: hunter2hunter2\n{wrapped}", f"{wrapped}\n{token}\n{wrapped}",
+        f"image: {encoded};token={encoded}",
+    ):  # fmt: skip
+        data = gated(text.encode())
+        assert data == searched(text.encode()), text[:60]
+        assert b"hunter2" not in data and token.encode() not in data

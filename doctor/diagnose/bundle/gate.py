@@ -14,7 +14,7 @@ from doctor.engine.secrets import WORDS, hide_in_lines
 
 @cache
 def _index() -> ShapeIndex:
-    return ShapeIndex([([word.encode()], word.encode()) for word in WORDS])  # type: ignore[no-untyped-call]
+    return ShapeIndex([([word.encode()], word.encode()) for word in WORDS], encoded=True)  # type: ignore[no-untyped-call]
 
 
 def gated(block: bytes) -> bytes:

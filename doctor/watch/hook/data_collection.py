@@ -191,7 +191,8 @@ class DigestCollection:
                 self.guard(self._leave, module)
 
         enter.of_doctor = leave.of_doctor = True  # type: ignore[attr-defined]
-        handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+        # Before FSDP's, which puts gathered parameters in the place of those that the optimizer holds.
+        handles.append(module.register_forward_pre_hook(enter, prepend=True, with_kwargs=True))
         handles.append(module.register_forward_hook(leave, always_call=True))
         self.roots[id(module)] = weakref.ref(module), handles
 

@@ -101,7 +101,8 @@ class LoadedContents:
             elsewhere = [
                 all(home in of_model[form] or _is_far(home, sample) for home in found) for found, form, sample in homes
             ]
-            if all(found for found, _, _ in homes) and 2 * sum(elsewhere) >= len(homes) and not self._is_held(group, kept, rows[0][2]):
+            is_lost = all(found for found, _, _ in homes) and 2 * sum(elsewhere) >= len(homes)
+            if is_lost and not self._is_held(group, kept, rows[0][2]):
                 lost[place] = group, len(all_rows)
         return [row for place, row in lost.items() if place not in applied]
 

@@ -36,7 +36,7 @@ while step < last:
     optimizer.step()
     plateau.step(losses[-1])
     step += 1
-    for mean, value in zip(average.parameters(), inner.parameters()):
+    for mean, value in zip(average.parameters(), inner.parameters(), strict=True):
         mean.mul_(0.9).add_(value.detach(), alpha=0.1)
     if step == 5 and not goes_on:
         if rank == 0:

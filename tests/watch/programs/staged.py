@@ -45,12 +45,12 @@ while step < last:
         dist.send(hidden.grad, 0)
         losses.append(loss.item())
     if COPIES:
-        for copy, tensor in zip(copies, stage.parameters()):
+        for copy, tensor in zip(copies, stage.parameters(), strict=True):
             copy.grad = tensor.grad.double()
     optimizer.step()
     if COPIES:
         with torch.no_grad():
-            for copy, tensor in zip(copies, stage.parameters()):
+            for copy, tensor in zip(copies, stage.parameters(), strict=True):
                 tensor.copy_(copy)
     step += 1
     if step == 5 and not goes_on:

@@ -191,8 +191,9 @@ class DigestCollection:
                 self.guard(self._leave, module)
 
         enter.of_doctor = leave.of_doctor = True  # type: ignore[attr-defined]
-        # Before FSDP's, which puts gathered parameters in the place of those that the optimizer holds.
-        handles.append(module.register_forward_pre_hook(enter, prepend=True, with_kwargs=True))
+        # Before that of FSDP2, which puts gathered parameters in the place of those that the optimizer holds.
+        is_first = any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
+        handles.append(module.register_forward_pre_hook(enter, prepend=is_first, with_kwargs=True))
         handles.append(module.register_forward_hook(leave, always_call=True))
         self.roots[id(module)] = weakref.ref(module), handles
 

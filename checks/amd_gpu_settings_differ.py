@@ -42,7 +42,7 @@ def amd_gpu_settings_differ(amd: PerHost[AmdGpus]) -> Iterator[Finding]:
     for setting, texts in {"number of GPUs": counts, "number of XGMI links": links, **by_setting}.items():
         values = {host: text for host, text in texts.items() if text}
         if len(values) > 1:
-            template = "the {setting} of its AMD GPUs is {observed}; {count} of {total} hosts have {expected}"
+            template = "its AMD GPUs differ in {setting}: {observed}; {count} of {total} hosts have {expected}"
             yield from differing(values, template, setting=setting)
 
 

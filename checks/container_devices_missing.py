@@ -15,7 +15,8 @@ def container_devices_missing(container: JobContainer, place: HostContainer | No
     backend. The messages are those of a broken driver ("ret is -8005", "no CUDA-capable device"); the driver is well.
 
     ## What to do
-    Start the container of {host} again, with {remedy}. Nothing is to be installed or restarted on the host.
+    Start the container of {host} again, with {remedy}. Name only the devices that it is to use. On the host itself
+    there is nothing to install or to restart.
 
     ## Source
     vllm-ascend, quick start (docs.vllm.ai/projects/ascend), and Huawei, MindCluster documentation, "Usage on the Docker
@@ -53,7 +54,7 @@ def container_devices_missing(container: JobContainer, place: HostContainer | No
         )
     elif place and is_within(container, place):
         if place.npus and not npus:
-            devices = [f"davinci{place.npus[0]}", *NPU_MANAGERS]
+            devices = [*(f"davinci{npu}" for npu in place.npus), *NPU_MANAGERS]
             yield _none_given("NPU", len(place.npus), device_options(container.engine, devices, "npu"))
         if place.gpus and not gpus:
             yield _none_given("GPU", len(place.gpus), device_options(container.engine, ["nvidia0"], "gpu"))

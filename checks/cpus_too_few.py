@@ -39,5 +39,5 @@ def cpus_too_few(
             ranks=ranks,
             observed=f"{group.usable_cpus:.3g}",
             total=group.online_cpus,
-            setting=group.quota_setting if by_time else "the CPUs that their processes may run on",
+            setting=group.quota_setting if by_time else "the CPU affinity of their processes",
         )

@@ -68,7 +68,8 @@ def device_ip_refused(
             remedy = "Correct the address in the file, which is applied at the next start."
             if live:
                 remedy = filled(
-                    "Correct the file, which is applied at the next start; the NPU has `address_{0}={1}`.", npu, live.ip
+                    "Enter the address that the NPU has now, for the next start: `{0}`.",
+                    f"sed -i.bak 's/^address_{npu}=.*/address_{npu}={live.ip}/' /etc/hccn.conf",
                 )
             usable = _usable_settings(live if isinstance(live, IPv4Interface) else None, closed)
             yield from _reserved_segment_findings(npu, ip, closed, "address in /etc/hccn.conf", usable, remedy)

@@ -14,8 +14,8 @@ def device_traffic_class_differs(settings: PerHost[DeviceTrafficClasses]) -> Ite
     that is not lossless, and RDMA times out on this NPU alone (EI0013).
 
     ## What to do
-    Compare `hccn_tool -i {npu} -dscp_to_tc -g` on {host} with another host, and set what differs: `hccn_tool -i {npu}
-    -dscp_to_tc -s dscp 33 tc 4`. Use the same classes on the switch.
+    Compare `hccn_tool -i {npu} -dscp_to_tc -g` on {host} with another host, and set what differs, for example DSCP 33
+    to class 4: `hccn_tool -i {npu} -dscp_to_tc -s dscp 33 tc 4`. Use the same classes on the switch.
 
     ## Source
     `hccn_tool -dscp_to_tc -g` (tool_ops.c of github.com/hicann/driver); HCCL_RDMA_TC is 132 by default, which is DSCP
@@ -23,5 +23,5 @@ def device_traffic_class_differs(settings: PerHost[DeviceTrafficClasses]) -> Ite
     """
     yield from differing_npus(
         flatten_by_npu(settings),
-        "NPU {npus} gives the classes {observed}; {count} of {total} NPUs give {expected}",
+        "NPU {npus} maps DSCP to class {observed}; {count} of {total} NPUs map {expected}",
     )

@@ -40,9 +40,10 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
     in_container = bool(view and view.engine)
     for disk in disks.file_systems:
         if disk.missing_folder:
-            template = "{path}: is the job's TMPDIR, and no such folder exists; expected one on every host"
+            template = "{path}, the job's TMPDIR, does not exist; expected this folder on every host"
             remedy = filled(
-                "Make it: `mkdir -p {0}`, or name a TMPDIR that every host has.", shlex.quote(disk.missing_folder)
+                "On every host: `mkdir -p {0}`, or set TMPDIR to a folder that every host has.",
+                shlex.quote(disk.missing_folder),
             )
             yield Finding(template, path=disk.missing_folder, remedy=remedy).as_warning()
         yield from _not_writable(disk, in_container)

@@ -22,7 +22,7 @@ def gpu_inforom_corrupted(tool: NvidiaSmi) -> Iterator[Finding]:
     """
     for bus in tool.damaged:
         yield Finding(
-            "the infoROM of {gpu} is corrupted: nvidia-smi says so beside its report",
+            "the infoROM of {gpu} is corrupted: nvidia-smi prints this warning",
             gpu=filled("the GPU at {0}", bus) if bus else "a GPU",
             device=bus or None,
         )

@@ -35,7 +35,7 @@ def gpu_pcie_replays(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     for (host, index, bus), count in counts.items():
         if count >= LEAST and count > FACTOR * max(usual, 1):
             yield Finding(
-                "GPU {gpu} has sent {observed} PCIe packets again; the middle of {total} GPUs has {expected}",
+                "GPU {gpu} has sent {observed} PCIe packets a second time; the median of {total} GPUs is {expected}",
                 hosts=[host],
                 gpu=index,
                 bus=bus,
@@ -43,3 +43,5 @@ def gpu_pcie_replays(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
                 expected=f"{usual:g}",
                 total=len(counts),
             )
+    for host_gpus in inventory.values():
+        host_gpus.require("replay_counter")

@@ -34,7 +34,7 @@ def gpu_reset_needed(inventory: GpuInventory) -> Iterator[Finding]:
             yield Finding("GPU {gpu} waits for a reset: {observed}", gpu=gpu.index, observed=reasons).as_warning(
                 not demanded
             )
-    inventory.require("gpu_recovery_action", "gpu_reset_status", "remapped_rows", "retired_pages")
+    inventory.require("gpu_recovery_action", "gpu_reset_status", "remapped_rows", "retired_pages", "repair_pending")
     if unlisted:
         raise Unreadable(filled("an action that is not listed: {0}", joined("; ", unlisted[:3])))
 

@@ -36,7 +36,7 @@ def gpu_tool_fails(tool: NvidiaSmi, cards: GpuCards, inventory: GpuInventory | N
         )
     if tool.beside:
         yield Finding(
-            "nvidia-smi complains beside its report: {observed}; expected {expected}",
+            "nvidia-smi prints warnings: {observed}; expected {expected}",
             observed=tool.beside,
             expected="exit status 0",
         ).as_warning()

@@ -32,3 +32,5 @@ def gpu_vbios_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
         if len(versions) > 1:
             template = "the VBIOS of its {product} is {observed}; {count} of {total} hosts have {expected}"
             yield from differing(versions, template, product=product)
+    for host_gpus in inventory.values():
+        host_gpus.require("vbios_version")

@@ -52,7 +52,7 @@ def hccn_conf_differs(
     if conf is None and place and place.engine:
         raise Skip("the container was not given /etc/hccn.conf, which is a file of its host")
     if conf is None:
-        template = "/etc/hccn.conf does not exist: NPU {npus} will lose its settings at the next start of the host"
+        template = "/etc/hccn.conf does not exist: the settings of NPU {npus} are lost at the next start of the host"
         yield Finding(
             template,
             npu=held[0],

@@ -1,9 +1,8 @@
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.agreed_addresses import hosts_file_command, hosts_file_lines
+from doctor.facts.agreed_addresses import hosts_file_correction, hosts_file_lines
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
@@ -62,14 +61,5 @@ def host_name_ambiguous(
                 observed=", ".join(host_answer),
                 expected=expected,
                 lines=lines,
-                correction=_correction(name, lines),
+                correction=hosts_file_correction(name, lines),
             )
-
-
-def _correction(name: str, lines: Sequence[str]) -> str:
-    """Commands that take a name out of /etc/hosts, and enter the right line; an editor where no address is agreed."""
-    if not lines or not re.fullmatch(r"[\w.-]{1,253}", name, re.ASCII):
-        return "vi /etc/hosts"
-    pattern = name.replace(".", "[.]")
-    remove = rf"sed -i.bak -E '/^[^#]/s/[[:space:]]{pattern}([[:space:]]|$)/\1/g' /etc/hosts"
-    return f"{remove}; {hosts_file_command(lines)}"

@@ -54,10 +54,10 @@ def interface_doubtful(
     fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
     found: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for host, choice in _container_bridges(fleet):
-        what = filled("{0} takes {1} by {2}", choice.library, choice.interface, choice.source)
-        found[what, choice.setting, "it leads to the host's own containers", choice.interface].append(host)
+        what = filled("{0} uses {1}, chosen by {2}", choice.library, choice.interface, choice.source)
+        found[what, choice.setting, "it leads only to the host's own containers", choice.interface].append(host)
     for host, choice, reason in _further_interfaces(fleet, set(adapters or {})):
-        what = filled("{0} takes {1} by {2}", choice.library, choice.interface, choice.source)
+        what = filled("{0} uses {1}, chosen by {2}", choice.library, choice.interface, choice.source)
         found[what, choice.setting, reason, choice.interface].append(host)
     traffic = fleet.openmpi_traffic()
     for fault in traffic.faults if traffic else ():
@@ -116,7 +116,7 @@ def _further_interfaces(fleet: FleetSockets, with_rdma: set[str]) -> Iterator[tu
         for choice in choices[1:]:
             link = hosts[host].link(choice.interface)
             if link and link.is_container_bridge:
-                yield host, choice, "it leads to the host's own containers"
+                yield host, choice, "it leads only to the host's own containers"
         names = {choice.interface for choice in choices}
         others = {other.interface: other for name, peers in taken.items() if name != host for other in peers}
         for name, choice in others.items():

@@ -3,11 +3,11 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.interfaces import Interfaces
+from doctor.facts.interfaces import Interfaces, only_usable
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets
 from doctor.job import LaunchConfig
-from doctor.job.variables import TENSORPIPE_INTERFACE
+from doctor.job.variables import HCCL_ADDRESS, MINDSPORE_ADDRESS, TENSORPIPE_INTERFACE
 
 
 @check(severity=ERROR, area="connectivity")
@@ -25,7 +25,7 @@ def interface_setting_wrong(
     names differ between hosts more often than one expects: eth0 here, enp4s0 there.
 
     ## What to do
-    On {host}: `ip -br address` lists the interfaces. Set {variable} to one that the other hosts reach ({expected}).
+    On {host}: `export {variable}={nic}`, one that the other hosts reach (here {expected}; `ip -br address` lists them).
     Gloo and TensorPipe compare whole names, separated by commas; NCCL and HCCL compare the beginning of a name, `=eth0`
     stands for exactly this name, `^docker,lo` for all others. Where the names differ, set the variable on each host, or
     use a common beginning.
@@ -51,6 +51,7 @@ def interface_setting_wrong(
                 expected.setdefault(key, choice.expected)
     for key, hosts in hosts_by_fault.items():
         variable, value, problem = key
+        only = only_usable(interfaces[hosts[0]])
         finding = Finding(
             "{variable} is {value}: {problem}",
             hosts=list(dict.fromkeys(hosts)),
@@ -59,5 +60,6 @@ def interface_setting_wrong(
             problem=problem,
             observed=value,
             expected=expected[key],
+            nic=(only.address if variable in (HCCL_ADDRESS, MINDSPORE_ADDRESS) else only.label) if only else None,
         )
         yield finding.as_warning(variable == TENSORPIPE_INTERFACE)

@@ -64,7 +64,7 @@ def interface_unreachable(
             faults[fault.choice, fault.reason, fault.kind].append(fault.host)
         for (choice, reason, fault_kind), hosts in faults.items():
             finding = Finding(
-                "{library} takes {address} ({interface}) by {source}: {reason}",
+                "{library} uses {address} ({interface}), chosen by {source}: {reason}",
                 hosts=hosts,
                 library=choice.library,
                 setting=choice.setting,

@@ -16,9 +16,9 @@ def interfaces_in_one_subnet(interfaces: Interfaces) -> Iterator[Finding]:
 
     ## What to do
     On {host}, give each interface a subnet of its own, join them to a bond, or remove the address that is not needed
-    (`ip -br address` lists them). Where both must stay, each needs a way of its own: `{routing}`, and `sysctl -w
-    net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2`. The next start undoes both: enter them in the
-    network configuration, too.
+    (`ip -br address` lists them). Where both must stay, each needs a routing table of its own: `{routing}`, and
+    `sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2`. The next start undoes both: enter them
+    in the network configuration, too.
 
     ## Source
     Kernel documentation, ip-sysctl (arp_ignore, arp_announce, rp_filter). Only interfaces that are up are judged; ports

@@ -85,7 +85,7 @@ def _workers(view: View) -> Iterator[Finding]:
 
 
 def _machines(view: View) -> Iterator[Finding]:
-    if view.framework != "accelerate":
+    if "accelerate" not in (view.framework, view.text("launcher")):
         raise NotGiven("machines")
     total, machines = view.number("world_size"), view.number("nodes")
     if total % machines:
@@ -147,7 +147,7 @@ def _all_slots(view: View) -> Iterator[Finding]:
     slots, ranks = view.number("all_slots"), view.number("world_size")
     if ranks > slots:
         yield Finding(
-            "mpirun starts {number} ranks, and its hostfile {where} has {slots} slots",
+            "mpirun starts {number} ranks, and {where} has {slots} slots",
             number=ranks,
             where=view.place("all_slots"),
             slots=slots,

@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Sequence
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.sanitize import count_noun
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
@@ -23,8 +23,10 @@ def launch_size_wrong(
     WORLD_SIZE that is not what the hosts start is waited for in the same way.
 
     ## What to do
-    In the launch line or the environment, {launch}: give {option} the value that fits, or add the hosts that are not
-    there. Of an elastic launch (`--nnodes 2:4`) the least number counts.
+    {remedy}
+
+    Change {option} in the launch line or the environment ({launch}), or add the missing hosts. Of an elastic launch
+    (`--nnodes 2:4`) the lower number counts.
 
     ## Source
     PyTorch, torchrun: "--nnodes" and "--nproc-per-node"; MindSpore, msrun: "--worker_num" and "--local_worker_num";
@@ -46,8 +48,9 @@ def launch_size_wrong(
             "the launch line is for {observed}, and there are {expected}",
             launch=launch.launch_line,
             option="the number of hosts",
-            observed=_count(launch.nodes, "host"),
-            expected=_count(hosts, "host"),
+            observed=count_noun(launch.nodes, "host"),
+            expected=count_noun(hosts, "host"),
+            remedy="",
         )
     if isinstance(launch.ranks_per_host, int) and launch.launchers:
         for host in fleet:
@@ -58,8 +61,9 @@ def launch_size_wrong(
                     hosts=(host,),
                     launch=launch.launch_line,
                     option="the number of ranks on a host",
-                    observed=_count(launch.ranks_per_host, "rank"),
-                    expected=_count(devices, "device"),
+                    observed=count_noun(launch.ranks_per_host, "rank"),
+                    expected=count_noun(devices, "device"),
+                    remedy="",
                 )
 
 
@@ -78,6 +82,7 @@ def _stated_sizes(sizes: dict[str, int], launch: LaunchConfig, hosts: int) -> It
                 option=name,
                 observed=ranks,
                 expected=room,
+                remedy=_corrected(name, room),
             )
 
 
@@ -93,15 +98,16 @@ def _more_than_devices(sizes: dict[str, int], devices: Sequence[int]) -> Iterato
                 launch=f"{name}={ranks}",
                 option=name,
                 observed=ranks,
-                expected=_count(sum(devices), "device"),
+                expected=count_noun(sum(devices), "device"),
+                remedy=_corrected(name, sum(devices)),
             ).as_warning(not ranks % len(devices))
+
+
+def _corrected(variable: str, ranks: int) -> str:
+    return filled("Set it to the number of ranks that the hosts start: `export {0}={1}`.", variable, ranks)
 
 
 def _devices(host: str, npus: PerHost[NpuInventory] | None, gpus: PerHost[GpuCards] | None) -> int:
     if npus and host in npus:
         return len(npus[host].devices)
     return gpus[host].pci if gpus and host in gpus else 0
-
-
-def _count(number: int, noun: str) -> str:
-    return count_noun(number, noun)

@@ -79,9 +79,11 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
             observed=f"{connect:g} s",
             expected=filled("below {0} s", f"{limit:g}"),
             remedy=filled(
-                "Set HCCL_CONNECT_TIMEOUT below {0}, or HCCL_EXEC_TIMEOUT above {1}, on all hosts.",
+                "Set HCCL_CONNECT_TIMEOUT below {2}, or on all hosts: `export HCCL_EXEC_TIMEOUT={0} "
+                "HCCL_EVENT_TIMEOUT={1}`.",
+                longer := int(connect // A1_STEP_S + 1) * A1_STEP_S,
+                longer + EVENT_EXTRA_S,
                 f"{limit:g}",
-                f"{connect:g}",
             ),
         )
     if event is not None and limit and event <= limit:

@@ -27,15 +27,16 @@ def locked_memory_limit_low(
     fleet: PerHost[Reachability],
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    """A process of the job may lock as much memory as its devices need.
+    r"""A process of the job may lock as much memory as its devices need.
 
     ## Why it matters
     Memory that a network adapter or an accelerator reads by itself must stay where it is: it is locked. Where the limit
     is small, registering it fails: "ibv_reg_mr failed with error Cannot allocate memory", "ibv_create_qp failed".
 
     ## What to do
-    On {host}: a line `* - memlock unlimited` in /etc/security/limits.conf, then log in again. In a container: `docker
-    run --ulimit memlock=-1`. For a service: `LimitMEMLOCK=infinity`; slurmd and sshd pass theirs on to the job.
+    On {host}: `printf '%s - memlock unlimited\n' '*' root >> /etc/security/limits.d/99-zz-cluster.conf`, then log in
+    again. In a container: `docker run --ulimit memlock=-1`. For a service: `LimitMEMLOCK=infinity`; slurmd and sshd
+    pass theirs on to the job.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit memlock=-1`. In Kubernetes, Volcano and MindCluster:

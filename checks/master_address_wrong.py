@@ -3,10 +3,13 @@ from collections.abc import Iterator, Mapping
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.addresses import means_own_host
 from doctor.engine.fact import Unreadable
+from doctor.facts.agreed_addresses import hosts_file_correction, hosts_file_lines
 from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
 from doctor.facts.master_address import MasterMeaning, master_meanings
 from doctor.facts.names import HostNames
+from doctor.facts.network import HostAddresses
 from doctor.facts.rendezvous_names import rendezvous_faults
+from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 from doctor.job.variables import AGENT_STORE
 
@@ -33,7 +36,11 @@ BY_NAME = (
 
 @check(severity=ERROR, area="connectivity", single_host=SINGLE, follows_from=BY_LINE)
 def master_address_wrong(
-    names: PerHost[HostNames], interfaces: PerHost[Interfaces], launch: LaunchConfig
+    names: PerHost[HostNames],
+    interfaces: PerHost[Interfaces],
+    addresses: PerHost[HostAddresses] | None,
+    fleet: PerHost[Reachability],
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """MASTER_ADDR leads every host to one and the same host of the fleet.
 
@@ -81,16 +88,23 @@ def master_address_wrong(
         by_name = set(rendezvous_faults(names, meanings, launch))
         for host, reason in sorted(by_name):
             wrong.setdefault((reason, launch.master_addr), []).append(host)
+    usual = MasterMeaning.usual_owner(meanings)
+    example = usual if usual in interfaces else next(iter(interfaces))
+    only = only_usable(interfaces[example])
     for (reason, master), hosts in wrong.items():
+        remedy = BY_NAME if (hosts[0], reason) in by_name else ""
+        if not remedy and usual and (lines := hosts_file_lines([master], names, addresses or {}, fleet)):
+            correction = hosts_file_correction(master, lines)
+            remedy = filled("Correct the name on each host that is named here: `{0}`.", correction)
         yield Finding(
             "MASTER_ADDR {master} {reason}",
             hosts=hosts,
             master=master,
             reason=reason,
             observed=master,
-            expected=_example(interfaces),
-            address=only.address if (only := only_usable(next(iter(interfaces.values())))) else None,
-            remedy=BY_NAME if hosts and (hosts[0], reason) in by_name else "",
+            expected=f"{example}: {usable_addresses(interfaces[example])}",
+            address=only.address if only else None,
+            remedy=remedy,
         )
 
 
@@ -112,8 +126,3 @@ def _rank_zero_elsewhere(meanings: Mapping[str, MasterMeaning], launch: LaunchCo
         expected=filled("an address of {0}", first[0]),
         address=None,
     )
-
-
-def _example(interfaces: PerHost[Interfaces]) -> str:
-    first = next(iter(interfaces))
-    return f"{first}: {usable_addresses(interfaces[first])}"

@@ -26,7 +26,8 @@ def master_port_unreserved(
 
     ## What to do
     Choose a port outside of {range} on all hosts (`export MASTER_PORT={other_port}`), or reserve this one on {host}:
-    `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`.
+    `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and permanently: `echo "net.ipv4.ip_local_reserved_ports =
+    {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`.
 
     ## In a container
     Choose a port outside of {range} on all hosts (`export MASTER_PORT={other_port}`), or start the container of {host}

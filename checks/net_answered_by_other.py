@@ -19,7 +19,7 @@ def net_answered_by_other(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     ## What to do
     Find who has the address: `ping -c 1 {other}`, then `ip neighbour`, on {first} and on another host must show one
     hardware address for it; where they differ, two hosts have it. On {other}: `ip -br address`, and `nft list table ip
-    nat` for rules that redirect. What fails is the way {place}.
+    nat` for rules that redirect. The cause: {place}.
 
     ## Source
     Both ends of a test connection prove with a random key of the run which host they are. Here another host proved

@@ -17,7 +17,7 @@ def net_flows_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     port is to blame: opening ports mends nothing.
 
     ## What to do
-    What fails is the way {place}. There, look at each member of a bond or link aggregation, and at each of several
+    The path that fails: {place}. There, look at each member of a bond or link aggregation, and at each of several
     equal routes (ECMP): `cat /proc/net/bonding/*` and `ip route show` on {first} and {other}; on the switches, the
     state and the error counters of each member port. Take the bad member out, then replace its cable, transceiver or
     port. Look as well for a balancer or a firewall with several nodes between the hosts: one of them drops packets.
@@ -30,7 +30,7 @@ def net_flows_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """
     for failure in located_failures(answers, "flows"):
         yield Finding(
-            "some connections {place} fail on every port, by the port that they come from: {flows}{doubt}",
+            "some connections {place} fail depending on their source port: {flows}{doubt}",
             hosts=failure.hosts,
             observed=failure.details[0] if failure.details else "some flows",
             expected="every source port passes",

@@ -18,7 +18,7 @@ def net_large_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     ## What to do
     Find the place: `tracepath -n {other}` on {first}, and back; `ping -c 3 -M do -s {payload} {other}` passes or not by
     size. Give every interface and switch port on the way the same MTU, or all hosts the smaller one, {largest} bytes,
-    and let ICMP "fragmentation needed" (ICMPv6 "packet too big") through. What fails is the way {place}.
+    and let ICMP "fragmentation needed" (ICMPv6 "packet too big") through. The path that fails: {place}.
 
     ## Source
     On one port of each pair some 4 KiB or three full segments are sent in each direction. Where they are lost and a

@@ -19,7 +19,7 @@ def net_port_blocked(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     ## What to do
     Look for rules for these ports, on the hosts and between them: `nft list ruleset` and `iptables-save` on {other},
     the security group of the cloud, the firewall between the racks; in Kubernetes `kubectl get networkpolicy` in the
-    namespace of the pods, which must let all of them reach each other on all ports. What fails is the way {place}.
+    namespace of the pods, which must let all of them reach each other on all ports. The path that fails: {place}.
     `doctor check --select firewall` reads the hosts' own rules and prints the command that opens the ports to these
     hosts alone.
 

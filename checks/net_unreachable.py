@@ -24,7 +24,7 @@ def net_unreachable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     Try it by hand: `ping -c 3 {other}` on {first}, and back. Where the address does not answer: the interface, the
     cable, the switch port, a host with the same address. Where only some hosts fail: the route on {first} (`ip route`),
     a rule for single addresses, the switch between them. Where packets arrive and their answers do not: the route back,
-    `rp_filter`, a rule on the host that asks. What fails is the way {place}.
+    `rp_filter`, a rule on the host that asks. The path that fails: {place}.
 
     ## Source
     Each host listens for some seconds on the ports that the job will use, at the address that its library takes, and

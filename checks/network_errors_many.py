@@ -45,8 +45,8 @@ def network_errors_many(cards: PerHost[EthernetCounters]) -> Iterator[Finding]:
     for (host, interface), rates in sorted(high.items()):
         name, worst = max(rates.items(), key=lambda item: item[1].daily)
         yield Finding(
-            "{interface} has counted {observed} since the host was started, {rate} a day of {counter}; the middle of "
-            "{total} cards has {expected} a day",
+            "{interface} has counted {observed} since the host was started, {rate} a day of {counter}; the median of "
+            "{total} cards is {expected} a day",
             hosts=[host],
             interface=interface,
             observed={counter: rate.count for counter, rate in sorted(rates.items())},

@@ -44,7 +44,7 @@ def npu_memory_errors(memory: NpuMemoryErrors) -> Iterator[Finding]:
             )
         elif errors.isolated >= MANY_PAGES and errors.isolated > FACTOR * usual and len(memory.by_card) > 2:
             yield Finding(
-                "NPU card {card} has taken {observed} bad memory pages out of use; the middle of the host's cards has "
+                "NPU card {card} has taken {observed} bad memory pages out of use; the median of the host's cards is "
                 "{expected}",
                 card=card,
                 isolated_pages=errors.isolated,

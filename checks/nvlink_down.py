@@ -1,4 +1,4 @@
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
@@ -23,17 +23,16 @@ def nvlink_down(links: PerHost[NvLinks], cards: PerHost[GpuCards]) -> Iterator[F
     NVSwitches, where all GPUs are alike, the GPU with the most links. A GPU whose links have all failed lists none of
     them (leptonai/gpud issue 1085). A GPU that has no bridge on any host has no finding.
     """
+    alike: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
+    for own in links.values():
+        for gpu, count in own.active.items():
+            alike[gpu, own.products.get(gpu, "")][count] += 1
     for host, own in links.items():
         has_switch = host in cards and cards[host].switches > 0
         for gpu, count in own.active.items():
-            product = own.products.get(gpu, "")
-            others = [
-                other.active[gpu]
-                for name, other in links.items()
-                if name != host and gpu in other.active and other.products.get(gpu, "") == product
-            ]
-            common = Counter(others).most_common(1)
-            norm = common[0][0] if common and common[0][1] > len(others) / 2 and len(others) > 1 else 0
+            others = alike[gpu, own.products.get(gpu, "")] - Counter((count,))
+            common, hosts = others.most_common(1)[0] if others else (0, 0)
+            norm = common if hosts > others.total() / 2 and others.total() > 1 else 0
             expected = max(norm, max(own.active.values()) if has_switch else 0)
             if count < expected:
                 yield Finding(

@@ -32,7 +32,7 @@ def overcommit_forbidden(memory: MemoryCommitment) -> Iterator[Finding]:
     left = max(0, memory.limit - memory.committed)
     if memory.mode == STRICT and left < USABLE_SHARE * memory.available:
         yield Finding(
-            "with vm.overcommit_memory {mode} the kernel promises {observed} more, of {expected} available",
+            "vm.overcommit_memory is {mode}: programs can get {observed} more, although {expected} are available",
             mode=memory.mode,
             observed=format_bytes(left),
             expected=format_bytes(memory.available),

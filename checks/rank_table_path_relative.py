@@ -13,7 +13,7 @@ def rank_table_path_relative(launch: LaunchConfig) -> Iterator[Finding]:
     own does (`cd ./device$i`). torch_npu then starts without the table and reports nothing; MindSpore fails.
 
     ## What to do
-    `export RANK_TABLE_FILE=$(realpath rank_table.json)`
+    On the host where it is set, in the folder of the job: `export {variable}=$(realpath {path})`.
 
     ## Source
     torch_npu `ProcessGroupHCCL` (a file that cannot be opened is passed over); MindSpore tutorial, run.sh.
@@ -25,6 +25,7 @@ def rank_table_path_relative(launch: LaunchConfig) -> Iterator[Finding]:
         yield Finding(
             "{variable} is relative",
             variable=launch.rank_table_variable,
+            path=launch.rank_table_path,
             observed=observed,
             expected="a path that begins with /",
         )

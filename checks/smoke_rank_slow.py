@@ -47,8 +47,8 @@ def smoke_rank_slow(
     took 30 % of the time in which the rank could run, in however few periods, and twice as much as of the median rank:
     a rank that waits for others most of the time has few periods, and loses them to all. That can be wrong where
     other processes of the same control group use it up, and the job's own would not. Where the host does not show its
-    control groups, it is a rank that waited for a CPU for four fifths of its time while a quarter of the host's CPU
-    time was idle; that can be wrong where another program is bound to the rank's CPUs.
+    control groups, it is a rank that waited for a CPU for four fifths of its time, twice as long as the median rank,
+    while a quarter of its host's CPU time was idle; that can be wrong where another program is bound to the same CPUs.
 
     With `--for`, the ranks do the same products now and then all the time: a rank is slow as well where a quarter of
     that time shows it, in each of its minutes, by the same rule. A device that is slow when it has become hot is found

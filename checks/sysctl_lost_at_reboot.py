@@ -1,3 +1,5 @@
+import os
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -14,6 +16,8 @@ from doctor.facts.kernel import (
 )
 from doctor.facts.ports import parse_ports
 
+OWN_FILE = "/etc/sysctl.d/99-zz-cluster.conf"
+
 
 @check(severity=WARNING, area="kernel")
 def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostContainer | None) -> Iterator[Finding]:
@@ -25,7 +29,7 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
 
     ## What to do
     On {host}: `{remedy}`. Where something else sets it at each start (tuned, the kubelet, a container's runtime),
-    nothing needs to be done. Where a queue is shorter now than in the files, the command sets it to their value.
+    nothing needs to be done.
 
     ## Source
     sysctl.conf(5), sysctl.d(5), `sysctl --system`: files are applied by the order of their names, a file hides those of
@@ -43,12 +47,12 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
             continue
         unheeded = any(other.key == key for other in files.ignored)
         keeps = line is None or not _is_lowered(key, value, line.value)
-        kept = f"echo {shlex.quote(f'{key} = {value}')} >> /etc/sysctl.d/99-zz-cluster.conf"
+        kept = _keep_command(key, value, line.path if line else "")
         nobody = filled("only {0} sets it, which systemd does not read", MAIN_FILE) if unheeded else "no file sets it"
         yield Finding(
             "{key} is {live} now, but {boot}",
             key=key,
-            live=value,
+            live=value or "empty",
             boot=filled("{0} sets {1} at boot", line.path, line.value or "nothing") if line else nobody,
             remedy=kept if keeps or line is None else _restore_command(key, line.value),
             keep="yes" if keeps else "no",
@@ -58,10 +62,18 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
         )
 
 
+def _keep_command(key: str, value: str, path: str) -> str:
+    """Enters the value in a file of its own; in ``path``, which sets it at boot, where that file is read later."""
+    if os.path.basename(path) <= os.path.basename(OWN_FILE) or not re.fullmatch(r"[\w ,-]+", value, re.ASCII):
+        return " ".join(("echo", shlex.quote(f"{key} = {value}"), ">>", OWN_FILE))
+    change = f"s|^[[:space:]]*-?{key.replace('.', '[./]')}[[:space:]]*=.*|{key} = {value}|"
+    return " ".join(("sed -i.bak --follow-symlinks -E", shlex.quote(change), shlex.quote(path)))
+
+
 def _restore_command(key: str, boot: str) -> str:
     """Sets the value of the files; of reserved ports those that are reserved now stay."""
-    if key == RESERVED_PORTS:
-        return f'sysctl -w {key}="$(sysctl -n {key}),"{shlex.quote(boot)}'
+    if key == RESERVED_PORTS and re.fullmatch(r"[0-9,-]+", boot, re.ASCII):
+        return f'sysctl -w {key}="$(sysctl -n {key}),{boot}"'
     return f"sysctl -w {shlex.quote(f'{key}={boot}')}"
 
 

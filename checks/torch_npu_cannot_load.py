@@ -3,8 +3,10 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, check, filled
 from doctor.facts.python_env import TorchImport, import_cause, missing_library
 
+CAUSES: dict[str, tuple[str, ...]] = {"cann-missing": ()}
 
-@check(severity=ERROR, area="versions")
+
+@check(severity=ERROR, area="versions", follows_from=CAUSES)
 def torch_npu_cannot_load(torch: TorchImport) -> Iterator[Finding]:
     """torch loads together with torch_npu.
 

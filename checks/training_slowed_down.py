@@ -15,7 +15,7 @@ def training_slowed_down(watch: WatchResult) -> Iterator[Finding]:
 
     ## What to do
     `doctor changes -- <launch line>` tells what has changed since the job last worked. Input: the file system of the
-    data set (`doctor check --select mounts-missing`), `num_workers`, other jobs that read there. Compute of one host:
+    data set (`doctor check --select mount-missing`), `num_workers`, other jobs that read there. Compute of one host:
     its clocks, temperature and other programs (`doctor smoke`). Compute of all ranks: the code, its settings, the
     version of torch. Network: the card and the links of the host that is named (`doctor net`).
 

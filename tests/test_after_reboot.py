@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.playbooks.cases import enabled
+from tests.playbooks.cases import FIREWALLD, START_FIREWALLD, STOP_FIREWALLD, enabled
 
 pytestmark = pytest.mark.hosts
 ROOT = Path(__file__).parents[1]
@@ -91,6 +94,11 @@ LAYOUTS = {
         "/lib/ufw/ufw-init start >/dev/null",
         "open",
     ),
+    "firewalld that does not start": (
+        "printf '#!/usr/bin/python3\\n' >/usr/sbin/firewalld\n" + enabled("firewalld"),
+        "",
+        "unknown",
+    ),
     "a file that does not load": (
         RULESET.format(text="table inet {", file="/etc/nftables.conf") + enabled("nftables"),
         "nft -f /etc/nftables.conf || :",
@@ -108,25 +116,100 @@ def check(fleet: Fleet, *arguments: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def verdict(fleet: Fleet, host: str, *arguments: str) -> str:
+def verdicts(fleet: Fleet, *arguments: str) -> dict[str, str]:
+    """What one run says of the rules of each host."""
     _, report = check(fleet, "--select", "firewall-blocks-job", *arguments)
     outcome = next(entry for entry in report["outcomes"] if entry["check"] == "firewall-blocks-job")
-    if any(host in finding["hosts"] for finding in outcome["findings"]):
-        return "blocked"
-    return "unknown" if any(host in entry["hosts"] for entry in outcome["unknown"]) else "open"
+    unknown = {host: "unknown" for entry in outcome["unknown"] for host in entry["hosts"]}
+    blocked = {host: "blocked" for finding in outcome["findings"] for host in finding["hosts"]}
+    return {**dict.fromkeys(fleet.hosts, "open"), **unknown, **blocked}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_rules_after_a_restart_are_those_that_were_computed(fleet_cpu: Fleet, layout: str) -> None:
-    host, (setup, boot, expected) = fleet_cpu.hosts[1], LAYOUTS[layout]
+@pytest.mark.parametrize("layouts", [tuple(LAYOUTS)[number::4] for number in range(4)], ids="/".join)
+def test_rules_after_a_restart_are_those_that_were_computed(fleet_cpu: Fleet, layouts: tuple[str, ...]) -> None:
+    """Each host has another layout: one run computes, and one shows, what becomes of all of them."""
+    by_host = {host: LAYOUTS[layout] for host, layout in zip(fleet_cpu.hosts, layouts, strict=False)}
     rules = "nft -s list ruleset"
-    with fleet_cpu.broken(host, f"set -e\n{setup}"):
+    with ExitStack() as stack:
+        for host, (setup, _, _) in by_host.items():
+            stack.enter_context(fleet_cpu.broken(host, f"set -e\n{setup}"))
+        before = {host: fleet_cpu.enter(host, rules).stdout for host in by_host}
+        computed = verdicts(fleet_cpu, "--after-reboot")
+        for host, (_, boot, expected) in by_host.items():
+            assert fleet_cpu.enter(host, rules).stdout == before[host], "the host's own rules stay as they are"
+            assert computed[host] == expected
+            fleet_cpu.enter(host, f"nft flush ruleset\n{boot}")
+        shown = verdicts(fleet_cpu)
+    assert {host: shown[host] for host, (_, _, expected) in by_host.items() if expected != "unknown"} == {
+        host: expected for host, (_, _, expected) in by_host.items() if expected != "unknown"
+    }
+
+
+ZONE = 'printf \'<zone><port port="1-65535" protocol="tcp"/></zone>\' >/etc/firewalld/zones/public.xml\n'
+DIRECT = "ipv4 filter INPUT 0 -p tcp --dport 29000:60000 -j DROP"
+GIVE_ZONE = "firewall-cmd --zone=trusted --change-interface=eth0"
+"""What ifup-post runs, and what NetworkManager does over D-Bus (emulated), for an interface with a zone."""
+FIREWALLD_CASES = {
+    "as installed": ("", "", "blocked"),
+    "ports of the zone's file": (ZONE, "", "open"),
+    "ports for now alone": ("", "firewall-cmd --add-port=1-65535/tcp", "blocked"),
+    "another zone for now alone": ("", GIVE_ZONE, "blocked"),
+    "another zone": ("", "firewall-cmd --permanent --zone=trusted --change-interface=eth0", "open"),
+    "another zone by its ifcfg file": (
+        "mkdir -p /etc/sysconfig/network-scripts; echo 'ZONE=trusted' >/etc/sysconfig/network-scripts/ifcfg-eth0",
+        GIVE_ZONE,
+        "open",
+    ),
+    "another zone by its profile": (
+        (
+            "mkdir -p /run/NetworkManager; printf '#!/bin/sh\\ncase $* in *UUID*) echo eth0:1;; *) echo trusted; esac'"
+            " >/usr/local/sbin/nmcli; chmod 755 /usr/local/sbin/nmcli"
+        ),
+        GIVE_ZONE,
+        "open",
+    ),
+    "profiles that cannot be read": ("mkdir -p /run/NetworkManager", "", "unknown"),
+    "a source of the trusted zone": (
+        "",
+        "firewall-cmd --permanent --zone=trusted --add-source=10.0.0.0/8",
+        "open",
+    ),
+    "a rule that is not reloaded": (
+        ZONE,
+        "firewall-cmd --permanent --add-rich-rule='rule priority=-1 port port=1024-65535 protocol=tcp drop'",
+        "blocked",
+    ),
+    "a direct rule": (ZONE, f"firewall-cmd --permanent --direct --add-rule {DIRECT}", "blocked"),
+    "the default zone": ("", "firewall-cmd --set-default-zone=trusted", "open"),
+    "ended, and started at boot": ("", STOP_FIREWALLD, "blocked"),
+}
+"""What stands in firewalld's files before it is started, what its administrator does then, and the next start."""
+
+
+@pytest.mark.sample  # each firewall-cmd starts an interpreter: some seconds of CPU for a case
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not FIREWALLD and not shutil.which("firewalld"), reason="firewalld is not installed")
+@pytest.mark.parametrize("case", FIREWALLD_CASES)
+def test_zones_after_a_restart_are_those_of_firewallds_files(fleet_cpu: Fleet, case: str) -> None:
+    host, (files, command, expected) = fleet_cpu.hosts[1], FIREWALLD_CASES[case]
+    with fleet_cpu.broken(host, "true"):
+        if FIREWALLD:
+            fleet_cpu.enter(
+                host, "tar -C / -x --keep-directory-symlink", input=Path(FIREWALLD).read_bytes(), text=False
+            )
+        fleet_cpu.enter(host, f"mkdir -p /etc/firewalld/zones\n{files}\n{enabled('firewalld')}")
+        for step in (START_FIREWALLD, command):
+            with TemporaryFile("w") as stream:
+                fleet_cpu.enter(host, step, stdout=stream, stderr=stream)
+        rules = "nft -s list ruleset; ls /run"
         before = fleet_cpu.enter(host, rules).stdout
-        computed = verdict(fleet_cpu, host, "--after-reboot")
+        computed = verdicts(fleet_cpu, "--after-reboot")[host]
         assert fleet_cpu.enter(host, rules).stdout == before, "the host's own rules stay as they are"
+        with TemporaryFile("w") as stream:
+            start = STOP_FIREWALLD + START_FIREWALLD + (command if command == GIVE_ZONE and expected == "open" else "")
+            fleet_cpu.enter(host, start, stdout=stream, stderr=stream)
         assert computed == expected
-        fleet_cpu.enter(host, f"nft flush ruleset\n{boot}")
-        assert expected == "unknown" or verdict(fleet_cpu, host) == computed
+        assert expected == "unknown" or verdicts(fleet_cpu)[host] == computed
 
 
 def test_the_report_says_that_it_is_as_after_a_reboot(fleet_cpu: Fleet, tmp_path: Path) -> None:

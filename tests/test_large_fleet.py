@@ -37,13 +37,23 @@ LEAST_SECONDS = 0.01
 """Of a check that is judged: in less, a busy machine shows nothing."""
 
 
+def saved_run(fleet: Fleet, folder: Path) -> dict[str, Any]:
+    path = folder / "two.json"
+    arguments = ["check", "sb[0001-0002]", "-F", str(fleet.ssh_config), "--save", str(path), "-q"]
+    subprocess.run(fleet.argv([sys.executable, "-m", "doctor", *arguments]), cwd=ROOT, timeout=100)
+    return dict(json.loads(path.read_text()))
+
+
 @pytest.fixture(scope="module")
 def saved(fleet_a2: Fleet, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The saved run of two real hosts with NPUs."""
-    path = tmp_path_factory.mktemp("run") / "two.json"
-    arguments = ["check", "sb[0001-0002]", "-F", str(fleet_a2.ssh_config), "--save", str(path), "-q"]
-    subprocess.run(fleet_a2.argv([sys.executable, "-m", "doctor", *arguments]), cwd=ROOT, timeout=100)
-    return dict(json.loads(path.read_text()))
+    return saved_run(fleet_a2, tmp_path_factory.mktemp("npus"))
+
+
+@pytest.fixture(scope="module")
+def saved_gpus(fleet_gpu: Fleet, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The saved run of two real hosts with GPUs, and a kernel log that may be read."""
+    return saved_run(fleet_gpu, tmp_path_factory.mktemp("gpus"))
 
 
 def lines_run(call: Callable[[], object]) -> int:
@@ -65,12 +75,13 @@ def lines_run(call: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("intent", [False, True], ids=["plain", "master and rank table"])
-def test_twice_the_hosts_are_twice_the_work(saved: dict[str, Any], intent: bool) -> None:
+@pytest.mark.parametrize("fleet", ["npus", "gpus", "npus with master and rank table"])
+def test_twice_the_hosts_are_twice_the_work(request: pytest.FixtureRequest, fleet: str) -> None:
     checks, counts = load_checks(), []
+    two_hosts = request.getfixturevalue("saved_gpus" if fleet == "gpus" else "saved")
     for size in SIZES:
-        run = multiplied(saved, size, names_each=8)
-        if intent:
+        run = multiplied(two_hosts, size, names_each=8)
+        if "rank table" in fleet:
             run["launch"] = {**run["launch"], "master_addr": "sb00001", "master_port": 29500, "framework": "torch"}
             run["rank_table"] = {"path": "/t", "text": json.dumps(tables.a2(size, 8))}
         loaded = load_run(msgspec.json.encode(run), "run")
@@ -99,12 +110,16 @@ def seconds_of_checks(run: dict[str, Any], names: Collection[str] = ()) -> dict[
     return seconds
 
 
+@pytest.mark.parametrize("devices", ["saved", "saved_gpus"], ids=["npus", "gpus"])
 @pytest.mark.parametrize("kind", [pytest.param("healthy", marks=pytest.mark.full), "sick"])
-def test_twice_the_hosts_are_twice_the_cpu_of_every_check(saved: dict[str, Any], kind: str) -> None:
+def test_twice_the_hosts_are_twice_the_cpu_of_every_check(
+    request: pytest.FixtureRequest, kind: str, devices: str
+) -> None:
     """Each by itself, with what runs inside of calls: one that takes the median of all NPUs for each hides in a sum."""
+    two_hosts = request.getfixturevalue(devices)
 
     def growth(count: int, names: Collection[str] = ()) -> dict[str, float]:
-        runs = (multiplied(saved, size, names_each=8) for size in (count, 2 * count))
+        runs = (multiplied(two_hosts, size, names_each=8) for size in (count, 2 * count))
         few, many = (seconds_of_checks(run if kind == "healthy" else sickened(run), names) for run in runs)
         return {name: many[name] / few[name] for name in many if many[name] > LEAST_SECONDS}
 

@@ -18,7 +18,7 @@ CATALOGUE = Catalogue(
         "no {0} on {1}": "{1} 上没有 {0}",
         "{0} and {1} differ": "{0} 与 {1} 不同",
         "a route": "路由",
-        "{count} host": "{count} 台主机",
+        "{count} hosts": "{count} 台主机",
         ": ": "：",
         "; ": "；",
         " and ": " 和 ",

@@ -127,11 +127,12 @@ def arguments(path: Path, functions: set[str]) -> Iterator[str]:
                 yield from texts_of(argument)
 
 
-def counted_nouns(path: Path) -> Iterator[str]:
-    """What is counted with `count_noun`."""
+def counted_nouns(path: Path) -> Iterator[tuple[str, str]]:
+    """What is counted with `count_noun`, and its plural."""
     for name, node in _calls(path):
         if name == "count_noun" and isinstance(node.func, ast.Name):
-            yield from texts_of(node.args[1])
+            plural = next(texts_of(node.args[2]), "") if node.args[2:] else ""
+            yield from ((noun, plural or f"{noun}s") for noun in texts_of(node.args[1]))
 
 
 @cache
@@ -272,7 +273,7 @@ def code_texts(part: str) -> dict[str, str]:
                 *LABELS,
                 *sorted(input_summaries(load_checks())),
                 *value_words(ROOT / "checks"),
-                *(f"{{count}} {noun}" for path in (*modules, *checks) for noun in counted_nouns(path)),
+                *(f"{{count}} {noun}" for path in (*modules, *checks) for noun, _ in counted_nouns(path)),
             )
         else:
             observed_modules = (text for text in observed_modules if text in PARSER or _PROSE.search(text))
@@ -440,6 +441,9 @@ def compiled() -> str:
     for part in parts():
         english = english_texts(part)
         texts.update({english[key]: text for key, text in translated(part).items() if text != english[key]})
+    for path in (*(ROOT / "doctor").rglob("*.py"), *(ROOT / "checks").glob("*.py")):
+        for noun, plural in counted_nouns(path):
+            texts[f"{{count}} {plural}"] = texts[f"{{count}} {noun}"]
     rows = (
         f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(texts[key], ensure_ascii=False)}" for key in sorted(texts)
     )

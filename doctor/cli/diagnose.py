@@ -107,7 +107,8 @@ def command(
     """Name the rank and the cause from the logs of a job that failed.
 
     Reads the logs of all ranks at once: CANN plog, MindSpore, torch and torchrun, NCCL, gloo, Slurm, mpirun, the
-    kernel log, Python tracebacks; also .gz, .bz2, .xz, .tar and .zip. The more ranks' logs, the surer the verdict.
+    kernel log, Python tracebacks; also .gz, .bz2, .xz, .zst, .tar and .zip. The more ranks' logs, the surer the
+    verdict.
 
     `doctor diagnose 'node[01-64]' --logs '~/ascend/log' --since 2h` reads them on the hosts; only the lines that
     matter are sent. Without --logs, it looks where CANN, msrun and torchrun write by default.

@@ -120,17 +120,22 @@ def may_have_failed(rank: int | None, pid: str, reports: Sequence[Event], catalo
     return unknown or any((rank is not None and block.rank == rank) or (pid and block.pid == pid) for block in ends)
 
 
+def ended_itself(code: int | None) -> bool:
+    """Whether a process that ends so does so itself, and may say why: by an exit code, or by abort() (SIGABRT)."""
+    return code == -6 or (code or 0) > 0
+
+
 def lone_failure(reports: Sequence[Event], file: int) -> int | None:
     """The only rank that the launcher of this log saw end with an exit code of its own; the others it ended itself.
 
-    None where several did, where the log does not show ranks, or where a signal ended one.
+    None where several did, where the log does not show ranks, or where a signal of others ended one.
     """
     of_file = [event for event in reports if event.file == file]
     blocks = [block for block in failure_blocks(of_file) if block.rank is not None]
     failed = {block.rank for block in blocks if block.exit_code and block.exit_code != -15}
     if blocks:
         codes = {block.exit_code for block in blocks if block.rank in failed}
-        return failed.pop() if len(failed) == 1 and all(code and code > 0 for code in codes) else None
+        return failed.pop() if len(failed) == 1 and all(map(ended_itself, codes)) else None
     ranks = {small_number(event.values.get("first_rank", "")) for event in of_file} - {None}
     for event in of_file:
         if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
@@ -146,7 +151,7 @@ def lone_local_failure(reports: Sequence[Event], file: int | None = None) -> Fai
     blocks = failure_blocks([event for event in reports if file in (None, event.file)])
     if any(block.rank is not None for block in blocks) or len(blocks) != 1 or blocks[0].local_rank is None:
         return None
-    return blocks[0] if (blocks[0].exit_code or 0) > 0 else None
+    return blocks[0] if ended_itself(blocks[0].exit_code) else None
 
 
 def task_failed(event: Event) -> bool:

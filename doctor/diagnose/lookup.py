@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from doctor.diagnose.signature import FOLDER, Signature, longest_literal
+from doctor.diagnose.signature import FOLDER, Signature
 from doctor.engine import toml_compat
 
 MAX_TEXT_CHARS = 4096
@@ -83,12 +83,10 @@ def _parsed(block: str) -> Signature:
 def _place(signature: Signature, lines: Collection[str]) -> tuple[bool, int, int, str, Signature] | None:
     """Where a signature that matches a line belongs: specific ones first, then by role, then the longest match."""
     longest = 0
-    for pattern in signature.patterns:
-        literal = longest_literal(pattern)
-        candidates = [line for line in lines if literal in line]
+    for pattern in signature.compiled:
+        candidates = [line for line in lines if pattern.literal in line]
         if candidates:
-            regex = re.compile(pattern)
-            matches = filter(None, (regex.search(line[:MAX_TEXT_CHARS]) for line in candidates))
+            matches = filter(None, (pattern.regex.search(line[:MAX_TEXT_CHARS]) for line in candidates))
             longest = max(longest, *(match.end() - match.start() for match in matches), 0)
     if not longest:
         return None

@@ -14,6 +14,7 @@ from doctor.engine import toml_compat
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
+from doctor.facts.kernel_faults import fault_rows, fault_text, fault_words
 
 Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "benign"]
 """What the line says of the rank that printed it.
@@ -102,6 +103,8 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     phase: Phase
     patterns: tuple[str, ...]
     """Python regular expressions, searched in one line of at most 4,096 characters."""
+    kernel_faults: tuple[str, ...] = ()
+    """Rows of ``doctor/facts/kernel_faults.toml``: messages of the kernel that say the same."""
     action: Remedy = ""
     components: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
@@ -153,7 +156,8 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     @cached_property
     def compiled(self) -> tuple[Pattern, ...]:
         """Each pattern with the literal that selects lines for it."""
-        return tuple(Pattern(text, literals(text)) for text in self.patterns)
+        of_kernel = (Pattern(fault_text(name), (word,)) for name in self.kernel_faults for word in fault_words([name]))
+        return (*(Pattern(text, literals(text)) for text in self.patterns), *of_kernel)
 
 
 class Pattern(msgspec.Struct, frozen=True, dict=True):
@@ -194,9 +198,10 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
                 )
             loaded[signature.id] = signature
     for signature in loaded.values():
-        for field in ("explains", "wrong_beside", "field_of"):
+        for field in ("explains", "wrong_beside", "field_of", "kernel_faults"):
             names: tuple[str, ...] = getattr(signature, field)
-            absent = next((name for name in names if name not in loaded), "")
+            known = fault_rows() if field == "kernel_faults" else loaded
+            absent = next((name for name in names if name not in known), "")
             if absent:
                 problem = f"{field} {printable_excerpt(absent)!r}"
                 raise SignatureError(filled("{0}: {1}; expected a signature's id", signature.id, problem))

@@ -44,10 +44,12 @@ def is_localhost(name: str) -> bool:
 def means_own_host(target: str) -> bool:
     """Whether a name or address leads every host to itself.
 
-    >>> [means_own_host(target) for target in ("localhost", "127.0.1.1", "::1", "n1", "10.0.0.1")]
-    [True, True, True, False, False]
+    >>> [means_own_host(target) for target in ("localhost", "127.0.1.1", "::1", "0.0.0.0", "n1", "10.0.0.1")]
+    [True, True, True, True, False, False]
     """
-    return plain_address(target).is_loopback if is_plain_address(target) else is_localhost(target)
+    if not is_plain_address(target):
+        return is_localhost(target)
+    return plain_address(target).is_loopback or plain_address(target).is_unspecified
 
 
 def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

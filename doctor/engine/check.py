@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -115,8 +114,10 @@ class Check:
 
     def section(self, title: str) -> str:
         """The text under ``## title`` of the page, or the empty string."""
-        match = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", self.doc, re.M | re.S)
-        return match.group(1).strip() if match else ""
+        if title not in (self.function.__doc__ or ""):  # of every check at each start: its page is not laid out for it
+            return ""
+        text = f"\n{self.doc}".partition(f"\n## {title}\n")[2]
+        return f"\n{text}".partition("\n## ")[0].strip()
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from doctor.engine.texts import filled, remember
+from doctor.engine.texts import filled
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 
@@ -58,9 +58,8 @@ def printable_excerpt(text: str, limit: int = 60) -> str:
 
 def count_noun(number: int, noun: str, plural: str = "") -> str:
     """``1 check``, ``2 checks``; ``plural`` is that of a noun that takes more than an s."""
-    text = f"{number} {noun if number == 1 else plural or noun + 's'}"
-    remember(text, f"{{count}} {noun}", {"count": str(number)})
-    return text
+    counted = noun if number == 1 else plural or noun + "s"
+    return filled(f"{{count}} {counted}", count=number)
 
 
 def seconds_text(seconds: float) -> str:

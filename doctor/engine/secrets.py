@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from functools import cache, lru_cache
+from itertools import accumulate
 from typing import Any
+
+from doctor.engine.secret_shapes import PRIVATE_KEY, SHAPES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 HIDDEN = "[hidden]"
 
-_ANYWHERE = r"pass(?:word|wd|phrase)|secret|credential|api[_-]?key|access[_-]?key|auth[_-]config"
+_ANYWHERE = (
+    r"pass(?:_?word|wd|wrd|phrase|code)|passw(?![a-z])|psswd|secret|credential"
+    r"|api[_-]?key|access[_-]?key|auth[_-]config"
+)
 _AT_THE_END = (
     r"(?:token|auth|[\w.-]pwd|(?<!public)(?<=[a-z0-9])[_.-]key"
     r"|(?:private|encryption|signing|ssh|master|shared|account|access|auth)key|key[_-]?data"
     r"|(?:db|smtp|user|root|admin|login|ldap|http|proxy|default|ftp|mail|redis|mysql|postgres|registry|ssh|become"
     r"|vault|bind|sudo|krb5|kerberos|mqtt|amqp|mongo|kafka|elastic|grafana|jenkins|harbor|keystore|bmc|ipmi|snmp|wifi"
-    r"|vnc|rdp|sql|oracle)[_.-]pass|key[_-]?pass|(?:ssh|db|smtp|user|root|admin|my)pass|(?:db|user|root|admin|bind|my)[_.-]?pw"
-    r"|bearer|[_.-]dsn|jwt|[_.-]psk|authtok|(?:php|j)?sess(?:ion)?id|x[_-](?:amz|goog)[_-]signature"
+    r"|vnc|rdp|sql|oracle|imap|pop3?|wifi|web|sys|sa|me|site|rpc|nats|zabbix)[_.-]pass|key[_-]?pass|(?:ssh|db|smtp|mail|imap|user|root|admin|my)pass|(?:db|user|root|admin|bind|my)[_.-]?pw"
+    r"|bearer|[_.-]dsn|jwt|[_.-]psk|authtok|(?:php|j)?sess(?:ion)?id|(?:x[_-][a-z]{2,5}|q)[_-]signature"
     r"|cookie|[_.-]sk|[_.-]sas|密码|口令|密钥|パスワード|비밀번호|пароль|senha|contrase[nñ]a|passwort|kennwort"
     r"|mot[_.-]?de[_.-]?passe)"
 )
@@ -29,22 +40,23 @@ _INNOCENT = (
     r"[_-]key|password-?less)(?![\w.-])"
 )
 """Names of a tokenizer, of a column of data, and of statistics."""
-_NAME = rf"(?!{_INNOCENT})(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!oldpwd(?![\w.-]))[\w.-]+"
+_NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!{_INNOCENT})(?!oldpwd(?![\w.-]))[\w.-]+"
 _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|failed|required|missing|invalid|expired
     |unset|empty|not|command)(?![\w./+=-]))(?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
 """A placeholder such as ``<token>``, a variable such as ``$HF_TOKEN``, and a word such as ``none`` are no value."""
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?: {_NAME}\\{{0,7}}["']?\]?[ \t]*[=:：]>?[ \t]*b?
-    | {_NAME}["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
-    | {_NAME}:[ \t]*[|>][+-]?\n[ \t]+ | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
-    | (?: (?=[\w.]*-) | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
-        | (?<=(?-i:ENV)[ ]) | (?<=configure[ ]set[ ]) ) {_NAME}[ \t]+
+    (?P<key> (?<![\w.-]) (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?)[ \t]*b?
+        | ["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
+        | :[ \t]*[|>][+-]?\n[ \t]+ ) | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
+    | (?: (?=[\w.]*-) | (?=[\w-]+\.[\w.-]*(?:secret|passw)[\w.-]*[ \t]+\S{{0,200}}[0-9])
+        | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
+        | (?<=(?-i:ENV)[ ]) | (?<=configure[ ]set[ ]) | (?<=config[ ]set[ ]) | (?<=--secret[ ]) ) {_NAME}[ \t]+
     | (?-i:pwd)[ \t]*=[ \t]*(?![/.~$\\]) | (?-i:pass|PASS|pw|PW)=(?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z])
     | (?-i:key|KEY)=(?=["']?(?:[^\s0-9]{{0,40}}[0-9]){{3}})(?=["']?[^\sa-z]{{0,40}}(?-i:[a-z]))
         (?=["']?[^\sA-Z]{{0,40}}(?-i:[A-Z]))(?=["']?[\w+/=-]{{24,200}}(?![\w.:]))
-    | psk[ \t]*=[ \t]* | (?-i:pass):[ ](?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z]) ) )
+    | psk[ \t]*(?:=[ \t]*|(?=["'])) | (?-i:pass):[ ](?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z]) ) )
     {_VALUE}
     """
 _URL_SECRET = r"(:/{1,2}[^/\s:@\"']{0,200}:)(?:[^/\s\"'<>]|'(?![\s,\]})])){1,400}@(?=[\w.\[-])"
@@ -52,16 +64,29 @@ _URL_SECRET = r"(:/{1,2}[^/\s:@\"']{0,200}:)(?:[^/\s\"'<>]|'(?![\s,\]})])){1,400
 _URL_TOKEN = r"(?<=://)[0-9A-Za-z_-]{24,}(?=(?::\[hidden\])?@[\w.\[-])"
 """A token in place of the user, such as ``https://TOKEN@github.com/``."""
 _URL_SIGNATURE = (
-    r"(?i)([?&](?:sig(?:nature)?|key)=|netloc=[\"'][^:\"'\s]{0,100}:|hooks\.slack\.com/(?:services|workflows|triggers)/|webhook\.office\.com/webhookb2/|/open-apis/bot/v2/hook/"
-    r"|discord(?:app)?\.com/api/webhooks/|api\.telegram\.org/bot)[^&\s\"'<>\\]+"
+    r"(?i)([?&](?:sig(?:nature)?|key)=|netloc=[\"'][^:\"'\s]{0,100}:|(?<![\w.])signature=(?=[0-9a-f]{64})|sctapi\.ftqq\.com/|api\.day\.app/|/with/key/|hooks\.slack\.com/(?:services|workflows|triggers)/|webhook\.office\.com/webhookb2/|/open-apis/bot/v2/hook/"
+    r"|conda\.\S{0,60}/t/(?=[^/\s]{12})|discord(?:app)?\.com/api/webhooks/|api\.telegram\.org/bot)[^&\s\"'<>\\]+"
 )
 """Of an address that anybody who has it may open: Azure's SAS, presigned addresses of S3 and GCS, chat webhooks."""
-_SIGNATURE_MARKS = ("sig=", "signature=", "?key=", "&key=", "netloc=", "hook", "telegram")
+_SIGNATURE_MARKS = (
+    "sig=",
+    "signature=",
+    "?key=",
+    "&key=",
+    "netloc=",
+    "hook",
+    "telegram",
+    "ftqq",
+    "day.app",
+    "/key/",
+    "conda",
+)
 """In small letters: an ASCII text without any of them has no part that `_URL_SIGNATURE` matches."""
 _AUTHORIZATION = (
-    r"(?i)(\bauthorization[\"']?:\s*[\"']?(?:bearer|basic|token|digest)\s+"
+    r"(?i)(\bauthorization[\"']?[:=]\s*[\"']?(?:(?:bearer|basic|token|digest)\s+|(?:[\w-]{2,20}\s+)?(?:token=)?"
+    r"(?=[^\s\"'0-9]{0,200}[0-9])(?=[^\s\"']{12}))"
     r"|\bbearer\s+(?=[a-z+/._~-]{0,200}[0-9])(?=[\w+/.~=-]{16})"
-    r"|\b(?:password|passphrase|token)\s+(?:is|was)\s+(?=[^\s0-9]{0,200}[0-9])(?=[^\s\"']{8}))[^\s\"']+"
+    r"|\b(?:password|passphrase|token)\s+(?:for\s+\S{1,100}\s+)?(?:is|was):?\s+(?=[^\s0-9]{0,200}[0-9])(?=[^\s\"']{8}))[^\s\"']+"
 )
 _START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 """Of a word, also where the end of the line before it is shown as ``\\n``."""
@@ -70,8 +95,29 @@ _GAP = r"(?:[ \t]+|[\"'],[ \t]*[\"'])"
 _COMMANDS = (
     ("sshpass", rf"-p{_GAP}?"),
     ("mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump", "-p"),
-    ("mongo|mongosh|mongodump|mongorestore|twine", rf"-p{_GAP}"),
-    ("docker|podman|nerdctl|skopeo|buildah|helm|oras|oc|az", rf"login[ \"'][^\n|;&]{{0,80}}?-p(?:{_GAP}|=)"),
+    (
+        "mongo|mongosh|mongodump|mongorestore|twine|cqlsh|beeline|ilorest|ncftpget|ncftpput|rdesktop|psexec|sshpw",
+        rf"(?:-p|--plaintext){_GAP}",
+    ),
+    ("sqlcmd|bcp|mosquitto_pub|mosquitto_sub", rf"-P{_GAP}?"),
+    ("plink|pscp|psftp|putty", rf"-pw{_GAP}"),
+    ("unrar", "-h?p"),
+    ("keytool|jarsigner", rf"-(?:store|key)pass{_GAP}"),
+    ("skopeo|buildah", rf"--(?:src-|dest-)?creds(?:{_GAP}|=)[^\s:]{{1,100}}:"),
+    ("podman|crictl", rf"(?:--creds|pull[^\n|;&]{{0,80}}?[ ]--user)(?:{_GAP}|=)[^\s:]{{1,100}}:"),
+    ("https?", rf"(?:-a|--auth)(?:{_GAP}|=)[^\s:]{{1,100}}:"),
+    ("doctl", rf"init{_GAP}-t{_GAP}"),
+    ("sendemail|swaks", rf"-xp{_GAP}"),
+    ("coscmd", rf"config{_GAP}[^\n|;&]{{0,80}}?-s{_GAP}"),
+    ("sqlplus", r"[^\s/]{1,100}/"),
+    ("rclone", rf"config{_GAP}[^\n]{{0,80}}?(?:secret_access_key|pass|token|key|sas_url){_GAP}"),
+    ("kubectl|oc", r"secret[ ][^\n|;&]{0,80}?--from-literal=[^\s=]{1,100}="),
+    ("npm|yarn|pnpm", rf"\S{{0,100}}_auth(?:Token)?{_GAP}"),
+    ("rootpw", rf"(?:--\w+{_GAP})+"),
+    (
+        "docker|podman|nerdctl|skopeo|buildah|helm|oras|oc|az|crane",
+        rf"login[ \"'][^\n|;&]{{0,80}}?(?<=[ \"'])-p(?:{_GAP}|=)?",
+    ),
     ("redis-cli", rf"-a{_GAP}"),
     ("ldapsearch|ldapmodify|ldapadd|ldapwhoami|ldappasswd", rf"-w{_GAP}?"),
     ("smbclient|rpcclient", rf"-U{_GAP}?[^\s%]{{1,100}}%"),
@@ -79,12 +125,16 @@ _COMMANDS = (
     ("openssl", rf"(?:-k{_GAP}|-pass(?:in|out)?{_GAP}pass:)"),
     ("ipmitool|unzip|zip", rf"-P{_GAP}?"),
     ("snmpwalk|snmpget|snmpset|snmpbulkwalk", rf"-[AXc]{_GAP}"),
-    ("htpasswd", rf"-[a-zA-Z]*b[a-zA-Z]*{_GAP}\S{{1,200}}{_GAP}\S{{1,100}}{_GAP}"),
+    ("htpasswd", rf"-(?:[a-zA-Z]*b[a-zA-Z]*{_GAP}\S{{1,200}}|nb?|bn){_GAP}\S{{1,100}}{_GAP}"),
     ("useradd|usermod", rf"-p{_GAP}"),
     ("racadm", rf"-p{_GAP}"),
     (
         "curl",
-        rf"(?:(?:-u|--user)(?:{_GAP}|=)?[\"']?[^\s:\"']{{1,100}}:|(?:-b|--cookie)(?:{_GAP}|=)[\"']?[^\s=;\"']{{1,100}}=)",
+        (
+            rf"(?:(?:-x|--proxy)(?:{_GAP}|=)?[^\s:@/\"']{{1,100}}:(?=[^\s@]{{1,100}}@)"
+            rf"|(?:-[uU]|--user|--proxy-user)(?:{_GAP}|=)?[\"']?[^\s:\"']{{1,100}}:"
+            rf"|(?:-b|--cookie)(?:{_GAP}|=)[\"']?[^\s=;\"']{{1,100}}=)"
+        ),
     ),
     ("ossutil|obsutil", r"-k[ =]+"),
     ("swanlab", rf"login{_GAP}-k{_GAP}"),
@@ -97,15 +147,16 @@ _COMMANDS = (
     ("lftp", rf"-u{_GAP}[^\s,]{{1,100}},"),
     ("xfreerdp|xfreerdp3", r"/p:"),
     ("mc", rf"alias{_GAP}set{_GAP}\S{{1,100}}{_GAP}\S{{1,200}}{_GAP}\S{{1,100}}{_GAP}"),
-    ("kinit|sudo", r"<<<[ \t]*"),
+    ("kinit|sudo|chpasswd|gh|passwd", r"<<<[ \t]*"),
 )
 """Programs, and what stands before a secret among their words."""
 _LOGIN = (
     r"(?i)(\blogin[ \t\n]\S{1,200}[ \t\n]+password\s+"
-    r"|\bu(?:ser[ ]?)?id=[^;\s]{1,100};\s*pwd=|\bak=[\w+/=-]{1,100}[ ,;&]{1,3}sk="
+    r"|\bu(?:ser[ ]?)?id=[^;\s]{1,100};\s*pwd=|\bak=[\"']?[\w+/=-]{1,100}[\"']?[ ,;&]{1,3}sk=[\"']?"
     r"|\bproxy[ \t]*[=:][ \t]*(?![0-9]{1,6}:[0-9]{1,6}@)[^\s:/@]{1,100}:(?=[^\s@]{1,200}@)"
     rf"|{_START}(?:requirepass|masterauth|bindpw|rootpw|olcrootpw|wpa-psk|r[ow]community6?|snmp-server[ ]community"
-    r"|enable[ ]secret(?:[ ][0-9])?|auth(?:enticate)?[ ](?:plain|login)(?=[ ][\w+/=]{0,200}[0-9=]))[ \t]+)[^\s\"';]+"
+    r"|enable[ ]secret(?:[ ][0-9])?|(?:enable|username[ ]\S{1,60})[ ]password[ ][0-9]|tacacs-server[ ]key[ ][0-9]"
+    r"|auth(?:enticate)?[ ](?:plain|login)(?=[ ][\w+/=]{0,200}[0-9=]))[ \t]+)[^\s\"';]+"
 )
 """Of a line of .netrc, of a connection, and directives of configuration files."""
 _SAID = (
@@ -114,7 +165,15 @@ _SAID = (
     r"|\b(?:password|passphrase|token)[ ]+[\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{0,200}[a-z])(?=[^\s\"']{12})"
     r"|\b(?:password|token)[ ]+"
     r"(?-i:(?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{0,200}[a-z])(?=[^\s\"']{0,200}[A-Z]))(?=[\w-]{12})"
-    r"|\bpass(?:word|phrase)[ ]for[ ][^\n]{1,100}?:[ \t]+(?=[^\s]{0,200}[0-9])"
+    r"|\b(?:pass(?:word|phrase)[ ]for|temporary[ ]password[ ]is[ ]generated[ ]for)[ ][^\n]{1,100}?:[ \t]+"
+    r"(?=[^\s]{0,200}[0-9])"
+    r"|\badd_argument\([\"']--[\w-]{0,60}(?:token|password|passwd|secret|api[_-]key)[\"'][^\n)]{0,100}?"
+    r"\bdefault=[\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{8})"
+    r"|\bcookies=\{[^}\n]{0,100}?:[ ]?[\"']|\bcookie:[ \t]+[^\n\"']{0,400}?=(?=[^\s;\"']{12})"
+    r"|\bsend(?:[ ]--)?[ ][\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{0,200}[a-z])(?=[^\s\"']{8,200}\\\\?r[\"'])"
+    r"|<\([ ]?(?:echo|printf)[ ](?:-[ne]{1,2}[ ])?[\"']?(?=[^\s\"')]{8})"
+    r"|\b(?:minio|(?:ssh|\w{0,9}mysql\w{0,9})\.connect)\((?:[\"'][^\"'\n]{0,100}[\"'],[ ]?|[0-9]{1,5},[ ]?){2,3}[\"']"
+    r"(?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{8,200}[\"'])"
     r"|(?:密码|口令|密钥)[是为][ \t]*|mot de passe[ \t]*[:=][ \t]*"
     r"|\blogin\((?:key=)?[\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{8})"
     r"|(?:basic_?auth|digest_?auth|\bauth|\blogin|\bcredentials?)\([\"'][^\"'\n]{0,100}[\"'],[ ]?[\"']"
@@ -123,133 +182,23 @@ _SAID = (
 """Of sentences of exceptions, and calls in the source that a traceback quotes."""
 _ENCODED = r"(?i)((?:pass(?:word|wd)|secret|token|api_?key)(?:%22|%27)?(?:%3A|%3D)(?:%20|%22|%27|\+){0,9})[^%&\s\"']+"
 _NAMED_VALUE = rf"""(?ix)
-    (\bname\\?["']?[ \t]*:[ \t]*\\?["']?
-    (?:{_NAME}|PASS|PW)\\?["']?[ \t]*,?(?:\\+[nr]|\s)*\\?["']?value\\?["']?[ \t]*:[ \t]*)
+    (\b(?:name|key)\\?["']?[ \t]*[:=][ \t]*\\?["']?
+    (?:{_NAME}|PASS|PW)\\?["']?[ \t]*,?(?:\\+[nr]|\s)*\\?["']?value\\?["']?[ \t]*[:=][ \t]*)
     {_VALUE}
     """
 """Of a variable in a pod's specification."""
 
 _PIPED = (
-    r"(\becho\s+(?:-n\s+)?)[^\s|]{1,200}(?=\s{0,9}\|\s{0,9}(?:sudo\s[^\n|]{0,60}-S\b|(?:sudo\s+)?chpasswd\b|kinit\b"
-    r"|(?:sudo\s+)?passwd\s[^\n|]{0,60}--stdin\b|[^\n|]{0,100}--password-stdin\b))"
+    r"(\b(?:echo|printf)\s+(?:-[ne]{1,2}\s+|[\"']?%s(?:\\n)?[\"']?\s+)?)[^\s|]{1,200}"
+    r"(?=\s{0,9}\|\s{0,9}(?:sudo\s[^\n|]{0,60}-S\b|(?:sudo\s+)?chpasswd\b|kinit\b"
+    r"|(?:sudo\s+)?passwd\s[^\n|]{0,60}--stdin\b"
+    r"|[^\n|]{0,100}--(?:password-stdin|with-token|key-file[ =]-)|(?:sudo\s+)?cryptsetup\b))"
 )
-_ELEMENT = rf"(?i)(<{_NAME}>)[^<>\s][^<>]{{0,400}}(?=</)"
+_ELEMENT = (
+    rf"(?i)(<{_NAME}>|<name>{_NAME}</name>\s{{0,9}}<value>|<\w{{1,40}}[ ]name=[\"']{_NAME}[\"']>)"
+    r"[^<>\s][^<>]{0,400}(?=</)"
+)
 """Of XML."""
-
-_SHAPES = {
-    "hf_": r"hf_(?:[A-Za-z0-9]{28,}|[A-Za-z0-9]+(?=…))",
-    **{f"gh{kind}_": rf"gh{kind}_(?:[A-Za-z0-9]{{20,}}|[A-Za-z0-9]+(?=…))" for kind in "opsur"},
-    "github_pat_": r"github_pat_(?:\w{20,}|\w+(?=…))",
-    "sk-": r"sk-(?=[A-Za-z_-]*[0-9])(?:[\w-]{20,}|[\w-]{4,}(?=…))",
-    "glpat-": r"glpat-(?:[\w-]{16,}(?:\.[0-9a-z]{2}\.?[0-9a-z]{7})?|[\w-]+(?=…))",
-    "xox": r"xox[a-z]-(?:[A-Za-z0-9-]{10,}|[A-Za-z0-9-]+(?=…))",
-    "AKIA": r"AKIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])|[A-Z0-9]+(?=…))",
-    "ASIA": r"ASIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])|[A-Z0-9]+(?=…))",
-    **{f"A{kind}": rf"A{kind}[A-Z2-7]{{16}}(?![A-Za-z0-9])" for kind in ("BIA", "CCA")},
-    "A3T": r"A3T[A-Z0-9][A-Z2-7]{16}(?![A-Za-z0-9])",
-    "A3-": r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![\w-])",
-    "API-": r"API-[A-Z0-9]{26}(?![A-Za-z0-9])",
-    "4b1d": r"4b1d(?=[0-9A-Za-z]{0,37}[G-Zg-z])[A-Za-z0-9]{38}(?![A-Za-z0-9])",
-    "EAA": r"EAA(?:[MC][A-Za-z0-9]{100,}|A(?=[\w-]{0,60}[0-9])[\w-]{22,60})(?![\w-])",
-    "AIza": r"AIza[\w-]{35}",
-    "eyJ": r"eyJ(?:[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?|[\w.-]{8,}(?=…))",
-    "npm_": r"npm_(?:[A-Za-z0-9]{20,}|[A-Za-z0-9]+(?=…))",
-    "pypi-": r"pypi-[\w-]{32,}",
-    "nvapi-": r"nvapi-[\w-]{20,}",
-    "gsk_": r"gsk_[A-Za-z0-9]{20,}",
-    "r8_": r"r8_[A-Za-z0-9]{30,}",
-    "dckr_": r"dckr_(?:pat|oat)_[\w-]{20,}",
-    "dapi": r"dapi[0-9a-f]{32}(?:-\d)?(?![\w])",
-    "dop_v1_": r"dop_v1_[0-9a-f]{40,}",
-    **{
-        f"gl{kind}-": rf"gl{kind}-[\w.-]{{16,}}"
-        for kind in ("rt", "dt", "ptt", "cbt", "soat", "ft", "imt", "agent", "oas")
-    },
-    "glc_": r"glc_[A-Za-z0-9+/]{32,}",
-    "glsa_": r"glsa_[A-Za-z0-9]{20,}_?[0-9a-f]*",
-    **{f"hv{kind}.": rf"hv{kind}\.[\w-]{{20,}}" for kind in "sb"},
-    "LTAI": r"LTAI[A-Za-z0-9]{12,}(?![A-Za-z0-9])",
-    "AKID": r"AKID[A-Za-z0-9]{28,}(?![A-Za-z0-9])",
-    "ya29.": r"ya29\.[\w-]{20,}",
-    "GOCSPX-": r"GOCSPX-[\w-]{20,}",
-    "SG.": r"SG\.[\w-]{16,}\.[\w-]{16,}",
-    **{f"k_{kind}_": rf"[prs]k_{kind}_[A-Za-z0-9]{{16,}}" for kind in ("live", "test", "prod")},
-    "xapp-": r"xapp-[A-Za-z0-9-]{16,}",
-    "lsv2_": r"lsv2_[a-z]{2}_[0-9a-f]{20,}(?:_[0-9a-f]+)?",
-    "tskey-": r"tskey-[A-Za-z0-9-]{16,}",
-    "shp": r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
-    "lin_api_": r"lin_api_[A-Za-z0-9]{20,}",
-    "ATATT3": r"ATATT3[\w=-]{20,}",
-    "secret_": r"secret_[A-Za-z0-9]{40,}",
-    "ntn_": r"ntn_[A-Za-z0-9]{40,}",
-    "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[A-Z0-9]{40,}",
-    "AKCp": r"AKCp[A-Za-z0-9]{60,}",
-    "AQVN": r"AQVN[\w-]{35,}",
-    "CCIPAT_": r"CCIPAT_[A-Za-z0-9]{20,}_[0-9a-f]{40}",
-    "HRKU-AA": r"HRKU-AA[\w-]{40,}",
-    "NRAK-": r"NRAK-[A-Za-z0-9]{27}",
-    "PMAK-": r"PMAK-[0-9a-fA-F]{24}-[0-9a-fA-F]{34}",
-    "api_org_": r"api_org_[A-Za-z0-9]{30,}",
-    **{f"do{kind}_v1_": rf"do{kind}_v1_[0-9a-f]{{40,}}" for kind in "or"},
-    "ops_eyJ": r"ops_eyJ[A-Za-z0-9+/]{100,}",
-    "pplx-": r"pplx-[A-Za-z0-9]{40,}",
-    "pscale_": r"pscale_(?:tkn|oauth|pw)_[\w=.-]{32,}",
-    "pul-": r"pul-[0-9a-f]{40}(?![0-9a-f])",
-    "rubygems_": r"rubygems_[0-9a-f]{48}",
-    "sbp_": r"sbp_[0-9a-f]{40}(?![0-9a-f])",
-    "sgp_": r"sgp_(?:[0-9a-fA-F]{16}_|local_)?[0-9a-fA-F]{40}",
-    "sha256~": r"sha256~[\w-]{43}",
-    **{f"sntry{kind}_": rf"sntry{kind}_[\w+/=]{{40,}}" for kind in "su"},
-    "tgp_v1_": r"tgp_v1_[\w-]{40,}",
-    "xai-": r"xai-[A-Za-z0-9]{60,}",
-    "xkeysib-": r"xkeysib-[0-9a-f]{32,}(?:-[A-Za-z0-9]+)?",
-    "ABSK": r"ABSK[A-Za-z0-9+/]{60,}={0,2}",
-    "CLOJARS_": r"CLOJARS_[A-Za-z0-9]{60}",
-    **{f"EZ{kind}K": rf"EZ{kind}K[A-Za-z0-9]{{54}}" for kind in "AT"},
-    "FLWSECK_TEST-": r"FLWSECK_TEST-[A-Za-z0-9]{12,32}(?:-X)?",
-    "GR1348941": r"GR1348941[\w-]{20}",
-    "Q~": r"[\w~.]{3}[0-9]Q~[\w~.-]{31,34}",
-    "ZXlK": r"ZXlK[\w+/-]{60,}={0,2}",
-    "_gitlab_session=": r"_gitlab_session=[0-9a-z]{32}",
-    "_mmk": r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?![A-Za-z0-9])",
-    "authress_": r"authress_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][\w-]{10,32}\.[\w+/=-]{30,}",
-    "bedrock-api-key-": r"bedrock-api-key-[A-Za-z0-9+/=]{20,}",
-    "cmVmd": r"cmVmd[A-Za-z0-9]{59}(?![A-Za-z0-9])",
-    "dp.pt.": r"dp\.pt\.[A-Za-z0-9]{40,}",
-    "dt0c01.": r"dt0c01\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}",
-    "duffel_": r"duffel_(?:test|live)_[\w=-]{43}",
-    "fio-u-": r"fio-u-[\w=-]{64}",
-    **{f"f{kind}_": rf"f{kind}_[\w+/=-]{{43,}}" for kind in ("o1", "m1a", "m1r", "m2")},
-    "glffct-": r"glffct-[\w-]{20}",
-    "ico-": r"ico-[A-Za-z0-9]{32}(?![A-Za-z0-9])",
-    **{f"{kind}at.": rf"{kind}at\.[\w-]{{22}}\.[A-Za-z0-9]{{24}}\.[A-Za-z0-9]{{20}}" for kind in "ps"},
-    "p8e-": r"p8e-[A-Za-z0-9]{32}",
-    "pnu_": r"pnu_[A-Za-z0-9]{36}",
-    "rdme_": r"rdme_[a-z0-9]{70}",
-    "s-s4t2": r"s-s4t2(?:ud|af)-[0-9A-Fa-f]{64}",
-    "shippo_": r"shippo_(?:live|test)_[0-9A-Fa-f]{40}",
-    **{f"sm_{kind}at_": rf"sm_{kind}at_[A-Za-z0-9]{{16}}" for kind in "aps"},
-    "sq0": r"sq0(?:atp|csp)-[\w-]{22,60}",
-    "tk-us-": r"tk-us-[\w-]{48}",
-    "v1.0-": r"v1\.0-[0-9a-f]{24}-[0-9a-f]{60,}",
-    ".atlasv1.": r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}",
-    "ms-": r"ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])",
-    "LS0tLS1CRUdJTi": r"LS0tLS1CRUdJTi(?=[A-Za-z0-9+/]{0,60}(?:UFJJVkFURSBLRVk|BSSVZBVEUgS0VZ|QUklWQVRFIEtFW))[\w+/=]+",
-    "$apr1$": r"\$apr1\$[\w./]{1,16}\$[\w./]{16,}",
-    **{f"${kind}$": rf"\${kind}\$[\w./=,$-]{{20,}}" for kind in ("1", "2a", "2b", "2y", "5", "6", "y", "7", "gy")},
-    "$argon2": r"\$argon2(?:id|i|d)\$[\w./+=,$-]{20,}",
-    "pbkdf2": r"pbkdf2(?:_|-|:)?sha(?:1|256|512)[$:][\w./+=,$:-]{20,}",
-    "SHA}": r"\{S?SHA\}[\w+/=]{20,}",
-}
-"""Tokens by letters that they hold, most by those that they begin with; one that was cut ends in ``…``. Most are as
-the rules of gitleaks have them (config/gitleaks.toml)."""
-_PRIVATE_KEY = (
-    r"----[ -]BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
-    r"(?:(?:(?!----)[\s\S]){0,16384}----[ -]END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----|[A-Za-z0-9+/=\s\\]*)"
-    r"|(?<=Private-Lines: )[0-9]{1,4}\s[A-Za-z0-9+/=\s]{1,16384}"
-)
-"""To its end, also where a log puts a time and a rank before each line."""
-
 
 WORDS = (
     *("pass", "secret", "credential", "key", "token", "auth", "pwd", "cookie", "密码", "口令", "login", "curl", ":/"),
@@ -266,20 +215,25 @@ WORDS = (
         "signature=",
         "netloc",
         "community",
-        "hooks",
-        "webhooks",
+        "hook",
+        "echo",
         "sk=",
         "proxy",
     ),
     *(program for programs, _ in _COMMANDS for program in programs.split("|") if len(program) > 2),
-    *("alias", "telegram"),
+    *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "(printf", "minio", "ssh.connect"),
+    *("send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
     *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
-    *map(str.lower, _SHAPES),
+    *map(str.lower, SHAPES),
 )
 """In small letters: a line in which none of these stands holds no part of a secret, but that of a private key or login
 that a line of the three before it began. `tests/diagnose/test_secrets_gate.py` holds it against the patterns."""
-WHOLE = (b"PRIVATE KEY", b"Private-Lines: ")
+_WHOLE = ("PRIVATE KEY", "Private-Lines: ")
 """A text with one of these is searched as a whole."""
+_BEHIND = 3
+"""Lines that are not empty behind one that is searched: a header or a login may go on in them."""
+_IN_ELEMENT = 8
+"""Behind one with XML: lines of a value that `_ELEMENT` may take."""
 
 
 @cache
@@ -295,11 +249,11 @@ def hide_tokens(text: str) -> str:
     """
     if any(text is clean for clean in _clean):
         return text
-    for start, shape in _SHAPES.items():
+    for start, shape in SHAPES.items():
         if start in text:
             text = _compiled(rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])){shape}").sub(HIDDEN, text)
     if "PRIVATE KEY" in text or "Private-Lines: " in text:
-        text = _compiled(_PRIVATE_KEY).sub(HIDDEN, text)
+        text = _compiled(PRIVATE_KEY).sub(HIDDEN, text)
     if ":/" in text:
         text = _compiled(_URL_SECRET).sub(rf"\1{HIDDEN}@", text)
         text = _compiled(_URL_TOKEN).sub(HIDDEN, text)
@@ -322,10 +276,80 @@ def hide_secrets(text: str) -> str:
     >>> hide_secrets("train.py --api-key abc --lr 3 https://me:pw@x/")
     'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
     """
+    lower = text.lower()
+    words = [word for word in WORDS if word in lower]
+    return hide_in_lines(text, _lines_with(words, lower)) if words else text
+
+
+def hide_in_lines(text: str, numbers: Iterable[int]) -> str:
+    """The same, where only lines of these ``numbers``, from 0, in order, hold one of `WORDS`."""
+    if any(mark in text for mark in _WHOLE):
+        return _searched(text)
+    lines = text.split("\n")
+    pieces: list[str] = []
+    end = 0
+    for first, last in _runs(lines, numbers):
+        pieces += [*lines[end:first], _searched("\n".join(lines[first:last]))]
+        end = last
+    return "\n".join([*pieces, *lines[end:]])
+
+
+def _lines_with(words: Iterable[str], text: str) -> list[int]:
+    ends = list(accumulate(len(line) + 1 for line in text.split("\n")))
+    numbers = set()
+    for word in words:
+        place = text.find(word)
+        while place >= 0:
+            number = bisect_right(ends, place)
+            numbers.add(number)
+            place = text.find(word, ends[number])
+    return sorted(numbers)
+
+
+def _runs(lines: list[str], numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """From where to where lines are searched together, in order: the chosen ones, and some behind each."""
+    first = last = -1
+    for number in numbers:
+        if number >= last:
+            if last > 0:
+                yield first, last
+            first = number
+        lines_left, last = _IN_ELEMENT if "<" in lines[number] else _BEHIND, number + 1
+        if _ENCODED_LINE.fullmatch(lines[number]):
+            lines_left = 0
+        while last < len(lines) and lines_left:
+            lines_left -= bool(lines[last].strip())
+            last += 1
+    if last > 0:
+        yield first, last
+
+
+_ENCODED_LINE = re.compile(r"[A-Za-z0-9+/]{40,}={0,2}\r?")
+"""A whole line of base64: nothing is assigned in it, and it holds no words; a token may stand there."""
+_LONG_RUN = re.compile(r"([A-Za-z0-9+/]{128})([A-Za-z0-9+/]{768,})([A-Za-z0-9+/]{128})")
+"""Of base64. What is assigned, or named, in the middle of it begins or ends in one of its ends."""
+_CUT = re.compile("\ue000(\\d{1,9})aA\ue001")
+
+
+def _searched(text: str) -> str:
+    """Of long runs of base64, in which most of the time would go, the middles are searched for tokens alone."""
     text = hide_tokens(text)
+    if _ENCODED_LINE.fullmatch(text):
+        return text
+    middles: list[str] = []
+
+    def cut(match: re.Match[str]) -> str:
+        middles.append(match[2])
+        return f"{match[1]}\ue000{len(middles) - 1}aA\ue001{match[3]}"
+
+    shown = _without_named(_LONG_RUN.sub(cut, text) if "\ue000" not in text else text)
+    return _CUT.sub(lambda match: middles[int(match[1])], shown) if middles else shown
+
+
+def _without_named(text: str) -> str:
     for pattern in (_AUTHORIZATION, _commands(), _LOGIN, _SAID):
         text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
-    for mark, pattern in (("</", _ELEMENT), ("echo", _PIPED), ("%3", _ENCODED), ("value", _NAMED_VALUE)):
+    for mark, pattern in (("</", _ELEMENT), ("|", _PIPED), ("%3", _ENCODED), ("value", _NAMED_VALUE)):
         if mark in text:
             text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
     return _compiled(_ASSIGNED).sub(_hide_value, text)

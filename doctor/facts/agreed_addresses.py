@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -54,6 +55,15 @@ def hosts_file_command(lines: Sequence[str]) -> str:
     """
     words = [shlex.quote(line) for line in lines if "`" not in line]
     return f"printf '%s\\n' {' '.join(words)} >> /etc/hosts" if words else "echo 'ADDRESS NAME' >> /etc/hosts"
+
+
+def hosts_file_correction(name: str, lines: Sequence[str]) -> str:
+    """Commands that take a name out of /etc/hosts, and enter the right line; an editor where no address is agreed."""
+    if not lines or not re.fullmatch(r"[\w.-]{1,253}", name, re.ASCII):
+        return "vi /etc/hosts"
+    pattern = name.replace(".", "[.]")
+    remove = rf"sed -i.bak -E '/^[^#]/s/[[:space:]]{pattern}([[:space:]]|$)/\1/g' /etc/hosts"
+    return f"{remove}; {hosts_file_command(lines)}"
 
 
 class _NameIndex:

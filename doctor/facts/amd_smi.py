@@ -89,14 +89,18 @@ class AmdGpus(Fact, frozen=True):
             if query not in parts:
                 raise _not_read(query, "", 124)
         rows: dict[int, dict[str, Any]] = {}
+        unread: dict[str, str] = {}
         for query, (text, code) in parts.items():
             try:
                 for row in _gpu_rows(query, text, code):
                     rows.setdefault(row["gpu"], {}).update(row)
-            except Unreadable:
+            except Unreadable as why:
                 if query in REQUIRED:
                     raise
-        return cls._of_rows(rows, "amd-smi")
+                if not code and _document(text) is not None:  # older releases have no such query
+                    unread["amd-smi " + query] = str(why)
+        gpus = cls._of_rows(rows, "amd-smi")
+        return msgspec.structs.replace(gpus, unread=gpus.unread | unread)
 
     @classmethod
     def _of_rows(cls, rows: Mapping[int, Mapping[str, Any]], tool: str) -> AmdGpus:

@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.facts.host_settings import count_listed
 from doctor.remote.runtime.reading import read_text
 
@@ -180,8 +182,12 @@ def _smallest(limits: Iterable[tuple[float | None, str]]) -> tuple[float, str] |
 
 
 def _number(text: str) -> int | None:
-    """A limit; None for ``max`` and for numbers that stand for none."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 and int(text) < UNLIMITED else None
+    """A limit; None for ``max`` and for numbers that stand for none. Raises: Unreadable for anything else."""
+    if text in ("", "max", "-1"):
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise Unreadable(filled("not a limit of a control group: {0}", strip_control_chars(text, 40)))
+    return int(text) if len(text) < 20 and int(text) < UNLIMITED else None
 
 
 def _memory(level: _Level) -> list[MemoryBound]:

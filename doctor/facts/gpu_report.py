@@ -30,6 +30,7 @@ _UNSOUND = ("Unhealthy", "Limited Capacity", "Degraded", "True", "Yes")
 """Values of the fabric's health (NVML_GPU_FABRIC_HEALTH of nvml.h); sound are Healthy, Full, False and None."""
 _READ = {
     "ecc_errors": ("ecc_errors/volatile/*", "ecc_errors/volatile/double_bit/total", "ecc_errors/*"),
+    "repair_pending": ("ecc_errors/channel_repair_pending", "ecc_errors/tpc_repair_pending"),
     "sram_threshold_exceeded": ("ecc_errors/aggregate/sram_threshold_exceeded",),
     "remapped_rows": ("remapped_rows/*",),
     "retired_pages": ("retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
@@ -256,16 +257,19 @@ def _unread_elements(element: Element) -> tuple[dict[str, str], dict[str, str]]:
         for value in (value for path in paths for value in element.iterfind(path)):
             text = (value.text or "").strip().strip("[]")
             state = value_state(text)
-            if state == "failed":
-                failed.setdefault(name, text)
+            if state == "failed" or not (text or len(value)):
+                failed.setdefault(name, text or filled("no value"))
                 told.add(value.tag)
             is_free = name in _FREE or value.tag.startswith("incorrect")
             if state == "read" and not is_free and not _FORM.fullmatch(text):
                 strange.setdefault(name, text[:80])
     if _DATA_CENTER.search(_text(element, "product_name")):
-        for value in (value for path in _BESIDE for value in element.iterfind(path)):
-            if value_state(value.text) == "failed" and value.tag not in told:
-                failed.setdefault(str(value.tag), (value.text or "").strip().strip("[]"))
+        for value in (value for path in _BESIDE for value in element.iterfind(path) if value.tag not in told):
+            text, tag = (value.text or "").strip().strip("[]"), str(value.tag)
+            if value_state(text) == "failed" or not (text or len(value)):
+                failed.setdefault(tag, text or filled("no value"))
+            elif text and value_state(text) == "read" and tag != "vbios_version" and not _FORM.fullmatch(text):
+                strange.setdefault(tag, text[:80])
     return failed, strange
 
 
@@ -315,8 +319,10 @@ def _uncorrected(counts: Element | None) -> int | None:
 
 def _fabric_status(element: Element) -> str:
     """How the registration ended: a message of NVML, whose failures are values here."""
-    text = (element.findtext("fabric/status") or "").strip()
-    return "" if value_state(text) == "absent" else text[:120]
+    text = element.findtext("fabric/status")
+    if text is not None and not text.strip():
+        return filled("no value")
+    return "" if value_state(text) == "absent" else (text or "").strip()[:120]
 
 
 def _fabric_faults(health: Element | None) -> tuple[str, ...]:

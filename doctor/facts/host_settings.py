@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read
+from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.limits import RdmaAdapters
@@ -193,12 +194,15 @@ class NetworkCards(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NetworkCards:
-        cards = {}
+        cards, unread = {}, {}
         for path in answer:
-            speed = _number(_line(answer, path)) if path.endswith("/speed") else None
+            text = _line(answer, path) if path.endswith("/speed") else ""
+            speed = _number(text)
+            if text and speed is None and text != "-1":  # of a card without a link
+                unread[path.split("/")[4]] = filled("not a speed: {0}", strip_control_chars(text, 40))
             if speed and path.split("/")[4] == path.split("/")[7]:
                 duplex = _line(answer, path[: -len("speed")] + "duplex")
                 cards[path.split("/")[4]] = NetworkCard(speed, duplex)
-        if not cards:
+        if not cards and not unread:
             raise Absent("no physical network card with a link")
-        return cls(cards=cards)
+        return cls(cards=cards, unread=unread)

@@ -38,7 +38,7 @@ class ImexDomain(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> ImexDomain:
         output = answer.get("")
         state = _STATE.search(output.out) if output is not None else None
-        if output is not None and output.ended == "exited" and state is None:
+        if output is not None and output.ended == "exited" and "Domain State:" not in output.out:
             # A scheduler's prolog, or Kubernetes, starts the service for a job, and not before.
             raise Absent("the service nvidia-imex does not run, or has no domain")
         text = answer.text(codes=tuple(range(256)))

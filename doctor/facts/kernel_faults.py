@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -46,7 +47,16 @@ def fault_rows() -> dict[str, KernelFaultRow]:
 @cache
 def compiled_pattern(text: str) -> re.Pattern[str]:
     """A pattern of the table."""
-    return re.compile(text.replace("{pci}", PCI).replace("{cards}", CARDS))
+    return re.compile(_filled_pattern(text))
+
+
+def _filled_pattern(text: str) -> str:
+    return text.replace("{pci}", PCI).replace("{cards}", CARDS)
+
+
+def fault_text(name: str) -> str:
+    """The pattern of the row ``name``, whose groups have no names."""
+    return re.sub(r"\(\?P<\w+>", "(?:", _filled_pattern(fault_rows()[name].pattern))
 
 
 def fault_pattern(name: str) -> re.Pattern[str]:
@@ -54,9 +64,10 @@ def fault_pattern(name: str) -> re.Pattern[str]:
     return compiled_pattern(fault_rows()[name].pattern)
 
 
-def fault_words() -> tuple[str, ...]:
-    """One of these words is in each message of the table."""
-    return tuple(dict.fromkeys(word for row in fault_rows().values() for word in row.words))
+def fault_words(names: Iterable[str] = ()) -> tuple[str, ...]:
+    """One of these words is in each message of the table, or of its rows ``names``."""
+    rows = fault_rows()
+    return tuple(dict.fromkeys(word for name in names or rows for word in rows[name].words))
 
 
 def named_device(match: re.Match[str]) -> str:

@@ -29,11 +29,16 @@ class MasterMeaning(msgspec.Struct, frozen=True):
     """It is the host's own name, and not localhost."""
 
     @staticmethod
+    def usual_owner(meanings: Mapping[str, MasterMeaning]) -> str:
+        """The host that most hosts come to; empty where none comes to exactly one."""
+        abroad = (meaning for meaning in meanings.values() if not meaning.is_loopback)
+        votes = Counter(next(iter(m.owners)) for m in abroad if len(m.owners) == 1)
+        return max(votes, key=lambda owner: votes[owner], default="")
+
+    @staticmethod
     def wrong(meanings: Mapping[str, MasterMeaning]) -> dict[tuple[str, str], list[str]]:
         """The hosts that do not come to the master, by reason and value."""
-        abroad = {host: meaning for host, meaning in meanings.items() if not meaning.is_loopback}
-        votes = Counter(next(iter(m.owners)) for m in abroad.values() if len(m.owners) == 1)
-        master = max(votes, key=lambda owner: votes[owner], default="")
+        master = MasterMeaning.usual_owner(meanings)
         result: dict[tuple[str, str], list[str]] = defaultdict(list)
         for host, meaning in meanings.items():
             reason = _reason(host, meaning, master)

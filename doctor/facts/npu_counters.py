@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable
 from doctor.facts.npu import NpuChips
-from doctor.facts.npu_smi import card_answers, labelled_values, per_card_probe, read_cards
-from doctor.facts.reported_value import reported_count
+from doctor.facts.npu_smi import labelled_values, per_card_probe, read_cards
+from doctor.facts.reported_value import reported_count, reported_word
 
 PCIE_COUNTERS = ("TX Error Count", "RX Error Count", "Lcrc Error Count", "Ecrc Error Count")
 """Of ``npu-smi info -t pcie-err``; its Retry Count is no error."""
@@ -88,28 +86,23 @@ class NpuFrequencies(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuFrequencies:
-        by_card, unread = read_cards(answer, _parse_frequency)
-        running = {card.card: clock for card in card_answers(answer) if (clock := _running_clock(card.text))}
-        return cls(by_card=by_card, running=running, unread=unread)
+        clocks, unread = read_cards(answer, _parse_clocks)
+        running = {card: max(chips, key=lambda chip: chip.usage) for card, (_, chips) in clocks.items() if chips}
+        return cls(by_card={card: rated for card, (rated, _) in clocks.items()}, running=running, unread=unread)
 
 
-def _running_clock(text: str) -> RunningClock | None:
-    """Of the busiest chip of a card; None where one of the three values is not reported."""
-    values: dict[str, list[int]] = {}
+_CLOCKS = ("aicore usage rate(%)", "aicore curfreq(mhz)", "aicore freq(mhz)")
+
+
+def _parse_clocks(text: str) -> tuple[int, list[RunningClock]] | None:
+    """The lowest rated clock of a card's chips, and how they run; an idle core runs below it (curFreq)."""
+    values: dict[str, list[int]] = {name: [] for name in _CLOCKS}
     for label, value in labelled_values(text):
-        if re.fullmatch("[0-9]{1,6}", value):
-            values.setdefault(label.lower(), []).append(int(value))
-    columns = [values.get(name, []) for name in ("aicore usage rate(%)", "aicore curfreq(mhz)", "aicore freq(mhz)")]
-    chips = [RunningClock(*row) for row in zip(*columns, strict=False)]
-    return max(chips, key=lambda chip: chip.usage) if chips else None
-
-
-def _parse_frequency(text: str) -> int | None:
-    """The lowest of the card's chips; an idle core runs at a lower clock than the rated one (curFreq)."""
-    counts = [
-        reported_count(label, value) for label, value in labelled_values(text) if label.lower() == "aicore freq(mhz)"
-    ]
-    return min((count for count in counts if count is not None), default=None)
+        count = reported_count(label, value) if label.lower() in _CLOCKS else None
+        if count is not None:
+            values[label.lower()].append(count)
+    chips = [RunningClock(*row) for row in zip(*values.values(), strict=False)]
+    return (min(values[_CLOCKS[2]]), chips) if values[_CLOCKS[2]] else None
 
 
 class NpuCompatibility(Fact, frozen=True):
@@ -134,9 +127,16 @@ class NpuCompatibility(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuCompatibility:
-        boards, unread = read_cards(answer, lambda text: dict(labelled_values(text)) or None)
+        boards, unread = read_cards(answer, _parse_board)
         states = {card: board["Compatibility"] for card, board in boards.items() if "Compatibility" in board}
         firmware = {card: board["Firmware Version"] for card, board in boards.items() if "Firmware Version" in board}
         if not states:
             raise Unreadable("npu-smi info -t board: it states no compatibility")
         return cls(by_card=states, firmware=firmware, unread=unread)
+
+
+def _parse_board(text: str) -> dict[str, str] | None:
+    """Raises: Unreadable where the state is no word of the tool."""
+    board = dict(labelled_values(text))
+    reported_word("Compatibility", board.get("Compatibility"), "(?i:OK|NOK|NOT OK|UNKNOWN|NOT SUPPORT)")
+    return board or None

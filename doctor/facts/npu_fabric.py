@@ -9,7 +9,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, labelled_values, read_npu_smi_text, strip_escapes
-from doctor.facts.reported_value import reported_count
+from doctor.facts.reported_value import reported_count, reported_word
 
 RELATIONS = frozenset({"X", "SYS", "PHB", "HCCS", "PXB", "PIX", "SIO", "HCCS_SW", "UB", "NA"})
 """Of ``npu-smi info -t topo`` (print_npu_topo_info in npu_info_print_ext.c of github.com/hicann/driver)."""
@@ -106,12 +106,12 @@ class NpuHccs(Fact, frozen=True):
             state = values.get("hccs health status", "")
             if state in ("OK", "NOK"):
                 health[f"{card}-{chip}"] = state
-                lanes[f"{card}-{chip}"] = _used_lanes(values)
-                lane = values.get("hccs first error lane", "")
-                if re.fullmatch("[0-9]{1,3}", lane):
-                    first_error_lane[f"{card}-{chip}"] = lane
                 try:
-                    errors[f"{card}-{chip}"] = sum(_lane_counts(values.get("hccs error count", "")))
+                    errors[f"{card}-{chip}"] = sum(_link_numbers(values, "hccs error count"))
+                    lanes[f"{card}-{chip}"] = _used_lanes(values)
+                    name = "hccs first error lane"
+                    if lane := reported_word(name, values.get(name), "[0-9]{1,3}"):
+                        first_error_lane[f"{card}-{chip}"] = lane
                 except Unreadable as why:
                     unread[filled("NPU card {0} chip {1}", card, chip)] = str(why)
             elif re.search(UNSUPPORTED_PATTERN, text, re.I):
@@ -128,14 +128,17 @@ class NpuHccs(Fact, frozen=True):
 
 
 def _used_lanes(values: dict[str, str]) -> tuple[int, ...]:
-    """Of each link the lesser of its mode and the ones of its lane list, as of ``[4  4]`` and ``[1111  0011]``."""
-    modes = [int(word) for word in re.findall(r"[0-9]{1,2}", values.get("hccs lane mode", ""))]
-    masks = re.findall(r"[01]{1,8}", values.get("hccs link lane list", ""))
-    ones = [mask.count("1") for mask in masks] if len(masks) == len(modes) else modes
-    return tuple(min(pair) for pair in zip(modes, ones, strict=True))
+    """Of each link the lesser of its mode and the ones of its lane list, as of ``[4  4]`` and ``[1111  0011]``.
+
+    Raises: Unreadable.
+    """
+    modes = _link_numbers(values, "hccs lane mode")
+    ones = [str(mask).count("1") for mask in _link_numbers(values, "hccs link lane list")]
+    return tuple(min(pair) for pair in zip(modes, ones if len(ones) == len(modes) else modes, strict=True))
 
 
-def _lane_counts(text: str) -> list[int]:
+def _link_numbers(values: dict[str, str], name: str) -> list[int]:
     """The numbers of ``[0   0   0]``; none where there is no such value. Raises: Unreadable."""
-    counts = [reported_count("hccs error count", word) for word in text.strip("[] ").split()]
+    numbers = values[name].strip("[] ").split() or [""] if name in values else []
+    counts = [reported_count(name, word) for word in numbers]
     return [count for count in counts if count is not None]

@@ -307,7 +307,7 @@ def _obstacle(
         return connection.problem
     if interfaces.holder(target):
         return (
-            "every host reaches itself at it"
+            "each host would connect to itself"
             if is_loopback(target)
             else filled("several hosts have the address {0}", target)
         )

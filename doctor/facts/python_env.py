@@ -45,7 +45,8 @@ print("doctor version " + ".".join(str(part) for part in sys.version_info[:3]))
 """
 """Imports nothing that Python itself does not: `re`, `json` and `importlib.util` take twice as long as its start."""
 IMPORT_TORCH = """
-import importlib.util
+import gc, importlib.util, os, sys
+gc.disable()
 if importlib.util.find_spec("torch"):
     import torch
     if importlib.util.find_spec("torch_npu"):
@@ -53,7 +54,10 @@ if importlib.util.find_spec("torch"):
     print("doctor-imported " + torch.__version__)
 else:
     print("doctor-no-torch")
+sys.stdout.flush()
+os._exit(0)
 """
+"""Collects no garbage and takes nothing down at its end: two fifths of the CPU time of an import of torch."""
 
 
 def find_python(arguments: ProbeArguments) -> dict[str, object]:

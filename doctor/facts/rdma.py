@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 
 ROCE_V2 = "RoCE v2"
 
@@ -245,7 +247,10 @@ class RdmaPorts(Fact, frozen=True):
         devices = msgspec.convert(answer.json(), tuple[RdmaDevice, ...])
         if not devices:
             raise Absent("the host has no RDMA adapter")
-        return cls(devices=devices)
+        value = cls(devices=devices)
+        rates = {name: port.rate for name, port in value.ports.items() if port.is_active and port.gigabits is None}
+        unread = {name: filled("not a rate: {0}", strip_control_chars(rate, 40)) for name, rate in rates.items()}
+        return msgspec.structs.replace(value, unread=unread)
 
 
 def chosen_ports(setting: str, ports: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -48,7 +48,9 @@ def _not_recognised(
             yield (
                 host,
                 filled(
-                    "is the host's own, but its name {0} means {1}: torchrun opens no store", host_names.own, listed
+                    "is the host's own address, but its name {0} resolves to {1}: torchrun opens no store",
+                    host_names.own,
+                    listed,
                 ),
             )
 

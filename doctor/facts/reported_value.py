@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.fact import Unreadable
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 
 ValueState = Literal["absent", "read", "failed"]
 """absent: the device or the driver has no such value. failed: there is one, and the tool could not read it."""
@@ -46,12 +47,21 @@ def reported_count(name: str, text: str | None) -> int | None:
     >>> reported_count("errors", "12"), reported_count("errors", "NA")
     (12, None)
     """
+    word = reported_word(name, text, "[0-9]{1,18}")
+    return int(word) if word else None
+
+
+def reported_word(name: str, text: str | None, form: str) -> str:
+    """A value of the form ``form``, or empty where there is none: None, or a word that says so.
+
+    Raises: Unreadable for anything else, an empty text too: the tool names the value, and has nothing to say of it.
+    """
     bare = (text or "").strip()
-    if re.fullmatch("[0-9]{1,18}", bare):
-        return int(bare)
-    if value_state(bare) == "absent":
-        return None
-    raise Unreadable(f"{name}: {strip_control_chars(bare, 80)}")
+    if re.fullmatch(form, bare):
+        return bare
+    if text is None or (bare and value_state(bare) == "absent"):
+        return ""
+    raise Unreadable(f"{name}: {strip_control_chars(bare, 80) or filled('no value')}")
 
 
 class ToolBlock(NamedTuple):

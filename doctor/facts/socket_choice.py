@@ -53,7 +53,7 @@ class SocketChoice(msgspec.Struct, frozen=True):
         """``GLOO_SOCKET_IFNAME=eth0``, or the rule in words."""
         if self.variable:
             return f"{self.variable}={self.value}"
-        return "its host name" if self.library == "Gloo" else filled("{0}'s default", self.library)
+        return "the host's own name" if self.library == "Gloo" else filled("{0}'s default", self.library)
 
     @property
     def setting(self) -> str:

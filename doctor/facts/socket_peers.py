@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -210,13 +211,14 @@ def _of_daemons(
     return certain
 
 
-def _key(choice: SocketChoice) -> bytes:
-    return ipaddress.ip_address(choice.address).packed
+@lru_cache(maxsize=1 << 16)
+def _key(address: str) -> bytes:
+    return ipaddress.ip_address(address).packed
 
 
 def _connects(to: SocketChoice, by: SocketChoice) -> bool:
     """Whether a rank at ``by`` makes the connection to one at ``to``."""
-    return to.library != "Gloo" or _key(by) >= _key(to)
+    return to.library != "Gloo" or _key(by.address) >= _key(to.address)
 
 
 def _families(used: Mapping[str, SocketChoice]) -> Iterator[Unreachable]:
@@ -234,11 +236,13 @@ def _families(used: Mapping[str, SocketChoice]) -> Iterator[Unreachable]:
 
 def _loopback(used: Mapping[str, SocketChoice]) -> Iterator[Unreachable]:
     inside = [host for host, choice in used.items() if choice.is_loopback]
-    greatest = max(((_key(choice), host) for host, choice in used.items() if host not in inside), default=(b"", ""))
+    greatest = max(
+        ((_key(choice.address), host) for host, choice in used.items() if host not in inside), default=(b"", "")
+    )
     for host in inside:
-        harmed = len(inside) > 1 or used[host].library != "Gloo" or greatest[0] > _key(used[host])
+        harmed = len(inside) > 1 or used[host].library != "Gloo" or greatest[0] > _key(used[host].address)
         if harmed:
-            yield Unreachable(host, used[host], "every host reaches itself at it", "loopback")
+            yield Unreachable(host, used[host], "each host would connect to itself", "loopback")
 
 
 def _shared(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> Iterator[Unreachable]:
@@ -282,7 +286,7 @@ def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
     of_daemons = is_of_daemons(used)
     faults: dict[str, Unreachable] = {}
     doubt = ""
-    ends = {network: (min(hosts, key=lambda h: _key(used[h])), max(hosts, key=lambda h: _key(used[h])))
+    ends = {network: (min(hosts, key=lambda h: _key(used[h].address)), max(hosts, key=lambda h: _key(used[h].address)))
             for network, hosts in groups.items()}  # fmt: skip
     for network, hosts in groups.items():
         for other, (first, last) in ends.items():

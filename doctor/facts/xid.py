@@ -18,7 +18,7 @@ import msgspec
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.facts.gpu_report import Gpu, short_bus
-from doctor.facts.kernel_faults import fault_pattern, fault_rows
+from doctor.facts.kernel_faults import fault_pattern, fault_rows, named_device
 from doctor.facts.kernel_log import DAY, KernelLog
 
 RESET = "drain the host and reset the GPU"
@@ -39,6 +39,8 @@ RECOVERY_ACTIONS = {
 Node Reboot Required (gpu.c of the open driver, NV2080_CTRL_GPU_RECOVERY_ACTION)."""
 FALLEN = 79
 """The GPU is gone until the host is restarted."""
+LOADING = 30
+"""Seconds: what the driver finds while it is being loaded stands before the line that says that it is."""
 LINK_CODES = range(144, 151)
 """Of NVLinks of the fifth generation: the message says whether it is fatal."""
 CATALOG: dict[int, tuple[str, str]] = {
@@ -143,8 +145,9 @@ class XidEvent(msgspec.Struct, frozen=True):
 
     def is_followed(self, log: KernelLog, gpu: Gpu | None) -> bool:
         """The demanded action was carried out since, as the log, or the GPU's own report, tells."""
+        newer_than = self.age - LOADING if self.kind == "driver" else self.age
         if self.is_recovered or any(
-            line.age < self.age for line, _ in log.matching(fault_rows()["gpu-driver-loaded"].pattern, log.uptime)
+            line.age < newer_than for line, _ in log.matching(fault_rows()["gpu-driver-loaded"].pattern, log.uptime)
         ):
             return True
         if gpu is None:
@@ -165,7 +168,7 @@ def xid_events(log: KernelLog, within: float = 7 * DAY) -> list[XidEvent]:
     """Messages that report a fault of a GPU, NVSwitch or link, the newest first."""
     events: dict[_Key, XidEvent] = {}
     recovered: dict[str, float] = {}
-    for line, match in log.matching(r"NVRM: |SXid \(", within):
+    for line, match in log.matching(r"NVRM: |SXid \(|nvidia(?:: probe| \S+: probe)", within):
         event = _classify(match.string)
         xid = _XID.search(match.string)
         if xid and int(xid["code"]) == RECOVERY:
@@ -217,8 +220,8 @@ def _classify_words(text: str) -> tuple[_Key, str, str, str] | None:
     if off_bus:
         return ((short_bus(off_bus["device"] or ""), "", "driver", 0), *CATALOG[FALLEN], "GPU lost from the bus")
     if failed:
-        key = (short_bus(failed["device"] or ""), "", "driver", 0)
-        return key, *CATALOG[143], f"RmInitAdapter failed!{failed['text']}"
+        key = (short_bus(named_device(failed)), "", "driver", 0)
+        return key, *CATALOG[143], failed[0] if failed["text"] is None else f"RmInitAdapter failed!{failed['text']}"
     if _DETECTION.search(text):
         return ("", "", "driver", 0), "an NVLink was not detected", "restart the host", text.partition(": ")[2]
     return None

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from doctor.engine.addresses import is_plain_address
 from doctor.engine.sanitize import printable_excerpt, quote
+from doctor.engine.secrets import HIDDEN
 from doctor.engine.texts import filled
 
 PORT_HINT = "expected USER@HOST:PORT where a host has a port of its own, or --port for all"
@@ -159,6 +160,15 @@ def _expand_range(text: str, part: str, place: str) -> list[str]:
     raise InventoryError(filled("{0}: {1}: {2}; expected a range such as [01-16,20]", place, quote(part), why))
 
 
+def _without_password(host: str) -> str:
+    """A host without the password of ``user:password@host``.
+
+    >>> _without_password("me:hunter2@n1"), _without_password("me@n1")
+    ('me:[hidden]@n1', 'me@n1')
+    """
+    return re.sub(r"(?<=:)[^@]*(?=@)", HIDDEN, host)
+
+
 def validate_host(host: str, place: str) -> str:
     """The host name or address itself. Raises: InventoryError when it is neither."""
     if "@" in host:
@@ -168,7 +178,9 @@ def validate_host(host: str, place: str) -> str:
             else "name the user with --user or in ~/.ssh/config"
         )
         raise InventoryError(
-            filled("{0}: {1} has an @; expected a host name or address: {2}", place, quote(host), hint)
+            filled(
+                "{0}: {1} has an @; expected a host name or address: {2}", place, quote(_without_password(host)), hint
+            )
         )
     if ":" in host or re.fullmatch(r"[0-9.]+", host, re.ASCII):
         if not is_plain_address(host):

@@ -129,11 +129,11 @@ def contradictions(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
     for other in ranks[1:]:
         if other.number != ranks[0].number and min(other.number, ranks[0].number) > 1:
             larger, smaller = sorted((other, ranks[0]), key=lambda size: -size.number)
-            expected = filled("the same, or the number of hosts as {0}", smaller.source)
+            expected = filled("the same, or {0} to be the number of hosts", smaller.source)
             yield Contradiction(other, ranks[0], expected, larger.number % smaller.number > 0)
     for size in sizes:
         if size.kind == "tasks" and ranks and ranks[0].number % size.number and size.number > 1:
-            expected = filled("a multiple of {0} as {1}", size.source, ranks[0].source)
+            expected = filled("{1} to be a multiple of {0}", size.source, ranks[0].source)
             yield Contradiction(ranks[0], size, expected, size.in_force)
     yield from _fewer_than_hosts(sizes)
     yield from _products(sizes, ranks)
@@ -141,7 +141,11 @@ def contradictions(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
     stated = _hosts_in_force(sizes)
     for other in stated[1:]:
         if other.number != stated[0].number:
-            yield Contradiction(other, stated[0], filled("{0} and {1} alike", stated[0].source, other.source))
+            yield Contradiction(other, stated[0], filled("{0} and {1} to be equal", stated[0].source, other.source))
+    allocated = next((size for size in sizes if size.kind == "hosts" and not size.in_force), None)
+    if allocated and stated and stated[0].number > allocated.number:
+        expected = filled("{0} to be at most {1}", stated[0].source, allocated.number)
+        yield Contradiction(stated[0], allocated, expected, False)
 
 
 def _products(sizes: Sequence[StatedSize], ranks: Sequence[StatedSize]) -> Iterator[Contradiction]:
@@ -149,11 +153,11 @@ def _products(sizes: Sequence[StatedSize], ranks: Sequence[StatedSize]) -> Itera
     hosts = next((size for size in sizes if size.kind == "hosts"), None)
     each = next((size for size in sizes if size.kind == "ranks per host"), None)
     if each and ranks and each.number > ranks[0].number:
-        yield Contradiction(each, ranks[0], filled("{0} of at most {1}", each.source, ranks[0].number))
+        yield Contradiction(each, ranks[0], filled("{0} to be at most {1}", each.source, ranks[0].number))
     elif each and hosts and ranks and hosts.number * each.number != ranks[0].number:
         product = hosts.number * each.number
         first = msgspec.structs.replace(hosts, source=f"{hosts.source} x {each.source}", number=product)
-        yield Contradiction(ranks[0], first, filled("{0} as {1}", product, ranks[0].source), hosts.in_force)
+        yield Contradiction(ranks[0], first, filled("{1} to be {0}", product, ranks[0].source), hosts.in_force)
 
 
 def _fewer_than_hosts(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
@@ -162,7 +166,7 @@ def _fewer_than_hosts(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
         for size in sizes:
             is_count = size.kind in ("ranks", "tasks") and size.in_force and _is_of_step(hosts) <= _is_of_step(size)
             if is_count and 1 < size.number < hosts.number:
-                expected = filled("at least one rank on each host: {0} from {1} on", size.source, hosts.number)
+                expected = filled("{0} to be at least {1}, one rank on each host", size.source, hosts.number)
                 yield Contradiction(size, hosts, expected, False)
                 return
 
@@ -181,19 +185,21 @@ def _tasks_per_host(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
     each = next((size for size in sizes if size.kind == "tasks per host"), None)
     prefix = each.source.partition("_")[0] if each else ""
     tasks = [size for size in sizes if size.kind == "tasks" and size.in_force]
-    own = next((size for size in tasks if size.source.startswith(f"{prefix}_")), tasks[0] if len(tasks) == 1 else None)
-    if each is None or own is None:
+    stated = next(
+        (size for size in tasks if size.source.startswith(f"{prefix}_")), tasks[0] if len(tasks) == 1 else None
+    )
+    if each is None or stated is None:
         return
-    if each.number > own.number:
-        yield Contradiction(each, own, filled("{0} of at most {1}", each.source, own.number))
+    if each.number > stated.number:
+        yield Contradiction(each, stated, filled("{0} to be at most {1}", each.source, stated.number))
         return
-    least, most = -(-own.number // (each.number + 1)), -(-own.number // max(each.number - 1, 1))
+    least, most = -(-stated.number // (each.number + 1)), -(-stated.number // max(each.number - 1, 1))
     for hosts in _hosts_in_force(sizes):
         if not _is_of_step(hosts) and not least <= hosts.number <= most:
             first = msgspec.structs.replace(
-                own, source=f"{own.source} / {each.source}", number=own.number // each.number
+                stated, source=f"{stated.source} / {each.source}", number=stated.number // each.number
             )
-            yield Contradiction(hosts, first, filled("{0} as {1}", first.number, hosts.source), False)
+            yield Contradiction(hosts, first, filled("{1} to be {0}", first.number, hosts.source), False)
 
 
 def _number(text: str) -> int:

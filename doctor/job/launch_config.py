@@ -170,7 +170,7 @@ class LaunchConfig(LaunchSettings, frozen=True):
         if env:
             from doctor.job.variable_values import invalid_settings
 
-            problems += invalid_settings(env, family or "")
+            problems += invalid_settings(env, family or "", line.get("nodes") or 1)
         port, range_ = env.get("HCCL_IF_BASE_PORT", ""), env.get("HCCL_HOST_SOCKET_PORT_RANGE")
         base = _parse_number(port, 1024, 65520) or HCCL_BASE_PORT
         variable = next((n for n in TABLE_VARIABLES if not rank_table and env.get(n)), "")

@@ -112,7 +112,10 @@ def refused(environ: Mapping[str, str], on_bad: OnBad, family: Family = "") -> l
     return [EnvSetting(name, printable(environ[name], 80), text) for name, text in refusals.items() if text]
 
 
-def invalid_settings(env: Mapping[str, str], family: Family = "") -> tuple[EnvSetting, ...]:
+_INTERFACES = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+
+
+def invalid_settings(env: Mapping[str, str], family: Family = "", hosts: int = 1) -> tuple[EnvSetting, ...]:
     """All variables of ``env`` whose value ends the program, whatever library it uses, by name."""
     if not env:
         return ()
@@ -123,6 +126,9 @@ def invalid_settings(env: Mapping[str, str], family: Family = "") -> tuple[EnvSe
         wrong.append(EnvSetting("HCCL_INTRA_PCIE_ENABLE", value, "1 and 0 (PCIe), or 0 and 1 (RoCE)"))
     if env.get("HCCL_WHITELIST_DISABLE") == "0" and not env.get("HCCL_WHITELIST_FILE"):
         wrong.append(EnvSetting("HCCL_WHITELIST_FILE", "unset", "a file, since HCCL_WHITELIST_DISABLE=0"))
+    for name in _INTERFACES if hosts > 1 else ():
+        if env.get(name, "").strip("=") == "lo":
+            wrong.append(EnvSetting(name, env[name], "an interface that leads to the other hosts"))
     return tuple(sorted(wrong))
 
 
@@ -200,16 +206,26 @@ def _visible_devices(value: str) -> str:
     return "" if numbers and numbers == sorted(set(numbers)) else expected
 
 
-def _host(value: str) -> str:
+def expected_host(value: str) -> str:
     """What is expected instead of a host name or address, or the empty string."""
     name = re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?", value, re.ASCII)
     right = (
         parse_address(value)
         or value.startswith("127.")
-        or value == "::1"
+        or value in ("::1", "0.0.0.0", "::")
         or (name and not re.fullmatch(r"[0-9.]+", value))
+        or (re.fullmatch(r"0*[0-9]{1,3}(\.0*[0-9]{1,3}){3}", value, re.ASCII) and _means_the_same(value.split(".")))
     )
     return "" if right else "a host name or an IP address"
+
+
+def _means_the_same(numbers: list[str]) -> bool:
+    """C reads a part with a zero before it by base 8: 02 is 2, and 010 is 8.
+
+    >>> [_means_the_same(text.split(".")) for text in ("10.1.201.02", "10.1.201.010", "10.1.201.300")]
+    [True, False, False]
+    """
+    return all(int(text) < 256 and (text[0] != "0" or int(text) < 8) for text in numbers)
 
 
 def _seconds(value: str) -> str:
@@ -310,7 +326,7 @@ def _allocator_option(name: str, text: str) -> str:
 _RULES: Mapping[str, Callable[[str], str]] = {
     "hccl_algorithm": _hccl_algorithm,
     "hccl_retry": _hccl_retry,
-    "host": _host,
+    "host": expected_host,
     "nccl_number": _nccl_number,
     "npu_allocator": _npu_allocator,
     "own_address": _own_address,

@@ -92,7 +92,7 @@ def describe(cause: NetworkCause, matrix: Matrix) -> str:
     if cause.certain:
         return text
     others = joined(", or ", (place(candidate, matrix.hosts) for candidate in cause.candidates))
-    return filled("{0}; cannot tell from {1}", text, others)
+    return filled("{0}; equally possible: {1}", text, others)
 
 
 def place(cause: NetworkCause, names: Sequence[str]) -> str:

@@ -76,7 +76,7 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             "failed": self.failed,
             "attempts": self.attempts,
             "how": filled("{0}{1}", outcome_text, detail_text),
-            "doubt": filled("; cannot tell from: {0}", self.doubt) if self.doubt else "",
+            "doubt": filled("; equally possible: {0}", self.doubt) if self.doubt else "",
             "first": self.example[0],
             "other": self.example[1],
             "port": self.numbers[0] if self.numbers else "PORT",

@@ -266,15 +266,22 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
     lost: float = 0.0
     """Share of the time in which the rank could have run that the quota held it back."""
     waited: float = 0.0
-    """Share of its time that the rank waited for a CPU although CPUs of its host had nothing to do: its quota is not
-    shown, or it may use few CPUs."""
+    """Share of its time that the rank waited for a CPU."""
     is_inferred: bool = False
     """``lost`` follows from the moments at which a loop of the rank was stopped: its host shows no quota."""
+    beside_idle: bool = False
+    """Most of its time it waited although CPUs of its host had nothing to do: its quota is not shown, or it may use
+    few CPUs."""
 
     @property
     def share(self) -> float:
-        """Of the periods, those in which the quota was used up; ``waited`` where there were too few to tell."""
-        return min(1.0, self.used_up / self.periods) if self.periods >= MIN_PERIODS else self.waited
+        """Of the periods, those in which the quota was used up; 0.0 where there were too few to tell."""
+        return min(1.0, self.used_up / self.periods) if self.periods >= MIN_PERIODS else 0.0
+
+    @property
+    def most(self) -> float:
+        """Of the shares that a quota, shown or not, may have taken."""
+        return max(self.share, self.lost, self.waited * self.beside_idle)
 
 
 class LeftOutHost(msgspec.Struct, frozen=True):

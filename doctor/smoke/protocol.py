@@ -101,8 +101,8 @@ class HostPressure(msgspec.Struct, frozen=True):
     """Share of the CPU time that the hypervisor took."""
     stalls: dict[str, float] = {}
     """By resource: percent of the last 10 s in which some task waited for it (PSI)."""
-    idle: float = 0.0
-    """Share of the CPU time in which the CPUs had nothing to do."""
+    idle: dict[int, float] = {}
+    """By rank: share of the host's CPU time without work, while the rank waited for a CPU."""
     spins: dict[int, tuple[CpuSpin, ...]] = {}
 
 
@@ -134,6 +134,8 @@ class AgentMessage(msgspec.Struct, frozen=True):
     """Rank, its peer's address and port, unacknowledged bytes, retransmits."""
     stacks: dict[int, str] | None = None
     """By rank."""
+    due: bool = False
+    """With ``stacks``: some of the host's ranks could run and have got no CPU yet to write theirs."""
     limits: tuple[str, ...] = ()
     """With ``stacks``: sentences about limits that the host's ranks have reached."""
     sockets: tuple[tuple[int, str, int, int, int], ...] | None = None

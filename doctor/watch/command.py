@@ -76,6 +76,11 @@ class WatchedCommand:
             self._wait()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(END_SECONDS)
+        # A signal that came to both, and ended the command before it was read here, does not end this program as well.
+        for number in signal.sigpending() & self._signals:
+            signal.sigtimedwait({number}, 0)
+            if number in FORWARDED:
+                self.interrupted = number
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
         if self._output and self._output.drain():
             print_stderr("")

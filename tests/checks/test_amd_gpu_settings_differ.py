@@ -20,11 +20,11 @@ def test_each_setting() -> None:
     usual = AmdGpu(0, "0000:05:00.0", "MI300X", "6.10.5", compute_partition="SPX", memory_partition="NPS1")
     other = AmdGpu(0, "0000:05:00.0", "MI250X", "6.8.0", compute_partition="CPX", memory_partition="NPS4")
     hosts = {"w1": [gpus(usual), BUS], "w2": [gpus(usual), BUS], "w3": [gpus(other), BUS]}
-    assert [text.partition(" of its")[0] for _, text in messages(run_check("amd-gpu-settings-differ", hosts))] == [
-        "the product",
-        "the driver",
-        "the compute partition",
-        "the memory partition",
+    assert [text.partition(": ")[0] for _, text in messages(run_check("amd-gpu-settings-differ", hosts))] == [
+        "its AMD GPUs differ in product",
+        "its AMD GPUs differ in driver",
+        "its AMD GPUs differ in compute partition",
+        "its AMD GPUs differ in memory partition",
     ]
 
 
@@ -37,6 +37,6 @@ def test_fewer_links_than_on_the_other_hosts() -> None:
 
     hosts = {"w1": [linked("XGMI"), BUS], "w2": [linked("XGMI"), BUS], "w3": [linked("PCIE"), BUS]}
     ((host, text),) = messages(run_check("amd-gpu-settings-differ", hosts))
-    assert host == "w3" and text.startswith("the number of XGMI links of its AMD GPUs is 0; 2 of 3 hosts have 1")
+    assert host == "w3" and text.startswith("its AMD GPUs differ in number of XGMI links: 0; 2 of 3 hosts have 1")
     hosts["w3"] = [gpus(*(AmdGpu(n, f"0000:{n}3:00.0", "MI210") for n in (0, 1))), BUS]
     assert messages(run_check("amd-gpu-settings-differ", hosts)) == []

@@ -26,7 +26,9 @@ def test_none_of_the_hosts() -> None:
         "the container has none of the host's 2 NPUs",
         "the container has none of the host's 1 GPUs",
     ]
-    assert "`docker run --device /dev/davinci0 --device /dev/davinci_manager" in advice(NAME, outcome)
+    assert "`docker run --device /dev/davinci0 --device /dev/davinci1 --device /dev/davinci_manager" in advice(
+        NAME, outcome
+    )
 
 
 def test_the_drivers_own_files() -> None:

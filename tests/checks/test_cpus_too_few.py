@@ -16,7 +16,7 @@ def test_a_host_that_is_small_as_a_whole_is_not_judged() -> None:
 def test_fewer_cpus_than_ranks() -> None:
     """One CPU a task is what Slurm gives where nothing is asked for."""
     outcome = run_check("cpus-too-few", {"a": [control_group(allowed_cpus=1), npus(8)]})
-    text = "8 ranks may use 1 of 128 CPUs, by the CPUs that their processes may run on; expected at least one a rank"
+    text = "8 ranks may use 1 of 128 CPUs, by the CPU affinity of their processes; expected at least one a rank"
     assert messages(outcome) == [("a", text)]
 
 

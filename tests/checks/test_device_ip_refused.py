@@ -61,7 +61,7 @@ def test_the_file_is_judged_where_it_says_something_else() -> None:
     conf = HccnConf(by_npu={0: {"address": "192.168.1.5"}, 1: {"address": "10.0.0.2"}, 2: {"address": "nonsense"}})
     [finding] = list_findings("A2", "10.0.0.1/24", "10.0.0.2/24", conf=conf)
     assert (finding.values["npu"], finding.values["what"]) == (0, "address in /etc/hccn.conf")
-    assert "`address_0=10.0.0.1`" in finding.values["remedy"]
+    assert "s/^address_0=.*/address_0=10.0.0.1/" in finding.values["remedy"]
 
 
 def test_no_address_at_all() -> None:

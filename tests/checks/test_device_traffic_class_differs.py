@@ -13,4 +13,4 @@ def test_a_port_with_other_classes() -> None:
     (finding,) = look(
         fleet(DeviceTrafficClasses(by_npu={0: SAME, 1: SAME}), DeviceTrafficClasses(by_npu={0: "0-63:0"}))
     )
-    assert str(finding) == f"NPU 0 gives the classes 0-63:0; 2 of 3 NPUs give {SAME}"
+    assert str(finding) == f"NPU 0 maps DSCP to class 0-63:0; 2 of 3 NPUs map {SAME}"

@@ -20,7 +20,7 @@ def test_one_among_many() -> None:
         "w2": [gpus(gpu(0, replays=124530), gpu(1, replays=2))],
     }
     assert messages(run_check("gpu-pcie-replays", hosts)) == [
-        ("w2", "GPU 0 has sent 124530 PCIe packets again; the middle of 10 GPUs has 0")
+        ("w2", "GPU 0 has sent 124530 PCIe packets a second time; the median of 10 GPUs is 0")
     ]
 
 

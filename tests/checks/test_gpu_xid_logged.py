@@ -60,9 +60,9 @@ RECOVERED = "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0
 LOADED = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023"
 
 
-def severities(lines: list[str], **state: Any) -> list[tuple[int, bool]]:
+def severities(lines: list[str], apart: float = 1, **state: Any) -> list[tuple[int, bool]]:
     """Code, and whether it is a warning, of a log with these messages, on a host whose GPU is in that state."""
-    log = KernelLog(uptime=1e6, lines=tuple(LogLine(1000.0 - n, line) for n, line in enumerate(lines)))
+    log = KernelLog(uptime=1e6, lines=tuple(LogLine(1000.0 - apart * n, line) for n, line in enumerate(lines)))
     facts = [log, gpus(gpu(0, bus="0000:02:00.0", **state))] if state else [log]
     return [(f.values["code"], f.is_warning) for f in run_check("gpu-xid-logged", {"w1": facts}).findings]
 
@@ -96,6 +96,20 @@ def test_an_action_that_was_not_carried_out_is_an_error(
     lines: list[str], state: dict[str, Any], expected: list[tuple[int, bool]]
 ) -> None:
     assert severities(lines, **state) == expected
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "nvidia: probe of 0000:02:00.0 failed with error -1",
+        "nvidia 0000:02:00.0: probe with driver nvidia failed with error -1",
+        "NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the bus",
+    ],
+)
+def test_what_the_driver_finds_while_it_is_loaded_is_no_older_than_that(message: str) -> None:
+    """It says that it is loaded after it has looked at the GPUs (a log of 525.125.06: 64 ms after)."""
+    assert severities([message, LOADED]) == [(0, False)]
+    assert severities([message, LOADED], apart=300) == [(0, True)]
 
 
 def test_a_fatal_error_of_a_switch_is_one_until_the_driver_is_loaded_anew() -> None:

@@ -26,8 +26,8 @@ def test_what_was_corrected_is_no_finding(message: str) -> None:
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
-        ("mce: Uncorrected hardware memory error in user-access at 3f8000", "uncorrected memory"),
-        ("EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#0_DIMM#0", "uncorrected memory"),
+        ("mce: Uncorrected hardware memory error in user-access at 3f8000", "uncorrected memory errors"),
+        ("EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#0_DIMM#0", "uncorrected memory errors"),
         ("mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 5: bea0000000000108", "a machine check"),
         ("[Hardware Error]: Uncorrected, software restartable error.", "a machine check"),
         ("{2}[Hardware Error]: event severity: fatal", "a fatal error reported by the firmware"),

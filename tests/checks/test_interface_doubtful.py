@@ -41,7 +41,7 @@ def test_a_container_bridge_by_variable(bridge: str) -> None:
 def test_a_container_bridge_by_hccls_default() -> None:
     """cni0 stands before eth0."""
     assert [text for _, text in messages(run_check(NAME, bridged("cni0")))] == [
-        "HCCL takes cni0 by HCCL's default: it leads to the host's own containers"
+        "HCCL uses cni0, chosen by HCCL's default: it leads only to the host's own containers"
     ]
 
 
@@ -185,7 +185,7 @@ def test_all_interfaces_of_a_prefix() -> None:
 @pytest.mark.parametrize(
     ("hosts", "value", "text"),
     [
-        (several("eth2"), "eth", "NCCL takes eth2 by NCCL_SOCKET_IFNAME=eth: interface eth2 is down here"),
+        (several("eth2"), "eth", "NCCL uses eth2, chosen by NCCL_SOCKET_IFNAME=eth: interface eth2 is down here"),
         (several(addressless="eth1"), "eth", "interface eth1 has no address here, and other hosts send over it"),
     ],
 )
@@ -196,7 +196,7 @@ def test_an_interface_of_a_prefix_that_is_down_on_one_host(hosts: dict[str, list
 
 def test_docker0_among_the_interfaces_that_are_not_excluded() -> None:
     ((host, message),) = messages(run_check(NAME, several(docker=True), job(NCCL_SOCKET_IFNAME="^lo")))
-    assert host == "w1 w2 w3" and message.startswith("NCCL takes docker0 by NCCL_SOCKET_IFNAME=^lo")
+    assert host == "w1 w2 w3" and message.startswith("NCCL uses docker0, chosen by NCCL_SOCKET_IFNAME=^lo")
 
 
 def test_with_rdma_the_further_interfaces_carry_nothing() -> None:

@@ -13,14 +13,14 @@ NAME = "launch-sizes-contradict"
 
 def test_two_numbers_of_ranks() -> None:
     outcome = run_check(NAME, {}, job(WORLD_SIZE="15", OMPI_COMM_WORLD_SIZE="16"))
-    expected = "expected a multiple of OMPI_COMM_WORLD_SIZE as WORLD_SIZE"
+    expected = "expected WORLD_SIZE to be a multiple of OMPI_COMM_WORLD_SIZE"
     assert messages(outcome) == [("", f"WORLD_SIZE is 15, and OMPI_COMM_WORLD_SIZE is 16; {expected}")]
     assert outcome.found_severity is Severity.ERROR
 
 
 def test_two_numbers_of_hosts() -> None:
     assert messages(run_check(NAME, {}, job(NNODES="4", NUM_NODES="2"))) == [
-        ("", "NNODES is 4, and NUM_NODES is 2; expected NUM_NODES and NNODES alike")
+        ("", "NNODES is 4, and NUM_NODES is 2; expected NUM_NODES and NNODES to be equal")
     ]
 
 

@@ -16,7 +16,7 @@ def test_one_of_the_equal_paths_to_a_host_is_broken() -> None:
     outcome = run_check(NAME, answers([["-foo", "o-oo", "of-o", "ofo-"]] * 2, details=details))
     ((hosts, text),) = messages(outcome)
     assert hosts == "w2"
-    assert f"some connections to w2 fail on every port, by the port that they come from: {SOME}" in text
+    assert f"some connections to w2 fail depending on their source port: {SOME}" in text
     assert "/proc/net/bonding" in advice(NAME, outcome)
 
 

@@ -20,11 +20,11 @@ def test_a_strict_limit_that_leaves_what_is_available() -> None:
 
 def test_a_strict_limit_below_the_available_memory() -> None:
     assert messages(run_check("overcommit-forbidden", {"w1": [memory()]})) == [
-        ("w1", "with vm.overcommit_memory 2 the kernel promises 54 GiB more, of 100 GiB available")
+        ("w1", "vm.overcommit_memory is 2: programs can get 54 GiB more, although 100 GiB are available")
     ]
 
 
 def test_a_limit_that_was_lowered_below_what_is_promised() -> None:
     assert messages(run_check("overcommit-forbidden", {"w1": [memory(limit=5)]})) == [
-        ("w1", "with vm.overcommit_memory 2 the kernel promises 0 bytes more, of 100 GiB available")
+        ("w1", "vm.overcommit_memory is 2: programs can get 0 bytes more, although 100 GiB are available")
     ]

@@ -57,6 +57,16 @@ def test_the_advice_keeps_the_value_of_now() -> None:
     assert "echo 'net.core.somaxconn = 65535' >>" in advice("sysctl-lost-at-reboot", outcome)
 
 
+def test_a_file_that_is_read_later_is_changed_itself() -> None:
+    """The line of another file would have no effect: files are read by the order of their names."""
+    facts = host({SOMAXCONN: "4096"})
+    late = KernelSetting(SOMAXCONN, "128", "/etc/sysctl.d/99-zz.conf")
+    facts["a"] = [facts["a"][0], SysctlFiles(settings=(late,), ignored=())]
+    command = "sed -i.bak --follow-symlinks -E 's|^[[:space:]]*-?net[./]core[./]somaxconn[[:space:]]*=.*|"
+    text = advice("sysctl-lost-at-reboot", run_check("sysctl-lost-at-reboot", facts))
+    assert f"{command}net.core.somaxconn = 4096|' /etc/sysctl.d/99-zz.conf" in text
+
+
 def test_a_worse_value_of_now_is_not_kept() -> None:
     """A queue that is shorter than the files have it, or a port that they reserve, is not written down."""
     for key, live, boot in ((SOMAXCONN, "128", "65535"), (SYN, "64", "4096"), (PORTS, "8080", "8080,60000-60031")):

@@ -155,6 +155,18 @@ def test_the_diagnosis_of_a_bundle_is_that_of_its_logs(tmp_path: Path) -> None:
     assert "no text" in unread and "rank_2.log" in unread
 
 
+def test_a_place_that_does_not_exist_is_one_line_and_lets_the_diagnosis_stand(tmp_path: Path) -> None:
+    environ = home_of(tmp_path, tools=False)
+    put_logs(Path(environ["HOME"], "job"), RAISES)
+    done = doctor(environ, "bundle-logs", *QUICK, "--logs", "job", "--logs", "jbo/*.log", "--out", "b.tar.gz")
+    said = [line for line in done.stdout.splitlines() if "jbo" in line]
+    assert done.returncode == 0 and said == ["--logs ~/jbo/*.log: nothing is there on any host"]
+    code, document = diagnosed(environ, "b.tar.gz")
+    assert (code, document["unread"]) == (10, []) and "does not exist there" in (
+        members(Path(environ["HOME"], "b.tar.gz"))["CONTENTS.txt"].decode()
+    )
+
+
 def test_several_bundles_are_one_job(tmp_path: Path) -> None:
     for host, rank, text in (("n1", 0, WAITS.format(0)), ("n2", 1, WAITS.format(1)), ("n3", 2, RAISES)):
         pack_one(tmp_path / f"{host}.tar.gz", host, {f"/logs/rank_{rank}.log": text})

@@ -12,7 +12,9 @@ from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.excerpter import kernel_messages
 from doctor.diagnose.fetch.excerpt_reading import collection_notes, read_record, unread_logs
 from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogExcerpt, LogRecord
-from tests.diagnose.test_rules import SIGNATURES
+from doctor.diagnose.signature import Signature
+from doctor.facts.kernel_faults import KernelFaultRow, fault_rows
+from tests.diagnose.test_rules import SIGNATURES, logs
 
 WAITS = "2026-11-21 12:00:30 [rank{}]: RuntimeError: Timed out waiting 10000ms for recv operation to complete"
 OOM = "Memory cgroup out of memory: Killed process {} ({}) total-vm:983040kB, anon-rss:640123kB"
@@ -79,3 +81,12 @@ def test_the_messages_of_this_kernel_have_the_time_of_this_host() -> None:
     stamps = [time.mktime(time.strptime(line[:19], "%Y-%m-%d %H:%M:%S")) for line in data.decode().splitlines()]
     assert not problem and all(now - 7201 <= stamp <= time.time() + 1 for stamp in stamps)
     assert not kernel_messages.read_kmsg(now + 3600)  # type: ignore[no-untyped-call]
+
+
+OF_KERNEL = [(item, fault_rows()[name]) for item in SIGNATURES.values() for name in item.kernel_faults]
+
+
+@pytest.mark.parametrize(("signature", "row"), OF_KERNEL, ids=lambda item: item.id)
+def test_what_a_check_knows_of_the_kernel_is_a_cause_of_a_failure(signature: Signature, row: KernelFaultRow) -> None:
+    for text in (*row.samples, *row.emulated):
+        assert signature.id in {cause.signature for cause in logs(kernel=f"[ 1234.567890] {text}\n").causes}, text

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import base64
 import bz2
 import gzip
 import io
 import lzma
 import os
+import random
 import re
+import shutil
+import subprocess
 import tarfile
 import time
 import zipfile
@@ -19,7 +23,7 @@ from hypothesis import strategies as st
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.events import TIME_ENDED
 from doctor.diagnose.excerpter.excerpt import LogReader
-from doctor.diagnose.excerpter.line_choice import ShapeIndex
+from doctor.diagnose.excerpter.line_choice import DROPPED, ShapeIndex, WordGrams
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import MAX_UNREAD, read_all
@@ -29,6 +33,7 @@ from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
+from tests.diagnose.test_rules import logs, named
 
 SIGNATURES = load_signatures()
 MATCHER = Matcher(SIGNATURES.values())
@@ -330,9 +335,47 @@ def test_a_name_alone_accuses_no_rank_and_no_host(tmp_path: Path) -> None:
 
 
 ZSTD = bytes.fromhex("28b52ffd2404c1000068656c6c6f0a") + b"\x41" * 60
+has_zstd = pytest.mark.skipif(not shutil.which("zstd"), reason="the program zstd is not installed")
 
 
-def test_a_rank_whose_log_is_compressed_by_zstd_is_not_called_silent(tmp_path: Path) -> None:
+def zstd(data: bytes, *options: str) -> bytes:
+    return subprocess.run(["zstd", "-qc", *options], input=data, stdout=subprocess.PIPE, check=True).stdout
+
+
+@has_zstd
+def test_logs_and_archives_that_zstd_compressed_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.log.zst").write_bytes(zstd(LOG) + zstd(LOG))
+    (tmp_path / "rank_1.log").write_bytes(LOG)
+    with tarfile.open(tmp_path / "b.tar", "w") as archive:
+        archive.add(tmp_path / "rank_1.log", "rank_1.log")
+    (tmp_path / "b.tar.zst").write_bytes(zstd((tmp_path / "b.tar").read_bytes()))
+    assert [line for _, line in events_of(tmp_path / "a.log.zst")] == [3, 6]
+    assert [line for _, line in events_of(tmp_path / "b.tar.zst")] == [3]
+
+
+@has_zstd
+def test_a_zstd_that_asks_for_too_much_memory_or_is_cut_is_a_note_of_its_file(tmp_path: Path) -> None:
+    packed = bytearray(zstd(LOG))
+    packed[5] = 21 << 3  # of the header: a window of 2 GiB
+    (tmp_path / "a.log.zst").write_bytes(packed)
+    (tmp_path / "b.log.zst").write_bytes(zstd(LOG)[:-9])
+    readings = read_all(find_sources([str(tmp_path)]), SIGNATURES)
+    assert all("could be read only in part: zstd" in reading.summary.notes[0] for reading in readings)
+
+
+@has_zstd
+def test_the_deadline_holds_for_a_zstd_of_endless_lines(tmp_path: Path) -> None:
+    with (tmp_path / "a.log.zst").open("wb") as file:
+        file.write(zstd(b"step 1\n" * (1 << 20)) * 4000)
+    began = time.monotonic()
+    (reading,) = read_all(find_sources([str(tmp_path)]), SIGNATURES, until=began)
+    assert TIME_ENDED in reading.summary.notes and reading.summary.bytes < 1 << 30
+
+
+def test_a_rank_whose_log_is_compressed_by_zstd_is_not_called_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no program unpacks it
     for rank in (0, 1, 2):
         (tmp_path / f"rank_{rank}.log").write_bytes(KILLED.replace(b"rank1", b"rank%d" % rank))
     (tmp_path / "rank_3.log.zst").write_bytes(ZSTD)
@@ -422,3 +465,15 @@ class TestFilesThatChange:
         reader.read(str(path), path.name)
         assert reader.complete is complete
         assert [text[: len(note)] for text in reader.notes] == ([note] if note else [])
+
+
+def test_base64_in_a_log_is_no_line_of_a_signature_and_hides_none() -> None:
+    draw = random.Random(5)
+    encoded = base64.b64encode(draw.randbytes(6_000)).decode()
+    wrapped = "\n".join(encoded[at : at + 76] for at in range(0, len(encoded), 76))
+    line = "[rank1]: ValueError: bad batch"
+    for text in (f"{wrapped}\n{line}\n{wrapped}\n", f"{line} {encoded}\n", f"x\n{line}\n{encoded}\n"):
+        assert named(logs(train=text)) == [("python-exception", "local fault", [1])]
+    path = "/opt/software/distributed/training/libraries/programs/launchers/orted"
+    words = WordGrams([b"lunhrs"], False)
+    assert words[path.encode().translate(None, DROPPED).split()[0]] == [b"lunhrs"]

@@ -1,12 +1,13 @@
-"""The gate of a bundle searches few lines, and leaves a text exactly as the search of all of it does."""
+"""What is searched of a text is few lines of it, and it is left exactly as the search of all of it leaves it."""
 
 from __future__ import annotations
 
+import base64
 import random
 import time
 
 from doctor.diagnose.bundle.gate import gated
-from doctor.engine.secrets import hide_secrets
+from doctor.engine.secrets import _searched, hide_secrets
 from tests.attack.secrets import corpus
 from tests.diagnose.speed import lines
 from tests.test_one_way_out import OTHERS, SECRETS
@@ -22,11 +23,19 @@ SPLIT = [
     "the \u212aEY api_\u212aEY=hunter2hunter2",
     "x" * 9000 + " password=hunter2hunter2",
     "curl\n-u me:hunter2hunter2 http://h",
+    "<password>\na\nb\nc\nd\nhunter2hunter2\n</password>",
+    "echo hunter2hunter2\n| kinit me",
+    "//open.feishu.cn/open-apis/bot/v2/hook/hunter2hunter2",
 ]
 FILLER = [*b"".join(lines(1)).decode().splitlines()[:3000], "", "  ", "tokens 12 key: value", "\xe9t\xe9", "task msg."]
 
 
 def searched(data: bytes) -> bytes:
+    """By all patterns, whatever words are there."""
+    return _searched(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def by_words(data: bytes) -> bytes:
     return hide_secrets(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
@@ -36,12 +45,13 @@ def test_a_text_behind_the_gate_is_what_the_search_of_all_of_it_leaves() -> None
     for number, sentence in enumerate([*SENTENCES, *SPLIT]):
         before, behind = (draw.choices(FILLER, k=draw.randrange(6)) for _ in range(2))
         data = "\n".join([*before, sentence, *behind]).encode() + b"\n" * (number % 3) + b"\xff\xfe\r\n"
-        assert gated(data) == searched(data), sentence
+        assert gated(data) == by_words(data) == searched(data), sentence
 
 
 def test_every_sentence_with_a_secret_is_hidden_alone_on_its_line() -> None:
     for sentence in [*SENTENCES, *SPLIT]:
-        assert gated(sentence.encode()) == searched(sentence.encode()), sentence
+        data = sentence.encode()
+        assert gated(data) == by_words(data) == searched(data), sentence
 
 
 def test_lines_without_a_secret_pass_ten_times_faster_than_the_search_of_all() -> None:
@@ -57,3 +67,18 @@ def test_lines_without_a_secret_pass_ten_times_faster_than_the_search_of_all() -
 def test_a_short_number_is_a_token_unless_it_counts_some() -> None:
     assert hide_secrets("token: 123456 api_token=12345") == "token: [hidden] api_token=[hidden]"
     assert hide_secrets("#token: 2048, s/token=0.5s") == "#token: 2048, s/token=0.5s"
+
+
+def test_base64_is_searched_for_tokens_and_what_stands_beside_it_for_all() -> None:
+    draw = random.Random(11)
+    encoded = base64.b64encode(draw.randbytes(60_000)).decode()
+    wrapped = "\n".join(encoded[at : at + 76] for at in range(0, len(encoded), 76))
+    token = "AKCp" + "x1Y2" * 16
+    for text in (
+        encoded, wrapped, f"password={encoded}", f"{encoded} --api-key hunter2hunter2", f"{encoded}/{token}/{encoded}",
+        f"x {encoded}\npassword: hunter2hunter2\n{wrapped}", f"{wrapped}\n{token}\n{wrapped}",
+        f"image: {encoded};token={encoded}",
+    ):  # fmt: skip
+        data = gated(text.encode())
+        assert data == searched(text.encode()), text[:60]
+        assert b"hunter2" not in data and token.encode() not in data

@@ -78,6 +78,7 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
         ("node[1-2][3-4]", "a bracket follows another"),
         ("@no-such-group", "expected a group that `nodeset -l` lists"),
         ("@a;b", "has an @"),
+        ("me:hunter2@n1", "me:[hidden]@n1"),
         ("root@node1@x", "--user"),
         ("root@node1:99999", "--user"),
         ("-x@node1", "--user"),

@@ -309,20 +309,19 @@ class TestFirewall:
 
     def test_a_table_that_nothing_loads_is_unknown_where_it_blocks(self) -> None:
         after = firewall_rules(
-            BootFirewall(rules=self.rules(), firewalld="", idle=("nftables",)), self.rules(self.BLOCKS, self.ACCEPTS)
+            BootFirewall(rules=self.rules(), idle=("nftables",)), self.rules(self.BLOCKS, self.ACCEPTS)
         )
         assert list(after.unread) == ["table inet site"]
         assert "nftables: not enabled" in after.unread["table inet site"]
 
     def test_a_table_that_is_loaded_is_judged_as_loaded(self) -> None:
-        after = firewall_rules(BootFirewall(rules=self.rules(self.BLOCKS), firewalld=""), self.rules())
+        after = firewall_rules(BootFirewall(rules=self.rules(self.BLOCKS)), self.rules())
         assert (after.tables, after.unread) == ((self.BLOCKS,), {})
 
-    def test_firewalld_counts_where_it_keeps_what_it_has(self) -> None:
+    def test_what_firewalld_has_now_goes_where_it_is_not_started_at_boot(self) -> None:
         now = self.rules(RuleTable("nft", "inet", "firewalld", self.BLOCKS.chains))
-        assert firewall_rules(BootFirewall(rules=self.rules(), firewalld="lasts"), now).tables == now.tables
-        assert firewall_rules(BootFirewall(rules=self.rules(), firewalld="it differs"), now).unread
-        assert not firewall_rules(BootFirewall(rules=self.rules(), firewalld=""), now).unread
+        after = firewall_rules(BootFirewall(rules=self.rules()), now)
+        assert (after.tables, after.unread) == ((), {})
 
     @pytest.mark.parametrize(
         ("script", "commands"),

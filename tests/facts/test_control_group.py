@@ -36,7 +36,12 @@ def group(*levels: tuple[str, dict[str, str]], **more: Any) -> ControlGroup:
     return control_group
 
 
-@pytest.mark.parametrize("text", ["max", V1_NONE, "9223372036854710272", "-1", "", "99999999999999999999999", "１"])
+@pytest.mark.parametrize("text", ["ERR!", "１", "12 GiB"])
+def test_what_is_no_number_is_unread(text: str) -> None:
+    assert isinstance(answered(ControlGroup, answer(("/sys/fs/cgroup", {"memory.max": text}))), Unreadable)
+
+
+@pytest.mark.parametrize("text", ["max", V1_NONE, "9223372036854710272", "-1", "", "99999999999999999999999"])
 def test_what_is_no_limit(text: str) -> None:
     """The second is that of version 1, the third of a kernel with pages of 64 KiB."""
     files = ("memory.max", "memory.high", "memory.limit_in_bytes", "pids.max", "cpu.max", "cpu.cfs_quota_us")

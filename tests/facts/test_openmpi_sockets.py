@@ -36,7 +36,7 @@ def test_two_ordinary_networks() -> None:
 
 def test_an_exclusion_without_loopback_pairs_loopback_with_itself() -> None:
     fleet = hosts(lo="127.0.0.1/8", eth0="10.0.0.#/24", ib0="10.1.0.#/24")
-    assert faults(fleet, btl_tcp_if_exclude="ib0") == [("lo", "every host reaches itself at it")]
+    assert faults(fleet, btl_tcp_if_exclude="ib0") == [("lo", "each host would connect to itself")]
     assert faults(fleet, btl_tcp_if_exclude="ib0,lo") == []
     assert faults(fleet, btl_tcp_if_exclude="ib0,127.0.0.0/8") == []
     assert faults(fleet) == []

@@ -460,7 +460,7 @@ ROWS: list[Row] = [
         "hardware-error-logged",
         logged("mce: Uncorrected hardware memory error in user-access at 3f8000"),
         host=2,
-        kind="uncorrected memory",
+        kind="uncorrected memory errors",
     ),
     gpu_row("gpu-pcie-width-low", element(3, "current_link_width", "16x", "8x"), gpu=3, observed=8, expected=16),
     gpu_row(

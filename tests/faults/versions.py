@@ -32,8 +32,8 @@ def job(fleet: Any, folder: Any, healthy: bool) -> Prepared:
     return Prepared(["--python", PYTHON])
 
 
-def job_row(check: str, fault: str, **values: Any) -> Row:
-    return Row(check, fault, values=values, prepare=job)
+def job_row(check: str, fault: str, also: Sequence[str] = (), **values: Any) -> Row:
+    return Row(check, fault, values=values, prepare=job, also=also)
 
 
 def renamed(before: str, after: str) -> str:
@@ -96,7 +96,7 @@ ROWS: list[Row] = [
         job_row("cann-version-differs", f"sed -i 's/^version=.*/version=8.2.RC1/' {INFO}", observed="8.2.RC1"),
         also=("torch-npu-cann-mismatch",),
     ),
-    job_row("cann-missing", f"rm -r {TOOLKIT}", layers=[f"torch_npu {TORCH_NPU}"]),
+    job_row("cann-missing", f"rm -r {TOOLKIT}", layers=[f"torch_npu {TORCH_NPU}"], also=("torch-npu-cannot-load",)),
     job_row(
         "torch-version-differs",
         renamed(f"torch-{TORCH}+cpu", "torch-2.6.0"),

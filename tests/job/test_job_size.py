@@ -50,6 +50,8 @@ def test_what_agrees(environ: dict[str, str]) -> None:
         ({"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "16"}, "LOCAL_WORLD_SIZE", "WORLD_SIZE", True),
         ({"NNODES": "4", "NUM_NODES": "2"}, "NNODES", "NUM_NODES", True),
         ({"WORLD_SIZE": "16", "NNODES": "32"}, "WORLD_SIZE", "NNODES", False),
+        ({"NNODES": "3", "SLURM_NNODES": "2"}, "NNODES", "SLURM_NNODES", False),
+        ({"PET_NNODES": "4:8", "SLURM_JOB_NUM_NODES": "2"}, "PET_NNODES", "SLURM_JOB_NUM_NODES", False),
         ({"FLUX_JOB_SIZE": "8", "FLUX_JOB_NNODES": "16"}, "FLUX_JOB_SIZE", "FLUX_JOB_NNODES", False),
         ({"SLURM_NTASKS": "7", "SLURM_NNODES": "8", "SLURM_STEP_ID": "0"}, "SLURM_NTASKS", "SLURM_NNODES", False),
         ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"},

@@ -21,7 +21,7 @@ ROWS: list[tuple[str, list[str], int | None, int | None, int | None, str, tuple[
     ("torchrun train.py", ["torchrun"], 1, 1, 1, "train.py", ()),
     ("torchrun --nnodes 4 --nproc_per_node=8 train.py --lr 1", ["torchrun"], 4, 8, 32, "train.py", ("--lr", "1")),
     ("torchrun --nnodes=2:4 --nproc-per-node 8 train.py", ["torchrun"], 2, 8, None, "train.py", ()),
-    ("torchrun --standalone --nnodes 7 --nproc-per-node 2 -m pkg.train", ["torchrun"], 1, 2, 2, "pkg.train", ()),
+    ("torchrun --standalone --nproc-per-node 2 -m pkg.train", ["torchrun"], 1, 2, 2, "pkg.train", ()),
     ("torchrun --nproc-per-node gpu train.py", ["torchrun"], 1, None, None, "train.py", ()),
     ("torchrun --nproc 4 train.py", ["torchrun"], 1, 4, 4, "train.py", ()),
     ("python3.11 -m torch.distributed.run --nnodes 2 t.py -m x", ["torchrun"], 2, 1, 2, "t.py", ("-m", "x")),

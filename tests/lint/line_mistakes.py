@@ -187,6 +187,27 @@ MISTAKES: dict[str, Planted] = {
         {"t.py": "import os, torch\nimport torch.distributed as dist\n"
          "dist.init_process_group('nccl', rank=int(os.environ['RANK']), world_size=8) #@\n"
          "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"}),
+    "an address with a scheme": Planted(
+        "torchrun --nnodes 2 --nproc_per_node 8 --node_rank 0 \\\n  --master_addr http://10.0.0.1 t.py #@\n",
+        "launch-option-refused"),
+    "an address beyond 255": Planted(
+        "torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint 10.0.0.300:29500 t.py #@\n",
+        "launch-option-refused"),
+    "standalone for two hosts": Planted(
+        "torchrun --standalone --nnodes 2 --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
+    "a rendezvous that does not exist": Planted(
+        "torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10 --rdzv_endpoint n1:29500 t.py #@\n",
+        "launch-option-refused"),
+    "deepspeed's hosts twice": Planted(
+        "deepspeed --num_nodes 2 --num_gpus 8 --include n1:0,1@n2:0,1 t.py #@\n", "launch-option-refused"),
+    "processes that no division gives": Planted(
+        "accelerate launch --multi_gpu --num_machines 2 --num_processes 3 --machine_rank 0 --main_process_ip n1 "
+        "--main_process_port 29500 t.py #@\n", "launch-ranks-contradict"),
+    "more ranks than slots of --host": Planted(
+        "mpirun -np 16 -H n1:4,n2:4 python t.py #@\n", "launch-ranks-contradict"),
+    "the loopback interface": Planted(
+        "export NCCL_SOCKET_IFNAME=lo #@\ntorchrun --nnodes 2 --nproc_per_node 8 --node_rank 0 --master_addr n1 t.py\n",
+        "launch-settings-invalid"),
 }  # fmt: skip
 
 
@@ -217,6 +238,16 @@ SOUND: dict[str, Planted] = {
         "torchrun --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint [fd00::1]:29500 t.py\n", ""),
     "a rendezvous at a port of a variable": Planted(
         "torchrun --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint n1:$PORT t.py\n", ""),
+    "zeros before an octal digit": Planted(
+        "torchrun --nnodes 2 --nproc_per_node 8 --node_rank 0 --master_addr 10.1.201.02 t.py\n", ""),
+    "any address of one host": Planted(
+        "torchrun --nnodes 1 --nproc_per_node 8 --node_rank 0 --master_addr 0.0.0.0 t.py\n", ""),
+    "the loopback interface of one host": Planted(
+        "export GLOO_SOCKET_IFNAME=lo\ntorchrun --standalone --nproc_per_node 8 t.py\n", ""),
+    "as many ranks as slots of --host": Planted("mpirun -np 8 -H n1:4,n2:4 python t.py\n", ""),
+    "hosts of --host without slots": Planted("mpirun -np 8 -H n1,n2 python t.py\n", ""),
+    "an endpoint of etcd": Planted(
+        "torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend etcd-v2 --rdzv_endpoint http://e1:2379 t.py\n", ""),
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from tests.faults.connectivity import AHEAD
@@ -37,6 +38,28 @@ def enabled(service: str) -> str:
     """A script after which systemd would start the service at boot."""
     unit, wants = f"/etc/systemd/system/{service}.service", "/etc/systemd/system/multi-user.target.wants"
     return f"mkdir -p {wants}; test -s {unit} || echo '[Service]' >{unit}; ln -sf {unit} {wants}/\n"
+
+
+FIREWALLD = os.environ.get("DOCTOR_FIREWALLD", "")
+"""A tar file with firewalld's Debian packages unpacked, for a machine that should not have it installed."""
+START_FIREWALLD = """\
+grep -q messagebus /etc/passwd || echo 'messagebus:x:990:990::/nonexistent:/usr/sbin/nologin' >>/etc/passwd
+grep -q messagebus /etc/group || echo 'messagebus:x:990:' >>/etc/group
+ldconfig
+cd /usr/share/polkit-1/actions && ln -sf org.fedoraproject.FirewallD1.server.policy.choice \\
+    org.fedoraproject.FirewallD1.policy  # as the package's own script does
+mkdir -p /run/dbus /etc/firewalld/zones
+test -s /etc/machine-id || dbus-uuidgen >/etc/machine-id
+test -S /run/dbus/system_bus_socket || dbus-daemon --system --fork
+firewalld --nofork --nopid & echo $! >/run/firewalld-test.pid
+until firewall-cmd --state; do sleep 0.1; done
+"""
+
+
+STOP_FIREWALLD = """pid=$(cat /run/firewalld-test.pid)
+kill $pid 2>/dev/null && while kill -0 $pid 2>/dev/null; do sleep 0.1; done
+nft flush ruleset
+"""
 
 
 # The service managers of a host are stand-ins: real ones would set the clock of the machine.

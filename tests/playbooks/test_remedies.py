@@ -29,7 +29,7 @@ from tests.faults.gpus import RING, element
 from tests.faults.versions import SITE, job, renamed
 from tests.hosts.fleet import Fleet, merge
 from tests.hosts.npu import npu_fleet
-from tests.playbooks.cases import CASES, RULES, UFW, Case
+from tests.playbooks.cases import CASES, FIREWALLD, RULES, START_FIREWALLD, STOP_FIREWALLD, UFW, Case, enabled
 from tests.playbooks.drive import Driver
 
 ROOT = Path(__file__).parents[2]
@@ -283,8 +283,11 @@ def look(fleet: Fleet, name: str, *arguments: str) -> list[dict[str, Any]]:
     return next(outcome["findings"] for outcome in report["outcomes"] if outcome["check"] == name)
 
 
-def proven(fleet: Fleet, playbook: str, name: str, *arguments: str, state: str) -> None:
-    """The check finds the fault on the second host, the playbook mends it, and the undo leaves ``state`` as before."""
+def proven(fleet: Fleet, playbook: str, name: str, *arguments: str, state: str, boot: str = "") -> None:
+    """The check finds the fault on the second host, the playbook mends it, and the undo leaves ``state`` as before.
+
+    ``boot``: what a start of the host does with its rules; what is computed for it is then found.
+    """
     driver = Driver(fleet, fleet.hosts[1])
     before = driver.sh(state)[1]
     findings = look(fleet, name, *arguments)
@@ -292,6 +295,11 @@ def proven(fleet: Fleet, playbook: str, name: str, *arguments: str, state: str) 
     driver.apply(BOOKS[playbook], [{**finding["values"], "host": driver.host} for finding in findings])
     assert driver.sh(state)[1] != before
     assert look(fleet, name, *arguments) == []
+    if boot:
+        assert look(fleet, name, "--after-reboot", *arguments) == []
+        with TemporaryFile("w") as stream:
+            fleet.enter(driver.host, boot, stdout=stream, stderr=stream)
+        assert look(fleet, name, *arguments) == []
     assert driver.undo() == []
     assert driver.sh(state)[1] == before
 
@@ -300,24 +308,11 @@ def proven(fleet: Fleet, playbook: str, name: str, *arguments: str, state: str) 
 def test_the_firewall_is_switched_off_and_on_again(fleet_cpu: Fleet, rules: str) -> None:
     with fleet_cpu.broken(fleet_cpu.hosts[1], rules):
         state = "nft -s list ruleset; cat /etc/ufw/ufw.conf"
-        proven(fleet_cpu, "switch-firewall-off", "firewall-blocks-job", state=state)
+        boot = f"set -e\n{BOOT.replace('{kind}', '-nft')}" if rules == UFW else ""  # those in no file go at a restart
+        proven(fleet_cpu, "switch-firewall-off", "firewall-blocks-job", state=state, boot=boot)
 
 
-FIREWALLD = os.environ.get("DOCTOR_FIREWALLD", "")
-"""A tar file with firewalld's Debian packages unpacked, for a machine that should not have it installed."""
-START = """\
-grep -q messagebus /etc/passwd || echo 'messagebus:x:990:990::/nonexistent:/usr/sbin/nologin' >>/etc/passwd
-grep -q messagebus /etc/group || echo 'messagebus:x:990:' >>/etc/group
-ldconfig
-cd /usr/share/polkit-1/actions && ln -sf org.fedoraproject.FirewallD1.server.policy.choice \\
-    org.fedoraproject.FirewallD1.policy  # as the package's own script does
-mkdir -p /run/dbus /etc/firewalld/zones
-test -s /etc/machine-id || dbus-uuidgen >/etc/machine-id
-dbus-daemon --system --fork
-firewalld --nofork --nopid &
-until firewall-cmd --state; do sleep 0.1; done
-firewall-cmd --add-port=53/udp
-"""
+UNSAVED = "firewall-cmd --add-port=53/udp"
 """The port is open for now alone: what the administrator has set so must not be forgotten."""
 
 
@@ -333,9 +328,12 @@ def test_firewalld_opens_the_ports_now_and_for_good_and_closes_them_again(fleet_
     )
     with fleet_cpu.broken(host) if not FIREWALLD else nullcontext():
         with TemporaryFile("w") as stream:
-            fleet_cpu.enter(host, START, stdout=stream, stderr=stream)
+            fleet_cpu.enter(host, START_FIREWALLD + UNSAVED, stdout=stream, stderr=stream)
         proven(fleet_cpu, "open-job-ports", "firewall-blocks-job", state=state)
         assert "53/udp" in fleet_cpu.enter(host, "firewall-cmd --list-ports").stdout
+        fleet_cpu.enter(host, enabled("firewalld"))
+        kept, boot = "firewall-cmd --permanent --list-all", STOP_FIREWALLD + START_FIREWALLD
+        proven(fleet_cpu, "open-job-ports", "firewall-blocks-job", state=kept, boot=boot)
 
 
 def test_the_jobs_user_comes_into_the_group(fleet_a2: Fleet) -> None:
@@ -425,6 +423,39 @@ def test_hosts_with_gpus_are_set_up_and_back_again(fleet_gpu: Fleet) -> None:
         assert failures_in(check(fleet_gpu, {}, *gpu_faults)) == []
         assert driver.undo() == []
         assert driver.sh(GPU_STATE)[1] == before
+
+
+GPU_BOOT = """
+sed -n 's/^w //p' /etc/tmpfiles.d/*.conf | while read -r path _ _ _ _ value; do echo "$value" >$path; done
+cat /etc/modules-load.d/*.conf | while read -r module; do modprobe "$module"; done
+sed -n 's/^kernel.numa_balancing *= *//p' /etc/sysctl.d/99-zzz-doctor.conf >/proc/sys/kernel/numa_balancing
+"""
+"""What a host does with these files when it starts, as it was broken."""
+
+
+def test_what_is_computed_for_hosts_with_gpus_is_what_a_restart_shows(fleet_gpu: Fleet) -> None:
+    host = fleet_gpu.hosts[1]
+    names = [name for name in GPU_FAULTS if name in FORMS and name != "fabric-manager-not-running"]  # no systemd here
+    selected = [word for name in names for word in ("--select", name)]
+    faults = "\n".join(GPU_FAULTS[name][1] for name in names)
+    with fleet_gpu.broken(host, faults, path={"modprobe": PEERMEM}):
+        driver = Driver(fleet_gpu, host)
+        for outcome in check(fleet_gpu, {}, *selected)["outcomes"]:
+            for finding in outcome["findings"]:
+                driver.apply(BOOKS[GPU_FAULTS[outcome["check"]][0]], [{**finding["values"], "host": host}])
+        computed = check(fleet_gpu, {}, *selected, "--after-reboot")
+        fleet_gpu.enter(host, f"set -e\nif test -d /sys/module/nvidia_peermem; then umount /sys/module; fi\n{faults}")
+        fleet_gpu.enter(host, GPU_BOOT)
+        restarted = check(fleet_gpu, {}, *selected)
+    found = [
+        {
+            outcome["check"]: any(host in finding["hosts"] for finding in outcome["findings"])
+            for outcome in report["outcomes"]
+            if outcome["check"] in names and not any(host in entry["hosts"] for entry in outcome["unknown"])
+        }
+        for report in (computed, restarted)
+    ]
+    assert found[0] == {name: found[1][name] for name in found[0]} and len(found[0]) > 1
 
 
 PIP = """\

@@ -6,6 +6,8 @@ would make them (host name, subdomain, JOB_COMPLETION_INDEX), that is, by docume
 
 from __future__ import annotations
 
+import copy
+import json
 import os
 import sys
 import time
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.hosts.kubernetes.cluster import Cluster, unavailable
 from tests.smoke.interpreter import ROOT, visible_folders
@@ -103,6 +106,31 @@ def indexed(name: str, index: int, size: int, *options: str, has_shm: bool = Tru
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
+def printed() -> tuple[Json, Json]:
+    """The service and the job that the page prints."""
+    text = (ROOT / "doctor" / "docs" / "kubernetes.md").read_text("utf-8")
+    blocks = text.split("```yaml\n")[1:]
+    (objects,) = (block.partition("```")[0] for block in blocks if "completionMode: Indexed" in block)
+    service, job = yaml.safe_load_all(objects)
+    return service, job
+
+
+def as_printed(job: Json, index: int) -> Json:
+    """A pod of the job, on this machine's files in the place of the images."""
+    name = job["metadata"]["name"]
+    spec = copy.deepcopy(job["spec"]["template"]["spec"])
+    (first,), (main,) = spec["initContainers"], spec["containers"]
+    own = container([sys.executable, "-m", "doctor"], JOB_COMPLETION_INDEX=str(index))
+    first |= {key: own[key] for key in ("image", "imagePullPolicy", "command")}
+    first["env"] += own["env"][1:]
+    first["volumeMounts"] += [mount for mount in own["volumeMounts"] if mount["name"] != "shm"]
+    main |= {"image": "localhost/no-python:1", "imagePullPolicy": "Never", "command": ["sleep", "100000"]}
+    spec["volumes"] += [volume for volume in volumes() if volume["name"] != "shm"]
+    spec |= {"hostname": f"{name}-{index}", "terminationGracePeriodSeconds": 0}
+    metadata = {"name": f"{name}-{index}", "labels": {"job-name": name, "app": name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
 def ends(cluster: Cluster, name: str, count: int, seconds: float = 150.0) -> dict[str, tuple[int, str]]:
     """By pod: exit code and line, as Kubernetes shows them, once all have ended."""
     ended: dict[str, tuple[int, str]] = {}
@@ -138,12 +166,26 @@ def codes(done: dict[str, tuple[int, str]]) -> set[int]:
 
 
 def test_init_containers_of_a_stateful_set(cluster: Cluster) -> None:
-    cluster.apply(*stateful_set("train", 3, *QUICK))
-    done = ends(cluster, "train", 3)
+    cluster.apply(*stateful_set("set", 3, *QUICK))
+    done = ends(cluster, "set", 3)
     assert codes(done) == {0}, done
     assert len({line for _, line in done.values()}) == 1
-    assert " nodes=3/3 " in done["train-0"][1]
-    cluster.kubectl("delete", "statefulset", "train", "--wait=false")
+    assert " nodes=3/3 " in done["set-0"][1]
+    cluster.kubectl("delete", "statefulset", "set", "--wait=false")
+
+
+def test_the_job_that_the_page_prints(cluster: Cluster) -> None:
+    """Its own Secret, service and options: all checks and the network test, in healthy pods."""
+    service, job = printed()
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [service, job]})
+    accepted = cluster.kubectl("apply", "--dry-run=server", "--validate=false", "-f", "-", stdin=text)
+    assert accepted.returncode == 0, accepted.stderr
+    cluster.apply(service, *(as_printed(job, index) for index in range(job["spec"]["completions"])))
+    done = ends(cluster, "train", job["spec"]["completions"], 300)
+    logs = cluster.kubectl("logs", "train-0", "-c", "doctor").stdout
+    assert codes(done) == {0}, (done, logs)
+    assert " nodes=4/4 " in done["train-0"][1]
+    cluster.kubectl("delete", "pods", "-l", "job-name=train", "--grace-period=0", "--force")
 
 
 def test_the_pod_with_a_small_shm_is_named_in_all(cluster: Cluster) -> None:

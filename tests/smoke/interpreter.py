@@ -12,5 +12,7 @@ OF_THE_HOST = ("/root", "/tmp", "/run")
 
 def visible_folders() -> list[str]:
     """The override "shows" that makes it visible there, and this project with it."""
-    places = {str(Path(path).resolve()) for path in (sys.prefix, sys.base_prefix, ROOT)}
-    return sorted(path for path in places if path.startswith(OF_THE_HOST))
+    packages = [path for path in sys.path if path.endswith("site-packages")]  # a .pth file may name some of elsewhere
+    places = {Path(path).resolve() for path in (sys.prefix, sys.base_prefix, str(ROOT), *packages)}
+    outer = [place for place in places if not any(parent in places for parent in place.parents)]
+    return sorted(str(place) for place in outer if str(place).startswith(OF_THE_HOST))

@@ -45,6 +45,29 @@ def hog():
 threading.Thread(target=hog, daemon=True).start()
 """
 
+SOCKETS = """
+import socket
+for number in range(3, 400):
+    try:
+        file = socket.socket(fileno=os.dup(number))
+        if file.family in (2, 10) and file.type == 1 and file.getpeername():
+            ACT
+    except OSError:
+        pass
+"""
+"""For each connection of the rank."""
+LOCKED = """
+import fcntl, subprocess
+holder = subprocess.Popen(["sh", "-c", "exec 9>/tmp/locked; flock 9; echo held; sleep 900"], stdout=subprocess.PIPE)
+holder.stdout.readline()
+fcntl.flock(open("/tmp/locked", "w"), fcntl.LOCK_EX)
+"""
+DEAF = """
+for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGABRT):
+    signal.signal(number, signal.SIG_IGN)
+time.sleep(900)
+"""
+
 INVENTED: tuple[Case, ...] = (
     *(Case(f"rank's hidden {share} %", SLOWED, limited(share), early=True, binds=BINDS) for share in (5, 10)),
     Case("rank's hidden 50 %", SLOWED, limited(50), early=True, must=False, binds=BINDS),
@@ -119,4 +142,57 @@ INVENTED: tuple[Case, ...] = (
         {"kind": "corrupt", "function": "__matmul__", "how": "negated", "place": 0, "every": 5},
         early=True,
     ),
+    Case("GIL held in C", (*HANGS, *NETWORK[:1]), program("import ctypes; ctypes.PyDLL(None).sleep(900)")),
+    Case("reads a FIFO", HANGS, program("os.mkfifo('/tmp/fifo'); open('/tmp/fifo').read()")),
+    Case("waits for a file lock", HANGS, program(LOCKED)),
+    Case("ignores signals and sleeps", HANGS, program(DEAF)),
+    Case("connections shut down", (*DIED, *NETWORK, *HANGS), program(SOCKETS.replace("ACT", "file.shutdown(2)"))),
+    Case(
+        "bytes of peers taken",
+        (*DIED, *NETWORK, *HANGS, *VALUES),
+        program("time.sleep(0.3)" + SOCKETS.replace("ACT", "file.recv(64, socket.MSG_DONTWAIT)")),
+        must=False,
+    ),
+    Case(
+        "float64 by default",
+        (*VALUES, *HANGS, *DIED, "smoke-reference-differs"),
+        program("import torch; torch.set_default_dtype(torch.float64)"),
+        early=True,
+        must=False,
+    ),
+    Case("64 threads", SLOWED, program("import torch; torch.set_num_threads(64)"), early=True, must=False),
+    Case(
+        "address space in the midst",
+        (*DIED, *FAILED_LOADER),
+        program("import resource; resource.setrlimit(9, (1 << 20, 1 << 20))"),
+        must=False,
+    ),
+    Case(
+        "profiling signals",
+        (),
+        program("signal.signal(27, lambda *_: None); signal.setitimer(signal.ITIMER_PROF, 0.002, 0.002)"),
+    ),
+    Case("working folder removed", (), program("os.mkdir('/tmp/gone'); os.chdir('/tmp/gone'); os.rmdir('/tmp/gone')")),
+    Case("hostname changed", (), before="hostname other; touch MARK"),
+    Case("30 ms a send", ("smoke-host-slow", "smoke-rank-slow", *SLOWED), environ={"OUTSIDE_DELAY_MS": "30"}),
+    Case("loader child spins", FAILED_LOADER, {"kind": "spin", "child": True}),
+    Case("loader child late", FAILED_LOADER, {"kind": "late", "seconds": 0.5, "child": True}, must=False),
+    Case("endless recursion", DIED, program("deeper = lambda deep: deep(deep)\ndeeper(deeper)")),
+    Case("interrupted", DIED, text_error("KeyboardInterrupt", "")),
+    Case("a thread fails", (), program("import threading; threading.Thread(target=int, args=('x',)).start()")),
+    Case(
+        "rows of all_to_all zeroed",
+        VALUES,
+        {"kind": "corrupt", "function": "all_to_all_single", "how": "row", "place": 0, "every": 1},
+        early=True,
+    ),
+    Case(
+        "bits of broadcasts",
+        (*VALUES, "smoke-parameters-not-broadcast"),
+        {"kind": "corrupt", "function": "broadcast", "how": "bit", "place": 2, "bit": 6, "every": 1, "call": 1},
+    ),
+    Case(
+        "exit handler hangs", (*HANGS, *STOPPED), program("import atexit; atexit.register(time.sleep, 900)"), must=False
+    ),
+    Case("warnings are errors", (*START, *DIED), before="touch MARK", environ={"PYTHONWARNINGS": "error"}, must=False),
 )

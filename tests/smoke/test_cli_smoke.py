@@ -239,7 +239,7 @@ def wait_for(condition: Any, seconds: float = 30.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (observed := condition()):
         assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.01)
+        time.sleep(0.1)  # each look reads what all processes of the machine have
     return observed
 
 

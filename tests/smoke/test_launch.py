@@ -515,6 +515,24 @@ def test_a_late_rank_that_is_in_a_call_of_the_program_is_named(monkeypatch: pyte
     assert failure.text.endswith("it is in /opt/site/hook.py:9 connect, which is not torch")
 
 
+class InTurn(list[Line]):
+    """The first answer to the first order, the last one to all that come after the others."""
+
+    def __init__(self, *answers: list[Line]) -> None:
+        super().__init__(answers[-1])
+        self.earlier = list(answers[:-1])
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(self.earlier.pop(0)) if self.earlier else super().__iter__()
+
+
+def test_a_rank_that_waits_for_a_cpu_to_write_its_stack_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = agent("a", joining), agent("b", joining)
+    b.answers["stacks"] = InTurn([{"stacks": {"3": ""}, "due": True}], [{"stacks": {"3": HOOK}}])
+    failure = joined_late(monkeypatch, a, b)
+    assert (failure.kind, failure.culprit_ranks) == ("never-joined", (3,))
+
+
 def test_a_stack_of_another_hosts_rank_names_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = agent("a", joining), agent("b", joining)
     b.answers["stacks"] = [{"stacks": {"0": HOOK}}]

@@ -23,7 +23,8 @@ from doctor.smoke.hang.host_pressure import (
     quota_use,
     starved_ranks,
 )
-from doctor.smoke.model import QuotaUse
+from doctor.smoke.model import CpuSpin, QuotaUse
+from doctor.smoke.programs.agent import pressure as pressure_module
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.protocol import HostPressure
 from doctor.smoke.results.slow_rank_findings import quota_findings
@@ -55,11 +56,29 @@ def test_every_kind_of_pressure_is_a_sentence() -> None:
 def test_a_wait_for_a_cpu_beside_idle_ones_is_a_quota_that_is_not_shown() -> None:
     """A container without cgroupfs: neither periods nor seconds, and the kernel counts the rank as waiting."""
     waited = {0: (0, 0, 0.0, 1.0, 19.0), 1: (0, 0, 0.0, 9.0, 1.0)}
-    hidden, busy = HostPressure(waited, idle=0.7), HostPressure(waited, idle=0.1)
+    hidden, busy = HostPressure(waited, idle={0: 0.7}), HostPressure(waited, idle={0: 0.1, 1: 0.9})
     (sentence,) = idle_cpu_sentences("w1", hidden)
     assert sentence.startswith("w1: rank 0 waited for a CPU most of the time, although CPUs had nothing to do for 70%")
-    assert held_back_ranks(quota_use({"w1": hidden})) == {0: 0.0}
+    assert held_back_ranks(quota_use({"w1": hidden})) == {0: 0.1}
     assert idle_cpu_sentences("w1", busy) == [] and held_back_ranks(quota_use({"w1": busy})) == {}
+
+
+@pytest.mark.parametrize("peer", [7.0, 4.5])
+def test_a_rank_that_waited_a_little_longer_than_its_peers_is_held_by_no_quota(peer: float) -> None:
+    """They are compared as they are, and not by whether each is over the limit."""
+    seconds = {0: (0, 0, 0.0, 1.9, 8.1), **dict.fromkeys((1, 2, 3), (0, 0, 0.0, 10 - peer, peer))}
+    assert held_back_ranks(quota_use({"w1": HostPressure(seconds, idle=dict.fromkeys(seconds, 0.5))})) == {}
+
+
+def test_cpus_count_as_idle_only_while_a_rank_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine is busy as the ranks begin, when this one waits, and has nothing to do for the rest of the run."""
+    readings = iter([(0, 0, 0), (0, 0, 0), (0, 0, 400), (0, 20, 800), (0, 400, 1200)])
+    monkeypatch.setattr(pressure_module, "cpu_ticks", lambda: next(readings, (0, 800, 1600)))
+    pressure = Pressure()
+    for number, waited in enumerate((1, 4, 5, 5)):
+        pressure.watch((), 1e9 * number)
+        pressure.observe(2, 0, f"900000000 {waited}000000000 9")
+    assert pressure.report({})["idle"] == {"2": 0.275}
 
 
 BUSY = {
@@ -159,10 +178,12 @@ def test_all_agents_of_a_host_are_heard() -> None:
     """A launcher starts one for each task: each tells of its own ranks."""
     reports = {"a0": {0: (40, 38, 3.0, 1.0, 0.0)}, "a1": {1: (40, 0, 0.0, 1.0, 0.0)}, "b0": {2: (0, 0, 0.0, 1.0, 0.0)}}
     answers = {name: SimpleNamespace(pressure=HostPressure(ranks)) for name, ranks in reports.items()}
+    answers["a1"].pressure.spins[1] = (CpuSpin(0.1, 0.6, (7.0,)),)
     endpoints = {name: SimpleNamespace(host=name[0]) for name in reports}
     channels: Any = SimpleNamespace(endpoints=endpoints, query=lambda *request: answers)
     pressure = read_pressure(channels)
     assert {host: set(each.ranks) for host, each in pressure.items()} == {"a": {0, 1}, "b": {2}}
+    assert set(pressure["a"].spins) == {1}
     assert starved_ranks(pressure).keys() == {0}
 
 

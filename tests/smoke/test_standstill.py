@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from doctor.smoke.hang.detector import Detector
 from doctor.smoke.hang.standstill import explain_foreign_call, explain_standstill, explain_wrong_size, foreign_frame
 from doctor.smoke.model import Collective, Failure, Snapshot
@@ -56,6 +58,35 @@ def test_a_rank_that_is_in_another_file_than_torchs() -> None:
     assert (failure.kind, failure.culprit_ranks) == ("blocked", (1,))
     assert "sitecustomize.py:3 all_reduce" in failure.text
     assert foreign_frame(IN_TORCH) == "" == foreign_frame("")
+
+
+@pytest.mark.parametrize(
+    ("sleeping", "named"),
+    [
+        ({1: "hrtimer_nanosleep", 2: "futex_wait_queue"}, (1,)),
+        ({1: "locks_lock_inode_wait.isra.0", 3: "wait_for_partner"}, (1, 3)),
+        ({0: "futex_do_wait", 1: "ep_poll", 2: "do_poll.constprop.0", 3: "hrtimer_nanosleeper"}, ()),
+        (dict.fromkeys(range(4), "hrtimer_nanosleep"), ()),
+        ({9: "hrtimer_nanosleep"}, ()),
+    ],
+)
+def test_a_rank_whose_stack_is_not_known_and_that_waits_for_no_other(
+    sleeping: dict[int, str], named: tuple[int, ...]
+) -> None:
+    failure = explain_foreign_call(standstill(0, 1, 2, 3), sleeping)
+    assert failure.culprit_ranks == (named or (0, 1, 2, 3))
+    assert failure.kind == ("blocked" if named else "network")
+
+
+def test_where_the_ranks_of_a_standstill_sleep_is_known() -> None:
+    detector = Detector(2)
+    for tick in range(60):
+        now = tick / 10
+        asleep = {0: "futex_do_wait", 1: "hrtimer_nanosleep"}
+        snaps = {rank: waits(rank, now, process="S", waits_for=asleep[rank]) for rank in range(2)}
+        if detector.feed(snaps, now):
+            break
+    assert detector.sleeping == asleep
 
 
 def waits(rank: int, now: float, **more: Any) -> Snapshot:

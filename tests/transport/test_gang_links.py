@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import pytest
 
@@ -26,27 +27,45 @@ SELF = Introduction(1, "b", "1")
 class Wire:
     """Two sockets and a program between them that may change what passes."""
 
+    open: ClassVar[list[Wire]] = []
+
     def __init__(self, change: Callable[[bytes], bytes] = bytes) -> None:
         self.leader, near = socket.socketpair()
         far, self.member = socket.socketpair()
         self.change: Callable[[bytes], bytes] = change
-        for source, target in ((near, far), (far, near)):
-            threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+        self.threads = [
+            threading.Thread(target=self._pass, args=ends, daemon=True) for ends in ((near, far), (far, near))
+        ]
+        for thread in self.threads:
+            thread.start()
+        Wire.open.append(self)
 
     def _pass(self, source: socket.socket, target: socket.socket) -> None:
-        while data := source.recv(1 << 16):
-            target.sendall(self.change(data))
-        target.close()
+        with source, target, contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(self.change(data))
+
+    def cut(self) -> None:
+        """Ends both threads, which would meet the sockets of later tests by their numbers."""
+        for end in (self.leader, self.member):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        for thread in self.threads:
+            thread.join()
 
 
 @pytest.fixture(autouse=True)
-def addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pairs of sockets have no address and no Nagle."""
+def addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Pairs of sockets have no address and no Nagle. After a test all are closed."""
     monkeypatch.setattr(
         SealedLink,
         "__init__",
         lambda self, link, *rest: _INIT(self, _Tcp(link), *rest),  # type: ignore[arg-type]
     )
+    yield
+    while Wire.open:
+        Wire.open.pop().cut()
 
 
 _INIT = SealedLink.__init__

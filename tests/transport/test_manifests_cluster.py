@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from tests.hosts.kubernetes.cluster import Cluster, programs, unavailable
-from tests.test_manifests import FOLDER, FOLDERS, IDS
+from tests.test_manifests import FOLDER, FOLDERS, IDS, objects
+from tests.transport.test_kubernetes_trouble_cluster import NODES
 
 pytestmark = [
     pytest.mark.hosts,
@@ -177,16 +178,32 @@ def put(cluster: Cluster, role: dict[str, Any]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("overlay", "kind", "name", "resource", "verb"),
-    [
-        ("taint", "clusterrole", "cluster-doctor-condition", "nodes", "get"),
-        ("taint", "clusterrole", "cluster-doctor-condition", "nodes/status", "patch"),
-        ("taint", "clusterrole", "cluster-doctor-taint", "nodes", "patch"),
-        ("taint", "role", "cluster-doctor-events", "events", "create"),
-        ("gate", "clusterrole", "cluster-doctor-label", "nodes", "patch"),
-    ],
-)
+RIGHTS = [
+    ("taint", "clusterrole", "cluster-doctor-condition", "nodes", "get"),
+    ("taint", "clusterrole", "cluster-doctor-condition", "nodes/status", "patch"),
+    ("taint", "clusterrole", "cluster-doctor-taint", "nodes", "patch"),
+    ("taint", "role", "cluster-doctor-events", "events", "create"),
+    ("gate", "clusterrole", "cluster-doctor-label", "nodes", "patch"),
+]
+OF_STALE = [("cluster-doctor-stale", "list"), ("cluster-doctor-stale", "get"), ("cluster-doctor-label", "patch")]
+OF_IDLE = ("cluster-doctor-idle", "pods", "list")
+
+
+def test_each_right_that_the_manifests_give_is_taken_away_somewhere() -> None:
+    tried = {(name, resource, verb) for _, _, name, resource, verb in RIGHTS} | {OF_IDLE}
+    tried |= {(name, "nodes", verb) for name, verb in OF_STALE}
+    tried |= {("fleet", resource, verb) for resource, verbs in NODES.items() for verb in verbs}
+    given = {
+        (item["metadata"]["name"], resource, verb)
+        for _, item in objects()
+        for rule in item.get("rules", ())
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert given == tried
+
+
+@pytest.mark.parametrize(("overlay", "kind", "name", "resource", "verb"), RIGHTS)
 def test_each_right_is_needed(cluster: Cluster, overlay: str, kind: str, name: str, resource: str, verb: str) -> None:
     other = "label" if overlay == "taint" else "taint"
     cluster.kubectl("delete", "clusterrolebinding", f"cluster-doctor-{other}", "--ignore-not-found")
@@ -208,7 +225,7 @@ def test_each_right_is_needed(cluster: Cluster, overlay: str, kind: str, name: s
 
 def test_a_node_is_not_taken_for_idle_without_the_right_to_list_its_pods(cluster: Cluster) -> None:
     use(cluster, "overlays/idle", OPTIONS="--brief")
-    whole = without(cluster, "clusterrole", "cluster-doctor-idle", "pods", "list")
+    whole = without(cluster, "clusterrole", *OF_IDLE)
     try:
         restart(cluster)
         line = 'the API server forbids this user to list resource "pods"'
@@ -269,6 +286,30 @@ def test_the_gate_fails_closed_or_open_as_it_is_told(cluster: Cluster) -> None:
         cluster.kubectl("delete", "job", "closed", "open", "--wait=true")
 
 
+def start_stale(cluster: Cluster) -> None:
+    """The CronJob's job, now."""
+    schedule = next(item for item in rendered(cluster, "overlays/gate", MAX_AGE="60") if item["kind"] == "CronJob")
+    about = {"name": "stale-now", "namespace": SPACE}
+    spec = schedule["spec"]["jobTemplate"]["spec"]
+    cluster.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": spec})
+
+
+@pytest.mark.parametrize(("name", "verb"), OF_STALE)
+def test_each_right_of_the_job_for_stale_labels_is_needed(cluster: Cluster, name: str, verb: str) -> None:
+    use(cluster, "overlays/gate")
+    cluster.kubectl("delete", "daemonset", "nodes", "-n", SPACE)
+    dead = ("cluster-doctor.dev/check-time=1000", "cluster-doctor.dev/check=healthy")
+    cluster.kubectl("label", "node", cluster.nodes[0], *dead, "--overwrite")
+    whole = without(cluster, "clusterrole", name, "nodes", verb)
+    try:
+        start_stale(cluster)
+        wait(cluster, lambda: f'cannot {verb} resource "nodes"' in log(cluster, "stale"), f"no line about {verb}")
+        assert labels(cluster, cluster.nodes[0])["cluster-doctor.dev/check"] == "healthy"
+    finally:
+        put(cluster, whole)
+        cluster.kubectl("delete", "job", "-n", SPACE, "stale-now")
+
+
 def test_a_verdict_that_is_too_old_is_not_a_good_one(cluster: Cluster) -> None:
     """The doctor of one node is dead: its label is stale, and only the gate that fails open lets pods on it."""
     use(cluster, "overlays/gate", MAX_AGE="60")
@@ -280,10 +321,7 @@ def test_a_verdict_that_is_too_old_is_not_a_good_one(cluster: Cluster) -> None:
     cluster.kubectl(
         "label", "node", dead, "cluster-doctor.dev/check-time=1000", "cluster-doctor.dev/check=healthy", "--overwrite"
     )
-    schedule = next(item for item in rendered(cluster, "overlays/gate", MAX_AGE="60") if item["kind"] == "CronJob")
-    about = {"name": "stale-now", "namespace": SPACE}
-    spec = schedule["spec"]["jobTemplate"]["spec"]
-    cluster.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": spec})
+    start_stale(cluster)
     try:
         wait(cluster, lambda: labels(cluster, dead)["cluster-doctor.dev/check"] == "stale", "the label stays")
         assert labels(cluster, well)["cluster-doctor.dev/check"] == "healthy"

@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
     *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
 ]
+LIMITS = ("memory-short", "cpus-too-few")
 LISTEN = (
     "import socket, time; kept = [socket.create_server(('', port)) for port in (15001, 15006)]; "
     "open('/dev/shm/ready', 'w').close(); time.sleep(600)"
@@ -160,6 +161,39 @@ def test_a_policy_that_blocks_the_ports_of_the_job_is_tried(cluster: Cluster) ->
     finally:
         cluster.enter(node, "nft", "delete", "table", "bridge", "policies")
     assert any(name.startswith("net-") for name in found), found
+
+
+def test_limits_of_memory_and_cpus(cluster: Cluster) -> None:
+    """Four ranks in a container that has less than they need; a pod without limits is not accused."""
+    main = {**container(), "resources": {"limits": {"memory": "700Mi", "cpu": "500m"}}}
+    cluster.apply(pod("limited", main))
+    cluster.wait_for_pods("app=limited", 1)
+    line = ("--", "torchrun", "--nproc-per-node", "4", "train.py")
+    options = ("-s", "memory-short,cpus-too-few", "--json", "--no-history", *line)
+    found = findings(doctor(cluster, "check", "train-0,limited", *options))
+    assert {name: item["hosts"] for name, item in found.items()} == {name: ["limited"] for name in LIMITS}, found
+    assert found["memory-short"]["values"]["total"] == "700.0 MiB", found
+    assert found["cpus-too-few"]["values"]["observed"] == "0.5", found
+
+
+def test_the_limit_of_open_files_is_that_of_the_nodes_container_runtime(cluster: Cluster) -> None:
+    """Containers that it starts from now on have it, whatever the limit of the node's other processes."""
+    node = cluster.nodes[1]
+    limit = cluster.enter(
+        node, "sh", "-c", "prlimit --pid $(pidof containerd) --nofile --raw --noheadings -o SOFT,HARD"
+    )
+    assert limit.returncode == 0, limit.stderr
+    try:
+        done = cluster.enter(node, "sh", "-c", "prlimit --pid $(pidof containerd) --nofile=1024:1024")
+        assert done.returncode == 0, done.stderr
+        cluster.apply(pod("files", container(), nodeName=node))
+        cluster.wait_for_pods("app=files", 1)
+    finally:
+        kept = limit.stdout.split()
+        cluster.enter(node, "sh", "-c", f"prlimit --pid $(pidof containerd) --nofile={kept[0]}:{kept[1]}")
+    done = doctor(cluster, "check", "train-0,files", "-s", "open-files-limit-low", "--json", "--no-history")
+    finding = findings(done)["open-files-limit-low"]
+    assert finding["hosts"] == ["files"] and finding["values"]["observed"] == 1024, finding
 
 
 def test_an_mtu_that_differs(cluster: Cluster) -> None:

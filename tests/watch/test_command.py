@@ -108,6 +108,18 @@ def test_ending_the_job_ends_the_workers_of_ranks_that_are_ended_first(tmp_path:
         assert psutil.Process(int(worker.read_text())).status() == psutil.STATUS_ZOMBIE
 
 
+def test_a_signal_that_ended_the_command_first_does_not_end_its_watcher() -> None:
+    """A terminal's Ctrl-C reaches both; the command has ended before its watcher takes the signal."""
+    command = WatchedCommand(["sh", "-c", "exit 9"], os.environ)
+
+    def press() -> bool:
+        command.process.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        return False
+
+    assert (command.run(press), command.interrupted) == (9, signal.SIGINT)
+
+
 def test_started_once_for_each_rank_one_process_watches_and_all_pass_their_exit_codes(tmp_path: Path) -> None:
     """A launcher's environment: the processes share one folder on the host."""
     processes = []

@@ -16,7 +16,8 @@ import pytest
 from doctor.watch.effort import Effort, process_tree
 from doctor.watch.peer_wait import awaited_peer
 
-WORK = "import time\nend = time.time() + 60\nwhile time.time() < end: sum(range(1000))"
+WORK = "import time\nwhile True: sum(range(500_000)); time.sleep(0.03)"
+"""A fifth to a third of a CPU: several times what counts as work."""
 
 IN_A_THREAD = (
     "import threading, subprocess\n"

@@ -9,6 +9,8 @@ from doctor.engine.texts import filled
 SCHEMA = "doctor.bundle/1"
 NAME = "CONTENTS.json"
 TABLE = "CONTENTS.txt"
+NO_PLACE = "does not exist there"
+"""The bundler's reason for a place of the job that a host does not have."""
 
 
 class BundledFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor.diagnose.bundle.contents import Contents
+from doctor.diagnose.bundle.contents import NO_PLACE, Contents
 from doctor.engine.language import localized_filled
 from doctor.engine.sanitize import count_noun, printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.transport import format_size
 
 _HARMLESS = ("older than asked for", "a link", "no log by its name")
@@ -20,6 +20,9 @@ def bundle_summary(contents: Contents, path: Path) -> str:
     name = printable(str(path), 400)
     files, size = count_noun(len(contents.files), "file"), format_size(os.stat(path).st_size)
     lines = [line for host in contents.hosts for line in _of_host(contents, host)]
+    for place, hosts in _absent_places(contents).items():
+        where = filled("on {0}", joined(", ", hosts[:4])) if len(hosts) < len(contents.hosts) else "on any host"
+        lines.append(filled("--logs {0}: nothing is there {1}", printable(place, 400), where))
     lines.append(filled("{0}: {1} of {2}, {3}", name, files, count_noun(len(contents.hosts), "host"), size))
     if hidden := sum(entry.hidden for entry in contents.files):
         lines.append(
@@ -27,6 +30,15 @@ def bundle_summary(contents: Contents, path: Path) -> str:
         )
     lines.append(filled("doctor diagnose {0}", name))
     return "\n".join(map(localized_filled, lines))
+
+
+def _absent_places(contents: Contents) -> dict[str, list[str]]:
+    """The hosts on which each of the job's own places does not exist."""
+    absent: dict[str, list[str]] = {}
+    for row in contents.left_out:
+        for place in row.examples if row.reason == NO_PLACE else ():
+            absent.setdefault(place, []).append(printable(row.host))
+    return absent
 
 
 def _of_host(contents: Contents, host: str) -> Iterator[str]:
@@ -37,6 +49,6 @@ def _of_host(contents: Contents, host: str) -> Iterator[str]:
     if error := contents.errors.get(host):
         yield filled("  not all of it: {0}", error)
     for row in contents.left_out:
-        if row.host == host and row.reason not in _HARMLESS:
+        if row.host == host and row.reason not in (*_HARMLESS, NO_PLACE):
             examples = ", ".join(row.examples[:2]) + (", ..." if row.count > 2 else "")
             yield filled("  {0}: {1}: {2}", printable(row.section), examples, row.reason)

@@ -9,55 +9,18 @@ from collections.abc import Iterator
 from functools import cache
 
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, ShapeIndex, split_block
-from doctor.engine.secrets import WHOLE, WORDS, hide_secrets
-
-_BEHIND = 3
-"""Lines that are not empty behind one that is searched: a header or a login may go on in them."""
+from doctor.engine.secrets import WORDS, hide_in_lines
 
 
 @cache
 def _index() -> ShapeIndex:
-    return ShapeIndex([([word.encode()], word.encode()) for word in WORDS])  # type: ignore[no-untyped-call]
+    return ShapeIndex([([word.encode()], word.encode()) for word in WORDS], encoded=True)  # type: ignore[no-untyped-call]
 
 
 def gated(block: bytes) -> bytes:
     """The block, which ends with a line, without secrets: as `hide_secrets` leaves it, byte for byte."""
-    if any(mark in block for mark in WHOLE):
-        return _hidden(block)
-    lines = block.split(b"\n")
-    pieces: list[bytes] = []
-    end = 0
-    for first, last in _runs(block, lines):
-        pieces += lines[end:first]
-        pieces.append(_hidden(b"\n".join(lines[first:last])))
-        end = last
-    return b"\n".join([*pieces, *lines[end:]])
-
-
-def _hidden(data: bytes) -> bytes:
-    return hide_secrets(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-
-
-def _runs(block: bytes, lines: list[bytes]) -> Iterator[tuple[int, int]]:
-    """From where to where lines are searched together, in order."""
-    first = last = -1
-    for number in _chosen(block):
-        if number >= last:
-            if last > 0:
-                yield first, last
-            first = number
-        last = _with_behind(lines, number)
-    if last > 0:
-        yield first, last
-
-
-def _with_behind(lines: list[bytes], number: int) -> int:
-    """Behind the lines that belong to this one."""
-    lines_left, end = _BEHIND, number + 1
-    while end < len(lines) and lines_left:
-        lines_left -= bool(lines[end].strip())
-        end += 1
-    return end
+    hidden = hide_in_lines(block.decode("utf-8", "surrogateescape"), _chosen(block))
+    return hidden.encode("utf-8", "surrogateescape")
 
 
 def _chosen(block: bytes) -> Iterator[int]:

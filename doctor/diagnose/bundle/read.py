@@ -10,7 +10,7 @@ from typing import IO
 
 import msgspec
 
-from doctor.diagnose.bundle.contents import NAME, SCHEMA, BundledFile, Contents
+from doctor.diagnose.bundle.contents import NAME, NO_PLACE, SCHEMA, BundledFile, Contents
 from doctor.diagnose.bundle.spool import STATE
 from doctor.diagnose.bundle.support import diagnosed_sections
 from doctor.diagnose.excerpter.excerpt import LogReader
@@ -29,7 +29,12 @@ MAX_STATE = 4 << 20
 """Bytes of one file of an earlier bundle that shows the devices."""
 LINES_LIMIT = 64 << 20
 """Bytes of lines that are kept of one log."""
-NO_LOGS = ("no log by its name", "an archive: secrets in it cannot be searched for", "a program, or the memory of one")
+NO_LOGS = (
+    NO_PLACE,
+    "no log by its name",
+    "an archive: secrets in it cannot be searched for",
+    "a program, or the memory of one",
+)
 """Reasons of the bundler that leave out no log."""
 
 

@@ -87,7 +87,9 @@ class BundleRequest(msgspec.Struct, frozen=True, kw_only=True):
     def fields(self, skipped: frozenset[str]) -> dict[str, Any]:
         """The same for the program on a host. ``skipped``: suffixes of files that hold no log."""
         table, only = support(), self.devices_only
-        sections: list[dict[str, Any]] = [{"name": "job", "places": list(self.places), "age": self.since}]
+        sections: list[dict[str, Any]] = [
+            {"name": "job", "places": list(self.places), "age": self.since, "named": True}
+        ]
         sections += [
             {"name": row.section, "places": row.paths, "age": self.since, "variables": row.variables}
             for row in table.place

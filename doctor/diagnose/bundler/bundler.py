@@ -24,6 +24,7 @@ PIECE = 1 << 18  # bytes that are sent at once
 RATE = 4 << 20  # bytes a second: a session of doctor takes twice as many
 MIN_ROOM = 1 << 16
 NO_BYTES, NO_TIME = "the limit of bytes", "the time limit"
+NO_PLACE = "does not exist there"
 
 
 class Bundler:
@@ -116,6 +117,8 @@ class Bundler:
         omissions = self.left_out.setdefault(section["name"], Omissions())
         search = LogSearch({"skipped": (), "age": section["age"]}, omissions)
         search.search([place for place in section["places"] + named_by_variables(section) if place])
+        for place in search.unmatched if section.get("named") else ():
+            omissions.add(NO_PLACE, place)
         files = search.newest_first()
         for path, _ in files[self.request["files"] :]:
             omissions.add(filled("more than {0} files", self.request["files"]), printable_path(path))

@@ -2,15 +2,19 @@
 
 import codecs
 import errno
+import io
 import os
 
 BLOCK = 1 << 18
-COMPRESSED = (".gz", ".bz2", ".xz")
-MAX_XZ_MEMORY = 128 << 20  # bytes; xz -9 needs 65 MiB to decompress
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+MAX_XZ_MEMORY = 128 << 20  # bytes; xz -9 needs 65 MiB to decompress; zstd's program gets as many
 
 
 def opened(suffix, file):
-    """What decompresses a file. Raises: ImportError where this Python was built without it."""
+    """What decompresses a file. Raises: ImportError where this Python was built without it.
+
+    Of .zst the file itself, unless it is one of this host and the program `zstd` is there.
+    """
     if suffix == ".gz":
         import gzip
 
@@ -19,6 +23,8 @@ def opened(suffix, file):
         import bz2
 
         return bz2.BZ2File(file)
+    if suffix == ".zst":
+        return ZstdFile(file) if type(file) is io.BufferedReader and has_zstd() else file
     return XzFile(file)
 
 
@@ -53,6 +59,37 @@ class XzFile:
             except self.lzma.LZMAError as error:
                 raise OSError(str(error)) from None
         return data
+
+
+def has_zstd():
+    """The program that unpacks .zst is there: Python has had no module for it before 3.14."""
+    import shutil
+
+    return shutil.which("zstd") is not None
+
+
+class ZstdFile:
+    """What the program `zstd` unpacks, in bounded memory. Raises: OSError for damage, and for more memory."""
+
+    def __init__(self, file):
+        import subprocess
+
+        os.lseek(file.fileno(), file.tell(), os.SEEK_SET)  # what stands in a buffer was not read
+        command, pipe = ["zstd", "-dcq", "--memory=%d" % MAX_XZ_MEMORY], subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=file, stdout=pipe, stderr=subprocess.DEVNULL)
+
+    def read(self, size):
+        """Up to `size` bytes; none at the end."""
+        data = self.process.stdout.read(size)
+        if not data and self.process.wait():
+            raise OSError("zstd could not unpack it (exit code %d)" % self.process.returncode)
+        return data
+
+    def __del__(self):
+        if self.process.poll() is None:  # reading ended before the file did
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
 
 
 def utf8_blocks(blocks):

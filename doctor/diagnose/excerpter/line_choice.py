@@ -8,8 +8,11 @@ import re
 
 MAX_LINE = 4096  # bytes of a line that are looked at
 MAX_SHAPES = 1 << 16  # shapes that are remembered; after that, all are forgotten
+MAX_KEPT = 512  # bytes of a shape, or of a word of one, that is remembered: a longer one hardly comes again
 QUIET_HEADS = (b"[INFO]", b"[DEBUG]", b"[EVENT]", b"[TRACE]")  # how lines begin that report no error: CANN, MindSpore
 DROPPED = b"0123456789abcdef"
+ENCODED = bytes(set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+/="))  # base64, without digits
+MIN_ENCODED = 40  # letters of a word of a shape, from which on it is base64
 GRAM = 6
 NUMBER_GRAM = 3
 RECORDING_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
@@ -21,10 +24,11 @@ RANK_WORD = re.compile(rb"(?<![A-Za-z_])[Rr]ank[ _=:]{0,2}(\d{1,6})(?![\d.])[^\n
 class ShapeIndex:
     """Values, each with the texts that a line must contain to be chosen for it; the first text is the most telling.
 
-    Of lines at INFO level, only those that contain one of `quiet_texts` are chosen.
+    Of lines at INFO level, only those that contain one of `quiet_texts` are chosen. `encoded`: texts are looked for
+    in base64 as well.
     """
 
-    def __init__(self, pairs, quiet_texts=()):
+    def __init__(self, pairs, quiet_texts=(), encoded=False):
         self.values = [value for _, value in pairs]
         self.quiet_texts = sorted(set(quiet_texts))
         self.reduced_quiet = set(text.translate(None, DROPPED) for text in quiet_texts)
@@ -38,7 +42,7 @@ class ShapeIndex:
                 others = [text.translate(None, DROPPED) for text in texts[1:]]
                 self.reduced.setdefault(first, []).append((index, others))
         self.texts = dict(covering_grams(self.reduced, GRAM))
-        self.grams_by_word = WordGrams(self.texts)
+        self.grams_by_word = WordGrams(self.texts, encoded)
         self.numbers = [NumberSearch(gram, numbers) for gram, _ in covering_grams(numbers, NUMBER_GRAM)]
         self.shapes = {}
 
@@ -51,7 +55,9 @@ class ShapeIndex:
         if cached is None:
             if len(self.shapes) >= MAX_SHAPES:
                 self.shapes.clear()
-            cached = self.shapes[shape] = self.classify(shape)
+            cached = self.classify(shape)
+            if len(shape) <= MAX_KEPT:
+                self.shapes[shape] = cached
         return cached
 
     def classify(self, shape):
@@ -82,15 +88,29 @@ class ShapeIndex:
 class WordGrams(dict):  # type: ignore[type-arg]
     """For each word of a shape, which of the texts it contains; what free text has in common are its words."""
 
-    def __init__(self, texts):
+    def __init__(self, texts, encoded):
         super().__init__()
-        self.texts = list(texts)
+        self.encoded = encoded
+        self.by_length = {}
+        for text in texts:
+            self.by_length.setdefault(len(text), set()).add(text)
 
     def __missing__(self, word):
         if len(self) >= MAX_SHAPES:
             self.clear()
-        matches = self[word] = tuple(text for text in self.texts if text in word)
+        if not self.encoded and is_encoded(word):
+            return ()
+        matches = []
+        for length, texts in self.by_length.items():
+            matches += texts.intersection([word[at : at + length] for at in range(len(word) - length + 1)])
+        if len(word) <= MAX_KEPT:
+            self[word] = matches
         return matches
+
+
+def is_encoded(word):
+    """Whether a word of a shape is base64; a path has more slashes, and a message other signs."""
+    return len(word) > MIN_ENCODED and word.count(b"/") * 16 <= len(word) and not word.translate(None, ENCODED)
 
 
 class NumberSearch:

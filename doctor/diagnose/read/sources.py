@@ -16,7 +16,7 @@ from typing import IO
 import msgspec
 
 from doctor.diagnose.events import TIME_ENDED
-from doctor.diagnose.excerpter.file_blocks import COMPRESSED, data_blocks, opened
+from doctor.diagnose.excerpter.file_blocks import COMPRESSED, data_blocks, has_zstd, opened
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -38,7 +38,11 @@ SKIPPED_SUFFIXES = frozenset(
 )
 """Names in a folder that hold no log."""
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz")
-_PACKED_TAR = ((b"\x1f\x8b", ".gz"), (b"BZh", ".bz2"), (b"\xfd7zXZ", ".xz"), (b"\x5d\0\0", ".xz"))
+_ZSTD_TARS = (".tar.zst", ".tzst")
+_PACKED_TAR = (
+    *((b"\x1f\x8b", ".gz"), (b"BZh", ".bz2"), (b"\xfd7zXZ", ".xz"), (b"\x5d\0\0", ".xz")),
+    (b"\x28\xb5\x2f\xfd", ".zst"),
+)
 """How compressed archives begin, whatever their names end with."""
 UNREADABLE = (
     *(OSError, EOFError, MemoryError, RuntimeError, NotImplementedError),
@@ -150,7 +154,7 @@ def streams(source: Source, until: float = float("inf")) -> Iterator[Stream]:
         return
     with os.fdopen(handle, "rb") as file:
         lower = name.lower()
-        if lower.endswith(_ARCHIVES):
+        if lower.endswith(_ARCHIVES) or (lower.endswith(_ZSTD_TARS) and has_zstd()):  # type: ignore[no-untyped-call]
             yield from _tar_members(name, file, until)
         elif lower.endswith(".zip"):
             yield from _zip_members(name, file, until)

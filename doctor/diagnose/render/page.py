@@ -45,7 +45,7 @@ def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -
         ("Follows from it", signature.explains),
         ("Checks before the next job", signature.checks),
         ("Playbooks", tuple(playbooks)),
-        ("Patterns", signature.patterns),
+        ("Patterns", tuple(dict.fromkeys(pattern.text for pattern in signature.compiled))),
         ("Example", tuple(sample.text.split("\n")[0][:300] for sample in signature.samples[:1])),
         ("Sources", signature.sources),
     ):

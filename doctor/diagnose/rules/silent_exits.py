@@ -51,9 +51,11 @@ def _exit_codes(case: Case) -> dict[int, tuple[str, Event, str]]:
 
 
 def _exited_by_local_rank(case: Case) -> list[Cause]:
-    """The only worker that torchrun saw end, of which no list shows the rank, where no log shows an error."""
+    """The only worker that torchrun saw end, of which no list shows the rank, where no log shows an error. Not one that
+    aborted itself: it may have done so over another, in output that is not there.
+    """
     block = lone_local_failure(case.reports)
-    if block is None or any(case.role(event) in ERROR_ROLES for event in case.events):
+    if block is None or block.exit_code == -6 or any(case.role(event) in ERROR_ROLES for event in case.events):
         return []
     culprit = Culprit(host=block.host, label=name_of_block(block))
     summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, str(block.exit_code))

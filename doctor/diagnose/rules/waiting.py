@@ -16,6 +16,7 @@ from doctor.diagnose.diagnosis import (
     Culprit,
     Undecidable,
     culprit_of,
+    culprit_of_rank,
     first_evidence,
     holds_up,
     names_of,
@@ -325,7 +326,10 @@ def _reporter(process: Process, target: Culprit) -> object:
 
 
 def named_peer(case: Case, event: Event) -> Culprit | None:
-    """The other end of a link, as the line names it: the process with its address, else its host."""
+    """The other end of a link, as the line names it: its rank, the process with its address, else its host."""
+    rank = small_number(event.values.get("peer_rank", ""))
+    if rank is not None and "group-rank" not in case.signatures[event.signature].traits:
+        return culprit_of_rank(case, rank)
     names = ("peer_address", "peer_host", "peer_endpoint", "host_name")
     address = next((event.values[name] for name in names if event.values.get(name)), "")
     if not address:

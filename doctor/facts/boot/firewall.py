@@ -1,4 +1,4 @@
-"""The packet filter after a reboot: what enabled services load from files, and firewalld where it keeps what it has."""
+"""The packet filter after a reboot: what enabled services load from files."""
 
 from __future__ import annotations
 
@@ -22,15 +22,12 @@ class BootFirewall(Fact, frozen=True):
     Raw output, as JSON::
 
         {"outputs": {}, "tables": [], "legacy": {"ip": [], "ip6": []}, "bridges": [], "error": "", "refused": false,
-         "local": ["127.0.0.1"], "failed": [], "unclear": [["/etc/rc.local", "line 3: a loop"]],
-         "firewalld": ""}
+         "local": ["127.0.0.1"], "failed": [], "unclear": [["/etc/rc.local", "line 3: a loop"]]}
     """
 
     probe = ask(list_boot_rules, root=True, timeout=60)
 
     rules: FirewallRules
-    firewalld: str
-    """``lasts``: its rules of now return; else why they may not; empty where it is not started."""
     idle: tuple[str, ...] = ()
     """Services that have a file of rules, and are not started at boot."""
 
@@ -41,7 +38,7 @@ class BootFirewall(Fact, frozen=True):
         unread = dict.fromkeys(map(_unclear_script, dump.unclear), "its rules are not known")
         unread |= dict.fromkeys(dump.failed, "it cannot be loaded beside the host's rules")
         rules = msgspec.structs.replace(rules, unread={**rules.unread, **unread})
-        return cls(rules=rules, firewalld=dump.firewalld, idle=tuple(dump.idle))
+        return cls(rules=rules, idle=tuple(dump.idle))
 
 
 def _unclear_script(entry: Sequence[str]) -> str:
@@ -53,19 +50,13 @@ def _unclear_script(entry: Sequence[str]) -> str:
 
 def firewall_rules(boot: BootFirewall, now: FirewallRules) -> FirewallRules:
     """The rules after a reboot; ``unread`` names tables that block something now and whose loader was not found."""
-    tables, unread = list(boot.rules.tables), dict(boot.rules.unread)
-    firewalld = [table for table in now.tables if table.name == "firewalld"]
-    if boot.firewalld == "lasts" and firewalld:
-        tables += firewalld
-    elif boot.firewalld:
-        why = "it does not use nftables" if boot.firewalld == "lasts" else boot.firewalld
-        unread["firewalld"] = filled("its rules after a reboot are not known: {0}", why)
-    loaded = {(table.family, table.name) for table in tables}
+    unread = dict(boot.rules.unread)
+    loaded = {(table.family, table.name) for table in boot.rules.tables}
     idle = filled(" ({0}: not enabled)", ", ".join(boot.idle)) if boot.idle else ""
     for table in _blocking(now):
         if (table.family, table.name) not in loaded and table.name != "firewalld":
             unread[filled("table {0} {1}", table.family, table.name)] = filled("{0}{1}", NOT_LOADED, idle)
-    return msgspec.structs.replace(boot.rules, tables=tuple(tables), unread=unread)
+    return msgspec.structs.replace(boot.rules, unread=unread)
 
 
 def _blocking(rules: FirewallRules) -> Iterator[RuleTable]:

@@ -40,8 +40,6 @@ class FirewallDump(msgspec.Struct, frozen=True):
     """At boot: a script that is run, and why it cannot be followed where it loads rules itself."""
     idle: list[str] = []
     """At boot: services that have a file of rules and are not started."""
-    firewalld: str = ""
-    """At boot: ``lasts``, or why its rules are not those of now; empty where it is not started."""
 
 
 class FirewallRules(Fact, frozen=True):

@@ -1,7 +1,8 @@
 """Runs on the host: loads beside its packet filter what it loads at boot, in a network namespace, and lists it.
 
 Nothing of the host changes. Loaded is what enabled services load from files: nftables, netfilter-persistent,
-iptables-services, ufw; and the unquoted commands of rc.local and of ifupdown's scripts. No script is run.
+iptables-services, ufw, firewalld, whose own code reads its files; and the unquoted commands of rc.local and of
+ifupdown's scripts. No script is run.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ FILTER_TOOLS = (
 )
 SHELL_WORDS = ("if", "for", "while", "until", "case", "function", "{", "}", "(", "&&", "||", "|", "exec", ".", "source")
 LOAD_SECONDS = 45
+NO_MOUNTS = "file systems cannot be mounted here"
 NEW_NETWORK, NEW_MOUNTS, BIND, PRIVATE = 0x40000000, 0x20000, 0x1000, 0x40000 | 0x4000
 
 
@@ -216,26 +218,109 @@ def _load_all(failed: list, unclear: list) -> None:  # type: ignore[type-arg]
             failed.append(" ".join(tokens)[:200] + ": " + why[:200])
 
 
+FIREWALLD = """
+import sys
+from firewall.core.fw import Firewall
+firewall = Firewall()
+firewall.start()
+for entry in sys.argv[1:]:
+    interface, _, zone = entry.partition("=")
+    if zone:
+        firewall.zone.change_zone_of_interface(zone, interface)
+    elif firewall.zone.get_zone_of_interface(interface) not in (None, "", firewall.get_default_zone()):
+        sys.exit(interface + ": in a zone by a file of firewalld, and in none by its NetworkManager profile")
+print("loaded")
+sys.stdout.flush()
+sys.stdin.read()
+"""
+"""What `firewalld` does when it starts, without D-Bus; then the zones that something else gives to interfaces.
+
+It stays until its input ends: a table with an owner (NftablesTableOwner) goes with the owner.
+"""
+
+
+def _nmcli(*arguments: str) -> str:
+    """What it prints. Raises: OSError."""
+    done = run_bounded("nmcli", *arguments)
+    if done.get("code", 1):
+        raise OSError(errno.EIO, "nmcli does not tell the zones of NetworkManager's profiles")
+    return str(done["out"]).strip()
+
+
+def _given_zones(interfaces: list) -> list:  # type: ignore[type-arg]
+    """``interface=zone`` for each interface to which its profile or its ifcfg file gives a zone at boot.
+
+    Raises: OSError where NetworkManager, which runs, does not tell.
+    """
+    zones = {}
+    for name in interfaces:
+        for line in file_text("/etc/sysconfig/network-scripts/ifcfg-" + name).splitlines():
+            if line.startswith("ZONE="):
+                zones[name] = line[5:].strip("\"' ")
+    if os.path.exists("/run/NetworkManager"):
+        for line in _nmcli("-t", "-f", "DEVICE,UUID", "connection", "show", "--active").splitlines():
+            name, _, profile = line.rpartition(":")
+            if name in interfaces:
+                zones[name] = _nmcli("-g", "connection.zone", "connection", "show", profile)
+    return [name + "=" + zones[name] for name in sorted(zones)]
+
+
+def _start_firewalld(failed: list, given_zones: list) -> object:  # type: ignore[type-arg]
+    """A process that has loaded what firewalld loads; into ``failed`` why it could not."""
+    import subprocess
+
+    first = file_text("/usr/sbin/firewalld").partition("\n")[0]
+    command = (first[2:].split() if first[:2] == "#!" else ["python3"]) + ["-c", FIREWALLD] + given_zones
+    pipe, line, environ = subprocess.PIPE, "", dict(os.environ, LC_ALL="C")
+    process = subprocess.Popen(
+        command,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=subprocess.STDOUT,
+        env=environ,
+        preexec_fn=lambda: _own_folder("/run"),  # noqa: PLW1509  where it makes files; this process has one thread
+    )
+    for data in process.stdout or ():
+        line = data.decode("utf-8", "replace").strip() or line
+        if line == "loaded":
+            return process
+    failed.append("firewalld: " + (line or "it does not start")[:200])
+    return process
+
+
+def _unshare(namespaces: int, why: str) -> object:
+    """The C library, when this process is in namespaces of its own. Raises: OSError."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(namespaces):
+        raise OSError(ctypes.get_errno(), why)
+    return libc
+
+
+def _own_folder(path: str) -> object:
+    """An empty folder there, for this process and what it starts. Raises: OSError."""
+    libc = _unshare(NEW_MOUNTS, NO_MOUNTS)
+    libc.mount(b"none", b"/", None, PRIVATE, None)  # type: ignore[attr-defined]
+    if libc.mount(b"none", path.encode(), b"tmpfs", 0, b"size=64m"):  # type: ignore[attr-defined]
+        raise OSError(errno.EPERM, NO_MOUNTS)
+    return libc
+
+
 def _enter_namespace(interfaces: list, overlays: dict) -> None:  # type: ignore[type-arg]
     """A network without rules, with interfaces of the same names, for this process alone. Raises: OSError.
 
     ``overlays``: texts that stand in files' places, for this process and what it starts.
     """
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(NEW_NETWORK | (NEW_MOUNTS if overlays else 0)):
-        raise OSError(ctypes.get_errno(), "network namespaces are not allowed here")
+    _unshare(NEW_NETWORK, "network namespaces are not allowed here")
     if overlays:
-        libc.mount(b"none", b"/", None, PRIVATE, None)
-        if libc.mount(b"none", b"/mnt", b"tmpfs", 0, b"size=64m"):
-            raise OSError(ctypes.get_errno(), "file systems cannot be mounted here")
+        libc = _own_folder("/mnt")
         for number, path in enumerate(sorted(path for path in overlays if os.path.isfile(path))):
             copy = "/mnt/" + str(number)
             with open(copy, "w") as file:
                 file.write(overlays[path])
-            if libc.mount(copy.encode(), path.encode(), None, BIND, None):
-                raise OSError(ctypes.get_errno(), path)
+            if libc.mount(copy.encode(), path.encode(), None, BIND, None):  # type: ignore[attr-defined]
+                raise OSError(errno.EPERM, path)
     for name in interfaces:
         for kind in ("dummy", "bridge") if name != "lo" else ():
             if not run_bounded("ip", "link", "add", "name", name, "type", kind).get("code"):
@@ -245,18 +330,18 @@ def _enter_namespace(interfaces: list, overlays: dict) -> None:  # type: ignore[
 def _load_and_list(overlays: dict) -> dict:  # type: ignore[type-arg]
     failed: list = []  # type: ignore[type-arg]
     unclear: list = []  # type: ignore[type-arg]
-    _enter_namespace(sorted(os.listdir("/sys/class/net"))[:64], overlays)
+    interfaces = sorted(os.listdir("/sys/class/net"))[:64]
+    firewalld = _starts("firewalld")
+    given_zones = _given_zones(interfaces) if firewalld else []
+    _enter_namespace(interfaces, overlays)
     _load_all(failed, unclear)
+    keeper = _start_firewalld(failed, given_zones) if firewalld else None
     tables = list_kernel_tables()
     families = {"ip": "/proc/self/net/ip_tables_names", "ip6": "/proc/self/net/ip6_tables_names"}
     legacy = {family: file_text(path).split() for family, path in families.items()}
-    return {
-        "tables": tables,
-        "legacy": legacy,
-        "outputs": list_outputs(tables, legacy),
-        "failed": failed,
-        "unclear": unclear,
-    }
+    answer = {"tables": tables, "legacy": legacy, "outputs": list_outputs(tables, legacy)}
+    del keeper  # what holds the tables lives until here
+    return dict(answer, failed=failed, unclear=unclear)
 
 
 def _in_child(overlays: dict) -> dict:  # type: ignore[type-arg]
@@ -295,25 +380,10 @@ def _in_child(overlays: dict) -> dict:  # type: ignore[type-arg]
         return {"error": "no answer in time"}
 
 
-def _firewalld_lasts() -> str:
-    """Why firewalld's rules after a reboot are not those of now; empty where they are, as it says itself."""
-    answers = []
-    for which in ([], ["--permanent"]):
-        lines: list = []  # type: ignore[type-arg]
-        for option in ("--list-all-zones", "--list-all-policies"):
-            done = run_bounded("firewall-cmd", *which, option)
-            if done.get("ended") or (done.get("code") and option == "--list-all-zones"):
-                return "firewall-cmd does not answer"
-            kept = done.get("out", "").splitlines()
-            lines += [line.split(" (")[0] for line in kept if not line.startswith(("  interfaces:", "  ingress-pri"))]
-        answers.append(lines)
-    return "" if answers[0] == answers[1] else "its permanent configuration is another than that of now"
-
-
 def list_boot_rules(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the packet filter's tables as after a reboot, as nft and iptables print them."""
     dump: dict = {"outputs": {}, "error": "", "refused": False, "tables": [], "legacy": {}}  # type: ignore[type-arg]
-    dump.update(root=os.geteuid() == 0, failed=[], unclear=[], firewalld="")
+    dump.update(root=os.geteuid() == 0, failed=[], unclear=[])
     if os.geteuid() != 0:
         dump.update(error=os.strerror(errno.EPERM), refused=True)
         return dump
@@ -326,6 +396,4 @@ def list_boot_rules(arguments: ProbeArguments) -> dict[str, object]:
     files["netfilter-persistent"] = ("/etc/iptables/rules.v4",)
     files["iptables"] = ("/etc/sysconfig/iptables",)
     dump["idle"] = [name for name in sorted(files) if any(map(os.path.exists, files[name])) and not _starts(name)]
-    if _starts("firewalld"):
-        dump["firewalld"] = _firewalld_lasts() or "lasts"
     return dump

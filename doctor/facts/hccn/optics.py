@@ -117,7 +117,7 @@ def _parse_readings(rows: Mapping[str, str]) -> Iterator[tuple[str, OpticalReadi
 
 def _parse_flags(rows: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     for name, text in rows.items():
-        if re.fullmatch(r"[TR]x Lo[SsL] Flag", name) and not _not_measured(text):
+        if re.fullmatch(r"[TR]x Lo[SsL] Flag", name) and not (text and _not_measured(text)):
             yield name.removesuffix(" Flag"), int(text, 16)
 
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from doctor.engine.texts import filled
 from doctor.job.launch_line.commands import LauncherRow, launcher_rows
 from doctor.job.launch_line.model import LaunchCall
-from doctor.job.launch_line.options import Options, split_options
+from doctor.job.launch_line.options import Options, is_misspelt, split_options
 from doctor.job.shell.word import Word
+from doctor.job.variable_values import expected_host
 
 DEFAULT_HOSTFILE = "/job/hostfile"
 """Of DeepSpeed."""
@@ -73,16 +74,21 @@ def _started(
     node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
     if node_rank is not None and most and node_rank >= most:
         options.refuse([row.node_rank], filled("a number from 0 to {0}: the line is for {1} hosts", most - 1, most))
+    address, endpoint = options.text(row.master_addr), options.text(row.rdzv_endpoint)
+    host = re.sub(r":[0-9]*$", "", endpoint) if "://" not in endpoint and "," not in endpoint else ""
+    for name, text in ((row.master_addr, address), (row.rdzv_endpoint, host.strip("[]"))):
+        if text and expected_host(text):
+            options.refuse([name], expected_host(text))
     call = LaunchCall(
         launcher=row.name,
         command=command,
         environ=exports[0],
         passed=exports[1],
         node_rank=node_rank,
-        master_addr=options.text(row.master_addr),
+        master_addr=address,
         master_port=options.number(row.master_port, least=row.least_port, most=65535),
         rdzv_backend=options.text(row.rdzv_backend),
-        rdzv_endpoint=options.text(row.rdzv_endpoint),
+        rdzv_endpoint=endpoint,
         standalone=row.standalone in options,
         hostfile=options.text(*row.hostfile.split()),
         options=options.as_texts(),
@@ -113,6 +119,9 @@ def node_range(options: Options) -> tuple[int | None, int | None]:
     return _least_and_most(options, "nodes", "2-4")
 
 
+_BACKENDS = ("c10d", "static", "etcd", "etcd-v2")
+
+
 def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
     """What is not in the line comes from variables: ``PET_NNODES`` and so on."""
     for name in sorted(name for name, count in row.word_counts.items() if count):
@@ -123,6 +132,11 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
     if port and not (port[1].isascii() and port[1].isdecimal() and len(port[1]) < 6 and int(port[1]) < 65536):
         options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")
     is_single = "standalone" in options or (not options.text("nnodes") and _is_default(options, "nnodes"))
+    backend = options.text("rdzv-backend")
+    if backend not in _BACKENDS and any(is_misspelt(backend.lower(), name) for name in _BACKENDS):
+        options.refuse(["rdzv-backend"], ", ".join(_BACKENDS))
+    if "standalone" in options and (options.number("nnodes") or 1) > 1:
+        options.refuse(["nnodes"], "1: with --standalone the job is on one host, and waits for the others")
     least, most = (1, 1) if is_single else _least_and_most(options, "nnodes", "2:4")
     per_node, by_devices = options.text("nproc-per-node"), ""
     ranks_per_node = None
@@ -328,6 +342,9 @@ def _accelerate(row: LauncherRow, command: str, options: Options, environ: Mappi
 def _deepspeed(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
     """``--include host1:0,1@host2:0,1`` names hosts and devices; else they are those of the hostfile."""
     nodes = _positive(options.text("num-nodes"))
+    if nodes or _positive(options.text("num-gpus")):
+        for name in {"include", "exclude"} & options.by_name.keys():
+            options.refuse([name], "none beside --num_nodes and --num_gpus")
     parts = [part.partition(":") for part in options.text("include").split("@") if part]
     hosts = tuple(dict.fromkeys(host for host, _, _ in parts))
     if nodes is None and hosts and "localhost" not in hosts:

@@ -381,6 +381,10 @@ def _with_machine(configuration: Configuration, entry: LaunchText) -> Configurat
 def _slots(line: LaunchLine, read_file: ReadFile) -> dict[str, Setting]:
     """The fewest slots of a host in the hostfile that deepspeed's line names; all slots of that of mpirun."""
     call = line.innermost
+    if call is not None and call.launcher == "openmpi" and "host" in call.options and not _oversubscribes(line):
+        named = [re.fullmatch(r"[^\s:\[]+:([0-9]{1,5})", host, re.ASCII) for host in call.option("host").split(",")]
+        count = sum(int(match[1]) for match in named if match)
+        return {"all_slots": Setting("slots", count, "--host")} if all(named) and not call.hostfile else {}
     if call is None or call.launcher not in ("deepspeed", "openmpi") or not call.hostfile:
         return {}
     hosts = [
@@ -403,7 +407,7 @@ def _oversubscribes(line: LaunchLine) -> bool:
     call = line.innermost
     if call is None or call.unresolved.keys() & {"options", "map-by", "hostfile"}:
         return True
-    options = ("oversubscribe", "use-hwthread-cpus", "host", "rankfile", "set-dist", "mca", "tune", "am")
+    options = ("oversubscribe", "use-hwthread-cpus", "rankfile", "set-dist", "mca", "tune", "am")
     text = call.option("map-by").lower() + " ".join(name for name in line.environ if "oversubscribe" in name)
     return "oversubscribe" in text or any(option in call.options for option in options)
 

@@ -24,7 +24,7 @@ MAX_LINE_CHARS = 4000
 def check_page(
     check: Check, playbooks: Iterable[Playbook] = (), example: ExampleFinding | None = None, width: int = WIDTH
 ) -> str:
-    """All there is to say about one check, every probe that it has run on a host, and the playbooks that treat it.
+    """One check: what a reader needs first, then its reasons, then every probe that it has run on a host.
 
     ``example``: a finding whose values stand in place of placeholders. Prose is wrapped at ``width``, commands are not.
     """
@@ -41,6 +41,7 @@ def check_page(
         )
     lines += _advice_section(check, "What to do", example, width)
     lines += _advice_section(check, IN_CONTAINER, example, width)
+    lines += remedy_lines(playbooks, width)
     lines += _section("Why it matters", unwrap_lines(localized(check.section("Why it matters"))), width)
     lines += _section("Source", unwrap_lines(localized(check.section("Source"))), width)
     lines += _section("Job settings it uses", [_named_summary(intent) for intent in _intents(check)], width)
@@ -50,7 +51,6 @@ def check_page(
         localized("What runs on the hosts"),
         *(f"  {line}" for line in probe_texts or [localized("Nothing.")]),
     ]
-    lines += remedy_lines(playbooks, width)
     if check.path:
         lines += ["", localized("Check file: ") + strip_control_chars(check.path, MAX_LINE_CHARS)]
     return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_val
 from doctor.remedy.template import TemplateError
 from doctor.report.explain.examples import EXAMPLES
 from doctor.report.layout.advice import mark_personal_words
-from doctor.report.layout.formatting import bracketed, wrapped
+from doctor.report.layout.formatting import wrapped
 from doctor.report.layout.terminal import columns_line
 
 WIDTH = 100
@@ -42,13 +42,13 @@ def playbook_page(playbook: Playbook, width: int = WIDTH) -> str:
 
 
 def remedy_lines(playbooks: Iterable[Playbook], width: int = WIDTH) -> Iterator[str]:
-    """The playbooks that treat a check, for its page; nothing where there is none."""
+    """The playbooks that treat a check, for its page; their steps are on pages of their own. Nothing without one."""
     for number, playbook in enumerate(playbooks):
         if not number:
-            yield from ("", phrase("Fixes ({note})", note=localized(EXAMPLE_NOTE)))
-        yield f"  {_titled(playbook)}"
-        yield f"   {bracketed(_terms(playbook))}"
-        yield from (f"    {line}" for step in playbook.steps for line in step_lines(step, width - 4))
+            yield from ("", localized("Fixes"))
+        yield from (f"  {line}" for line in wrapped(_titled(playbook), width - 2))
+        yield from (f"    {line}" for line in wrapped(_terms(playbook), width - 4))
+        yield f"    {phrase('its steps: {command}', command=f'doctor explain {playbook.name}')}"
 
 
 def _titled(playbook: Playbook) -> str:

@@ -83,6 +83,11 @@ class Detector:
         """Ranks that are out of the collective which a failure is about that others are in: stuck, or aborted."""
         return self._transfer_rule.finished or self._exit_rule.finished
 
+    @property
+    def sleeping(self) -> dict[int, str]:
+        """By rank of a collective that stands still: the function of the kernel in which its main thread sleeps."""
+        return self._transfer_rule.sleeping
+
     def learn_group(self, gid: int, name: str, ranks: Iterable[int]) -> None:
         self.groups[gid] = (name, tuple(ranks))
         self._state.ledger.close_complete(gid)

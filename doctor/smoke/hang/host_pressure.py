@@ -24,7 +24,7 @@ MIN_RAN = 0.5
 WAITED_BESIDE_IDLE = 0.8
 """Share of its running and waiting, as of a quota of a fifth of a CPU."""
 IDLE = 0.25
-"""Share of a host's CPU time without work from which on no other work keeps a rank waiting."""
+"""Share of a host's CPU time without work, while a rank waits for a CPU, from which on no other work is the reason."""
 STEAL = 0.05
 STALLS = {"cpu": 40.0, "memory": 10.0, "io": 20.0}
 """Percent of the last 10 s."""
@@ -62,7 +62,8 @@ def quota_use(hosts: Mapping[str, HostPressure]) -> dict[int, QuotaUse]:
     for pressure in hosts.values():
         for rank, fields in pressure.ranks.items():
             lost = inferred.get(rank, _lost(fields))
-            uses[rank] = QuotaUse(*fields[:3], lost, _waited_beside_idle(pressure, rank), rank in inferred)
+            beside_idle = _waits_beside_idle(pressure, rank)
+            uses[rank] = QuotaUse(*fields[:3], lost, _waited(fields), rank in inferred, beside_idle)
     return uses
 
 
@@ -70,7 +71,8 @@ def inferred_losses(hosts: Mapping[str, HostPressure]) -> dict[int, float]:
     """Of ranks that a quota holds back which their hosts do not show: the share of their time."""
     known = {rank: fields for pressure in hosts.values() for rank, fields in pressure.ranks.items()}
     spins = {rank: spins for pressure in hosts.values() for rank, spins in pressure.spins.items()}
-    losses = hidden_quota_losses({rank: spins.get(rank, ()) for rank in known})
+    waited = {rank: _waited(fields) for rank, fields in known.items()}
+    losses = hidden_quota_losses({rank: spins.get(rank, ()) for rank in known}, waited)
     return {rank: lost for rank, lost in losses.items() if known[rank][0] < MIN_PERIODS}
 
 
@@ -80,11 +82,15 @@ def _lost(fields: tuple[int, int, float, float, float]) -> float:
     return round(seconds / (seconds + ran), 4) if used_up >= MIN_PERIODS and seconds > 0 else 0.0
 
 
-def _waited_beside_idle(pressure: HostPressure, rank: int) -> float:
-    """Share of its time that a rank waited for a CPU although CPUs of its host had nothing to do, in most of it."""
-    _, _, _, ran, waited = pressure.ranks[rank]
-    share = waited / (ran + waited) if ran + waited > MIN_RAN else 0.0
-    return share if share >= WAITED_BESIDE_IDLE and pressure.idle >= IDLE else 0.0
+def _waited(fields: tuple[int, int, float, float, float]) -> float:
+    """Share of its time that a rank waited for a CPU; 0.0 where it had too little of it to tell."""
+    _, _, _, ran, waited = fields
+    return round(waited / (ran + waited), 4) if ran + waited > MIN_RAN else 0.0
+
+
+def _waits_beside_idle(pressure: HostPressure, rank: int) -> bool:
+    """Whether a rank waited for a CPU most of its time although CPUs of its host had nothing to do then."""
+    return _waited(pressure.ranks[rank]) >= WAITED_BESIDE_IDLE and pressure.idle.get(rank, 0.0) >= IDLE
 
 
 def pressure_sentences(
@@ -92,13 +98,12 @@ def pressure_sentences(
 ) -> tuple[str, ...]:
     """What is worth saying of one host. ``inferred``: what `inferred_losses` gives for all hosts."""
     texts = [_inferred_sentence(rank, lost) for rank, lost in inferred.items() if rank in pressure.ranks]
-    for rank, (periods, throttled, seconds, ran, waited) in sorted(pressure.ranks.items()):
+    for rank, fields in sorted(pressure.ranks.items()):
+        periods, throttled, seconds = fields[:3]
         if periods >= MIN_PERIODS and throttled >= THROTTLED * periods:
             texts.append(_quota_sentence(rank, throttled / periods, seconds))
-        elif ran + waited > MIN_RAN and waited > WAITED * (ran + waited):
-            texts.append(
-                filled("Rank {0} waited for a CPU for {1} of its time.", rank, f"{waited / (ran + waited):.0%}")
-            )
+        elif (share := _waited(fields)) > WAITED:
+            texts.append(filled("Rank {0} waited for a CPU for {1} of its time.", rank, f"{share:.0%}"))
     texts += idle_cpu_sentences(host, pressure)
     if pressure.steal >= STEAL:
         texts.append(filled("{0}: the hypervisor took {1} of its CPU time (steal).", host, f"{pressure.steal:.0%}"))
@@ -112,13 +117,13 @@ def pressure_sentences(
 
 def idle_cpu_sentences(host: str, pressure: HostPressure) -> list[str]:
     """Why ranks waited for a CPU although the host had some; empty where none did."""
-    waited = [rank for rank in pressure.ranks if _waited_beside_idle(pressure, rank)]
+    waited = [rank for rank in pressure.ranks if _waits_beside_idle(pressure, rank)]
     text = filled(
         "{0}: {1} waited for a CPU most of the time, although CPUs had nothing to do for {2} of it: "
         "they may use few CPUs, or a CPU quota that the host does not show holds them back",
         host,
         rank_names(waited),
-        f"{pressure.idle:.0%}",
+        f"{min((pressure.idle[rank] for rank in waited), default=0.0):.0%}",
     )
     return [text] * bool(waited)
 

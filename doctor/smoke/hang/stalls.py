@@ -166,6 +166,8 @@ class TransferRule:
         self.suspects: tuple[int, ...] = ()
         self.finished: tuple[int, ...] = ()
         """Members of the collective that stands still which are out of it all the same."""
+        self.sleeping: dict[int, str] = {}
+        """By rank that is in it: the function of the kernel in which its main thread sleeps."""
 
     def evaluate(
         self, state: RunState, waits: Mapping[CollectiveId, Wait], late: float, evidence: Sequence[Resend]
@@ -209,6 +211,9 @@ class TransferRule:
         self.finished = tuple(
             rank for rank in state.members(snap.group) if rank not in wait.blocked_ranks and not state.snaps[rank].dead
         )
+        self.sleeping = {
+            rank: state.snaps[rank].waits_for for rank in wait.blocked_ranks if state.snaps[rank].process == "S"
+        }
         evidence = tuple(
             filled(
                 "Rank {0} has {1} bytes on the way to {2} that were sent {3} times.",

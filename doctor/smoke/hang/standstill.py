@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -20,6 +21,11 @@ NOT_THE_PROGRAM = re.compile(
 """Files in which a rank that waits in a collective may be."""
 IMPORT = '"<frozen importlib._bootstrap'
 """Of frames of an import: what hooks it, or runs in it, is slow at worst."""
+OWN_WAIT = re.compile(
+    r"(hrtimer_nanosleep|do_nanosleep|wait_for_partner|fcntl_setlk|(locks|flock)_lock_inode_wait|do_wait|kernel_wait4"
+    r"|(anon_)?pipe_read|sigsuspend|do_sigtimedwait|do_semtimedop|do_msgrcv)(\.[\w.]{1,40})?$"
+)
+"""Functions of the kernel that wait for a time, a lock, a FIFO, a child or a signal. gloo waits for a futex."""
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
 
 
@@ -50,15 +56,21 @@ def foreign_calls(failure: Failure) -> dict[int, str]:
     return {rank: frame for rank in concerned if (frame := foreign_frame(failure.stacks.get(rank, "")))}
 
 
-def explain_foreign_call(failure: Failure) -> Failure:
-    """A failure of kind ``network``, as that of ranks which are within a call that is not torch's; else unchanged."""
-    foreign = foreign_calls(failure)
-    if not foreign or len(foreign) == len({*failure.culprit_ranks, *failure.waiting_ranks}):
-        return failure
+def explain_foreign_call(failure: Failure, sleeping: Mapping[int, str] = MappingProxyType({})) -> Failure:
+    """A failure of kind ``network``, as that of ranks which are within a call that is not torch's; else unchanged.
+
+    ``sleeping``: by rank, the function of the kernel in which its main thread sleeps; it counts where no stack tells.
+    """
+    concerned = {*failure.culprit_ranks, *failure.waiting_ranks}
     call = filled("inside the call of {0} ", failure.op) if failure.op else ""
-    return blame(
-        failure, "blocked", foreign, filled("{0}it is in {1}, which is not torch", call, next(iter(foreign.values())))
-    )
+    asleep = {rank: name for rank, name in sorted(sleeping.items()) if OWN_WAIT.match(name) and rank in concerned}
+    for foreign, template in (
+        (foreign_calls(failure), "{0}it is in {1}, which is not torch"),
+        (asleep, "{0}it sleeps in {1} of the kernel, which waits for no other rank"),
+    ):
+        if foreign and len(foreign) < len(concerned):
+            return blame(failure, "blocked", foreign, filled(template, call, next(iter(foreign.values()))))
+    return failure
 
 
 def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, members: Iterable[int] = ()) -> Failure:

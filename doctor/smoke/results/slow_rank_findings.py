@@ -48,7 +48,7 @@ def quota_findings(run: SmokeRun, named: Collection[int]) -> Iterator[Finding]:
     """One finding for each host with ranks that a CPU quota holds back, and that are not ``named`` already."""
     held = {rank: share for rank, share in held_back_ranks(run.cpu_quotas).items() if rank not in named}
     for host, ranks, all_ranks in by_host(run, held):
-        worst = max(ranks, key=lambda rank: max(run.cpu_quotas[rank].share, run.cpu_quotas[rank].lost))
+        worst = max(ranks, key=lambda rank: run.cpu_quotas[rank].most)
         quota = run.cpu_quotas[worst]
         template = HELD_TEMPLATES["inferred" if quota.is_inferred else "shown" if quota.periods > 0 else "waited"]
         yield Finding(
@@ -57,7 +57,7 @@ def quota_findings(run: SmokeRun, named: Collection[int]) -> Iterator[Finding]:
             accelerator=ACCELERATORS[run.plan.backend],
             who=describe_ranks(run, ranks),
             ranks=ranks,
-            observed=f"{quota.lost if quota.is_inferred else quota.share:.0%}",
+            observed=f"{quota.lost if quota.is_inferred else quota.share or quota.waited:.0%}",
             seconds=seconds_text(quota.seconds),
             norm=f"{held[worst]:.0%}",
             whole=all_ranks,

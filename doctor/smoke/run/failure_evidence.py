@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -36,7 +38,8 @@ from doctor.smoke.run.progress import StageProgress
 ANSWER = 0.7
 """Seconds for agents to answer."""
 LATE_ANSWER = 5.0
-"""Seconds for them to do so after a complete run: a host that is held back, which is the one in question, is late."""
+"""Seconds for them to do so after a complete run: a host that is held back, which is the one in question, is late.
+And for ranks that wait for a CPU to write their stacks."""
 PROBE = 0.6
 """Seconds for a new connection."""
 MOST_STACKS = 64
@@ -57,10 +60,16 @@ class ObservedRun(NamedTuple):
     addresses: network_evidence.AddressOwners
 
 
-def add_evidence(failure: Failure, run: ObservedRun, finished: Sequence[int] = ()) -> Failure:
+def add_evidence(
+    failure: Failure,
+    run: ObservedRun,
+    finished: Sequence[int] = (),
+    sleeping: Mapping[int, str] = MappingProxyType({}),
+) -> Failure:
     """The failure with all evidence that the hosts have for it.
 
-    ``finished``: ranks that are out of the collective which a failure is about that others are in.
+    ``finished``: ranks that are out of the collective which a failure is about that others are in; ``sleeping``: by
+    rank that is in it, the function of the kernel in which its main thread sleeps.
     """
     plan, progress = run.plan, run.progress
     if progress.imports and failure.kind not in ("silent", "unobserved") and not failure.stacks:
@@ -76,7 +85,7 @@ def add_evidence(failure: Failure, run: ObservedRun, finished: Sequence[int] = (
     if failure.kind == "never-joined":
         failure = _with_full_host(failure, run)
     if failure.kind == "network":
-        failure = explain_foreign_call(failure)
+        failure = explain_foreign_call(failure, sleeping if plan.backend == "gloo" else {})
     if failure.kind == "network":
         failure = _with_named_peers(failure, run)
         failure = _with_links(failure, run, finished)
@@ -91,8 +100,9 @@ def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, Host
     for name, line in answers.items():
         if line.pressure:
             host = channels.endpoints[name].host
-            before = hosts.get(host, line.pressure)
-            hosts[host] = msgspec.structs.replace(before, ranks={**before.ranks, **line.pressure.ranks})
+            before, by_rank = hosts.get(host, line.pressure), ("ranks", "idle", "spins")
+            joined = {name: {**getattr(before, name), **getattr(line.pressure, name)} for name in by_rank}
+            hosts[host] = msgspec.structs.replace(before, **joined)
     return hosts
 
 
@@ -178,6 +188,9 @@ def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure]) -> Failu
 
 def _with_stacks(failure: Failure, channels: Channels) -> Failure:
     answers = channels.query("stacks", {name: DumpStacks() for name in channels.endpoints}, ANSWER)
+    end = time.monotonic() + LATE_ANSWER
+    while (due := [name for name, line in answers.items() if line.due]) and time.monotonic() < end:
+        answers = {**answers, **channels.query("stacks", dict.fromkeys(due, DumpStacks()), ANSWER)}
     texts = {rank: text for line in answers.values() for rank, text in (line.stacks or {}).items()}
     ranks = list(dict.fromkeys([*failure.culprit_ranks, *failure.waiting_ranks, *sorted(texts)]))[:MOST_STACKS]
     limits = [

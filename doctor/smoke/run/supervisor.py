@@ -200,8 +200,8 @@ class _Supervisor:
                 self.ended = "budget" if stop.failure.kind == "budget" else "trouble"
                 self.failures = (stop.failure,)
                 if self.plan and self.progress:
-                    finished = self.detector.finished if self.detector else ()
-                    self.failures = (add_evidence(stop.failure, self.observed, finished),)
+                    details = (self.detector.finished, self.detector.sleeping) if self.detector else ()
+                    self.failures = (add_evidence(stop.failure, self.observed, *details),)
 
     # -- before the ranks
 

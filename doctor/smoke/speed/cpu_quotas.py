@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median_high, median_low
+from types import MappingProxyType
 
 from doctor.smoke.model import CpuSpin, QuotaUse
 
@@ -14,6 +15,7 @@ LOST = 0.3
 others uses up few periods, and loses them to all."""
 MOST_OF_PEERS = 0.5
 """Of that share, what the median rank may have at most: where all are held back, nobody is slow."""
+SIGNS = ("share", "lost", "waited")
 PERIOD = 0.1
 """Seconds of a quota's period, unless it is set: that of the kernel, of systemd, container engines and kubelets."""
 MIN_SPINS, MIN_ENDS = 2, 12
@@ -24,19 +26,24 @@ UNFAIR = 0.6
 """Of what the median rank ran in its loops, what a rank has at most that a quota of its own holds back."""
 
 
-def hidden_quota_losses(spins_by_rank: Mapping[int, Sequence[CpuSpin]]) -> dict[int, float]:
+def hidden_quota_losses(
+    spins_by_rank: Mapping[int, Sequence[CpuSpin]], waited: Mapping[int, float] = MappingProxyType({})
+) -> dict[int, float]:
     """Ranks that a quota holds back which no host shows, by when their loops were stopped: share of their time.
 
     Other programs stop a rank at moments of no such order, and its peers as often. ``spins_by_rank``: of all ranks;
-    none of one that hardly waited for a CPU.
+    none of one that hardly waited for a CPU. ``waited``: share of its time that each waited for one, which stands for
+    loops where there are none: of a rank that ended early, or that is not known to have waited less than the others.
 
     >>> held = [CpuSpin(0.02, 0.6, tuple(start + 0.1 * turn for turn in range(6))) for start in (7.03, 9.43)]
     >>> hidden_quota_losses({0: held, 1: []})
     {0: 0.9667}
     >>> hidden_quota_losses({0: held, 1: held})
     {}
+    >>> hidden_quota_losses({0: held, 1: []}, {1: 0.96})
+    {}
     """
-    ran = {rank: 1 - _loss(spins) for rank, spins in spins_by_rank.items()}
+    ran = {rank: 1 - (_loss(spins) if spins else waited.get(rank, 0.0)) for rank, spins in spins_by_rank.items()}
     most = UNFAIR * median_high(ran.values()) if ran else 0.0
     held = [rank for rank, spins in spins_by_rank.items() if ran[rank] <= most and _stopped_by_a_period(spins)]
     return {rank: round(1 - ran[rank], 4) for rank in held}
@@ -60,22 +67,26 @@ def _stopped_by_a_period(spins: Sequence[CpuSpin]) -> bool:
 def held_back_ranks(quotas: Mapping[int, QuotaUse]) -> dict[int, float]:
     """The ranks whose quota was used up far more often than that of the median rank, whose share it gives.
 
-    Never more than half of the ranks.
+    Each sign is compared with the same sign of the others, whether theirs is a quota's or not. Never more than half of
+    the ranks.
 
     >>> used_up, free = QuotaUse(40, 38, 3.0), QuotaUse()
     >>> held_back_ranks({0: free, 1: used_up, 2: free})
     {1: 0.0}
     >>> held_back_ranks({0: used_up, 1: used_up})
     {}
+    >>> held_back_ranks({0: QuotaUse(waited=0.85, beside_idle=True), 1: QuotaUse(waited=0.75)})
+    {}
     """
     if len(quotas) < 2:
         return {}
-    usual = median_low(quota.share for quota in quotas.values())
-    lost = median_low(quota.lost for quota in quotas.values())
-    held = [
-        rank
-        for rank, quota in quotas.items()
-        if (quota.share >= HELD_BACK and usual <= MOST_OF_PEERS * quota.share)
-        or (quota.lost >= LOST and lost <= MOST_OF_PEERS * quota.lost)
-    ]
-    return dict.fromkeys(held, usual) if 2 * len(held) <= len(quotas) else {}
+    usual, lost, waited = (median_low(getattr(each, sign) for each in quotas.values()) for sign in SIGNS)
+    held = {}
+    for rank, quota in quotas.items():
+        if (quota.share >= HELD_BACK and usual <= MOST_OF_PEERS * quota.share) or (
+            quota.lost >= LOST and lost <= MOST_OF_PEERS * quota.lost
+        ):
+            held[rank] = usual
+        elif quota.beside_idle and waited <= MOST_OF_PEERS * quota.waited:
+            held[rank] = waited
+    return held if 2 * len(held) <= len(quotas) else {}

@@ -51,6 +51,7 @@ class Agent(OrderedProgram):
         self.watcher = RankWatcher(self.poll, self.controller, self.descendants)
         self.store = None  # the socket that the ranks will meet at
         self.stacks = {}  # rank -> fd
+        self.stacks_due = {}  # rank -> size of that file when it was asked, of a rank that got no CPU since
         self.early = None  # the interpreter that was started before the order to start came
 
     # -- the loop
@@ -170,8 +171,8 @@ class Agent(OrderedProgram):
 
         The limits that the host's ranks have reached come with it: they may be why.
         """
-        stacks = dump_stacks(self.watcher.monitors.values(), self.stacks)
-        self.controller.send(stacks=stacks, limits=self.watcher.reached_limits())
+        stacks = dump_stacks(self.watcher.monitors.values(), self.stacks, self.stacks_due)
+        self.controller.send(stacks=stacks, due=bool(self.stacks_due), limits=self.watcher.reached_limits())
 
     def send_sockets(self):
         """The ranks' connections, and where they listen."""

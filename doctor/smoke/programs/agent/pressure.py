@@ -27,9 +27,10 @@ class Pressure:
     """Compares with what was read when a rank, or the host, was first observed. Ranks that have ended count as well."""
 
     def __init__(self):
-        self.ticks = cpu_ticks()
+        self.ticks = self.latest_ticks = cpu_ticks()
         self.before = {}  # rank -> folder -> throttling
         self.latest = {}  # rank -> what `report` says of it, as of its last observation
+        self.waits = {}  # rank -> [seconds that it waited for a CPU while observed, of them beside idle CPUs, mark]
         self.spins = {}  # rank -> what it emitted of loops without a call
         self.next_reading = 0.0
 
@@ -37,13 +38,15 @@ class Pressure:
         """A loop of a rank: the seconds that it ran, and was to run, and when it went on."""
         numbers = [event.get(name) for name in ("ran", "seconds")]
         ends, spins = event.get("ends"), self.spins.setdefault(rank, [])
-        fit = isinstance(ends, list) and all(isinstance(one, (int, float)) for one in numbers + ends[:MOST_ENDS])
+        fit = isinstance(ends, list) and all(isinstance(value, (int, float)) for value in numbers + ends[:MOST_ENDS])
         if fit and len(spins) < MOST_SPINS:
             spins.append(numbers + [ends[:MOST_ENDS]])
 
     def watch(self, monitors, clock):
         """Observes ranks as they begin, and all of them now and then: a rank may be moved to another control group."""
         started, due = time.process_time(), clock >= self.next_reading
+        if due:
+            self.latest_ticks = cpu_ticks()
         for monitor in monitors:
             if monitor.pid and not monitor.ended and (due or monitor.rank not in self.before):
                 self.observe(monitor.rank, monitor.pid)
@@ -56,7 +59,7 @@ class Pressure:
         `schedstat`: the text of the kernel's file, where the process is gone by now.
         """
         if not self.before:
-            self.ticks = cpu_ticks()
+            self.ticks = self.latest_ticks = cpu_ticks()
         before = self.before.setdefault(rank, {})
         for folder in quota_folders(pid) if pid else ():
             if folder not in before:
@@ -71,22 +74,34 @@ class Pressure:
         if len(fields) > 1 and fields[0].isdigit() and fields[1].isdigit():
             ran, waited = int(fields[0]) / 1e9, int(fields[1]) / 1e9
         self.latest[rank] = [worst[0], worst[1], round(worst[2], 3), round(ran, 3), round(waited, 3)]
+        self.note_wait(rank, waited)
+
+    def note_wait(self, rank, waited):
+        """Whether CPUs of the host were idle while a rank waited for one, and not at another time.
+
+        `waited`: seconds, so far. What it waited before it was first observed counts for nothing.
+        """
+        sums = self.waits.setdefault(rank, [0.0, 0.0, waited, self.latest_ticks])
+        _, idle, ticks = (self.latest_ticks[i] - sums[3][i] for i in range(3))
+        if ticks > 0:
+            more = max(0.0, waited - sums[2])
+            self.waits[rank] = [sums[0] + more, sums[1] + more * idle / ticks, waited, self.latest_ticks]
 
     def report(self, pids):
         """For the controller's `pressure`: by rank what its quota and other tasks took, and what the host lacked.
 
         `pids`: of the ranks that have not ended.
         """
+        self.latest_ticks = cpu_ticks()
         for rank, pid in pids.items():
             self.observe(rank, pid)
-        now = cpu_ticks()
-        stolen, idle, ticks = (now[i] - self.ticks[i] for i in range(3))
-        steal, idle = (round(part / ticks, 4) if ticks > 0 else 0.0 for part in (stolen, idle))
+        stolen, _, ticks = (self.latest_ticks[i] - self.ticks[i] for i in range(3))
+        beside = dict((str(rank), round(sums[1] / sums[0], 4)) for rank, sums in self.waits.items() if sums[0] > 0)
         ranks = dict((str(rank), figures) for rank, figures in self.latest.items())
         return {
             "ranks": ranks,
-            "steal": steal,
-            "idle": idle if self.before else 0.0,
+            "steal": round(stolen / ticks, 4) if ticks > 0 else 0.0,
+            "idle": beside,
             "stalls": stalls(),
             "spins": dict((str(rank), spins) for rank, spins in self.spins.items()),
         }

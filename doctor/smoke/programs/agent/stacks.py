@@ -4,14 +4,18 @@ import os
 import signal
 import time
 
-from doctor.smoke.programs.agent.procfs import all_processes, can_dump_stack, read_text
+from doctor.smoke.programs.agent.procfs import all_processes, can_dump_stack, process_status, read_text
 
 MOST_CHILDREN = 4  # of a rank, whose stacks are dumped
 
 
-def dump_stacks(monitors, files):
-    """By rank: what was written into its file. Every rank is asked, and its loader workers one after the other."""
-    before = dict((rank, os.fstat(fd).st_size) for rank, fd in files.items())
+def dump_stacks(monitors, files, due):
+    """By rank: what was written into its file. Every rank is asked, and its loader workers one after the other.
+
+    `due` gets the ranks that could run since they were asked and have got no CPU, with the size of their files then:
+    whoever asks again gets what they write meanwhile.
+    """
+    before = dict((rank, due.pop(rank, os.fstat(fd).st_size)) for rank, fd in files.items())
     deadline = time.monotonic() + 0.4
     for turn, pids in enumerate(dump_turns(monitors)):
         sizes = {}
@@ -23,6 +27,8 @@ def dump_stacks(monitors, files):
                 sizes[rank] = os.fstat(files[rank]).st_size
                 os.kill(pid, signal.SIGUSR1)
         wait_for_stacks(files, sizes, min(deadline, time.monotonic() + 0.25))
+        late = [rank for rank in sizes if not turn and os.fstat(files[rank]).st_size <= before[rank]]
+        due.update((rank, before[rank]) for rank in late if (process_status(pids[rank]) or "-")[0] == "R")
     texts = {}
     for rank, fd in files.items():
         texts[str(rank)] = os.pread(fd, 16384, before[rank]).decode("utf-8", "replace")

@@ -1,0 +1,146 @@
+"""Each value that a tool prints, replaced by what says nothing: no check that needs it may then be green.
+
+Needed is a value that, where it reads otherwise, makes a check find something. The outputs are those of a test host
+with emulated NPUs, and the examples in the docstrings of all facts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import msgspec
+import pytest
+
+from doctor.engine.catalog import load_checks
+from doctor.engine.check import Check
+from doctor.engine.evaluate import FactCache, evaluate_check
+from doctor.engine.fact import Absent, Fact, Output
+from doctor.engine.record import HostRecord
+from doctor.job import LaunchConfig
+from tests.attack.hostile import record
+from tests.facts.test_docstrings import collected_facts, examples
+from tests.facts.test_rdma_modules import OSFP
+from tests.hosts.gpu import DRIVER, GPU, REPORT_HEAD
+
+READABLE = (
+    "0",
+    "1",
+    "7",
+    "99999",
+    "-40.0",
+    "Alarm",
+    "NOK",
+    "DOWN",
+    "Yes",
+    "No",
+    "Pending",
+    "Reset",
+    "Disabled",
+    "NODE",
+)
+UNREADABLE = ("Unknown Error", "ERR!", "#?strange?#")
+EMPTY = ""
+VALUE = re.compile(
+    r'(?m)^[^\n:=<"|]{1,60}[:=][ \t]*(?P<row>[^\n]+?)[ \t]*$'
+    r'|>(?P<element>[^<>\n]+)<|"[\w .-]{1,60}": *"?(?P<leaf>[^",{}\[\]\n]+)|(?<=\|) *(?P<cell>[^|\n]+?) *(?=\|)'
+)
+MOST = 24
+"""Values of one output; of more, some that lie evenly apart."""
+ALLOWED = {
+    # What stays green where it is empty, and why: the fact and a word of the row.
+    ("AmdGpus", "market_name"): "a product that has no name in the tool's table",
+    ("AmdGpus", "version"): "a driver that has none, as one that is built with the kernel",
+    ("ControlGroup", "max"): "older kernels have none of these files",
+    ("RdmaPorts", "firmware"): "software adapters (rxe, siw) have none",
+    ("NpuTable", "|"): "a cell that the product has not",
+}
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where values are."""
+    values = [match.span(match.lastgroup or 0) for match in VALUE.finditer(text)]
+    return values[:: max(1, len(values) // MOST)]
+
+
+@cache
+def checks_of(fact: type[Fact]) -> list[Check]:
+    return [check for check in load_checks() if fact in check.facts and check.area != "smoke"]
+
+
+class OneAltered(FactCache):
+    """Three hosts that answer alike, but for one output of the first."""
+
+    def __init__(self, base: FactCache, host: HostRecord, name: str) -> None:
+        super().__init__({"w1": host, "w2": base.records["w2"], "w3": base.records["w2"]})
+        self.base, self.name = base, name
+
+    def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
+        return super().get(host, fact) if (host, fact.output_name()) == ("w1", self.name) else self.base.get("w2", fact)
+
+
+def is_green(check: Check, facts: FactCache) -> bool | None:
+    """Whether the check passes for the first of the hosts; None where it finds something there."""
+    intent = {LaunchConfig: LaunchConfig.from_environment({})}
+    outcome = evaluate_check(check, ("w1", "w2", "w3"), facts, intent)
+    assert not outcome.crashed, outcome.crashed
+    if any("w1" in finding.hosts or not finding.hosts for finding in outcome.findings):
+        return None
+    return not {"w1", ""} & outcome.unknown.keys()
+
+
+def green_though_unread(base: FactCache, fact: type[Fact]) -> Iterator[str]:
+    """Each check, the row and the value in it, and what stands there."""
+    host, name = base.records["w1"], fact.output_name()
+    key, output = next(iter(host.outputs[name].items()))
+
+    def with_text(text: str) -> FactCache:
+        outputs = {**host.outputs, name: {**host.outputs[name], key: msgspec.structs.replace(output, out=text)}}
+        return OneAltered(base, msgspec.structs.replace(host, outputs=outputs), name)
+
+    passing = [check for check in checks_of(fact) if is_green(check, base)]
+    for begin, end in spans(output.out) if passing else ():
+        before, after = output.out[:begin], output.out[end:]
+        row = before.rpartition("\n")[2][-60:] + after.partition("\n")[0][:20]
+        others = [with_text(before + value + after) for value in READABLE]
+        needing = [check for check in passing if any(is_green(check, other) is None for other in others)]
+        for value in (*UNREADABLE, EMPTY) if needing else ():
+            facts = with_text(before + value + after)
+            for check in needing:
+                allowed = value == EMPTY and any(fact.__name__ == reader and word in row for reader, word in ALLOWED)
+                if not allowed and is_green(check, facts):
+                    yield f"{check.name}: {row} with {value!r}"
+
+
+@cache
+def with_examples() -> HostRecord:
+    """A host whose tools print the examples of the facts that read them; its GPUs and cables are test hosts'."""
+    outputs = {fact.output_name(): examples(fact) for fact in READERS}
+    report = REPORT_HEAD + "".join(GPU.format(number=number) for number in (1, 2)) + "</nvidia_smi_log>\n"
+    cards = {
+        "pci": 2,
+        "driver": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER}",
+        "tool": True,
+        "redirecting": [],
+    }
+    module = f"-- mlx5_0 --{OSFP}-- exit 0 --\n"
+    for name, text in (("GpuInventory", report), ("GpuCards", json.dumps(cards)), ("RdmaModules", module)):
+        outputs[name] = {"": Output(out=text)}
+    return msgspec.structs.replace(record(), outputs=outputs)
+
+
+READERS = [fact for fact in collected_facts() if fact.probe.kind in ("run", "ask", "read") and checks_of(fact)]
+NO_TOOL = {"JobContainer"}
+"""Variables that a user has set: visible-devices-wrong judges them."""
+
+
+@pytest.mark.parametrize(
+    "fact", [fact for fact in READERS if fact.__name__ not in NO_TOOL], ids=lambda fact: fact.__name__
+)
+def test_a_value_that_says_nothing_leaves_no_check_green(fact: type[Fact]) -> None:
+    for host in (record(), with_examples()):
+        if host.outputs.get(fact.output_name()):
+            base = FactCache(dict.fromkeys(("w1", "w2", "w3"), host))
+            assert not list(green_though_unread(base, fact))

@@ -232,7 +232,7 @@ class DigestCollection:
             return
         self.has_run = True
         if self.marks:
-            self.marks.before_forward(module, arguments, named)
+            self.guard(self.marks.before_forward, module, arguments, named)
         if not self.sampled:
             return
         inputs: dict[str, Any] = {}

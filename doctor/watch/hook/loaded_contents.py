@@ -32,14 +32,14 @@ class LoadedContents:
         self.count = 0
         self.generator_size = torch.get_rng_state().numel()
 
-    def look(self, value: Any, place: str, depth: int = 0) -> None:
+    def look(self, content: Any, place: str, depth: int = 0) -> None:
         """Notes what was loaded. ``place``: the file's name."""
-        if depth > MAX_DEPTH or not isinstance(value, (dict, list, tuple)) or self.count > MAX_LEAVES:
+        if depth > MAX_DEPTH or not isinstance(content, (dict, list, tuple)) or self.count > MAX_LEAVES:
             return
-        if isinstance(value, dict) and "param_groups" in value:  # an optimizer's state is compared by its names
+        if isinstance(content, dict) and "param_groups" in content:  # an optimizer's state is compared by its names
             return
-        self.containers.add(id(value))
-        rows = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+        self.containers.add(id(content))
+        rows = list(content.items()) if isinstance(content, dict) else list(enumerate(content))
         tensors = [(str(name)[:60], entry) for name, entry in rows if type(entry) in self.plain]
         is_one = len(tensors) == len(rows)
         for name, tensor in tensors[: MAX_LEAVES - self.count]:
@@ -49,7 +49,7 @@ class LoadedContents:
             self.groups.setdefault(group, []).append((_form(tensor), _sample(tensor), tensor.data_ptr()))
             self.count += 1
             if is_one and depth:
-                self.inner[group] = id(value)
+                self.inner[group] = id(content)
         for name, entry in rows[:1024]:
             self.look(entry, f"{place}: {str(name)[:60]}" if depth < 2 else place, depth + 1)
 
@@ -59,27 +59,31 @@ class LoadedContents:
         ``known``: the model's parameters and buffers, and what optimizers keep for them, which are compared as such.
         Of a place that several files have, one file's values are enough.
         """
-        wanted = {form for rows in self.groups.values() for form, _, _ in rows}
-        if not wanted:
+        forms = {form for rows in self.groups.values() for form, _, _ in rows}
+        if not forms:
             return []
-        live = [item for item in gc.get_objects() if type(item) in self.plain or type(item).__name__ == "DTensor"]
-        if any(type(item) not in self.plain for item in live):
+        live = [
+            candidate
+            for candidate in gc.get_objects()
+            if type(candidate) in self.plain or type(candidate).__name__ == "DTensor"
+        ]
+        if any(type(candidate) not in self.plain for candidate in live):
             return []
         taken = {tensor.data_ptr() for tensor in known if type(tensor) in self.plain}
         loaded = {address for rows in self.groups.values() for _, _, address in rows}
         kept: dict[int, Any] = {}
-        values: dict[Any, set[Any]] = {form: set() for form in wanted}
-        of_model: dict[Any, set[Any]] = {form: set() for form in wanted}
-        others: dict[Any, set[Any]] = {form: set() for form in wanted}
+        samples_of: dict[Any, set[Any]] = {form: set() for form in forms}
+        of_model: dict[Any, set[Any]] = {form: set() for form in forms}
+        others: dict[Any, set[Any]] = {form: set() for form in forms}
         for tensor in live[:MAX_LIVE]:
             form, address = _form(tensor), tensor.data_ptr()
-            if form not in wanted or not tensor.numel():
+            if form not in forms or not tensor.numel():
                 continue
             if address in loaded:
                 kept[address] = tensor
                 continue
             sample = _sample(tensor)
-            values[form].add(sample)
+            samples_of[form].add(sample)
             (of_model if address in taken else others)[form].add(sample)
         del live
         claimed = {(form, sample) for rows in self.groups.values() for form, sample, _ in rows}
@@ -87,10 +91,10 @@ class LoadedContents:
         applied = set()
         for group, all_rows in sorted(self.groups.items()):
             rows = [row for row in all_rows if len(set(row[1])) > 1]
-            if not rows:  # a single value in all elements tells nothing
+            if not rows:  # one number in all elements tells nothing
                 continue
             place = group.partition(": ")[2], tuple(form for form, _, _ in all_rows)
-            other = [(form, sample) for form, sample, _ in rows if sample not in values[form]]
+            other = [(form, sample) for form, sample, _ in rows if sample not in samples_of[form]]
             if 2 * len(other) < len(rows):
                 applied.add(place)
                 continue
@@ -99,9 +103,10 @@ class LoadedContents:
                 for form, sample in other
             ]
             elsewhere = [
-                all(home in of_model[form] or _is_far(home, sample) for home in found) for found, form, sample in homes
+                all(home in of_model[form] or _is_far(home, sample) for home in nearby)
+                for nearby, form, sample in homes
             ]
-            is_lost = all(found for found, _, _ in homes) and 2 * sum(elsewhere) >= len(homes)
+            is_lost = all(nearby for nearby, _, _ in homes) and 2 * sum(elsewhere) >= len(homes)
             if is_lost and not self._is_held(group, kept, rows[0][2]):
                 lost[place] = group, len(all_rows)
         return [row for place, row in lost.items() if place not in applied]
@@ -112,11 +117,14 @@ class LoadedContents:
             return False
         objects = [kept[address]]
         if group in self.inner:
-            objects += [item for item in gc.get_referrers(objects[0]) if id(item) == self.inner[group]]
+            objects += [candidate for candidate in gc.get_referrers(objects[0]) if id(candidate) == self.inner[group]]
         return any(
-            id(item) not in self.containers and item is not kept and item is not objects and type(item) is not FrameType
+            id(candidate) not in self.containers
+            and candidate is not kept
+            and candidate is not objects
+            and type(candidate) is not FrameType
             for entry in objects
-            for item in gc.get_referrers(entry)
+            for candidate in gc.get_referrers(entry)
         )
 
 
@@ -126,8 +134,8 @@ def _form(tensor: Any) -> Any:
 
 def _sample(tensor: Any) -> Any:
     flat = tensor.detach().reshape(-1)
-    values = flat[:: max(1, flat.numel() // SAMPLES)][:SAMPLES].tolist()
-    return tuple("nan" if isinstance(value, float) and math.isnan(value) else value for value in values)
+    numbers = flat[:: max(1, flat.numel() // SAMPLES)][:SAMPLES].tolist()
+    return tuple("nan" if isinstance(content, float) and math.isnan(content) else content for content in numbers)
 
 
 def _is_far(some: Any, loaded: Any) -> bool:

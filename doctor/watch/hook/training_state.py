@@ -130,7 +130,8 @@ class TrainingState:
                     count += 1
                     held.add(name)
                     if id(tensor) not in names and len(rows) < 4 * MAX_TENSORS:  # a copy in the place of parameters
-                        rows[f"values of {name}"] = (f"values of {name}", tensor, tensor)
+                        label = f"elements of {name}"
+                        rows[label] = (label, tensor, tensor)
                     for key, value in (optimizer.state.get(tensor) or {}).items():
                         label = f"{key} of {name}"[:160]
                         if _is_number(value):

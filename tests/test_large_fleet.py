@@ -75,6 +75,7 @@ def lines_run(call: Callable[[], object]) -> int:
     return count
 
 
+@pytest.mark.timeout(400)  # what counts is lines and CPU time, on a busy machine too
 @pytest.mark.parametrize("fleet", ["npus", "gpus", "npus with master and rank table"])
 def test_twice_the_hosts_are_twice_the_work(request: pytest.FixtureRequest, fleet: str) -> None:
     checks, counts = load_checks(), []
@@ -110,6 +111,7 @@ def seconds_of_checks(run: dict[str, Any], names: Collection[str] = ()) -> dict[
     return seconds
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("devices", ["saved", "saved_gpus"], ids=["npus", "gpus"])
 @pytest.mark.parametrize("kind", [pytest.param("healthy", marks=pytest.mark.full), "sick"])
 def test_twice_the_hosts_are_twice_the_cpu_of_every_check(

@@ -19,6 +19,7 @@ from doctor.engine.fact import Output, Visit
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Finding, Reason, Report
 from doctor.engine.run_writing import redact_run
+from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.secrets import HIDDEN, hide_in, hide_secrets, hide_tokens, is_secret_name
 from doctor.engine.streams import harmless, print_stderr
 from doctor.report.formats.jsonl import EventStream
@@ -291,3 +292,12 @@ def test_what_the_parser_of_the_command_line_refuses_is_clean() -> None:
     token = f"--{SHAPES[0](random.Random(2))}"
     done = subprocess.run([sys.executable, "-m", "doctor", "list", token], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and token not in done.stderr and "No such option" in done.stderr
+
+
+def test_a_secret_that_is_cut_in_the_middle_is_not_shown() -> None:
+    for text, hidden in (
+        ("git clone https://oauth2:lBBPGfL7RhbwnqX@h/a", "lBBPGf"),
+        ("A3-AU322L-EX11L6K070W-ZK9DS-BJV2W-WGG76", "EX11L6"),
+    ):
+        for limit in range(text.index(hidden) + len(hidden), len(text)):
+            assert hidden not in printable(text, limit) and hidden not in strip_control_chars(text, limit)

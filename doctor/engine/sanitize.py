@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from doctor.engine.texts import filled
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
+_LONGEST_WORD = 400
 
 
 def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
@@ -22,8 +23,22 @@ def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
     # Word by word: nearly every word is printable, and a host may send many megabytes of them.
     cleaned = " ".join(word if word.isprintable() else _spaced(word) for word in text.split()).strip()
     if len(cleaned) > limit:
-        cleaned = cleaned[: limit - 1] + "…"
+        cleaned = _without_cut_token(cleaned, limit - 1)[: limit - 1] + "…"
     return cleaned if cleaned.isprintable() and "  " not in cleaned else " ".join(cleaned.split())
+
+
+def _without_cut_token(text: str, limit: int) -> str:
+    r"""``text`` with the word at ``limit`` free of secrets: the part of one before the cut has no shape to know it by.
+
+    >>> _without_cut_token("at https://me:hunter2hunter2@h/ x", 20)
+    'at https://me:[hidden]@h/ x'
+    """
+    from doctor.engine.secrets import hide_tokens  # most texts are short
+
+    start = max(text.rfind(" ", 0, limit) + 1, limit - _LONGEST_WORD)
+    end = text.find(" ", limit, limit + _LONGEST_WORD)
+    end = end if end >= 0 else limit + _LONGEST_WORD
+    return text[:start] + hide_tokens(text[start:end]) + text[end:]
 
 
 def last_line(text: str, limit: int = 200) -> str:
@@ -42,8 +57,10 @@ def _spaced(word: str) -> str:
 
 def printable(text: str, limit: int = 200) -> str:
     """What a user typed or wrote, with what cannot be printed spelled out, at most ``limit`` characters of it."""
-    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:limit])
-    return escaped + "…" if len(text) > limit else escaped
+    is_cut = len(text) > limit
+    text = _without_cut_token(text, limit)[:limit] if is_cut else text
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return escaped + "…" if is_cut else escaped
 
 
 def quote(text: str) -> str:

@@ -146,7 +146,8 @@ def test_the_diagnosis_of_a_bundle_is_that_of_its_logs(tmp_path: Path) -> None:
     assert (code, code_of_folder) == (10, 10)
     for diagnosis in (document, from_folder):
         (cause,) = diagnosis["causes"]
-        assert (cause["ranks"], cause["signature"]) == ([2], "python-exception")
+        found = (cause["ranks"], cause["signature"])
+        assert found == ([2], "python-exception"), (cause["evidence"], diagnosis["files"], sorted(folder.iterdir()))
     (folder / "rank_2.log").write_bytes(b"\1\0" * 500)
     doctor(environ, "bundle-logs", *QUICK, "--logs", "job", "--out", "c.tar.gz")
     code, document = diagnosed(environ, "c.tar.gz")

@@ -79,9 +79,12 @@ def test_what_the_target_itself_had_no_time_for_is_unknown_however_much_it_answe
 
 @pytest.mark.parametrize("outcome", ["silent", "sends-stall", "receives-stall"])
 def test_what_a_busy_program_did_not_answer_is_unknown_however_much_it_answered(outcome: str) -> None:
-    """Its kernel did: the network carried packets both ways."""
-    assert {cell[:2] for cell in undecided(trials({(0, 1)}, [1], outcome))} == {(0, 1)}
-    assert not undecided(trials({(0, 1)}, [0], outcome))
+    """Its kernel did: the network carried packets both ways. Or the answer came, and a busy source read it too late.
+
+    Measured with 64 healthy hosts at a load of 56: "something else answers", of hosts that ran, by six that did not.
+    """
+    for busy in (0, 1):
+        assert undecided(trials({(0, 1)}, [busy], outcome)) == {(0, 1, place): busy for place in range(PORTS)}
 
 
 def test_a_size_that_was_found_to_pass_is_proof_on_a_busy_host() -> None:

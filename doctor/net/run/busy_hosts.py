@@ -53,22 +53,22 @@ def undecided(trials: Mapping[int, HostTrial]) -> dict[Cell, int]:
     """The attempts that timed out because of a busy host, with that host's number; ``trials`` by number.
 
     A busy host with which as many attempts were answered as timed out did answer: there the network is to blame. What
-    the target's program owed says nothing however many others it answered.
+    a program owed says nothing however many others it answered.
     """
     owed = {
-        (source, target, place): target
+        (source, target, place): target if attempt.outcome == CLOSED or trials[target].busy else source
         for source, trial in trials.items()
         for (target, place), attempt in trial.attempts.items()
-        if target in trials and _was_owed(attempt, trials[target])
+        if target in trials and _was_owed(attempt, trial, trials[target])
     }
     return {**_late(trials), **owed}
 
 
-def _was_owed(attempt: AttemptReport, target: HostTrial) -> bool:
-    """Whether the target's kernel has answered, and its program, in need, had no time or no room to."""
+def _was_owed(attempt: AttemptReport, source: HostTrial, target: HostTrial) -> bool:
+    """Whether the target's kernel has answered, and its program, or the source's that reads, had no time or no room."""
     if attempt.outcome == CLOSED:
         return (attempt.port, attempt.source_port) in (target.given_up or ())
-    return bool(target.busy) and attempt.outcome in PROGRAM_LATE and not attempt.largest
+    return bool(source.busy or target.busy) and attempt.outcome in PROGRAM_LATE and not attempt.largest
 
 
 def _late(trials: Mapping[int, HostTrial]) -> dict[Cell, int]:

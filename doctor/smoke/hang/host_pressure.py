@@ -69,11 +69,11 @@ def quota_use(hosts: Mapping[str, HostPressure]) -> dict[int, QuotaUse]:
 
 def inferred_losses(hosts: Mapping[str, HostPressure]) -> dict[int, float]:
     """Of ranks that a quota holds back which their hosts do not show: the share of their time."""
-    known = {rank: fields for pressure in hosts.values() for rank, fields in pressure.ranks.items()}
+    figures = {rank: fields for pressure in hosts.values() for rank, fields in pressure.ranks.items()}
     spins = {rank: spins for pressure in hosts.values() for rank, spins in pressure.spins.items()}
-    waited = {rank: _waited(fields) for rank, fields in known.items()}
-    losses = hidden_quota_losses({rank: spins.get(rank, ()) for rank in known}, waited)
-    return {rank: lost for rank, lost in losses.items() if known[rank][0] < MIN_PERIODS}
+    waited = {rank: _waited(fields) for rank, fields in figures.items()}
+    losses = hidden_quota_losses({rank: spins.get(rank, ()) for rank in figures}, waited)
+    return {rank: lost for rank, lost in losses.items() if figures[rank][0] < MIN_PERIODS}
 
 
 def _lost(fields: tuple[int, int, float, float, float]) -> float:

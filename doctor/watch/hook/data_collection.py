@@ -42,6 +42,11 @@ class HiddenHooks(OrderedDict):  # type: ignore[type-arg]
         return OrderedDict, ([(key, hook) for key, hook in self.items() if not hasattr(hook, "of_doctor")],)
 
 
+def _is_gathered(module: Any) -> bool:
+    """Whether FSDP2 shards its parameters."""
+    return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
+
+
 class DigestCollection:
     """All hooks of this process, and the step that it is in."""
 
@@ -190,10 +195,15 @@ class DigestCollection:
             if not self.compiling():
                 self.guard(self._leave, module)
 
-        enter.of_doctor = leave.of_doctor = True  # type: ignore[attr-defined]
-        # Before that of FSDP2, which puts gathered parameters in the place of those that the optimizer holds.
-        is_first = any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
-        handles.append(module.register_forward_pre_hook(enter, prepend=is_first, with_kwargs=True))
+        def mark(module: Any, arguments: Any, named: Any) -> None:
+            if self.marks and not self.compiling() and not self.depth:
+                if self.torch.is_grad_enabled() and in_training(module):
+                    self.guard(self.marks.before_forward, module, arguments, named)
+
+        enter.of_doctor = leave.of_doctor = mark.of_doctor = True  # type: ignore[attr-defined]
+        handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+        if _is_gathered(module):  # before FSDP2's hook puts gathered parameters in the place of the optimizer's
+            handles.append(module.register_forward_pre_hook(mark, prepend=True, with_kwargs=True))
         handles.append(module.register_forward_hook(leave, always_call=True))
         self.roots[id(module)] = weakref.ref(module), handles
 
@@ -231,7 +241,7 @@ class DigestCollection:
         if self.depth > 1 or not self.torch.is_grad_enabled() or not in_training(module):
             return
         self.has_run = True
-        if self.marks:
+        if self.marks and not _is_gathered(module):
             self.guard(self.marks.before_forward, module, arguments, named)
         if not self.sampled:
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, not_reached, visit
 from doctor.engine.texts import filled
 
@@ -25,6 +24,8 @@ class Reachability(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> Reachability:
         host_visit = answer.visit
         if host_visit.address:
+            from doctor.engine.addresses import plain_address
+
             plain_address(host_visit.address)
         return cls(
             failure=host_visit.failure,

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.hosts.kubernetes.cluster import Cluster, programs, unavailable
+from tests.smoke.interpreter import visible_folders
 from tests.test_manifests import FOLDER, FOLDERS, IDS, objects
 from tests.transport.test_kubernetes_trouble_cluster import NODES
 
@@ -32,7 +33,8 @@ CONDITION = "ClusterDoctorCheckFailed"
 PATIENCE = 240.0
 FAULT = "-s listen-queue-short --fail-on warning --brief"
 """What the nodes check in these tests: one thing, which a namespace of the network has for itself."""
-MOUNTS = [Path("/usr"), ROOT, Path(sys.prefix), Path(sys.base_prefix), programs()]
+_FOLDERS = ("/usr", str(ROOT), sys.prefix, sys.base_prefix, *visible_folders(), str(programs()))
+MOUNTS = [*map(Path, dict.fromkeys(_FOLDERS))]
 PATH = f"{sys.prefix}/bin:{programs()}:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,9 @@ class PodHosts:
             given = testbed.merge(overrides.get("*", {}), overrides.get(name, {}), {"shows": list(shows)})
             plan = {"name": name, "address": "", "mac": "", "key": "", **testbed.merge(testbed.DEFAULTS, given)}
             shared = {"dir": str(folder), "shm": shm, "hosts": "127.0.0.1 localhost\n", "client_key": ""}
-            shown = {_PROJECT: str(ROOT), _PACKAGES: sysconfig.get_path("purelib")}
+            import msgspec  # pid 1 of a pod runs this file with the machine's own Python, which lacks it
+
+            shown = {_PROJECT: str(ROOT), _PACKAGES: str(pathlib.Path(msgspec.__file__).parents[1])}
             (folder / f"{name}.json").write_text(json.dumps({"host": plan, "shared": shared, "shown": shown}))
             cluster.apply(_pod(name, node, folder))
         cluster.wait(lambda: all(self.run(name, f"test -e {_READY}").returncode == 0 for name in self.hosts), "no pods")

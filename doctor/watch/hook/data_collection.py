@@ -195,17 +195,24 @@ class DigestCollection:
             if not self.compiling():
                 self.guard(self._leave, module)
 
-        def mark(module: Any, arguments: Any, named: Any) -> None:
-            if self.marks and not self.compiling() and not self.depth:
-                if self.torch.is_grad_enabled() and in_training(module):
-                    self.guard(self.marks.before_forward, module, arguments, named)
-
-        enter.of_doctor = leave.of_doctor = mark.of_doctor = True  # type: ignore[attr-defined]
+        enter.of_doctor = leave.of_doctor = True  # type: ignore[attr-defined]
         handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-        if _is_gathered(module):  # before FSDP2's hook puts gathered parameters in the place of the optimizer's
-            handles.append(module.register_forward_pre_hook(mark, prepend=True, with_kwargs=True))
+        handles += self._hooks_before_gathers(module)
         handles.append(module.register_forward_hook(leave, always_call=True))
         self.roots[id(module)] = weakref.ref(module), handles
+
+    def _hooks_before_gathers(self, module: Any) -> list[Any]:
+        """Of FSDP2: a mark is made before gathered parameters stand in the place of those that the optimizer holds."""
+        if not self.marks or not _is_gathered(module):
+            return []
+        marks = self.marks
+
+        def mark(module: Any, arguments: Any, named: Any) -> None:
+            if not self.compiling() and not self.depth and self.torch.is_grad_enabled() and in_training(module):
+                self.guard(marks.before_forward, module, arguments, named)
+
+        mark.of_doctor = True  # type: ignore[attr-defined]
+        return [module.register_forward_pre_hook(mark, prepend=True, with_kwargs=True)]
 
     def ordered_optimizers(self) -> list[Any]:
         """In the order in which they were made."""

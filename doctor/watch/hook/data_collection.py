@@ -25,7 +25,7 @@ from .gradient_sketch import GradientSketch, backward_scale
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
 from .module_values import ModuleValues, compile_test, in_training, is_compiled, tensors_in
-from .resume_marks import ResumeMarks
+from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
 from .step_records import emit_entries, fills_states, generators, kept_states, write_numbers
 
@@ -40,11 +40,6 @@ class HiddenHooks(OrderedDict):  # type: ignore[type-arg]
 
     def __reduce__(self) -> Any:
         return OrderedDict, ([(key, hook) for key, hook in self.items() if not hasattr(hook, "of_doctor")],)
-
-
-def _is_gathered(module: Any) -> bool:
-    """Whether FSDP2 shards its parameters."""
-    return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
 
 
 class DigestCollection:
@@ -197,22 +192,9 @@ class DigestCollection:
 
         enter.of_doctor = leave.of_doctor = True  # type: ignore[attr-defined]
         handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-        handles += self._hooks_before_gathers(module)
+        handles += self.marks.hooks_before_gathers(module) if self.marks else []
         handles.append(module.register_forward_hook(leave, always_call=True))
         self.roots[id(module)] = weakref.ref(module), handles
-
-    def _hooks_before_gathers(self, module: Any) -> list[Any]:
-        """Of FSDP2: a mark is made before gathered parameters stand in the place of those that the optimizer holds."""
-        if not self.marks or not _is_gathered(module):
-            return []
-        marks = self.marks
-
-        def mark(module: Any, arguments: Any, named: Any) -> None:
-            if not self.compiling() and not self.depth and self.torch.is_grad_enabled() and in_training(module):
-                self.guard(marks.before_forward, module, arguments, named)
-
-        mark.of_doctor = True  # type: ignore[attr-defined]
-        return [module.register_forward_pre_hook(mark, prepend=True, with_kwargs=True)]
 
     def ordered_optimizers(self) -> list[Any]:
         """In the order in which they were made."""
@@ -248,7 +230,7 @@ class DigestCollection:
         if self.depth > 1 or not self.torch.is_grad_enabled() or not in_training(module):
             return
         self.has_run = True
-        if self.marks and not _is_gathered(module):
+        if self.marks and not is_gathered(module):
             self.guard(self.marks.before_forward, module, arguments, named)
         if not self.sampled:
             return

@@ -202,6 +202,20 @@ class ResumeMarks:
             }
             self._write_more()
 
+    def hooks_before_gathers(self, module: Any) -> list[Any]:
+        """Of FSDP2: a mark is made before gathered parameters stand in the place of those that the optimizer holds."""
+        if not is_gathered(module):
+            return []
+        collection = self.collection
+
+        def mark(module: Any, arguments: Any, named: Any) -> None:
+            if not collection.compiling() and not collection.depth and self.torch.is_grad_enabled():
+                if module.training:
+                    collection.guard(self.before_forward, module, arguments, named)
+
+        mark.of_doctor = True  # type: ignore[attr-defined]
+        return [module.register_forward_pre_hook(mark, prepend=True, with_kwargs=True)]
+
     def _inputs(self, arguments: Any, named: Any) -> list[Any]:
         digests = []
         for _, tensor in tensors_in({**{str(n): value for n, value in enumerate(arguments)}, **named}):
@@ -253,3 +267,8 @@ class ResumeMarks:
 def _world(torch: Any) -> int:
     distributed = torch.distributed
     return int(distributed.get_world_size()) if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def is_gathered(module: Any) -> bool:
+    """Whether FSDP2 shards its parameters."""
+    return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)

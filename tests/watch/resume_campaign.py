@@ -120,6 +120,37 @@ LOST: dict[str, Resume] = {
         "moments-new", (LOAD_OPTIMIZER, "pass"), (LOAD_SCHEDULER, "pass"), (LOAD_SCALER, "pass"), (SET_TORCH, "pass"),
         (SET_PYTHON, "pass"), ("skip = step % STEPS_OF_EPOCH", "skip = 0"), *PLAIN, saving=PLAIN,
     ),
+    "an average of the parameters": lost(
+        "unapplied", ('average.load_state_dict(kept["average"])', "pass"), program="averaged"
+    ),
+    "an average that is the parameters": lost(
+        "unapplied", ('average.load_state_dict(kept["average"])', 'average.load_state_dict(kept["model"])'),
+        program="averaged",
+    ),
+    "moments of one rank": lost(
+        "moments", ('optimizer.load_state_dict(kept["optimizer"])', 'rank or optimizer.load_state_dict(kept["optimizer"])'),
+        program="averaged",
+    ),
+    "parameters given anew": lost(
+        "parameters-replaced", (END, 'inner.load_state_dict(kept["model"], assign=True)'), program="averaged"
+    ),
+    "a scheduler that looks at the loss": lost(
+        "scheduler", ('plateau.load_state_dict(kept["plateau"])', "pass"), program="averaged"
+    ),
+    "a stage of a pipeline": lost(
+        "parameters", ('stage.load_state_dict(kept["stage"])', 'rank == 1 or stage.load_state_dict(kept["stage"])'),
+        program="staged",
+    ),
+    "moments of a stage": lost(
+        "moments", ('optimizer.load_state_dict(kept["optimizer"])', 'rank == 1 or optimizer.load_state_dict(kept["optimizer"])'),
+        program="staged",
+    ),
+    "an optimizer's own copies": lost(
+        "moments", ('copy.copy_(kept["copies"][number])', "pass"), program="staged", saving=(("COPIES = False", "COPIES = True"),)
+    )._replace(resumed=(('copy.copy_(kept["copies"][number])', "pass"), ("COPIES = False", "COPIES = True"))),
+    "seeds are set after loading": lost(
+        "generators", (END, "torch.manual_seed(1 + rank); random.seed(2 + rank)"),
+    ),
     "position with more ranks": lost(
         "data-repeated", ("skip = step % STEPS_OF_EPOCH", "skip = 0"), ('["generators"][rank]', '["generators"][0]'),
         ("2 * STEPS_OF_EPOCH * world", "2 * STEPS_OF_EPOCH * 2"), worlds=(2, 3),
@@ -127,6 +158,12 @@ LOST: dict[str, Resume] = {
 }  # fmt: skip
 HEALTHY: dict[str, Resume] = {
     "nothing is lost": Resume(),
+    "an average, and two schedulers": Resume(program="averaged"),
+    "an average that has moved on": Resume(
+        ((END, "[a.mul_(0.9).add_(b.detach(), alpha=0.1) for a, b in zip(average.parameters(), inner.parameters())]"),),
+        program="averaged",
+    ),
+    "stages of a pipeline": Resume(program="staged"),
     "states are made, then loaded": Resume(((LOAD_MODEL, FILLS_STATES + LOAD_MODEL),)),
     "without a wrapper": Resume(PLAIN, saving=PLAIN),
     "fine-tuning with a new optimizer": Resume(

@@ -52,6 +52,8 @@ CASES = [
     Case("fsdp2", "second", lag="1"),
     *(Case(kind) for kind in ("fsdp2", "fsdp1", "safetensors", "accelerate", "zero1", "zero2", "zero3")),
     Case("fsdp2", lag="1"),
+    *(Case("fsdp2 root", "", worlds) for worlds in ((2, 2), (2, 3))),
+    Case("fsdp2 root", "second"),
     *(Case("fsdp2", "", worlds) for worlds in ((2, 3), (2, 1), (3, 2))),
 ]
 

@@ -31,7 +31,8 @@ def runs() -> Iterator[ResumeRuns]:
 @pytest.mark.parametrize(
     "name",
     ["optimizer not loaded", "scheduler not loaded", "generators of rank 0 everywhere", "position not loaded",
-     "a bias not loaded", "position with more ranks", "states are made, and not loaded"],
+     "a bias not loaded", "position with more ranks", "states are made, and not loaded",
+     "an average that is the parameters", "moments of one rank", "parameters given anew", "moments of a stage"],
 )  # fmt: skip
 def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
     """From these differences `resume-state-lost` makes its findings."""
@@ -42,7 +43,15 @@ def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
 @pytest.mark.torch
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "name", ["nothing is lost", "states are made, then loaded", "the next epoch", "a training of its own"]
+    "name",
+    [
+        "nothing is lost",
+        "states are made, then loaded",
+        "the next epoch",
+        "a training of its own",
+        "an average that has moved on",
+        "stages of a pipeline",
+    ],
 )
 def test_of_a_healthy_resume_nothing_is_told(runs: ResumeRuns, name: str) -> None:
     report = runs.report(HEALTHY[name])
@@ -51,7 +60,9 @@ def test_of_a_healthy_resume_nothing_is_told(runs: ResumeRuns, name: str) -> Non
 
 @pytest.mark.torch
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("case", [Case("fsdp2", "second", lag="1"), Case("fsdp1", "layer")], ids=str)
+@pytest.mark.parametrize(
+    "case", [Case("fsdp2", "second", lag="1"), Case("fsdp1", "layer"), Case("fsdp2 root")], ids=str
+)
 def test_what_is_lost_of_shards_is_named(runs: ResumeRuns, tmp_path: Path, case: Case) -> None:
     """Also where a rank hears of the save before it saves itself: its shards are in its own mark alone."""
     row = run_case(runs.ranks, case, tmp_path / "saved", True)
@@ -69,20 +80,21 @@ def test_digests_of_shards_add_up_to_that_of_the_whole() -> None:
     rows = [Piece(whole[:7], whole.shape, (0, 0)), Piece(whole[7:], whole.shape, (7, 0))]
     flat = whole.reshape(-1)
     cut = [Piece(flat[:77777], (flat.numel(),), None, 0), Piece(flat[77777:], (flat.numel(),), None, 77777)]
-    expected = joined_tensors([digest_all(torch, [("w", Piece(whole, whole.shape))])]).complete["w"]
+    expected = joined_tensors({0: digest_all(torch, [("w", Piece(whole, whole.shape))])}).complete["w"]
     for shards in (pieces, rows, cut):
-        assert joined_tensors(digest_all(torch, [("w", shard)]) for shard in shards).complete["w"] == expected
+        rows_by_rank = {rank: digest_all(torch, [("w", shard)]) for rank, shard in enumerate(shards)}
+        assert joined_tensors(rows_by_rank).complete["w"] == expected
     other = whole.clone()
     other[299, 516] += 1
-    assert joined_tensors([digest_all(torch, [("w", Piece(other, whole.shape))])]).complete["w"] != expected
+    assert joined_tensors({0: digest_all(torch, [("w", Piece(other, whole.shape))])}).complete["w"] != expected
     swapped = whole[[1, 0, *range(2, 300)]]
-    assert joined_tensors([digest_all(torch, [("w", Piece(swapped, whole.shape))])]).complete["w"] != expected
+    assert joined_tensors({0: digest_all(torch, [("w", Piece(swapped, whole.shape))])}).complete["w"] != expected
 
 
 def test_a_shard_that_is_not_there_makes_no_whole() -> None:
-    half = [{"w": ["1", "float32", 4, 2, [0]]}]
+    half: dict[int, dict[str, list[object]]] = {0: {"w": ["1", "float32", 4, 2, [0]]}}
     tensors = joined_tensors(half)
-    assert tensors.complete == {} and tensors.alike(joined_tensors([{"w": ["5", "float32", 4]}]), "w") is None
+    assert tensors.complete == {} and tensors.alike(joined_tensors({0: {"w": ["5", "float32", 4]}}), "w") is None
     assert tensors.alike(joined_tensors(half), "w") is True
 
 
@@ -97,7 +109,7 @@ def test_what_is_no_mark_is_left_out(content: bytes) -> None:
 
 def test_rows_that_are_no_digests_are_left_out() -> None:
     rows: dict[str, list[object]] = {"a": [], "b": ["x", "float32", 1], "c": ["1", "float32", "many"], "d": [None] * 5}
-    assert joined_tensors([rows]).names == set()
+    assert joined_tensors({0: rows}).names == set()
 
 
 def kept(step: int, command: str = "torchrun train.py", at: float = 100.0) -> KeptSave:

@@ -19,6 +19,11 @@ TEMPLATES: Mapping[str, str] = {
     "parameters-none": "none of the {count} parameters is as step {step} saved it: what was loaded was not applied, or "
     "other values were meant",
     "parameters": "{count} of {total} parameters are not as step {step} saved them: {tensors}",
+    "parameters-replaced": "the optimizer holds other tensors in the place of {count} parameters, and never updates "
+    "these: {tensors}",
+    "parameters-added": "{count} parameters are not among those that step {step} saved: {tensors}",
+    "unapplied": "{who}: the checkpoint holds {name} ({count} tensors), and no tensor of the program has these values: "
+    "others of their shapes are there",
     "buffers": "{count} of {total} buffers are not as step {step} saved them: {tensors}",
     "moments-new": "the optimizer's moments are new: it begins without the state that it had at the save of step "
     "{step}",
@@ -40,6 +45,8 @@ TEMPLATES: Mapping[str, str] = {
     "data-other": "{who} does not begin with the batch that came after the save of step {step}",
     "inputs-again": "the data begin again: the first input of {who} is that of the first run's first step, not the one "
     "that came after the save of step {step}",
+    "inputs-other": "the first input of {who} is not the one that came after the save of step {step}: the place in the "
+    "data, or a generator of the program's own, is another",
     "ranks": "{now} ranks go on from step {step}, which {before} ranks saved: generators, and where each rank was in "
     "the data, were not compared",
     "unrecorded": "{who} recorded nothing at the save of step {step}: generators and the place in the data were not "

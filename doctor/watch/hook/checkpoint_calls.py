@@ -44,7 +44,10 @@ PATH_NAMES = ("f", "checkpoint_id", "filename")
 
 
 class CheckpointCalls:
-    """Wraps them. ``saving(content, path)`` and ``loading(kind, path)`` are called, ``setting(generator, state)``."""
+    """Wraps them.
+
+    ``saving(content, path)`` and ``loading(kind, path, None, content)`` are called, ``setting(generator, state)``.
+    """
 
     def __init__(self, saving: Callable[..., None], loading: Callable[..., None], setting: Callable[..., None]) -> None:
         self.saving, self.loading, self.setting = saving, loading, setting
@@ -77,7 +80,7 @@ class CheckpointCalls:
                 before(arguments, named)
             result = original(*arguments, **named)
             if after is not None:
-                after(arguments, named)
+                after(result, arguments, named)
             return result
 
         wrapper.of_doctor = True  # type: ignore[attr-defined]
@@ -87,8 +90,8 @@ class CheckpointCalls:
         values = arguments[content] if len(arguments) > content else next(iter(named.values()), None)
         self.saving(values, _path(path, arguments, named))
 
-    def _load(self, path: int, arguments: Any, named: Any) -> None:
-        self.loading("file", _path(path, arguments, named))
+    def _load(self, path: int, result: Any, arguments: Any, named: Any) -> None:
+        self.loading("file", _path(path, arguments, named), None, result)
 
     def _set(self, generator: str, state: int, arguments: Any, named: Any) -> None:
         value = arguments[state] if len(arguments) > state else next(iter(named.values()), None)

@@ -25,7 +25,7 @@ from .gradient_sketch import GradientSketch, backward_scale
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
 from .module_values import ModuleValues, compile_test, in_training, is_compiled, tensors_in
-from .resume_marks import ResumeMarks
+from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
 from .step_records import emit_entries, fills_states, generators, kept_states, write_numbers
 
@@ -192,6 +192,7 @@ class DigestCollection:
 
         enter.of_doctor = leave.of_doctor = True  # type: ignore[attr-defined]
         handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+        handles += self.marks.hooks_before_gathers(module) if self.marks else []
         handles.append(module.register_forward_hook(leave, always_call=True))
         self.roots[id(module)] = weakref.ref(module), handles
 
@@ -229,8 +230,8 @@ class DigestCollection:
         if self.depth > 1 or not self.torch.is_grad_enabled() or not in_training(module):
             return
         self.has_run = True
-        if self.marks:
-            self.marks.before_forward(module, arguments, named)
+        if self.marks and not is_gathered(module):
+            self.guard(self.marks.before_forward, module, arguments, named)
         if not self.sampled:
             return
         inputs: dict[str, Any] = {}

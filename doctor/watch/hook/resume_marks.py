@@ -17,6 +17,7 @@ from typing import Any
 from .checkpoint_calls import CheckpointCalls, SavedContents
 from .data_position import DataPosition
 from .digest import value_digest
+from .loaded_contents import LoadedContents
 from .module_values import tensors_in
 from .training_state import TrainingState, generator_digest, generator_digests, raw_generators
 
@@ -35,6 +36,7 @@ class ResumeMarks:
     def __init__(self, collection: Any) -> None:
         self.collection, self.torch, self.out = collection, collection.torch, collection.out
         self.state = TrainingState(collection.torch, collection)
+        self.contents = LoadedContents(collection.torch)
         self.position = DataPosition(collection._trains, collection.guard)
         guard = collection.guard
         self.calls = CheckpointCalls(
@@ -67,7 +69,8 @@ class ResumeMarks:
         self.position.install()
         schedulers = torch.optim.lr_scheduler
         kind = getattr(schedulers, "LRScheduler", None) or schedulers._LRScheduler
-        collection._after_init(kind, lambda instance: self.state.schedulers.append(weakref.ref(instance)))
+        for made in (kind, schedulers.ReduceLROnPlateau):  # of these, the second calls no other's ``__init__``
+            collection._after_init(made, lambda instance: self.state.schedulers.append(weakref.ref(instance)))
         scaler = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
         collection._after_init(scaler, lambda instance: self.state.scalers.append(weakref.ref(instance)))
         for owner, part in ((torch.nn.Module, "model"), (torch.optim.Optimizer, "optimizer"), (kind, "scheduler")):
@@ -96,6 +99,8 @@ class ResumeMarks:
         if part == "model":
             absent = list(getattr(result, "missing_keys", None) or ())
             self.unloaded = [name[:120] for name in absent[:64]] if absent else []
+        elif part == "file":
+            self.contents.look(result, os.path.basename(path)[:60])
         self.begun = False
 
     def _setting(self, generator: str, state: Any) -> None:
@@ -197,6 +202,20 @@ class ResumeMarks:
             }
             self._write_more()
 
+    def hooks_before_gathers(self, module: Any) -> list[Any]:
+        """Of FSDP2: a mark is made before gathered parameters stand in the place of those that the optimizer holds."""
+        if not is_gathered(module):
+            return []
+        collection = self.collection
+
+        def mark(module: Any, arguments: Any, named: Any) -> None:
+            if not collection.compiling() and not collection.depth and self.torch.is_grad_enabled():
+                if module.training:
+                    collection.guard(self.before_forward, module, arguments, named)
+
+        mark.of_doctor = True  # type: ignore[attr-defined]
+        return [module.register_forward_pre_hook(mark, prepend=True, with_kwargs=True)]
+
     def _inputs(self, arguments: Any, named: Any) -> list[Any]:
         digests = []
         for _, tensor in tensors_in({**{str(n): value for n, value in enumerate(arguments)}, **named}):
@@ -214,6 +233,7 @@ class ResumeMarks:
         self.first_generators = generator_digests(generators)
         state = self.state.read(with_buffers)
         state.update(loads=self.loads, unloaded=self.unloaded, set=self.states_set)
+        state.update(unapplied=self.contents.unapplied(self.state.known()) if with_buffers else [])
         self._write("begun", 0, generators, self.position.counts(), state)
 
     def before_step(self) -> None:
@@ -247,3 +267,8 @@ class ResumeMarks:
 def _world(torch: Any) -> int:
     distributed = torch.distributed
     return int(distributed.get_world_size()) if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def is_gathered(module: Any) -> bool:
+    """Whether FSDP2 shards its parameters."""
+    return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)

@@ -51,6 +51,15 @@ class TrainingState:
                     names.setdefault(id(tensor), (f"{number}:" * bool(number) + plain_name(name), tensor))
         return names
 
+    def known(self) -> list[Any]:
+        """All tensors that `read` digests."""
+        tensors = [tensor for _, tensor in self.names().values()]
+        tensors += [tensor for _, tensor, _ in self._buffers(self.collection.modules())]
+        for optimizer in self.collection.ordered_optimizers():
+            for state in list(optimizer.state.values()):
+                tensors += state.values() if isinstance(state, dict) else ()
+        return tensors
+
     def read(self, with_buffers: bool = True) -> dict[str, Any]:
         """The parameters, buffers, and what the optimizers keep, schedulers and scalers."""
         modules = self.collection.modules()
@@ -120,6 +129,9 @@ class TrainingState:
                     name = names.get(id(tensor), (f"optimizer tensor {count}", None))[0]
                     count += 1
                     held.add(name)
+                    if id(tensor) not in names and len(rows) < 4 * MAX_TENSORS:  # a copy in the place of parameters
+                        label = f"elements of {name}"
+                        rows[label] = (label, tensor, tensor)
                     for key, value in (optimizer.state.get(tensor) or {}).items():
                         label = f"{key} of {name}"[:160]
                         if _is_number(value):

@@ -14,11 +14,12 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.sanitize import printable
 from doctor.engine.watch_summary import ResumeDifference, ResumeReport
 from doctor.watch.data.group_roles import name_tensors
-from doctor.watch.resume.compare_data import Row, data_differences
+from doctor.watch.resume.compare_data import Row, Values, data_differences
 from doctor.watch.resume.kept_saves import KeptSave
-from doctor.watch.resume.marks import Mark, Number, Tensors, joined_tensors
+from doctor.watch.resume.marks import Mark, Number, Tensors, joined_tensors, row_of
 
 SAME_SAVE_SECONDS = 600.0
 """Between the marks of one save on different hosts."""
@@ -76,17 +77,23 @@ def joined_saves(saves: Iterable[KeptSave]) -> list[Save]:
 
 def _joined(group: Sequence[KeptSave]) -> Save:
     marks = {mark.r: mark for entry in group for mark in entry.marks}
-    first, rows = group[0], list(marks.values())
+    first = group[0]
     return Save(
         first.command,
         first.step,
         first.world,
         first.at,
         marks,
-        joined_tensors(mark.model for mark in rows),
-        joined_tensors(mark.states for mark in rows),
-        joined_tensors(mark.buffers for mark in rows),
+        *_tensors(marks, first.world),
     )
+
+
+def _tensors(marks: Mapping[int, Mark], world: int) -> tuple[Tensors, Tensors, Tensors]:
+    """Parameters, the optimizer's state, buffers; without ranks that told of their generators and data alone."""
+    read = {rank: mark for rank, mark in marks.items() if mark.model or mark.states or mark.buffers}
+    model = joined_tensors({rank: mark.model for rank, mark in read.items()}, world)
+    states = joined_tensors({rank: mark.states for rank, mark in read.items()}, world)
+    return model, states, joined_tensors({rank: mark.buffers for rank, mark in read.items()}, world)
 
 
 def compare_with_saves(begun: Mapping[int, Mark], saves: Sequence[Save], script: str) -> ResumeReport | None:
@@ -96,7 +103,7 @@ def compare_with_saves(begun: Mapping[int, Mark], saves: Sequence[Save], script:
     """
     loads = {path for mark in begun.values() for _, path in mark.loads if path}
     has_loaded = any(mark.loads for mark in begun.values())
-    model = joined_tensors(mark.model for mark in begun.values())
+    model = _tensors(begun, begun[min(begun)].w)[0]
     ranked = sorted(
         ((_share(model, save), _is_of(loads, save), save.at, number) for number, save in enumerate(saves)), reverse=True
     )
@@ -105,7 +112,7 @@ def compare_with_saves(begun: Mapping[int, Mark], saves: Sequence[Save], script:
     )
     if chosen is None or not (has_loaded or chosen[0] >= LEAST_SHARE):
         return None
-    comparison = _Comparison(begun, saves[chosen[3]], model, script)
+    comparison = _Comparison(begun, saves[chosen[3]], script)
     return None if chosen[0] < LEAST_SHARE and comparison.is_of_another_training() else comparison.report()
 
 
@@ -150,10 +157,9 @@ def _share(model: Tensors, save: Save) -> float:
 
 
 class _Comparison:
-    def __init__(self, begun: Mapping[int, Mark], save: Save, model: Tensors, script: str) -> None:
-        self.begun, self.save, self.model = begun, save, model
-        self.states = joined_tensors(mark.states for mark in begun.values())
-        self.buffers = joined_tensors(mark.buffers for mark in begun.values())
+    def __init__(self, begun: Mapping[int, Mark], save: Save, script: str) -> None:
+        self.begun, self.save = begun, save
+        self.model, self.states, self.buffers = _tensors(begun, begun[min(begun)].w)
         self.now = begun[min(begun)]
         self.before = save.first
         self.is_same_script = script == script_of(save.command)
@@ -166,6 +172,7 @@ class _Comparison:
         pairs = ((self.model, self.save.model), (self.states, self.save.states))
         alike = any(
             now.alike(before, name) is True
+            or not {*now.by_rank(name).values()}.isdisjoint(before.by_rank(name).values())
             for now, before in pairs
             for name in now.names & before.names
             if before.complete.get(name, ("",))[0] != ZERO
@@ -173,7 +180,15 @@ class _Comparison:
         return took_all and not alike and not any(mark.unloaded for mark in self.begun.values())
 
     def report(self) -> ResumeReport:
-        rows = [*self._parameters(), *self._optimizer(), *self._rates(), *self._schedulers(), *self._scalers()]
+        rows = [
+            *self._parameters(),
+            *self._replaced(),
+            *self._unapplied(),
+            *self._optimizer(),
+            *self._rates(),
+            *self._schedulers(),
+            *self._scalers(),
+        ]
         rows += [*self._generators(), *data_differences(self.begun, self.save.marks, self.save.world)]
         if self.save.world != self.now.w:
             rows.append(("ranks", "note", (), {"now": self.now.w, "before": self.save.world}))
@@ -228,12 +243,17 @@ class _Comparison:
                 self.uncompared.append(name_tensors(unknown))
             comparable = [name for name in names if alike[name] is not None]
             other = [name for name in comparable if alike[name] is False]
-            if kind == "parameters" and comparable and len(other) == len(comparable):
+            ranks = _other_ranks(now, before, other)
+            is_of_some = 0 < len(ranks) < len(self.begun)
+            if kind == "parameters" and comparable and len(other) == len(comparable) and not is_of_some:
                 hardness = "hard" if self.now.unloaded else "soft"
                 yield "parameters-none", hardness, (), {"count": len(comparable)}
                 return
             if other:
-                yield kind, "hard", (), {"count": len(other), "total": len(comparable), "tensors": name_tensors(other)}
+                values: Values = {"count": len(other), "total": len(comparable), "tensors": name_tensors(other)}
+                yield kind, "hard", ranks, values
+            if kind == "parameters" and (added := sorted(now.names - before.names)):
+                yield "parameters-added", "note", (), {"count": len(added), "tensors": name_tensors(added)}
 
     def _optimizer(self) -> Iterator[Row]:
         before, now = self.save.states, self.states
@@ -256,17 +276,50 @@ class _Comparison:
         if unknown:
             self.uncompared.append(name_tensors(unknown))
         other = sorted(name for name in filled if alike[name] is False or name not in now.names)
+        ranks = _other_ranks(now, before, other)
+        if not other and (ranks := self._ranks_without(filled)):
+            other = filled
         if other:
-            yield "moments", "hard", (), {"count": len(other), "total": len(filled), "tensors": name_tensors(other)}
+            values: Values = {"count": len(other), "total": len(filled), "tensors": name_tensors(other)}
+            yield "moments", "hard", ranks, values
         counted, counts = max(_step_counts(self.before.numbers), default=0.0), _step_counts(self.now.numbers)
         if counted and max(counts, default=0.0) != counted:
             yield "steps", "hard", (), {"now": f"{max(counts, default=0.0):g}", "before": f"{counted:g}"}
+
+    def _ranks_without(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Ranks that hold the saved parameters as a whole, and other moments than the saved ones, or none.
+
+        ``names``: of the moments, which the lowest rank holds as they were saved.
+        """
+        model, states = self.save.model.complete, self.save.states.complete
+        if not (model.keys() >= self.model.names and states.keys() >= set(names)):
+            return ()
+        return tuple(
+            rank
+            for rank, mark in sorted(self.begun.items())
+            if mark.model
+            and all(row_of(mark.model, name) == model[name] for name in self.model.names)
+            and (not mark.states or any(row_of(mark.states, name) not in {None, states[name]} for name in names))
+        )
+
+    def _replaced(self) -> Iterator[Row]:
+        """Parameters in whose place the optimizer holds other tensors: the model got new ones after it was made."""
+        trained, extra = _held(self.now.trained, self.model)
+        before, extra_before = _held(self.before.trained, self.save.model)
+        lost = sorted((before & self.model.names) - trained)
+        same_type = all(
+            self.model.complete.get(name, ("", ""))[1] == self.save.model.complete[name][1]
+            for name in lost
+            if name in self.save.model.complete
+        )
+        if lost and same_type and len(extra) - len(extra_before) == len(lost):
+            yield "parameters-replaced", "hard", (), {"count": len(lost), "tensors": name_tensors(lost)}
 
     def _rates(self) -> Iterator[Row]:
         before, now = _rates(self.before.groups), _rates(self.now.groups)
         first = _numbers(self.before.lr0)
         if before and len(before) == len(now) and not _close(before, now):
-            values: dict[str, str | int | float] = {"now": f"{now[0]:.4g}", "before": f"{before[0]:.4g}"}
+            values: Values = {"now": f"{now[0]:.4g}", "before": f"{before[0]:.4g}"}
             again = len(first) == len(now) and _close(first, now)
             yield ("rate-restart", "soft", (), values) if again else ("rate", "note", (), values)
         for was, group in zip(self.before.groups, self.now.groups, strict=False):
@@ -298,6 +351,16 @@ class _Comparison:
                     {"name": str(was.get("n"))[:60], "now": begin, "before": count},
                 )
 
+    def _unapplied(self) -> Iterator[Row]:
+        """What the checkpoint holds besides, such as an average of the parameters, and the program has otherwise."""
+        ranks_of: dict[tuple[str, int], list[int]] = {}
+        for rank, mark in sorted(self.begun.items()):
+            for name, count in mark.unapplied[:16]:
+                ranks_of.setdefault((printable(name, 120), count), []).append(rank)
+        for (name, count), ranks in sorted(ranks_of.items()):
+            everywhere = () if len(ranks) == len(self.begun) else tuple(ranks)
+            yield "unapplied", "soft", everywhere, {"name": name, "count": count}
+
     def _scalers(self) -> Iterator[Row]:
         for was, scaler in zip(self.before.scalers, self.now.scalers, strict=False):
             if was.get("scale") != scaler.get("scale"):
@@ -328,7 +391,8 @@ class _Comparison:
                     ),
                     None,
                 )
-                if saved is not None and digest in candidates:
+                is_seeded_again = saved is not None and mark.g.get(name) == saved.g0.get(name) != digest
+                if saved is not None and digest in candidates and not is_seeded_again:
                     continue
                 if other is not None and other in self.begun and saved is not None:
                     taken.setdefault((name, other), []).append(rank)
@@ -340,6 +404,16 @@ class _Comparison:
             yield "generators", "generators", tuple(ranks), {"names": ", ".join(names_lost)}
         for (name, other), ranks in sorted(taken.items()):
             yield "generators-rank", "hard", tuple(ranks), {"names": name, "other": other}
+
+
+def _held(trained: Iterable[str], model: Tensors) -> tuple[set[str], set[str]]:
+    """Of what an optimizer holds: the model's parameters, and the rest."""
+    held = set(trained)
+    return held & model.names, held - model.names
+
+
+def _other_ranks(now: Tensors, before: Tensors, names: Iterable[str]) -> tuple[int, ...]:
+    return tuple(sorted({rank for name in names for rank in now.other_ranks(before, name)}))
 
 
 def _step_counts(numbers: Mapping[str, Number]) -> list[float]:

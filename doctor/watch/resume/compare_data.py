@@ -8,7 +8,8 @@ from itertools import pairwise
 from doctor.watch.data.records import indices_of
 from doctor.watch.resume.marks import LoaderMark, Mark
 
-Row = tuple[str, str, tuple[int, ...], dict[str, str | int | float]]
+Values = dict[str, str | int | float]
+Row = tuple[str, str, tuple[int, ...], Values]
 """A difference: kind, hardness (`doctor.watch.resume.compare`), ranks, values."""
 
 
@@ -17,10 +18,10 @@ def data_differences(begun: Mapping[int, Mark], saved: Mapping[int, Mark], world
     if world != len(begun) or any(mark.w != world for mark in begun.values()):
         yield from _of_all_ranks(begun, saved, world)
         return
-    by_kind: dict[str, list[tuple[int, dict[str, str | int | float]]]] = {}
+    by_kind: dict[str, list[tuple[int, Values]]] = {}
     hardness_of: dict[str, str] = {}
     for rank, mark in sorted(begun.items()):
-        if rank in saved and (row := _of_rank(mark, saved[rank])):
+        if rank in saved and not _is_inexact(saved[rank], saved) and (row := _of_rank(mark, saved[rank], saved)):
             kind, hardness, values = row
             by_kind.setdefault(kind, []).append((rank, values))
             hardness_of[kind] = hardness
@@ -29,7 +30,14 @@ def data_differences(begun: Mapping[int, Mark], saved: Mapping[int, Mark], world
         yield kind, hardness_of[kind], ranks, rows[0][1]
 
 
-def _of_rank(mark: Mark, saved: Mark) -> tuple[str, str, dict[str, str | int | float]] | None:
+def _is_inexact(mark: Mark, saved: Mapping[int, Mark]) -> bool:
+    """Whether this rank heard of the save, and its last step ended elsewhere in the epoch: steps of several batches."""
+    savers = [other for other in saved.values() if not other.is_told]
+    places = [(other.e, other.y) for saver in savers for other in saver.loaders[:1]]
+    return mark.is_told and bool(places) and [(loader.e, loader.y) for loader in mark.loaders[:1]] != places[:1]
+
+
+def _of_rank(mark: Mark, saved: Mark, all_saved: Mapping[int, Mark]) -> tuple[str, str, Values] | None:
     now = _latest(mark.loaders)
     before = _counterpart(now, saved.loaders) if now else None
     if now is None or before is None or not now.crc or now.last is None:
@@ -41,8 +49,7 @@ def _of_rank(mark: Mark, saved: Mark) -> tuple[str, str, dict[str, str | int | f
         return None
     if _is_first_of_epoch(now, before):
         return "data-again", "soft", {"given": before.y}
-    used = _used(before)
-    again = used.intersection(now.last) if used else ()
+    again = _used(before).intersection(now.last) or _used_by_others(before, now, all_saved).intersection(now.last)
     if again:
         return "data-repeated", "soft", {"count": len(again), "total": len(now.last)}
     return ("data-other", "note", {}) if following else None
@@ -52,7 +59,7 @@ def _is_first_of_epoch(now: LoaderMark, before: LoaderMark) -> bool:
     return before.e < len(before.first) and now.crc[-1] == before.first[before.e] and before.y > 0
 
 
-def _next_epoch(now: LoaderMark, before: LoaderMark) -> tuple[str, str, dict[str, str | int | float]] | None:
+def _next_epoch(now: LoaderMark, before: LoaderMark) -> tuple[str, str, Values] | None:
     """The save was at the end of an epoch: the order of the next one must be another, where they are shuffled."""
     last = now.last or []
     if now.se < 0 and _is_row(last):  # a sampler that is told an epoch shuffles by it
@@ -68,12 +75,14 @@ def _is_row(indices: Sequence[int]) -> bool:
     return len(steps) <= 1
 
 
-def _by_inputs(mark: Mark, saved: Mark) -> tuple[str, str, dict[str, str | int | float]] | None:
+def _by_inputs(mark: Mark, saved: Mark) -> tuple[str, str, Values] | None:
     """Of a program whose samples have no numbers: its first input, against those of the first run."""
     after = saved.later[0] if saved.later else []
-    if mark.in0 and mark.in0 == saved.in0 and after and after != mark.in0:
+    if not mark.in0 or not after or after == mark.in0:
+        return None
+    if mark.in0 == saved.in0:
         return "inputs-again", "soft", {}
-    return None
+    return None if saved.is_told else ("inputs-other", "note", {})
 
 
 def _of_all_ranks(begun: Mapping[int, Mark], saved: Mapping[int, Mark], world: int) -> Iterator[Row]:
@@ -103,6 +112,18 @@ def _latest(loaders: Sequence[LoaderMark]) -> LoaderMark | None:
 
 def _counterpart(now: LoaderMark, loaders: Sequence[LoaderMark]) -> LoaderMark | None:
     return next((loader for loader in loaders if loader.size == now.size), None)
+
+
+def _used_by_others(before: LoaderMark, now: LoaderMark, saved: Mapping[int, Mark]) -> set[int]:
+    """The samples of all ranks in this epoch, where no two had the same: each sample belongs to one."""
+    used: set[int] = set()
+    for mark in saved.values():
+        loader = _counterpart(now, mark.loaders)
+        own = _used(loader) if loader and loader.e == before.e and not loader.over else set()
+        if not own or not used.isdisjoint(own):
+            return set()
+        used |= own
+    return used
 
 
 def _used(loader: LoaderMark) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -66,6 +66,8 @@ class Mark(msgspec.Struct):
     unread: list[str] = []
     loads: list[tuple[str, str]] = []
     unloaded: list[str] = []
+    unapplied: list[tuple[str, int]] = []
+    """Groups of tensors of a loaded file, with their number, whose values no tensor of the program has."""
     parts: list[str] = []
     paths: list[str] = []
     later: list[list[str]] = []
@@ -118,9 +120,33 @@ class Tensors(msgspec.Struct):
     """Digest, type, elements."""
     pieces: dict[str, dict[str, tuple[str, str, int]]] = {}
     """Of those of which not all pieces are there: by the place of each."""
+    tables: Mapping[int, Mapping[str, list[Any]]] = {}
+    """By rank."""
+    uneven: set[str] = set()
+    """Of which ranks hold whole ones that differ: stages of a pipeline, experts, buffers of each rank."""
+    world: int = 0
+
+    def by_rank(self, name: str) -> dict[int, tuple[str, str, int]]:
+        """What each rank holds under a name."""
+        rows = {rank: row_of(table, name) for rank, table in self.tables.items()}
+        return {rank: row for rank, row in rows.items() if row}
+
+    def other_ranks(self, saved: Tensors, name: str) -> tuple[int, ...]:
+        """The ranks that do not hold what they held at the save, where each rank had values of its own.
+
+        Where all have the same now, they have been given those of one rank.
+        """
+        if name not in saved.uneven or self.world != saved.world:
+            return ()
+        mine, theirs = self.by_rank(name), saved.by_rank(name)
+        if mine.keys() >= theirs.keys() and len(set(mine.values())) == 1:
+            return ()
+        return tuple(rank for rank in sorted(theirs.keys() & self.tables.keys()) if mine.get(rank) != theirs[rank])
 
     def alike(self, other: Tensors, name: str) -> bool | None:
-        """Whether both hold the same values under this name; None where that cannot be said."""
+        """Whether both hold the same values under this name; None where that cannot be said. ``other``: at the save."""
+        if self.other_ranks(other, name):
+            return False
         mine, theirs = self.complete.get(name), other.complete.get(name)
         if mine and theirs:
             return mine == theirs if mine[1:] == theirs[1:] else None
@@ -133,14 +159,16 @@ class Tensors(msgspec.Struct):
         return {*self.complete, *self.pieces}
 
 
-def joined_tensors(tables: Iterable[Mapping[str, list[Any]]]) -> Tensors:
+def joined_tensors(tables: Mapping[int, Mapping[str, list[Any]]], world: int = 1) -> Tensors:
     """Puts the pieces of all ranks together. What is malformed is left out.
 
-    >>> joined_tensors([{"w": ["1", "float32", 4, 2, [0]]}, {"w": ["f", "float32", 4, 2, [2]]}]).complete
+    >>> joined_tensors({0: {"w": ["1", "float32", 4, 2, [0]]}, 1: {"w": ["f", "float32", 4, 2, [2]]}}).complete
     {'w': ('0000000000000010', 'float32', 4)}
+    >>> joined_tensors({0: {"w": ["1", "float32", 4]}, 1: {"w": ["2", "float32", 4]}}).uneven
+    {'w'}
     """
-    tensors = Tensors({}, {})
-    for table in tables:
+    tensors = Tensors({}, {}, tables, set(), world)
+    for _, table in sorted(tables.items()):
         for name, row in table.items():
             entry = _entry(row)
             if entry is None:
@@ -148,8 +176,8 @@ def joined_tensors(tables: Iterable[Mapping[str, list[Any]]]) -> Tensors:
             text, place, elements = entry
             if place:
                 tensors.pieces.setdefault(name, {})[place] = (text[0], f"{text[1]}/{text[2]}", elements)
-            else:
-                tensors.complete.setdefault(name, text)
+            elif tensors.complete.setdefault(name, text) != text:
+                tensors.uneven.add(name)
     for name, pieces in list(tensors.pieces.items()):
         kind, _, total = next(iter(pieces.values()))[1].partition("/")
         if name in tensors.complete:
@@ -159,6 +187,12 @@ def joined_tensors(tables: Iterable[Mapping[str, list[Any]]]) -> Tensors:
             tensors.complete[name] = (f"{number:016x}", kind, int(total))
             del tensors.pieces[name]
     return tensors
+
+
+def row_of(table: Mapping[str, list[Any]], name: str) -> tuple[str, str, int] | None:
+    """Digest, type and elements of one tensor of a rank; None where it holds no such one."""
+    entry = _entry(table.get(name, []))
+    return entry[0] if entry else None
 
 
 def _entry(row: list[Any]) -> tuple[tuple[str, str, int], str, int] | None:

@@ -66,6 +66,12 @@ if KIND == "fsdp2":
     for layer in (inner[0], inner[2]):
         fully_shard(layer)
     model = fully_shard(inner)
+elif KIND == "fsdp2 root":  # parameters of its own, in shards of unequal size
+    from torch.distributed.fsdp import fully_shard
+
+    inner[2] = torch.nn.Linear(16, 5)
+    fully_shard(inner[0])
+    model = fully_shard(inner)
 elif KIND == "fsdp1":
     from torch.distributed.fsdp import FullyShardedDataParallel
 

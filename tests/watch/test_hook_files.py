@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from doctor.watch import data_folder
 from doctor.watch.rank_process import RankProcess
+
+HOOK = Path(data_folder.__file__).parent / "hook"
+
+
+def test_a_host_gets_each_file_of_the_hook_that_another_one_imports() -> None:
+    texts = {name: (HOOK / f"{name}.py").read_text() for name in data_folder.FILES}
+    imported = {
+        found
+        for text in texts.values()
+        for found in re.findall(r"(?m)^ *from \.(\w+) import|_PACKAGE \+ \"\.(\w+)\"", text)
+    }
+    assert {name for pair in imported for name in pair if name} == set(data_folder.FILES) - {"data_hooks"}
+
 
 PROGRAM = """
 import os, sys

@@ -22,6 +22,7 @@ OF_OTHERS = {
     "--machine",
     "--node-rank",
     "--now",
+    "--permanent",
     *(
         "--parallelism",
         "--max-restarts",

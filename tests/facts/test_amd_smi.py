@@ -121,7 +121,7 @@ def test_a_host_in_another_mode() -> None:
     usual, other = (read_outputs(AmdGpus, one=printed(mode=mode)) for mode in ("SPX", "CPX"))
     ((host, text),) = messages(run_check("amd-gpu-settings-differ", {"w1": [usual], "w2": [usual], "w3": [other]}))
     assert host == "w3"
-    assert text.startswith("the compute partition of its AMD GPUs is CPX; 2 of 3 hosts have SPX")
+    assert text.startswith("its AMD GPUs differ in compute partition: CPX; 2 of 3 hosts have SPX")
 
 
 BROKEN = [

@@ -211,12 +211,12 @@ def test_a_real_quota_is_seen(quota: Path) -> None:
             spin.stdin.write("go\n")
             spin.stdin.flush()
             end, periods, throttled = time.monotonic() + 20, 0, 0
-            while periods < 12 and time.monotonic() < end:
+            while throttled <= 5 and time.monotonic() < end:
                 time.sleep(0.1)
                 periods, throttled, *_ = pressure.report({4: spin.pid})["ranks"]["4"]
         finally:
             spin.kill()
-    assert throttled > periods / 2 > 5
+    assert periods >= throttled > 5
 
 
 def test_what_a_rank_that_has_ended_ran_and_waited_is_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -30,12 +31,13 @@ IN_A_THREAD = (
 def python(program: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that says ``.`` when it is where it is to be looked at."""
     prefix = "import sys, os, time\nos.write(1, b'.')\n"
-    with subprocess.Popen([sys.executable, "-c", prefix + program, *arguments], stdout=subprocess.PIPE) as process:
+    argv = [sys.executable, "-c", prefix + program, *arguments]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout and process.stdout.read(1) == b"."
         try:
             yield process
         finally:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # what it has started, too
 
 
 def kind_of(pid: int, looks: int = 6) -> str:

@@ -42,13 +42,13 @@ def device_link_down(
     for host, npus in down.items():
         if npus and use.get(host):
             interfaces = own_addresses[host].by_npu if own_addresses and host in own_addresses else {}
-            own = [interfaces[npu].ip for npu in npus if npu in interfaces]
+            local = [interfaces[npu].ip for npu in npus if npu in interfaces]
             yield Finding(
                 "link down on NPU {npus}; expected all {total} up",
                 hosts=[host],
                 npu=npus[0],
                 npus=npus,
-                cuts=[*npus, *watchers(detect.get(host) if detect else None, own)],
+                cuts=[*npus, *watchers(detect.get(host) if detect else None, local)],
                 up="; ".join(f"hccn_tool -i {npu} -link -s up" for npu in npus),
                 total=len(links[host].by_npu),
             )

@@ -7,7 +7,7 @@ from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.facts.versions import NpuVersions
 
-ADVISORY = ("product", "own", "fleet")
+ADVISORY = ("product", "installed", "fleet")
 
 
 @check(severity=ERROR, area="devices", advisory=ADVISORY)
@@ -15,7 +15,7 @@ def npu_tools_missing(
     inventory: NpuInventory,
     place: HostContainer | None,
     product: NpuProduct | None,
-    own: NpuVersions | None,
+    installed: NpuVersions | None,
     fleet: PerHost[NpuVersions] | None,
 ) -> Iterator[Finding]:
     """Every host with NPUs has the driver's tools: npu-smi and, on training products, hccn_tool.
@@ -42,7 +42,7 @@ def npu_tools_missing(
             filled("the container was not given {0}; on its host they can be used", joined(" and ", absent_tools))
         )
     if absent_tools:
-        common = [own.driver] if own else leader(Counter(other.driver for other in (fleet or {}).values()))
+        common = [installed.driver] if installed else leader(Counter(other.driver for other in (fleet or {}).values()))
         yield Finding(
             "{missing} not installed, on a host with {npus} NPUs",
             missing=absent_tools,

@@ -269,8 +269,8 @@ def only_usable(interfaces: Interfaces) -> LinkAddress | None:
 def export_commands(variable: str, interfaces: Mapping[str, Interfaces], is_address: bool, limit: int = 8) -> str:
     """The whole commands that set a variable to each host's interface, or address, that the others may reach."""
     commands: dict[str, str] = {}
-    for host, own in interfaces.items():
-        names = dict.fromkeys(entry.address if is_address else entry.label for entry in _external(own))
+    for host, here in interfaces.items():
+        names = dict.fromkeys(entry.address if is_address else entry.label for entry in _external(here))
         choices = [shlex.quote(name) for name in names][:4] or ["<address>" if is_address else "<network interface>"]
         commands[host] = joined(" or ", [f"`export {variable}={choice}`" for choice in choices])
     if len(set(commands.values())) == 1 and len(commands) > 1:

@@ -69,10 +69,10 @@ class Neighbours(Fact, frozen=True):
 
 def switch_port(neighbours: Mapping[str, Neighbours] | None, host: str, npu: int) -> str:
     """The switch port of an NPU in words, for a remedy; where LLDP has not named it, the command that does."""
-    heard = neighbours[host].by_npu.get(npu) if neighbours and host in neighbours else None
-    if heard is None or not heard.port:
+    neighbour = neighbours[host].by_npu.get(npu) if neighbours and host in neighbours else None
+    if neighbour is None or not neighbour.port:
         return filled("a switch port (`hccn_tool -i {0} -lldp -g` names it)", npu)
-    return filled("port {0} of switch {1}", heard.port, heard.name or heard.mac)
+    return filled("port {0} of switch {1}", neighbour.port, neighbour.name or neighbour.mac)
 
 
 def _tlv_texts(text: str) -> dict[str, str]:

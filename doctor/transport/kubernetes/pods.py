@@ -167,44 +167,44 @@ class Pod(msgspec.Struct, frozen=True):
         """Why nothing can be run in a container of it; empty where something can."""
         status = self.status
         states = {item.name: item for item in status.container_statuses or ()}
-        own = states.get(container, ContainerStatus())
+        chosen = states.get(container, ContainerStatus())
         if self.ended:
-            first = "" if status.reason or own.state.terminated else self._why_not_initialized()
-            return first or filled("its pod has ended: {0}", _because(self._end_reason(own)))
-        if own.state.running is not None:
+            first = "" if status.reason or chosen.state.terminated else self._why_not_initialized()
+            return first or filled("its pod has ended: {0}", _because(self._end_reason(chosen)))
+        if chosen.state.running is not None:
             return ""
         if self.metadata.deletion_timestamp:
             return filled("its pod is being deleted since {0}", _one_line(self.metadata.deletion_timestamp))
         scheduled = next((item for item in status.conditions or () if item.type == "PodScheduled"), None)
         if not self.spec.node_name and scheduled and scheduled.status == "False":
             return filled("its pod is on no node: {0}", _one_line(scheduled.message or scheduled.reason))
-        if own.state.terminated:
-            return filled("its container {0} has ended: {1}", container, _because(own.state.terminated))
-        begun = own.state.waiting is not None and own.state.waiting.reason not in _NOT_YET
+        if chosen.state.terminated:
+            return filled("its container {0} has ended: {1}", container, _because(chosen.state.terminated))
+        begun = chosen.state.waiting is not None and chosen.state.waiting.reason not in _NOT_YET
         if not begun and (first := self._why_not_initialized()):
             return first
-        if own.state.waiting:
-            return filled("its container {0} waits: {1}", container, _wait(own))
+        if chosen.state.waiting:
+            return filled("its container {0} waits: {1}", container, _wait(chosen))
         return filled("its pod does not run yet (phase {0})", _one_line(status.phase or "unknown"))
 
     def _why_not_initialized(self) -> str:
         """Which init container the others wait for, or have waited for in vain; empty where none is told."""
-        beside = {item.name for item in self.spec.init_containers if item.restart_policy == "Always"}
-        for item in self.status.init_container_statuses or ():
-            name, state = _one_line(item.name), item.state
+        beside = {sidecar.name for sidecar in self.spec.init_containers if sidecar.restart_policy == "Always"}
+        for initial in self.status.init_container_statuses or ():
+            name, state = _one_line(initial.name), initial.state
             if state.waiting and state.waiting.reason not in _NOT_YET:
-                return filled("its init container {0} waits: {1}", name, _wait(item))
-            if state.running is not None and item.name not in beside:
+                return filled("its init container {0} waits: {1}", name, _wait(initial))
+            if state.running is not None and initial.name not in beside:
                 return filled("its init container {0} still runs", name)
-            if state.terminated and state.terminated.exit_code and item.name not in beside:
+            if state.terminated and state.terminated.exit_code and initial.name not in beside:
                 return filled("its init container {0} has ended: {1}", name, _because(state.terminated))
         return ""
 
-    def _end_reason(self, own: ContainerStatus) -> _Reason:
+    def _end_reason(self, chosen: ContainerStatus) -> _Reason:
         status = self.status
         if status.reason:
             return _Reason(status.reason, status.message)
-        return own.state.terminated or _Reason(status.phase)
+        return chosen.state.terminated or _Reason(status.phase)
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -291,11 +291,11 @@ def _because(reason: _Reason) -> str:
     return joined("", parts)
 
 
-def _wait(item: ContainerStatus) -> str:
+def _wait(container: ContainerStatus) -> str:
     """Why a container waits, and how it ended before that."""
-    last = item.last_state.terminated
+    last = container.last_state.terminated
     before = filled("; before that it ended: {0}", _because(last)) if last else ""
-    return joined("", [_because(item.state.waiting or _Reason()), before])
+    return joined("", [_because(container.state.waiting or _Reason()), before])
 
 
 def _one_line(text: str) -> str:

@@ -74,9 +74,9 @@ def run_smoke_round(
         result = with_screening(result, screening, options)
     if why := reason_not_run(result):
         return not_started(records, why)
-    run = msgspec.to_builtins(result.run, str_keys=True)
+    of_run = msgspec.to_builtins(result.run, str_keys=True)
     return SmokeRoundResult(
-        {**records, **_merged(records, result)}, run, _unreached_notes(records), stopped=result.stopped
+        {**records, **_merged(records, result)}, of_run, _unreached_notes(records), stopped=result.stopped
     )
 
 

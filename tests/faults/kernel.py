@@ -19,7 +19,7 @@ def limit(name: str, soft: int) -> tuple[str, str]:
 
 
 def held(statements: str) -> tuple[str, str]:
-    """Runs Python in the background, which holds what it has made until it is ended; nobody waits for one that fails."""
+    """Runs Python in the background, which holds what it has made until it is ended; none waits for one that fails."""
     fault = f"""\
 mkfifo /run/held
 python3 - >/dev/null 2>&1 <<'END' &

@@ -117,12 +117,13 @@ def test_devices_that_were_not_allotted(cluster: Cluster) -> None:
 
 def test_devices_that_kubernetes_allotted_and_the_container_has_not(cluster: Cluster) -> None:
     """What the pod itself says, virtual NPUs included; no variable names a device. One pod has what it requests."""
-    for resource in ("nvidia.com~1gpu", "huawei.com~1Ascend310P-4c"):
+    for resource in ("nvidia.com~1gpu", "nvidia.com~1mig-1g.10gb", "huawei.com~1Ascend310P-4c"):
         for node in cluster.nodes:
             advertise(cluster, node, resource)
     wanted = {
         "many": ({"nvidia.com/gpu": "1"}, "mknod /dev/nvidia0 c 195 0; mknod /dev/nvidia1 c 195 1"),
         "none": ({"nvidia.com/gpu": "2"}, ":"),
+        "slices": ({"nvidia.com/mig-1g.10gb": "2"}, ":"),
         "exact": ({"nvidia.com/gpu": "1"}, "for name in 0 ctl -uvm; do mknod /dev/nvidia$name c 195 0; done"),
         "virtual": ({"huawei.com/Ascend310P-4c": "1"}, "mknod /dev/davinci101 c 195 0"),
     }
@@ -137,6 +138,7 @@ def test_devices_that_kubernetes_allotted_and_the_container_has_not(cluster: Clu
     done = doctor(cluster, "check", ",".join(wanted), "-s", names, "--json", "--no-history")
     found = {(item["check"], *one["hosts"]): one for item in outcomes(done) for one in reversed(item["findings"])}
     assert {("container-devices-not-allotted", "many"), ("container-devices-missing", "none")} <= set(found), found
+    assert found["container-devices-missing", "slices"]["values"]["count"] == 2, found
     assert found["container-devices-missing", "virtual"]["values"]["npus"] == [100], found
     assert found["container-devices-not-allotted", "virtual"]["values"]["devices"] == [101], found
     libraries = [one["message"] for (_, host), one in found.items() if host == "exact"]

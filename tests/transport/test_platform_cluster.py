@@ -82,6 +82,46 @@ def test_a_service_that_hides_pods_until_they_are_ready(cluster: Cluster) -> Non
     assert finding["values"]["first"] == "hidden-0.hidden" and finding["values"]["count"] == 3, finding
 
 
+def spread(name: str, size: int) -> list[dict[str, Any]]:
+    """A gang with one pod on each node."""
+    item = gang(name, size)
+    term = {"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    item[1]["spec"]["template"]["spec"]["affinity"] = {"podAntiAffinity": apart}
+    return item
+
+
+def test_pods_with_the_network_of_their_nodes(cluster: Cluster) -> None:
+    """They ask the name servers of the nodes, unless their policy says otherwise."""
+    for name, policy in (("of-node", "ClusterFirst"), ("of-cluster", "ClusterFirstWithHostNet")):
+        item = spread(name, 2)
+        item[1]["spec"]["template"]["spec"] |= {"hostNetwork": True, "dnsPolicy": policy}
+        cluster.apply(*item)
+        cluster.wait_for_pods(f"app={name}", 2)
+    cluster.wait(lambda: resolves(cluster, "of-cluster-0", "of-cluster-1.of-cluster"), "names do not resolve")
+    assert checked(cluster, "--job", "of-cluster", "-s", "host-name-unresolved,host-name-repeated") == {}
+    finding = checked(cluster, "--job", "of-node", "-s", "host-name-unresolved")["host-name-unresolved"]
+    assert finding["values"]["names"] == ["of-node-0.of-node", "of-node-1.of-node"], finding
+    cluster.kubectl("delete", "statefulset", "of-node", "of-cluster", "--wait=false")
+
+
+def test_labels_of_nodes_are_the_switches_of_the_network_test(cluster: Cluster) -> None:
+    """What lies between two switches is named by them, and not by each pair of pods."""
+    cluster.apply(*gang("many", 4))
+    cluster.wait_for_pods("app=many", 4)
+    for number, node in enumerate(cluster.nodes):
+        cluster.kubectl("label", "node", node, f"network.topology.nvidia.com/leaf=leaf-{number}", "--overwrite")
+    rules = "table bridge switches { chain drops { type filter hook forward priority 0; "
+    rules += "ip saddr 10.77.11.0/24 ip daddr 10.77.12.0/24 meta l4proto { tcp, udp, icmp } drop; }; }"
+    assert cluster.enter(cluster.nodes[0], "sh", "-c", f"echo '{rules}' | nft -f -").returncode == 0
+    try:
+        found = checked(cluster, "--job", "many", command="net")
+    finally:
+        cluster.enter(cluster.nodes[0], "nft", "delete", "table", "bridge", "switches")
+        cluster.kubectl("label", "nodes", "--all", "network.topology.nvidia.com/leaf-")
+    assert any("leaf-0" in finding["message"] and "leaf-1" in finding["message"] for finding in found.values()), found
+
+
 def test_networks_that_multus_was_to_attach(cluster: Cluster) -> None:
     """The annotations as Multus writes them; the interface is one that a test makes, and takes away."""
     item = gang("nets", 2)

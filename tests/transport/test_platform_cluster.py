@@ -107,15 +107,15 @@ def test_pods_with_the_network_of_their_nodes(cluster: Cluster) -> None:
 
 def test_labels_of_nodes_are_the_switches_of_the_network_test(cluster: Cluster) -> None:
     """What lies between two switches is named by them, and not by each pair of pods."""
-    cluster.apply(*gang("many", 4))
-    cluster.wait_for_pods("app=many", 4)
+    cluster.apply(*gang("racks", 4))
+    cluster.wait_for_pods("app=racks", 4)
     for number, node in enumerate(cluster.nodes):
         cluster.kubectl("label", "node", node, f"network.topology.nvidia.com/leaf=leaf-{number}", "--overwrite")
     rules = "table bridge switches { chain drops { type filter hook forward priority 0; "
     rules += "ip saddr 10.77.11.0/24 ip daddr 10.77.12.0/24 meta l4proto { tcp, udp, icmp } drop; }; }"
     assert cluster.enter(cluster.nodes[0], "sh", "-c", f"echo '{rules}' | nft -f -").returncode == 0
     try:
-        found = checked(cluster, "--job", "many", command="net")
+        found = checked(cluster, "--job", "racks", command="net")
     finally:
         cluster.enter(cluster.nodes[0], "nft", "delete", "table", "bridge", "switches")
         cluster.kubectl("label", "nodes", "--all", "network.topology.nvidia.com/leaf-")

@@ -182,7 +182,7 @@ def test_a_job_with_pods_that_failed_succeeded_and_were_made_again(cluster: Clus
 
 def test_a_node_that_died_and_the_pods_that_came_in_place_of_its_own(cluster: Cluster) -> None:
     """What a dead kubelet leaves is being deleted for ever; where another took over, it is no host of the job."""
-    cluster.apply(job("moves", tolerations=SOON))
+    cluster.apply(job("moves", tolerations=SOON, terminationGracePeriodSeconds=5))
     cluster.wait(lambda: all(map(settled, pods(cluster, "app=moves").values())), "the job does not start")
     before = {name: item["spec"]["nodeName"] for name, item in pods(cluster, "app=moves").items()}
     dead = min(before.values())

@@ -17,7 +17,7 @@ from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.hosts.selection import PodAccess, PodSelection
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
-from doctor.transport.kubernetes.jobs import pods_of_job, rows_of_kind
+from doctor.transport.kubernetes.jobs import pods_of_job, rows_of_kind, without_replaced
 from doctor.transport.kubernetes.pods import Pod, list_pods, namespace_of, natural_order, read_pod
 
 if TYPE_CHECKING:
@@ -122,16 +122,18 @@ def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
         namespace = namespace_of(program, choice.namespace)
         if pod_names:
             names = expand_nodeset(pod_names, "the command line")
-            pods, absent = _named_pods(program, namespace, names)
-            return FoundPods(pods, absent, program, namespace, filled("the command line, pods of {0}", namespace))
+            named, absent = _named_pods(program, namespace, names)
+            return FoundPods(named, absent, program, namespace, filled("the command line, pods of {0}", namespace))
         if choice.selector:
-            pods = tuple(sorted(list_pods(program, namespace, choice.selector), key=natural_order))
+            pods, notes = without_replaced(
+                _alive(sorted(list_pods(program, namespace, choice.selector), key=natural_order))
+            )
             source = filled("the pods {0} of {1}", printable(choice.selector, 120), namespace)
             if not pods:
                 raise InventoryError(
                     filled("--selector {0}: no pod of {1} has these labels", printable(choice.selector, 120), namespace)
                 )
-            return FoundPods(_alive(pods), (), program, namespace, source)
+            return FoundPods(tuple(pods), (), program, namespace, source, notes)
         of_job = pods_of_job(choice.job, list_pods(program, namespace))
     except TransportError as error:
         raise InputError(_with_hint(error)) from None

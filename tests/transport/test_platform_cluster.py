@@ -172,7 +172,7 @@ def test_limits_of_memory_and_cpus(cluster: Cluster) -> None:
     options = ("-s", "memory-short,cpus-too-few", "--json", "--no-history", *line)
     found = findings(doctor(cluster, "check", "train-0,limited", *options))
     assert {name: item["hosts"] for name, item in found.items()} == {name: ["limited"] for name in LIMITS}, found
-    assert found["memory-short"]["values"]["total"] == "700.0 MiB", found
+    assert found["memory-short"]["values"]["total"] == "700 MiB", found
     assert found["cpus-too-few"]["values"]["observed"] == "0.5", found
 
 

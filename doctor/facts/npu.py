@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -287,7 +287,7 @@ class NpuChips(DeviceList, frozen=True):
         return tuple(filled("NPU card {0}", card) for card in sorted({chip.npu for chip in self.chips} - cards))
 
 
-def card_and_chip(chips: NpuChips | None, device: int) -> dict[str, int | None]:
+def card_and_chip(chips: NpuChips | None, device: int) -> dict[str, Any]:
     """The numbers by which npu-smi knows a device, as values of a finding; None: not known."""
     numbers = ((chip.npu, chip.chip) for chip in (chips.chips if chips else ()) if chip.device == device)
     return dict(zip(("card", "chip"), next(numbers, (None, None)), strict=True))

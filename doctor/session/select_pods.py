@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,9 @@ _ONE_BY_ONE = 8
 """Named pods that are read each for itself; more are looked up in the list of their namespace."""
 _ALLOTTED, _NPUS = "huawei.com/AscendReal", ("huawei.com/Ascend", "huawei.com/npu")
 """MindCluster, "K8s Native Object Description": the annotation has the chips that ascend-device-plugin has allotted."""
-_GPUS, _MOST_DIGITS = "nvidia.com/gpu", 4
+_GPUS, _MOST_DIGITS = re.compile(r"nvidia\.com/(?:gpu(?:\.shared)?|mig-[\w.-]{1,40})", re.ASCII), 4
+"""NVIDIA k8s-device-plugin: whole GPUs, those that pods share, and MIG devices with the strategy "mixed". A container
+has no more device files of GPUs than it requests of these together."""
 
 
 class FoundPods(msgspec.Struct, frozen=True):
@@ -102,9 +105,9 @@ def _device_variables(pod: Pod, container: str) -> Iterator[str]:
     npus = parse_visible((pod.metadata.annotations or {}).get(_ALLOTTED, "")[:MAX_TEXT])
     if npus and with_npus == [container]:
         yield f"{ALLOTTED_NPUS}={','.join(map(str, npus))}"
-    gpus = str(limits.get(container, {}).get(_GPUS, ""))
-    if gpus.isascii() and gpus.isdecimal() and len(gpus) <= _MOST_DIGITS:
-        yield f"{REQUESTED_GPUS}={gpus}"
+    gpus = [str(count) for name, count in limits.get(container, {}).items() if _GPUS.fullmatch(name)]
+    if gpus and all(text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS for text in gpus):
+        yield f"{REQUESTED_GPUS}={sum(map(int, gpus))}"
 
 
 def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:

@@ -187,16 +187,31 @@ class Pod(msgspec.Struct, frozen=True):
             return filled("its container {0} waits: {1}", container, _wait(chosen))
         return filled("its pod does not run yet (phase {0})", _one_line(status.phase or "unknown"))
 
+    @property
+    def _sidecars(self) -> set[str]:
+        """Init containers that run on beside the others."""
+        return {sidecar.name for sidecar in self.spec.init_containers if sidecar.restart_policy == "Always"}
+
+    def with_logs(self, container: str) -> list[ContainerStatus]:
+        """The container, and the init containers that have failed before it."""
+        chosen = (status for status in self.status.container_statuses or () if status.name == container)
+        failed = [
+            initial
+            for initial in self.status.init_container_statuses or ()
+            if _NAME.fullmatch(initial.name) and initial.name not in self._sidecars
+            if any(end and end.exit_code for end in (initial.state.terminated, initial.last_state.terminated))
+        ]
+        return [next(chosen, ContainerStatus(name=container)), *failed]
+
     def _why_not_initialized(self) -> str:
         """Which init container the others wait for, or have waited for in vain; empty where none is told."""
-        beside = {sidecar.name for sidecar in self.spec.init_containers if sidecar.restart_policy == "Always"}
         for initial in self.status.init_container_statuses or ():
             name, state = _one_line(initial.name), initial.state
             if state.waiting and state.waiting.reason not in _NOT_YET:
                 return filled("its init container {0} waits: {1}", name, _wait(initial))
-            if state.running is not None and initial.name not in beside:
+            if state.running is not None and initial.name not in self._sidecars:
                 return filled("its init container {0} still runs", name)
-            if state.terminated and state.terminated.exit_code and initial.name not in beside:
+            if state.terminated and state.terminated.exit_code and initial.name not in self._sidecars:
                 return filled("its init container {0} has ended: {1}", name, _because(state.terminated))
         return ""
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = Path(__file__).with_name("live_job.py")
+PROGRAM = Path(__file__).parent / "programs" / "live_job.py"
 PYTHON = os.environ.get("DOCTOR_PROGRAMS_PYTHON", sys.executable)
 START_LIMIT = 100.0
 SETTLED = 2.5
@@ -35,10 +35,9 @@ WORDS = {
 """What is said of a process with this fault."""
 DEPLOYED = ("torchrun", "spawn", "spawn file store", "forked", "ray group", "jax", "deepspeed", "accelerate", "mpi4py",
             "notebook", "notebook launcher", "two jobs", "serving")  # fmt: skip
+TURNS = ("sleep", "server", "lock", "flock", "fifo", "endless", "child", "stop", "native")
 FAULTY = (
-    *((kind, fault) for number, kind in enumerate(DEPLOYED)
-      for fault in [["sleep", "server", "lock", "flock", "fifo", "endless", "child", "stop", "native"][(number * 4 + turn) % 9]
-                    for turn in range(4)]),
+    *((kind, TURNS[(number * 4 + turn) % 9]) for number, kind in enumerate(DEPLOYED) for turn in range(4)),
     *(("ray rollouts", fault) for fault in ("sleep", "server", "lock", "endless")),
     *(("jax barrier", fault) for fault in ("fifo", "stop")),
     *(("mpi c", fault) for fault in ("sleep", "stop", "endless", "fifo", "server")),
@@ -68,8 +67,10 @@ class Trial(NamedTuple):
     def verdict(self) -> str:
         """Right is the faulty process alone, with what it does; of a healthy job nobody."""
         if self.fault == "none":
-            return "accused" if self.named or self.code == 10 else {0: "moves", 12: "undecided"}.get(self.code, "unseen")
-        if self.named == (self.expected,):
+            return (
+                "accused" if self.named or self.code == 10 else {0: "moves", 12: "undecided"}.get(self.code, "unseen")
+            )
+        if tuple(self.named) == (self.expected,):
             return "right" if WORDS.get(self.fault, "") in self.text else "right process, other words"
         return "wrong" if self.named else {0: "HEALTHY", 12: "undecided"}.get(self.code, "unseen")
 
@@ -77,8 +78,9 @@ class Trial(NamedTuple):
 def conduct(kind: str, fault: str, culprit: int, stacks: bool, environ: dict[str, str]) -> Trial:
     """In new namespaces: the job, then the look."""
     with tempfile.TemporaryDirectory(prefix="j", dir="/tmp") as folder:
-        argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--ipc", sys.executable, "-m", "tests.watch.live_jobs",
-                "--inside", kind, folder, fault, str(culprit), "on" if stacks else "off"]  # fmt: skip
+        spaces = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--ipc"]
+        trial = [kind, folder, fault, str(culprit), "on" if stacks else "off"]
+        argv = [*spaces, sys.executable, "-m", "tests.watch.live_jobs", "--inside", *trial]
         own = {name: text for name, text in os.environ.items() if not name.startswith(("SLURM_", "DOCTOR_W"))}
         done = subprocess.run(argv, env={**own, "PYTHONPATH": str(ROOT), **environ}, capture_output=True, text=True,
                               timeout=300, check=False, cwd=ROOT)  # fmt: skip
@@ -107,7 +109,6 @@ def inside(kind: str, folder: str, fault: str, culprit: str, stacks: str) -> lis
     began = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     took = time.monotonic() - began
-    Path("/tmp/wt/tmp-m34/live/last.json").write_text(done.stdout)
     report: dict[str, Any] = json.loads(done.stdout or "{}")
     smoke = report.get("smoke", {})
     culprits = [text for failure in smoke.get("failures", ()) for text in states_of(failure)]
@@ -121,7 +122,7 @@ def inside(kind: str, folder: str, fault: str, culprit: str, stacks: str) -> lis
 
 def states_of(failure: dict[str, Any]) -> list[str]:
     """What is said of each culprit."""
-    return [state["text"] + (f" (rank {state['rank']})" if "(pid" not in state["text"] else "") for state in failure["states"]]
+    return [f"{state['text']} (rank {state['rank']})" for state in failure["states"]]
 
 
 def main() -> None:
@@ -135,7 +136,8 @@ def main() -> None:
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--seconds", type=float, default=1e9, help="starts no further job after that")
     options = parser.parse_args()
-    trials = [(kind, fault, number % 3, {}) for number, (kind, fault) in enumerate(FAULTY)]
+    trials: list[tuple[str, str, int, dict[str, str]]] = []
+    trials += [(kind, fault, number % 3, {}) for number, (kind, fault) in enumerate(FAULTY)]
     trials += [(kind, "none", 0, environ) for kind, environ in HEALTHY]
     trials = [trial for trial in trials if re.search(options.only, f"{trial[0]}: {trial[1]}")]
     part, parts = map(int, options.part.split("/"))
@@ -152,7 +154,8 @@ def main() -> None:
             print(f"{kind:18} {fault:8} not conducted: {str(problem)[-700:]}", flush=True)
             continue
         counts[("healthy " if fault == "none" else "fault ") + trial.verdict] += 1
-        print(f"{kind:18} {fault:8} {trial.verdict:10} exit {trial.code}, {trial.seconds} s, pid {trial.expected} {environ or ''}", flush=True)
+        which = f"pid {trial.expected} {' '.join(environ.values())}"
+        print(f"{kind:18} {fault:8} {trial.verdict:10} exit {trial.code}, {trial.seconds} s, {which}", flush=True)
         if trial.verdict not in ("right", "moves"):
             print(f"    named {trial.named}: {trial.text}", flush=True)
     print(", ".join(f"{name}: {number}" for name, number in sorted(counts.items())), f"load {os.getloadavg()}")

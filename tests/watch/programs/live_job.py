@@ -1,7 +1,7 @@
 """A job of one of several kinds, which nobody prepared: `python live_job.py KIND FOLDER FAULT CULPRIT`.
 
-Each kind starts its own processes, as its users do. In its eighth step the culprit writes its pid into ``FOLDER`` and does
-``FAULT``; without a fault worker 0 writes it, and all go on.
+Each kind starts its own processes, as its users do. In its eighth step the culprit writes its pid into ``FOLDER`` and
+does ``FAULT``; without a fault worker 0 writes it, and all go on.
 """
 
 import base64
@@ -20,6 +20,7 @@ import time
 from multiprocessing import shared_memory
 from pathlib import Path
 
+sys.argv[1:] = [word for word in sys.argv[1:] if not word.startswith("--local")]
 KIND, FOLDER, FAULT, CULPRIT = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 WORLD = 3
 STRUCK = 8
@@ -243,9 +244,8 @@ def ray_rollouts():
         def __init__(self, worker):
             sys.path.insert(0, path)
             sys.argv[:] = argv
-            import torch
-
             import live_job
+            import torch
 
             self.worker, self.module, self.net = worker, live_job, torch.nn.Linear(8, 8)
 
@@ -287,7 +287,10 @@ int main(int argc, char **argv) {
             if (!strcmp(argv[2], "stop")) raise(SIGSTOP);
             if (!strcmp(argv[2], "endless")) for (volatile int n = 0;;) n++;
             if (!strcmp(argv[2], "skips")) MPI_Barrier(ompi_mpi_comm_world);
-            if (!strcmp(argv[2], "fifo")) { snprintf(name, sizeof name, "mkfifo %s/f; cat %s/f", argv[1], argv[1]); system(name); }
+            if (!strcmp(argv[2], "fifo")) {
+                snprintf(name, sizeof name, "mkfifo %s/f; cat %s/f", argv[1], argv[1]);
+                system(name);
+            }
             if (!strcmp(argv[2], "server")) {
                 struct sockaddr_in at = {AF_INET, 0, {0}};
                 socklen_t size = sizeof at;
@@ -361,7 +364,17 @@ def two_jobs():
     other.mkdir()
     jobs = []
     for folder, fault in ((other, "none"), (FOLDER, FAULT)):
-        argv = [sys.executable, *options, str(free_port()), __file__, "torchrun", str(folder), fault, str(CULPRIT), "rank"]
+        argv = [
+            sys.executable,
+            *options,
+            str(free_port()),
+            __file__,
+            "torchrun",
+            str(folder),
+            fault,
+            str(CULPRIT),
+            "rank",
+        ]
         jobs.append(subprocess.Popen(argv, env=own))
     for job in jobs:
         job.wait()

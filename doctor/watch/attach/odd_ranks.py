@@ -179,12 +179,12 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
     collective and are not with them, or that rest in a task whose result one waits for.
     """
     roles = {view.does.role for view in waiting if view.does.kind == "collective" and view.report.rank is None} - {""}
-    asked = [view for view in waiting if view.does.text.startswith(ANSWERS)]
+    askers = [view for view in waiting if view.does.text.startswith(ANSWERS)]
     return [
         view
         for view in rest
         if (view.does.role in roles and (view.does.unmoved or view.does.kind == "compute"))
-        or (asked and view.does.role == TASKS and view.does.unmoved)
+        or (askers and view.does.role == TASKS and view.does.unmoved)
     ]
 
 

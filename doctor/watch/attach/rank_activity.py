@@ -87,14 +87,14 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     place = tuple(frames[:12])
     first, last = looks[0], looks[-1]
     still = _is_still(rank, looks, seconds)
-    known = _state(rank, looks) or _by_stack(frames, looks, still)
-    library = "" if known else _spun_library(rank)
+    decided = _state(rank, looks) or _by_stack(frames, looks, still)
+    library = "" if decided else _spun_library(rank)
     if library:  # a wait that does not yield: whoever also sleeps has other work
-        known = "collective", filled("waits within {0}, on its CPU", library)
+        decided = "collective", filled("waits within {0}, on its CPU", library)
         still = last.switches - first.switches <= 1
-    if not known and rank.rank is None and (idle := _idle(frames)):
-        known, still = ("idle", idle), rank.stacks[0] == rank.stacks[-1]
-    kind, text = known or _by_call(looks, seconds)
+    if not decided and rank.rank is None and (idle := _idle(frames)):
+        decided, still = ("idle", idle), rank.stacks[0] == rank.stacks[-1]
+    kind, text = decided or _by_call(looks, seconds)
     if kind in ("blocked", "file") and rank.file_wait is not None:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
     where = _where(frames)
@@ -121,16 +121,16 @@ def _idle(frames: list[Frame]) -> str:
 def _role(frames: list[Frame]) -> str:
     if any(function_of(name) == "main_loop" and path.endswith(TASKS) for name, path, _ in frames):
         return TASKS
-    own = [name for name, path, _ in frames if not _LIBRARY.search(path) and name != "<module>"]
-    return own[-1] if own else ""
+    of_program = [name for name, path, _ in frames if not _LIBRARY.search(path) and name != "<module>"]
+    return of_program[-1] if of_program else ""
 
 
 def _spun_library(rank: ProcessReport) -> str:
     """The library of communication in which it spent its CPU time, if in no other code."""
-    there = [(name, count) for name, count in rank.samples if not _BESIDE.match(name)]
-    found = sum(count for _, count in rank.samples)
-    own = sum(count for name, count in there if not _SPINS.match(name))
-    return there[0][0] if there and found >= _LEAST_SAMPLES and own * 50 <= found else ""
+    libraries = [(name, count) for name, count in rank.samples if not _BESIDE.match(name)]
+    sampled = sum(count for _, count in rank.samples)
+    elsewhere = sum(count for name, count in libraries if not _SPINS.match(name))
+    return libraries[0][0] if libraries and sampled >= _LEAST_SAMPLES and elsewhere * 50 <= sampled else ""
 
 
 def _held_by_file(kind: Kind, last: Look, wait: FileWait) -> str:

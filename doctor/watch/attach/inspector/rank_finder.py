@@ -207,10 +207,10 @@ def starts_ranks(command):
 
 def program_name(command):
     """What a command runs: of an interpreter its module or script. Its arguments may hold any word."""
-    words = command[:1] + [word for word in command[1:] if not re.match("-[^m]", word)]
-    if not re.match(r"python|pypy|pt_main", os.path.basename(words[0])) or len(words) < 2:
-        return os.path.basename(words[0])
-    return "".join(words[2:3]) if words[1] == "-m" else os.path.basename(words[1])
+    arguments = command[:1] + [word for word in command[1:] if not re.match("-[^m]", word)]
+    if not re.match(r"python|pypy|pt_main", os.path.basename(arguments[0])) or len(arguments) < 2:
+        return os.path.basename(arguments[0])
+    return "".join(arguments[2:3]) if arguments[1] == "-m" else os.path.basename(arguments[1])
 
 
 def is_launcher(command):

@@ -26,9 +26,9 @@ def start_samples(pids):
     """By pid: the buffer into which the kernel writes samples of its main thread; without those it does not show."""
     buffers, number = {}, NUMBERS.get(platform.machine())
     call = ctypes.CDLL(None, use_errno=True).syscall
-    wanted = ATTRIBUTES.pack(SOFTWARE, ATTRIBUTES.size, CPU_CLOCK, A_SECOND, SAMPLE_IP, 0, USER_ONLY)
+    attributes = ATTRIBUTES.pack(SOFTWARE, ATTRIBUTES.size, CPU_CLOCK, A_SECOND, SAMPLE_IP, 0, USER_ONLY)
     for pid in pids[:MOST_SAMPLED] if number else ():
-        fd = call(number, ctypes.create_string_buffer(wanted), pid, -1, -1, CLOSE_ON_EXEC)
+        fd = call(number, ctypes.create_string_buffer(attributes), pid, -1, -1, CLOSE_ON_EXEC)
         if fd < 0:
             continue
         try:

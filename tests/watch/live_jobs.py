@@ -30,7 +30,7 @@ SETTLED = 2.5
 """Seconds until the others wait: no event says that they do."""
 WORDS = {
     "sleep": "sleeps", "server": "socket", "lock": "waits for another of its threads", "flock": "cache.lock",
-    "fifo": "shard-00017.tar", "endless": "computes", "child": "child", "stop": "is stopped", "native": "signal",
+    "fifo": "shard-00017.tar", "endless": "computes", "child": "child", "stop": "stopped", "native": "signal",
 }  # fmt: skip
 """What is said of a process with this fault."""
 DEPLOYED = ("torchrun", "spawn", "spawn file store", "forked", "ray group", "jax", "deepspeed", "accelerate", "mpi4py",

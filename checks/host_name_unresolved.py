@@ -27,14 +27,14 @@ def host_name_unresolved(
     timeout.
 
     ## What to do
-    On {host}: `{hosts_command}`{others}, or fix its name server: `getent hosts {first}` must print an address. In a
-    container: `--net=host`, or `--add-host` with each such name and its address.
+    On {host}: `{hosts_command}`{others}, or fix its name server: `getent hosts {first}` must print an address.
 
     ## In a container
     Start the container of {host} again with `docker run --network host`, or with `--add-host` for each such name
     and its address. In Kubernetes: a headless Service with `publishNotReadyAddresses: true`, so that pods have names
-    before they are ready, and `subdomain` with its name in the pods; or `hostNetwork: true`. `getent hosts {first}`
-    inside must print an address.
+    before they are ready, and `subdomain` with its name in the pods; with `hostNetwork: true` also
+    `dnsPolicy: ClusterFirstWithHostNet`, without which the node's name server is asked. `getent hosts {first}` inside
+    must print an address.
 
     ## Source
     PyTorch `dynamic_rendezvous.py` (the agent of rank 0 publishes its own host name as MASTER_ADDR); MindSpore
@@ -75,12 +75,14 @@ def host_name_unresolved(
 
 
 def _names_of_services(names: PerHost[HostNames], fleet: PerHost[Reachability]) -> set[str]:
-    """Names that the fleet looks up for its pods, such as ``train-0.train`` for the pod train-0.
+    """Names that the fleet looks up for its pods, such as ``train-0.train`` for the pod train-0 or train-0-x7k2p.
 
     The report calls no host so; what it does call so may be an alias. One in the domain of a host's full name was
-    made up from that, for programs that announce such names, and may be none.
+    made up from that, for programs that announce such names, and may be none. A pod with the network of its node calls
+    itself as the node is called.
     """
     own_names = {host_names.own.partition(".")[0] for host_names in names.values()}
+    own_names |= {name for host in names for name in (host, host.rpartition("-")[0])}
     domains = {host_names.full.partition(".")[2] for host_names in names.values()}
     return {
         name

@@ -1,4 +1,4 @@
-"""What is a secret by its own shape: tokens of services, hashes of passwords, private keys."""
+"""What is a secret by its own shape, such as tokens of services, and by the command that it stands in."""
 
 SHAPES = {
     "hf_": r"hf_(?:[A-Za-z0-9]{28,}|[A-Za-z0-9]+(?=…))",
@@ -7,7 +7,7 @@ SHAPES = {
     "sk-": r"sk-(?=[A-Za-z_-]*[0-9])(?:[\w-]{20,}|[\w-]{4,}(?=…))",
     "glpat-": r"glpat-(?:[\w-]{16,}(?:\.[0-9a-z]{2}\.?[0-9a-z]{7})?|[\w-]+(?=…))",
     "xox": r"xox[a-z]-(?:[A-Za-z0-9-]{10,}|[A-Za-z0-9-]+(?=…))",
-    "AKIA": r"AKIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])|[A-Z0-9]+(?=…))",
+    "AKIA": r"AKIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])(?::[A-Za-z0-9+/]{40})?|[A-Z0-9]+(?=…))",
     "ASIA": r"ASIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])|[A-Z0-9]+(?=…))",
     **{f"A{kind}": rf"A{kind}[A-Z2-7]{{16}}(?![A-Za-z0-9])" for kind in ("BIA", "CCA")},
     "A3T": r"A3T[A-Z0-9][A-Z2-7]{16}(?![A-Za-z0-9])",
@@ -103,6 +103,8 @@ SHAPES = {
     **{f"${kind}$": rf"\${kind}\$[\w./=,$-]{{20,}}" for kind in ("1", "2a", "2b", "2y", "5", "6", "y", "7", "gy")},
     "$argon2": r"\$argon2(?:id|i|d)\$[\w./+=,$-]{20,}",
     "pbkdf2": r"pbkdf2(?:_|-|:)?sha(?:1|256|512)[$:][\w./+=,$:-]{20,}",
+    "MUNGE:": r"MUNGE:[A-Za-z0-9+/=]{40,}:?",
+    "GOOG1": r"GOOG1[A-Z0-9]{20,}",
     "SHA}": r"\{S?SHA\}[\w+/=]{20,}",
 }
 """Tokens by letters that they hold, most by those that they begin with; one that was cut ends in ``…``. Most are as
@@ -113,3 +115,68 @@ PRIVATE_KEY = (
     r"|(?<=Private-Lines: )[0-9]{1,4}\s[A-Za-z0-9+/=\s]{1,16384}"
 )
 """To its end, also where a log puts a time and a rank before each line."""
+GAP = r"(?:[ \t]+|[\"'],[ \t]*[\"'])"
+"""Between words of a command, also where a log shows them as a list."""
+COMMANDS = (
+    ("sshpass", rf"-p{GAP}?"),
+    ("mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump", "-p"),
+    (
+        "mongo|mongosh|mongodump|mongorestore|twine|cqlsh|beeline|ilorest|ncftpget|ncftpput|rdesktop|psexec|sshpw",
+        rf"(?:-p|--plaintext){GAP}",
+    ),
+    ("sqlcmd|bcp|mosquitto_pub|mosquitto_sub", rf"-P{GAP}?"),
+    ("plink|pscp|psftp|putty", rf"-pw{GAP}"),
+    ("unrar", "-h?p"),
+    ("keytool|jarsigner", rf"-(?:store|key)pass{GAP}"),
+    ("skopeo|buildah", rf"--(?:src-|dest-)?creds(?:{GAP}|=)[^\s:]{{1,100}}:"),
+    ("podman|crictl", rf"(?:--creds|pull[^\n|;&]{{0,80}}?[ ]--user)(?:{GAP}|=)[^\s:]{{1,100}}:"),
+    ("https?", rf"(?:-a|--auth)(?:{GAP}|=)[^\s:]{{1,100}}:"),
+    ("doctl", rf"init{GAP}-t{GAP}"),
+    ("sendemail|swaks", rf"-xp{GAP}"),
+    ("coscmd", rf"config{GAP}[^\n|;&]{{0,80}}?-s{GAP}"),
+    ("sqlplus", r"[^\s/]{1,100}/"),
+    ("rclone", rf"(?:obscure|config{GAP}[^\n]{{0,80}}?(?:secret_access_key|pass|token|key|sas_url)){GAP}"),
+    ("kubectl|oc", r"secret[ ][^\n|;&]{0,80}?--from-literal=[^\s=]{1,100}="),
+    ("npm|yarn|pnpm", rf"\S{{0,100}}_auth(?:Token)?{GAP}"),
+    ("rootpw", rf"(?:--\w+{GAP})+"),
+    (
+        "docker|podman|nerdctl|skopeo|buildah|helm|oras|oc|az|crane",
+        rf"login[ \"'][^\n|;&]{{0,80}}?(?<=[ \"'])-p(?:{GAP}|=)?",
+    ),
+    ("redis-cli", rf"(?:-a|--pass){GAP}"),
+    ("ldapsearch|ldapmodify|ldapadd|ldapwhoami|ldappasswd", rf"-w{GAP}?"),
+    ("smbclient|rpcclient", rf"-U{GAP}?[^\s%]{{1,100}}%"),
+    ("mount", r"-o[ \t]+\S{0,200}\buser(?:name)?=[^\s,%]{1,100}%"),
+    ("openssl", rf"(?:-k{GAP}|-pass(?:in|out)?{GAP}pass:)"),
+    ("ipmitool|unzip|zip", rf"-P{GAP}?"),
+    ("snmpwalk|snmpget|snmpset|snmpbulkwalk", rf"-[AXc]{GAP}"),
+    ("htpasswd", rf"-(?:[a-zA-Z]*b[a-zA-Z]*{GAP}\S{{1,200}}|nb?|bn){GAP}\S{{1,100}}{GAP}"),
+    ("useradd|usermod", rf"-p{GAP}"),
+    ("racadm", rf"-p{GAP}"),
+    (
+        "curl",
+        (
+            rf"(?:(?:-x|--proxy)(?:{GAP}|=)?[^\s:@/\"']{{1,100}}:(?=[^\s@]{{1,100}}@)"
+            rf"|(?:-[uU]|--user|--proxy-user)(?:{GAP}|=)?[\"']?[^\s:\"']{{1,100}}:"
+            rf"|(?:-b|--cookie)(?:{GAP}|=)[\"']?[^\s=;\"']{{1,100}}=)"
+        ),
+    ),
+    ("ossutil|obsutil", r"-k[ =]+"),
+    ("swanlab", rf"login{GAP}-k{GAP}"),
+    ("wandb|vault", rf"login{GAP}(?:-[\w=-]+{GAP})*(?=\S{{0,200}}[0-9])"),
+    ("gcloud", rf"--key{GAP}"),
+    ("etcdctl", r"--user[ =][\"']?[^\s:\"']{1,100}:"),
+    ("nmcli", rf"password{GAP}"),
+    ("wpa_passphrase", rf"[^\s-]\S{{0,60}}{GAP}"),
+    ("rabbitmqctl", rf"(?:change_password|add_user){GAP}\S{{1,100}}{GAP}"),
+    ("lftp", rf"-u{GAP}[^\s,]{{1,100}},"),
+    ("xfreerdp|xfreerdp3", r"/p:"),
+    ("mc", rf"(?:alias{GAP}set{GAP}\S{{1,100}}|admin{GAP}user{GAP}add){GAP}\S{{1,200}}{GAP}\S{{1,100}}{GAP}"),
+    ("kinit|sudo|chpasswd|gh|passwd", r"<<<[ \t]*"),
+    ("ssh-keygen", rf"-[NP]{GAP}"),
+    ("cargo", rf"login{GAP}"),
+    ("poetry", rf"http-basic[.]\S{{1,60}}{GAP}\S{{1,60}}{GAP}"),
+    ("vault", rf"kv{GAP}(?:put|patch){GAP}\S{{1,99}}{GAP}\w{{1,60}}="),
+    ("7z|7za|7zr", "-p"),
+)
+"""Programs, and what stands before a secret among their words."""

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Any
 
-from doctor.engine.secret_shapes import PRIVATE_KEY, SHAPES
+from doctor.engine.secret_shapes import COMMANDS, GAP, PRIVATE_KEY, SHAPES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ HIDDEN = "[hidden]"
 
 _ANYWHERE = (
     r"pass(?:_?word|wd|wrd|phrase|code)|passw(?![a-z])|psswd|secret|credential"
-    r"|api[_-]?key|access[_-]?key|auth[_-]config"
+    r"|api[_-]?key|access[_-]?key|auth[_-]config|azure[.](?:account[.]key|sas)[.]"
 )
 _AT_THE_END = (
-    r"(?:token|auth|[\w.-]pwd|(?<!public)(?<=[a-z0-9])[_.-]key"
+    r"(?:token|auth|[\w.-]pwd|(?<!public)(?<=[a-z0-9])[_.-]key(?:[_-]?(?:base64|b64|hex|pem))?"
     r"|(?:private|encryption|signing|ssh|master|shared|account|access|auth)key|key[_-]?data"
     r"|(?:db|smtp|user|root|admin|login|ldap|http|proxy|default|ftp|mail|redis|mysql|postgres|registry|ssh|become"
     r"|vault|bind|sudo|krb5|kerberos|mqtt|amqp|mongo|kafka|elastic|grafana|jenkins|harbor|keystore|bmc|ipmi|snmp|wifi"
@@ -36,40 +36,56 @@ _INNOCENT = (
     r"|(?:barrier|sort|primary|foreign|missing|unexpected|past|json|metric|reward|input|label|prompt|text|image|host"
     r"|cache|group|partition|lookup|row|column|dict|order|state|module|param|dataset|feature|target|query|attention|layer"
     r"|weight|output|batch|sample|unique|dedup|rank|prefix|hash|kv|loss|score|answer|question|response|messages|chosen"
-    r"|rejected|caption|tensor|checkpoint|ckpt)"
-    r"[_-]key|password-?less)(?![\w.-])"
+    r"|rejected|caption|tensor|checkpoint|ckpt|tokenizer|split|content)"
+    r"[_-]key|password-?less|(?:secrets?|passw(?:or)?d|token|key|credentials?)[_-]?(?:file|path|dir|name|policy|length|ttl))"
+    r"(?![\w.-])"
 )
 """Names of a tokenizer, of a column of data, and of statistics."""
 _NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!{_INNOCENT})(?!oldpwd(?![\w.-]))[\w.-]+"
 _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|failed|required|missing|invalid|expired
-    |unset|empty|not|command)(?![\w./+=-]))(?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
+    |unset|empty|not|command|[*]{3,}|(?:self|args|cfg|config|kwargs|opts|options|settings)(?:[.][a-z_]{1,40}){1,4}
+    |os[.]environ(?=\[))(?![\w./+=(-])
+    |[\w-]{0,30}(?:password|passwd|token|secret|key|user(?:name)?|type|signature):[ \t]
+    |/(?:etc|var|root|home|run|opt|usr|tmp|data|mnt)/[\w.-])
+    (?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"
+    |'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
 """A placeholder such as ``<token>``, a variable such as ``$HF_TOKEN``, and a word such as ``none`` are no value."""
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?)[ \t]*b?
+    (?P<key> (?<![\w.-]) (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?|->(?=\S{{0,200}}[0-9])(?=\S{{16}}))
+            [ \t]*b?
         | ["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
         | :[ \t]*[|>][+-]?\n[ \t]+ ) | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
-    | (?: (?=[\w.]*-) | (?=[\w-]+\.[\w.-]*(?:secret|passw)[\w.-]*[ \t]+\S{{0,200}}[0-9])
+    | (?: (?=[\w.]*--|-|[\w.]+-[\w.-]{{0,99}}[ \t]+\S{{0,200}}[0-9])
+        | (?=[\w-]+\.[\w.-]*(?:secret|passw)[\w.-]*[ \t]+\S{{0,200}}[0-9])
         | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
         | (?<=(?-i:ENV)[ ]) | (?<=configure[ ]set[ ]) | (?<=config[ ]set[ ]) | (?<=--secret[ ]) ) {_NAME}[ \t]+
-    | (?-i:pwd)[ \t]*=[ \t]*(?![/.~$\\]) | (?-i:pass|PASS|pw|PW)=(?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z])
-    | (?-i:key|KEY)=(?=["']?(?:[^\s0-9]{{0,40}}[0-9]){{3}})(?=["']?[^\sa-z]{{0,40}}(?-i:[a-z]))
-        (?=["']?[^\sA-Z]{{0,40}}(?-i:[A-Z]))(?=["']?[\w+/=-]{{24,200}}(?![\w.:]))
+    | (?-i:pwd)[ \t]*(?:=[ \t]*|:[ \t]+(?=\S{{0,200}}[0-9])(?=\S{{8}}))(?![/.~$\\])
+    | (?-i:pass|PASS|pw|PW)=(?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z])
+    | (?-i:key|KEY)=(?=["']?(?:[^\s0-9]{{0,40}}[0-9]){{3}})(?-i:(?=[^\sa-z]{{0,40}}[a-z])
+        (?=[^\sA-Z]{{0,40}}[A-Z]))(?=["']?[\w+/=-]{{24,200}}(?![\w.:]))
+    | (?:salt|pepper)\\?["']?[ \t]*[=:][ \t]*(?=["']?[\w+/=-]{{16}})(?=[^\s0-9]{{0,40}}[0-9]) | t?otp=(?=[0-9]{{6}})
+    | (?-i:sk|SK|session[_-]id)\\?["']?[ \t]*[=:][ \t]*(?=["']?[\w+/=-]{{20}})(?-i:(?=[^\sa-z]{{0,40}}[a-z]))
+        (?-i:(?=[^\sA-Z]{{0,40}}[A-Z]))(?=[^\s0-9]{{0,40}}[0-9])
     | psk[ \t]*(?:=[ \t]*|(?=["'])) | (?-i:pass):[ ](?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z]) ) )
     {_VALUE}
     """
-_URL_SECRET = r"(:/{1,2}[^/\s:@\"']{0,200}:)(?:[^/\s\"'<>]|'(?![\s,\]})])){1,400}@(?=[\w.\[-])"
+_URL_SECRET = (
+    r"(:/{1,2}[^/\s:@\"']{0,200}:)(?:(?:[^/\s\"'<>]|'(?![\s,\]})])){1,400}"
+    r"|(?![0-9]{1,5}/)[\w+/=.-]{40,4000})@(?=[\w.\[-])"
+)
 """The last ``@`` before the host ends the password, which may have one itself."""
-_URL_TOKEN = r"(?<=://)[0-9A-Za-z_-]{24,}(?=(?::\[hidden\])?@[\w.\[-])"
+_URL_TOKEN = r"(?<=://)[0-9A-Za-z_-]{20,}(?=(?::\[hidden\])?@[\w.\[-])"
 """A token in place of the user, such as ``https://TOKEN@github.com/``."""
 _URL_SIGNATURE = (
-    r"(?i)([?&](?:sig(?:nature)?|key)=|netloc=[\"'][^:\"'\s]{0,100}:|(?<![\w.])signature=(?=[0-9a-f]{64})|sctapi\.ftqq\.com/|api\.day\.app/|/with/key/|hooks\.slack\.com/(?:services|workflows|triggers)/|webhook\.office\.com/webhookb2/|/open-apis/bot/v2/hook/"
-    r"|conda\.\S{0,60}/t/(?=[^/\s]{12})|discord(?:app)?\.com/api/webhooks/|api\.telegram\.org/bot)[^&\s\"'<>\\]+"
+    r"(?i)([?&](?:sig(?:nature)?|sign(?==[\w%+/-]{20})|key)=|netloc=[\"'][^:\"'\s]{0,100}:|(?<![\w.])signature=(?=[0-9a-f]{64})|sctapi\.ftqq\.com/|api\.day\.app/|/with/key/|hooks\.slack\.com/(?:services|workflows|triggers)/|webhook\.office\.com/webhookb2/|/open-apis/bot/(?:v2/)?hook/"
+    r"|conda\.\S{0,60}/t/(?=[^/\s]{12})|discord(?:app)?\.com/api/webhooks/|/incomingwebhook/|api\.telegram\.org/bot)[^&\s\"'<>\\]+"
 )
 """Of an address that anybody who has it may open: Azure's SAS, presigned addresses of S3 and GCS, chat webhooks."""
 _SIGNATURE_MARKS = (
     "sig=",
+    "sign=",
     "signature=",
     "?key=",
     "&key=",
@@ -90,77 +106,29 @@ _AUTHORIZATION = (
 )
 _START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 """Of a word, also where the end of the line before it is shown as ``\\n``."""
-_GAP = r"(?:[ \t]+|[\"'],[ \t]*[\"'])"
-"""Between words of a command, also where a log shows them as a list."""
-_COMMANDS = (
-    ("sshpass", rf"-p{_GAP}?"),
-    ("mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump", "-p"),
-    (
-        "mongo|mongosh|mongodump|mongorestore|twine|cqlsh|beeline|ilorest|ncftpget|ncftpput|rdesktop|psexec|sshpw",
-        rf"(?:-p|--plaintext){_GAP}",
-    ),
-    ("sqlcmd|bcp|mosquitto_pub|mosquitto_sub", rf"-P{_GAP}?"),
-    ("plink|pscp|psftp|putty", rf"-pw{_GAP}"),
-    ("unrar", "-h?p"),
-    ("keytool|jarsigner", rf"-(?:store|key)pass{_GAP}"),
-    ("skopeo|buildah", rf"--(?:src-|dest-)?creds(?:{_GAP}|=)[^\s:]{{1,100}}:"),
-    ("podman|crictl", rf"(?:--creds|pull[^\n|;&]{{0,80}}?[ ]--user)(?:{_GAP}|=)[^\s:]{{1,100}}:"),
-    ("https?", rf"(?:-a|--auth)(?:{_GAP}|=)[^\s:]{{1,100}}:"),
-    ("doctl", rf"init{_GAP}-t{_GAP}"),
-    ("sendemail|swaks", rf"-xp{_GAP}"),
-    ("coscmd", rf"config{_GAP}[^\n|;&]{{0,80}}?-s{_GAP}"),
-    ("sqlplus", r"[^\s/]{1,100}/"),
-    ("rclone", rf"config{_GAP}[^\n]{{0,80}}?(?:secret_access_key|pass|token|key|sas_url){_GAP}"),
-    ("kubectl|oc", r"secret[ ][^\n|;&]{0,80}?--from-literal=[^\s=]{1,100}="),
-    ("npm|yarn|pnpm", rf"\S{{0,100}}_auth(?:Token)?{_GAP}"),
-    ("rootpw", rf"(?:--\w+{_GAP})+"),
-    (
-        "docker|podman|nerdctl|skopeo|buildah|helm|oras|oc|az|crane",
-        rf"login[ \"'][^\n|;&]{{0,80}}?(?<=[ \"'])-p(?:{_GAP}|=)?",
-    ),
-    ("redis-cli", rf"-a{_GAP}"),
-    ("ldapsearch|ldapmodify|ldapadd|ldapwhoami|ldappasswd", rf"-w{_GAP}?"),
-    ("smbclient|rpcclient", rf"-U{_GAP}?[^\s%]{{1,100}}%"),
-    ("mount", r"-o[ \t]+\S{0,200}\buser(?:name)?=[^\s,%]{1,100}%"),
-    ("openssl", rf"(?:-k{_GAP}|-pass(?:in|out)?{_GAP}pass:)"),
-    ("ipmitool|unzip|zip", rf"-P{_GAP}?"),
-    ("snmpwalk|snmpget|snmpset|snmpbulkwalk", rf"-[AXc]{_GAP}"),
-    ("htpasswd", rf"-(?:[a-zA-Z]*b[a-zA-Z]*{_GAP}\S{{1,200}}|nb?|bn){_GAP}\S{{1,100}}{_GAP}"),
-    ("useradd|usermod", rf"-p{_GAP}"),
-    ("racadm", rf"-p{_GAP}"),
-    (
-        "curl",
-        (
-            rf"(?:(?:-x|--proxy)(?:{_GAP}|=)?[^\s:@/\"']{{1,100}}:(?=[^\s@]{{1,100}}@)"
-            rf"|(?:-[uU]|--user|--proxy-user)(?:{_GAP}|=)?[\"']?[^\s:\"']{{1,100}}:"
-            rf"|(?:-b|--cookie)(?:{_GAP}|=)[\"']?[^\s=;\"']{{1,100}}=)"
-        ),
-    ),
-    ("ossutil|obsutil", r"-k[ =]+"),
-    ("swanlab", rf"login{_GAP}-k{_GAP}"),
-    ("wandb|vault", rf"login{_GAP}(?:-[\w=-]+{_GAP})*(?=\S{{0,200}}[0-9])"),
-    ("gcloud", rf"--key{_GAP}"),
-    ("etcdctl", r"--user[ =][\"']?[^\s:\"']{1,100}:"),
-    ("nmcli", rf"password{_GAP}"),
-    ("wpa_passphrase", rf"[^\s-]\S{{0,60}}{_GAP}"),
-    ("rabbitmqctl", rf"(?:change_password|add_user){_GAP}\S{{1,100}}{_GAP}"),
-    ("lftp", rf"-u{_GAP}[^\s,]{{1,100}},"),
-    ("xfreerdp|xfreerdp3", r"/p:"),
-    ("mc", rf"alias{_GAP}set{_GAP}\S{{1,100}}{_GAP}\S{{1,200}}{_GAP}\S{{1,100}}{_GAP}"),
-    ("kinit|sudo|chpasswd|gh|passwd", r"<<<[ \t]*"),
-)
-"""Programs, and what stands before a secret among their words."""
+_OPTIONS = 2
+"""So many secrets of one command are hidden, such as those of ``snmpwalk -A ... -X ...``."""
 _LOGIN = (
     r"(?i)(\blogin[ \t\n]\S{1,200}[ \t\n]+password\s+"
     r"|\bu(?:ser[ ]?)?id=[^;\s]{1,100};\s*pwd=|\bak=[\"']?[\w+/=-]{1,100}[\"']?[ ,;&]{1,3}sk=[\"']?"
     r"|\bproxy[ \t]*[=:][ \t]*(?![0-9]{1,6}:[0-9]{1,6}@)[^\s:/@]{1,100}:(?=[^\s@]{1,200}@)"
     rf"|{_START}(?:requirepass|masterauth|bindpw|rootpw|olcrootpw|wpa-psk|r[ow]community6?|snmp-server[ ]community"
     r"|enable[ ]secret(?:[ ][0-9])?|(?:enable|username[ ]\S{1,60})[ ]password[ ][0-9]|tacacs-server[ ]key[ ][0-9]"
-    r"|auth(?:enticate)?[ ](?:plain|login)(?=[ ][\w+/=]{0,200}[0-9=]))[ \t]+)[^\s\"';]+"
+    r"|auth(?:enticate)?[ ](?:plain|login|xoauth2|oauthbearer|ntlm|cram-md5)(?=[ ][\w+/=]{0,200}[0-9=]))[ \t]+"
+    # FTP, POP, and Redis as its MONITOR and a capture show it: a capital word, then what has letters and digits.
+    r"|(?:(?:(?:[>:/\"']|\+ok)[ ]?|\b(?=PASS[ ]\D{1,99}[0-9]{1,99}[^\s0-9]{1,99}[0-9]))(?-i:PASS)[ ]+"
+    r"|\b(?-i:AUTH)[ ]+(?:default[ ]+|[\w-]{1,60}[ ]+(?=(?-i:[^\sA-Z]{0,99}[A-Z])))?"
+    r"|\bsetuser\b[^\n]{0,100}?[\s\"]>|\"(?-i:AUTH)\"[ ](?:\"[^\"\s]{1,100}\"[ ])?\")"
+    r"(?-i:(?=[^\s0-9]{0,100}[0-9])(?=[^\sa-z]{0,100}[a-z]))(?=[^\s/._:\"'\\]{8,200}(?:[\r\n\"']|\\r|$))"
+    r"|(?-i:\bAUTH)(?:\\r\\n|\s{1,2})\$[0-9]{1,4}(?:\\r\\n|\s{1,2})"
+    r"(?:[\w.-]{1,60}(?:\\r\\n|\s{1,2})\$[0-9]{1,4}(?:\\r\\n|\s{1,2}))?"
+    r"|\"username\":[ ]?\"[^\"\n]{1,60}\",[ ]?\"key\":[ ]?\"(?=[0-9a-f]{32}\")"
+    r"|\bjdbc:oracle:\w{1,20}:[\w.-]{1,60}/)[^\s\"';]+"
 )
 """Of a line of .netrc, of a connection, and directives of configuration files."""
 _SAID = (
-    r"(?i)(\b(?:api|access|secret|private|license)[ ]key(?:[ ]provided)?(?:[ ](?:is|was))?:?[ \t]+[\"']?"
+    r"(?i)(\b(?:api|access|secret|private|license|shared)[ ]key(?:[ ]provided|[ ]verification[ ]failed[ ]for[ ]key)?"
+    r"(?:[ ](?:is|was)(?:[ ]configured)?)?:?[ \t]+[\"']?"
     r"(?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{0,200}[a-z])(?=[^\s\"']{12})"
     r"|\b(?:password|passphrase|token)[ ]+[\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{0,200}[a-z])(?=[^\s\"']{12})"
     r"|\b(?:password|token)[ ]+"
@@ -174,7 +142,9 @@ _SAID = (
     r"|<\([ ]?(?:echo|printf)[ ](?:-[ne]{1,2}[ ])?[\"']?(?=[^\s\"')]{8})"
     r"|\b(?:minio|(?:ssh|\w{0,9}mysql\w{0,9})\.connect)\((?:[\"'][^\"'\n]{0,100}[\"'],[ ]?|[0-9]{1,5},[ ]?){2,3}[\"']"
     r"(?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{8,200}[\"'])"
-    r"|(?:密码|口令|密钥)[是为][ \t]*|mot de passe[ \t]*[:=][ \t]*"
+    r"|\bidentified[ ](?:with[ ]\S{1,60}[ ])?(?:by|as)[ ](?:password[ ])?[\"']"
+    r"|(?-i:\bSignature:\s{1,3}(?=[0-9a-f]{64}\b))"
+    r"|(?-i:\bSEC(?=[0-9a-f]{64}\b))|(?:密码|口令|密钥)[是为][ \t]*|mot de passe[ \t]*[:=][ \t]*"
     r"|\blogin\((?:key=)?[\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{8})"
     r"|(?:basic_?auth|digest_?auth|\bauth|\blogin|\bcredentials?)\([\"'][^\"'\n]{0,100}[\"'],[ ]?[\"']"
     r"|\bauth=\([\"'][^\"'\n]{0,100}[\"'],[ ]?[\"'])[^\s\"',;)]+"
@@ -212,16 +182,33 @@ WORDS = (
         "sessid",
         "sessionid",
         "sig=",
+        "sign=",
         "signature=",
         "netloc",
         "community",
         "hook",
+        "oracle",
+        "azure",
         "echo",
         "sk=",
         "proxy",
     ),
-    *(program for programs, _ in _COMMANDS for program in programs.split("|") if len(program) > 2),
+    *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),
     *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "(printf", "minio", "ssh.connect"),
+    *(
+        "salt",
+        "pepper",
+        "setuser",
+        "otp=",
+        '"sk"',
+        "'sk'",
+        "session_id",
+        "session-id",
+        "identified",
+        "signature:",
+        "dingtalk",
+        "7z",
+    ),
     *("send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
     *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
     *map(str.lower, SHAPES),
@@ -347,7 +334,7 @@ def _searched(text: str) -> str:
 
 
 def _without_named(text: str) -> str:
-    for pattern in (_AUTHORIZATION, _commands(), _LOGIN, _SAID):
+    for pattern in (_AUTHORIZATION, *[_commands()] * _OPTIONS, _LOGIN, _SAID):
         text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
     for mark, pattern in (("</", _ELEMENT), ("|", _PIPED), ("%3", _ENCODED), ("value", _NAMED_VALUE)):
         if mark in text:
@@ -378,9 +365,9 @@ def _hide_value(match: re.Match[str]) -> str:
 
 @cache
 def _commands() -> str:
-    """Each of `_COMMANDS`, and what stands before a secret among its words."""
-    rows = (rf"(?:{programs})(?:{_GAP}[^\n|;&]{{0,200}}?)??{_GAP}(?:{option})" for programs, option in _COMMANDS)
-    return rf"({_START}(?:{'|'.join(rows)})[\"']?)(?!-)[^\s\"',;|&]+"
+    """Each of `COMMANDS`, and what stands before a secret among its words."""
+    rows = (rf"(?:{programs})(?:{GAP}[^\n|;&]{{0,200}}?)??{GAP}(?:{option})" for programs, option in COMMANDS)
+    return rf"({_START}(?:{'|'.join(rows)})[\"']?)(?!-|\[hidden|\$\{{?[A-Z_]{{2,40}}\}}?(?:[\"'\s]|$))[^\s\"',;|&]+"
 
 
 @lru_cache(maxsize=1 << 14)

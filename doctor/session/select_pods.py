@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.hosts.selection import PodAccess, PodSelection
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
-from doctor.transport.kubernetes.jobs import pods_of_job, rows_of_kind
+from doctor.transport.kubernetes.jobs import pods_of_job, rows_of_kind, without_replaced
 from doctor.transport.kubernetes.pods import Pod, list_pods, namespace_of, natural_order, read_pod
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ _ONE_BY_ONE = 8
 """Named pods that are read each for itself; more are looked up in the list of their namespace."""
 _ALLOTTED, _NPUS = "huawei.com/AscendReal", ("huawei.com/Ascend", "huawei.com/npu")
 """MindCluster, "K8s Native Object Description": the annotation has the chips that ascend-device-plugin has allotted."""
-_GPUS, _MOST_DIGITS = "nvidia.com/gpu", 4
+_GPUS, _MOST_DIGITS = re.compile(r"nvidia\.com/(?:gpu(?:\.shared)?|mig-[\w.-]{1,40})", re.ASCII), 4
+"""NVIDIA k8s-device-plugin: whole GPUs, those that pods share, and MIG devices with the strategy "mixed". A container
+has no more device files of GPUs than it requests of these together."""
 
 
 class FoundPods(msgspec.Struct, frozen=True):
@@ -102,9 +105,9 @@ def _device_variables(pod: Pod, container: str) -> Iterator[str]:
     npus = parse_visible((pod.metadata.annotations or {}).get(_ALLOTTED, "")[:MAX_TEXT])
     if npus and with_npus == [container]:
         yield f"{ALLOTTED_NPUS}={','.join(map(str, npus))}"
-    gpus = str(limits.get(container, {}).get(_GPUS, ""))
-    if gpus.isascii() and gpus.isdecimal() and len(gpus) <= _MOST_DIGITS:
-        yield f"{REQUESTED_GPUS}={gpus}"
+    gpus = [str(count) for name, count in limits.get(container, {}).items() if _GPUS.fullmatch(name)]
+    if gpus and all(text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS for text in gpus):
+        yield f"{REQUESTED_GPUS}={sum(map(int, gpus))}"
 
 
 def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
@@ -122,16 +125,18 @@ def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
         namespace = namespace_of(program, choice.namespace)
         if pod_names:
             names = expand_nodeset(pod_names, "the command line")
-            pods, absent = _named_pods(program, namespace, names)
-            return FoundPods(pods, absent, program, namespace, filled("the command line, pods of {0}", namespace))
+            named, absent = _named_pods(program, namespace, names)
+            return FoundPods(named, absent, program, namespace, filled("the command line, pods of {0}", namespace))
         if choice.selector:
-            pods = tuple(sorted(list_pods(program, namespace, choice.selector), key=natural_order))
+            pods, notes = without_replaced(
+                _alive(sorted(list_pods(program, namespace, choice.selector), key=natural_order))
+            )
             source = filled("the pods {0} of {1}", printable(choice.selector, 120), namespace)
             if not pods:
                 raise InventoryError(
                     filled("--selector {0}: no pod of {1} has these labels", printable(choice.selector, 120), namespace)
                 )
-            return FoundPods(_alive(pods), (), program, namespace, source)
+            return FoundPods(tuple(pods), (), program, namespace, source, notes)
         of_job = pods_of_job(choice.job, list_pods(program, namespace))
     except TransportError as error:
         raise InputError(_with_hint(error)) from None

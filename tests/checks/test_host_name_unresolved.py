@@ -1,3 +1,5 @@
+import pytest
+
 from doctor.facts.names import HostNames, NameResolution
 from tests.checks.run_check import messages, run_check, skipped
 
@@ -63,6 +65,18 @@ def test_the_name_of_the_one_pod_that_is_not_ready_is_missed_by_all() -> None:
     outcome = run_check("host-name-unresolved", pods(A, "train-1"))
     assert {finding.values["count"] for finding in outcome.findings} == {1}
     assert len(outcome.findings) == 3
+
+
+@pytest.mark.parametrize("suffix", ["", "-x7k2p"])
+def test_pods_with_the_network_of_their_nodes_are_called_as_these_are(suffix: str) -> None:
+    """Without dnsPolicy ClusterFirstWithHostNet they ask the name servers of the nodes, which know no service."""
+    fleet = {
+        f"train-{number}{suffix}": host(f"node{number}", **{"train-0.train": LOST, "train-1.train": LOST})
+        for number in range(2)
+    }
+    outcome = run_check("host-name-unresolved", fleet)
+    assert {finding.values["count"] for finding in outcome.findings} == {2}
+    assert len(outcome.findings) == 2
 
 
 def test_the_name_of_a_pod_that_was_not_reached_is_not_judged() -> None:

@@ -41,6 +41,23 @@ def test_one_element_may_have_changed_on_its_way() -> None:
     assert str(finding).startswith("the fault lies with one of ranks 0, 1, 2 and 3")
 
 
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather"])
+def test_ranks_of_one_host_that_have_different_places_wrong_once(op: str) -> None:
+    """What one of them had given on to the other would be wrong in the same place."""
+    run = ran(6, 3)
+    (finding,) = findings_of(NAME, run, collectives(run, wrong(4, op, index=17), wrong(5, op, index=30)))
+    assert finding.hosts == ("w3",)
+    same = collectives(run, wrong(4, op, index=17), wrong(5, op, index=17))
+    passed_on = collectives(run, wrong(4, op, index=17, wrong=2), wrong(5, op, index=30))
+    sent_apart = collectives(run, *(wrong(rank, "all_to_all", index=rank) for rank in (4, 5)))
+    for unsure in (same, passed_on, sent_apart):
+        (finding,) = findings_of(NAME, run, unsure)
+        assert len(finding.hosts) > 1
+    two = ran(4, 2)
+    (finding,) = findings_of(NAME, two, collectives(two, wrong(2, op, index=17), wrong(3, op, index=30)))
+    assert finding.hosts == ("w1", "w2")
+
+
 def averages(*ranks: int, **more: Any) -> list[CollectiveWrong]:
     return [wrong(rank, "all_reduce avg", expected=5.5, got=22.0, wrong=1021, **more) for rank in ranks]
 

@@ -144,7 +144,11 @@ def with_devices(annotation: str, *limits: dict[str, object]) -> str:
         ("", [{"nvidia.com/gpu": "8"}, {}], "DOCTOR_POD_GPUS=8"),
         ("", [{"nvidia.com/gpu": 8}], "DOCTOR_POD_GPUS=8"),
         *(("", [{"nvidia.com/gpu": text}], "") for text in ("$(id)", "-1", "\u0668", "1k", "99999", "")),
-        ("", [{"nvidia.com/mig-1g.10gb": "1"}], ""),
+        ("", [{"nvidia.com/mig-1g.10gb": "2", "nvidia.com/mig-2g.20gb": "1"}], "DOCTOR_POD_GPUS=3"),
+        ("", [{"nvidia.com/gpu.shared": "1", "cpu": "8"}], "DOCTOR_POD_GPUS=1"),
+        ("", [{"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "x"}], ""),
+        # HAMi's words for parts of a GPU, which count no devices.
+        ("", [{"nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}], ""),
     ],
 )
 def test_what_a_pod_says_of_its_devices(annotation: str, limits: list[dict[str, object]], words: str) -> None:

@@ -19,17 +19,19 @@ def limit(name: str, soft: int) -> tuple[str, str]:
 
 
 def held(statements: str) -> tuple[str, str]:
-    """Runs Python in the background, which holds what it has made until it is ended."""
+    """Runs Python in the background, which holds what it has made until it is ended; none waits for one that fails."""
     fault = f"""\
 mkfifo /run/held
 python3 - >/dev/null 2>&1 <<'END' &
 import os, signal, socket
+ready = open("/run/held", "w")
 {statements}
-with open("/run/held", "w") as ready:
-    ready.write(str(os.getpid()))
+print(os.getpid(), file=ready)
+ready.close()
 signal.pause()
 END
 cat /run/held >/run/held.pid
+test -s /run/held.pid
 """
     return fault, 'kill "$(cat /run/held.pid)"; rm /run/held /run/held.pid'
 
@@ -52,7 +54,9 @@ def shown_limit(entries: str) -> tuple[str, str]:
 FULL, NOT_FULL = bind_over("/proc/sys/net/netfilter/nf_conntrack_count", "999999999")
 SOMAXCONN, PORTS = "net.core.somaxconn", "net.ipv4.ip_local_reserved_ports"
 LISTEN = 'one = socket.create_server(("", {port}))'
-CONNECT = 'one = socket.create_connection(("127.0.0.1", 22), source_address=("127.0.0.1", {port}))'
+CONNECT = """\
+one = socket.create_server(("127.0.0.1", 2222))
+two = socket.create_connection(("127.0.0.1", 2222), source_address=("127.0.0.1", {port}))"""
 SET, SYSTEMD = setting(SOMAXCONN, "8192"), bind_over("/proc/1/comm", "systemd")
 HIDE_LINK = """\
 mkdir /run/kept.sysctl

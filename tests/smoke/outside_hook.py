@@ -104,7 +104,7 @@ DEEDS: "dict[str, Callable[[dict[str, Any]], object]]" = {
     "exit": lambda _: os._exit(0),
     "spin": spin,
     "raises": fail,
-    "program": lambda fault: exec(fault["program"]),
+    "program": lambda fault: exec(fault["program"], dict(globals())),
 }
 """What is done before the call."""
 
@@ -130,6 +130,8 @@ def corrupt(baseline: Any, fault: dict[str, Any], first: Any, rest: Any, more: A
         return result + (changed(result.detach().clone(), fault) - result.detach())
     if hasattr(result, "wait"):
         result.wait()
+    if fault.get("apart"):
+        fault = {**fault, "place": fault["place"] + 389 * sys.modules["torch"].distributed.get_rank()}
     target = first[fault["place"] % len(first)] if isinstance(first, list) else first
     target.copy_(changed(target.clone(), fault))
     return result

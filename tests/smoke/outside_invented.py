@@ -21,6 +21,7 @@ from tests.smoke.outside_cases import (
     at_import,
     command,
     in_group,
+    nft,
     text_error,
 )
 
@@ -66,6 +67,30 @@ DEAF = """
 for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGABRT):
     signal.signal(number, signal.SIG_IGN)
 time.sleep(900)
+"""
+
+CUT = """
+import mmap
+file = open('/tmp/cut', 'w+b')
+file.truncate(16384)
+mapped = mmap.mmap(file.fileno(), 16384)
+file.truncate(0)
+mapped[9000]
+"""
+WATCHDOG = """
+def overdue(*_): raise TimeoutError('the step took too long')
+signal.signal(signal.SIGALRM, overdue)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+"""
+SLOW_DISK = """
+import sys, time
+open("MARK", "w").close()
+sys.addaudithook(lambda event, _: event == "open" and time.sleep(0.004))
+"""
+OTHER_THREAD = """
+import threading, torch
+def other(): torch.distributed.all_reduce(torch.ones(3))
+threading.Thread(target=other, daemon=True).start()
 """
 
 INVENTED: tuple[Case, ...] = (
@@ -195,4 +220,40 @@ INVENTED: tuple[Case, ...] = (
         "exit handler hangs", (*HANGS, *STOPPED), program("import atexit; atexit.register(time.sleep, 900)"), must=False
     ),
     Case("warnings are errors", (*START, *DIED), before="touch MARK", environ={"PYTHONWARNINGS": "error"}, must=False),
+    Case("a mapped file is cut", DIED, program(CUT)),
+    Case(
+        "connections are /dev/null",
+        (*DIED, *NETWORK, *HANGS),
+        program(SOCKETS.replace("ACT", "os.dup2(os.open('/dev/null', 2), number)")),
+    ),
+    Case(
+        "a quota of bytes",
+        NETWORK,
+        command(nft("tcp dport 22 accept", "tcp sport 22 accept", "meta l4proto tcp quota over 200 kbytes drop")),
+    ),
+    Case("a watchdog raises", DIED, program(WATCHDOG)),
+    Case("no gradients", (*DIED, *HANGS, *VALUES), program("import torch; torch.set_grad_enabled(False)"), early=True),
+    Case("a tracer", SLOWED, program("def trace(*_): return trace\nsys.settrace(trace)"), early=True, must=False),
+    Case(
+        "ended by faulthandler", DIED, program("import faulthandler; faulthandler.dump_traceback_later(0.4, exit=True)")
+    ),
+    Case("collectives of a thread", (*HANGS, *DIED, *VALUES), program(OTHER_THREAD), early=True),
+    Case(
+        "its group destroyed",
+        (*DIED, *HANGS, *NETWORK),
+        program("sys.modules['torch'].distributed.destroy_process_group()"),
+    ),
+    Case("a full pipe", HANGS, program("os.write(os.pipe()[1], bytes(1 << 20))")),
+    Case("waits for its child", HANGS, program("subprocess.run(['sleep', '900'])")),
+    Case("its clock stands", (*SLOWED, *HANGS), program("time.monotonic = time.time = lambda: 5.0"), must=False),
+    Case("no name server", (), before="echo nameserver 10.255.255.1 >/etc/resolv.conf; touch MARK"),
+    Case(
+        "its name is loopback",
+        (*NETWORK, *JOIN, "smoke-environment-fails"),
+        before='echo "127.0.1.1 $(hostname)" >>/etc/hosts; touch MARK',
+        must=False,
+    ),
+    Case("a slow disk", (), imports=SLOW_DISK),
+    Case("another user in the midst", (*DIED, *FAILED_LOADER), program("os.setuid(65534)"), must=False),
+    Case("another seed", VALUES, program("import torch; torch.manual_seed(7)"), early=True, must=False),
 )

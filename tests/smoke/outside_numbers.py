@@ -3,8 +3,8 @@
 python -m tests.smoke.outside_numbers 100 --seed 1
 
 What a collective brings to a rank, or what a product and its like compute there, is changed from one of its calls on:
-once, now and then, or always. Right: the guilty host alone is named. A change below what a run states as its tolerance
-is none: of a product, a bit of the lower half of a number.
+once (of each rank in another place), now and then, or always. Right: the guilty host alone is named. A change below
+what a run states as its tolerance is none: of a product, a bit of the lower half of a number.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def corruptions(count: int, seed: int) -> list[Trial]:
         fault = {"kind": "corrupt", "function": function, "how": damage, "every": every, "bit": rng.randrange(8)}
         fault["place"] = rng.randrange(4096)
         name = f"{function} {damage} {'once' if every > 3 else f'every {every}'}"
-        case = Case(name, FOUND, fault, whole_host=rng.random() < 0.4)
+        case = Case(name, FOUND, fault | {"apart": every > 3}, whole_host=rng.random() < 0.4)
         call = rng.randrange(
             1, {"all_reduce": 20, "layer_norm": 20, "log_softmax": 20, "__matmul__": 60, "reduce": 2}.get(function, 4)
         )

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import pytest
 
-from doctor.smoke.triage.conduct import run_together
+from doctor.smoke.model import Failure, SmokeResult, SmokeRun
+from doctor.smoke.plan import PlanHost, SmokeOptions, build_plan
+from doctor.smoke.triage.conduct import run_healthy, run_together, screen
 from doctor.smoke.triage.screening import MOST_ROUNDS, Cell, CellResult, Screening
 from tests.hosts.fleet import Fleet
 from tests.smoke.interpreter import visible_folders
@@ -41,6 +43,18 @@ class SimulatedFleet:
         fault = self.rng.choice(faults)
         is_named = self.rng.random() < self.names
         return CellResult("failed", fault if is_named else (), len(fault) == 1, "smoke-rank-died", "it died")
+
+    def smoke_result(self, cell: Cell, ended: bool = True) -> SmokeResult:
+        """The same as a run, which names whom it has found."""
+        plan = build_plan({host: PlanHost(slots=1) for host in cell}, SmokeOptions(backend="gloo"))
+        sick = [number for number, host in enumerate(cell) if host in self.sick]
+        if not ended:
+            failure, state = Failure("budget", (), ()), "budget"
+        elif sick:
+            failure, state = Failure("dead", (sick[0],), ()), "trouble"
+        else:
+            return SmokeResult(SmokeRun(plan, ended="complete"), {})
+        return SmokeResult(SmokeRun(plan, failures=(failure,), ended=state), {})
 
     def screened(self, cell_size: int = 16) -> Screening:
         screening = Screening(self.hosts, cell_size)
@@ -115,12 +129,43 @@ def test_a_screening_whose_time_is_over_leaves_the_rest_undecided() -> None:
     assert screening.undecided == set(first) and not screening.left_out
 
 
-def test_runs_that_did_not_end_in_time_say_nothing() -> None:
+def test_runs_that_did_not_end_in_time_run_once_more_and_say_nothing() -> None:
     screening = Screening([f"w{number}" for number in range(40)], 8)
     while cells := screening.next_round():
         for cell in cells:
             screening.note(cell, CellResult("unfinished"))
-    assert not screening.left_out and screening.rounds == screening.phases
+    screening.give_up()
+    assert not screening.left_out and screening.rounds == 2 * screening.phases
+    assert screening.undecided == set(screening.hosts)
+
+
+@pytest.mark.parametrize("unfinished", [1, 8])
+def test_sick_hosts_are_found_where_the_first_runs_of_their_cells_do_not_end(unfinished: int) -> None:
+    """As where the controller has too few CPUs: half as many cells run at once, then."""
+    fleet, batches = SimulatedFleet(64, Random(7), sick=3, names=0.0), list[int]()
+
+    def run_cells(cells: Sequence[Cell], _: SmokeOptions) -> list[SmokeResult]:
+        batches.append(len(cells))
+        first = len(batches) == 1
+        return [fleet.smoke_result(cell, not first or number >= unfinished) for number, cell in enumerate(cells)]
+
+    screening = screen(fleet.hosts, SmokeOptions(cell_size=8), run_cells, lambda *_: None)
+    assert set(screening.left_out) == fleet.sick and not screening.undecided
+    assert batches[0] == 8 and max(batches[1:]) <= 4
+
+
+def test_who_fails_the_run_of_all_healthy_hosts_is_left_out_of_the_next() -> None:
+    """A fault that shows in a large world alone, on two hosts, one after the other."""
+    fleet = SimulatedFleet(40, Random(3), sick=2)
+    screening, runs = Screening(fleet.hosts, 8), list[int]()
+    screening.rounds = 2
+
+    def run(hosts: Cell, _: SmokeOptions) -> SmokeResult:
+        runs.append(len(hosts))
+        return fleet.smoke_result(hosts)
+
+    result = run_healthy(SmokeOptions(), screening, run)
+    assert (runs, result.run.ended, set(screening.left_out)) == ([40, 39, 38], "complete", fleet.sick)
 
 
 def test_a_cell_that_blames_most_of_itself_is_tried_in_parts() -> None:

@@ -5,6 +5,7 @@ What a real control plane, kubelets and containerd do is in `tests/hosts/kuberne
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
@@ -269,3 +270,37 @@ def test_diagnosis_of_logs_that_kubernetes_keeps(server: SmallServer, tmp_path: 
         server.pods["w-2"]["status"] = MEMBERS[2]["status"]
     assert done.returncode == 10, done.stdout + done.stderr
     assert "w-2" in done.stdout and "previous" in done.stdout and "OOMKilled" in done.stdout
+
+
+def test_the_log_of_an_init_container_that_failed_is_read(server: SmallServer, tmp_path: Path) -> None:
+    """It is what keeps the pod from starting; that of one that ended well is not asked for."""
+    failed = {"terminated": {"reason": "Error", "exitCode": 1}}
+    well = {"terminated": {"reason": "Completed", "exitCode": 0}}
+    status = {
+        "phase": "Pending",
+        "initContainerStatuses": [
+            {"name": "stage", "restartCount": 0, "state": well},
+            {
+                "name": "first",
+                "restartCount": 2,
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": failed,
+            },
+        ],
+        "containerStatuses": [{"name": "main", "restartCount": 0, "state": {"waiting": {"reason": "PodInitializing"}}}],
+    }
+    spec = {**MEMBERS[2]["spec"], "initContainers": [{"name": "stage", "image": "x"}, {"name": "first", "image": "x"}]}
+    server.pods["w-2"] = {**MEMBERS[2], "spec": spec, "status": status}
+    for name in ("w-0", "w-1", "w-2"):
+        (tmp_path / name / "log").write_text("step 1 loss 2.0\n")
+    (tmp_path / "w-2" / "previous.log").write_text(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
+    )
+    argv = ["doctor", "diagnose", "--transport", "kubernetes", "--job", "train", "--json", "--no-history"]
+    try:
+        done = preloaded.run(argv, env=server.environment(), capture_output=True, text=True)
+    finally:
+        server.pods["w-2"] = MEMBERS[2]
+    assert done.returncode == 10, done.stdout + done.stderr
+    read = {file["name"] for file in json.loads(done.stdout)["files"] if file["host"]}
+    assert read == {f"w-{number}:main.log" for number in range(3)} | {"w-2:first.log", "w-2:first.previous.log"}

@@ -82,6 +82,46 @@ def test_a_service_that_hides_pods_until_they_are_ready(cluster: Cluster) -> Non
     assert finding["values"]["first"] == "hidden-0.hidden" and finding["values"]["count"] == 3, finding
 
 
+def spread(name: str, size: int) -> list[dict[str, Any]]:
+    """A gang with one pod on each node."""
+    item = gang(name, size)
+    term = {"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    item[1]["spec"]["template"]["spec"]["affinity"] = {"podAntiAffinity": apart}
+    return item
+
+
+def test_pods_with_the_network_of_their_nodes(cluster: Cluster) -> None:
+    """They ask the name servers of the nodes, unless their policy says otherwise."""
+    for name, policy in (("of-node", "ClusterFirst"), ("of-cluster", "ClusterFirstWithHostNet")):
+        item = spread(name, 2)
+        item[1]["spec"]["template"]["spec"] |= {"hostNetwork": True, "dnsPolicy": policy}
+        cluster.apply(*item)
+        cluster.wait_for_pods(f"app={name}", 2)
+    cluster.wait(lambda: resolves(cluster, "of-cluster-0", "of-cluster-1.of-cluster"), "names do not resolve")
+    assert checked(cluster, "--job", "of-cluster", "-s", "host-name-unresolved,host-name-repeated") == {}
+    finding = checked(cluster, "--job", "of-node", "-s", "host-name-unresolved")["host-name-unresolved"]
+    assert finding["values"]["names"] == ["of-node-0.of-node", "of-node-1.of-node"], finding
+    cluster.kubectl("delete", "statefulset", "of-node", "of-cluster", "--wait=false")
+
+
+def test_labels_of_nodes_are_the_switches_of_the_network_test(cluster: Cluster) -> None:
+    """What lies between two switches is named by them, and not by each pair of pods."""
+    cluster.apply(*gang("racks", 4))
+    cluster.wait_for_pods("app=racks", 4)
+    for number, node in enumerate(cluster.nodes):
+        cluster.kubectl("label", "node", node, f"network.topology.nvidia.com/leaf=leaf-{number}", "--overwrite")
+    rules = "table bridge switches { chain drops { type filter hook forward priority 0; "
+    rules += "ip saddr 10.77.11.0/24 ip daddr 10.77.12.0/24 meta l4proto { tcp, udp, icmp } drop; }; }"
+    assert cluster.enter(cluster.nodes[0], "sh", "-c", f"echo '{rules}' | nft -f -").returncode == 0
+    try:
+        found = checked(cluster, "--job", "racks", command="net")
+    finally:
+        cluster.enter(cluster.nodes[0], "nft", "delete", "table", "bridge", "switches")
+        cluster.kubectl("label", "nodes", "--all", "network.topology.nvidia.com/leaf-")
+    assert any("leaf-0" in finding["message"] and "leaf-1" in finding["message"] for finding in found.values()), found
+
+
 def test_networks_that_multus_was_to_attach(cluster: Cluster) -> None:
     """The annotations as Multus writes them; the interface is one that a test makes, and takes away."""
     item = gang("nets", 2)
@@ -117,12 +157,13 @@ def test_devices_that_were_not_allotted(cluster: Cluster) -> None:
 
 def test_devices_that_kubernetes_allotted_and_the_container_has_not(cluster: Cluster) -> None:
     """What the pod itself says, virtual NPUs included; no variable names a device. One pod has what it requests."""
-    for resource in ("nvidia.com~1gpu", "huawei.com~1Ascend310P-4c"):
+    for resource in ("nvidia.com~1gpu", "nvidia.com~1mig-1g.10gb", "huawei.com~1Ascend310P-4c"):
         for node in cluster.nodes:
             advertise(cluster, node, resource)
     wanted = {
         "many": ({"nvidia.com/gpu": "1"}, "mknod /dev/nvidia0 c 195 0; mknod /dev/nvidia1 c 195 1"),
         "none": ({"nvidia.com/gpu": "2"}, ":"),
+        "slices": ({"nvidia.com/mig-1g.10gb": "2"}, ":"),
         "exact": ({"nvidia.com/gpu": "1"}, "for name in 0 ctl -uvm; do mknod /dev/nvidia$name c 195 0; done"),
         "virtual": ({"huawei.com/Ascend310P-4c": "1"}, "mknod /dev/davinci101 c 195 0"),
     }
@@ -137,6 +178,7 @@ def test_devices_that_kubernetes_allotted_and_the_container_has_not(cluster: Clu
     done = doctor(cluster, "check", ",".join(wanted), "-s", names, "--json", "--no-history")
     found = {(item["check"], *one["hosts"]): one for item in outcomes(done) for one in reversed(item["findings"])}
     assert {("container-devices-not-allotted", "many"), ("container-devices-missing", "none")} <= set(found), found
+    assert found["container-devices-missing", "slices"]["values"]["count"] == 2, found
     assert found["container-devices-missing", "virtual"]["values"]["npus"] == [100], found
     assert found["container-devices-not-allotted", "virtual"]["values"]["devices"] == [101], found
     libraries = [one["message"] for (_, host), one in found.items() if host == "exact"]
@@ -172,7 +214,7 @@ def test_limits_of_memory_and_cpus(cluster: Cluster) -> None:
     options = ("-s", "memory-short,cpus-too-few", "--json", "--no-history", *line)
     found = findings(doctor(cluster, "check", "train-0,limited", *options))
     assert {name: item["hosts"] for name, item in found.items()} == {name: ["limited"] for name in LIMITS}, found
-    assert found["memory-short"]["values"]["total"] == "700.0 MiB", found
+    assert found["memory-short"]["values"]["total"] == "700 MiB", found
     assert found["cpus-too-few"]["values"]["observed"] == "0.5", found
 
 

@@ -51,13 +51,22 @@ ROWS_NOT_IN_PODS = {
 FEWEST = 5
 
 
-def _for_any_program(row: Row) -> Row:
-    """A wrapper of python3 that hands on as many words as the carrier of a gang has."""
+_GIVEN = "for n in 0 1 2 3; do [ -e /dev/nvidia$n ] || mknod /dev/nvidia$n c 195 $n; done"
+
+
+def _in_a_pod(row: Row) -> Row:
+    """The row as it is in a pod.
+
+    A wrapper of python3 hands on as many words as the carrier of a gang has. And what a container was given is the
+    device files that its plugin has put into it: those stay where a GPU falls off the bus.
+    """
+    if row.check == "gpu-missing":
+        return replace(row, fault=f"{row.fault}\n{_GIVEN}")
     return replace(row, fault=AHEAD.replace('$4"', '$4" "$5"')) if row.fault == AHEAD else row
 
 
 IN_PODS = [
-    [_for_any_program(row) for row in batch if row.check not in NOT_IN_PODS and str(row) not in ROWS_NOT_IN_PODS]
+    [_in_a_pod(row) for row in batch if row.check not in NOT_IN_PODS and str(row) not in ROWS_NOT_IN_PODS]
     for batch in BATCHES
     if batch[0].fleet in ("cpu", "a2", "gpu") and len(batch) >= FEWEST
 ]

@@ -49,12 +49,55 @@ def test_the_launcher_of_an_mpijob_is_no_host() -> None:
     assert found.notes == ("the launcher m-launcher-x is no host of the job",)
 
 
-def test_pods_that_were_replaced_are_no_hosts_and_the_last_ones_are() -> None:
-    label = {"job-name": "t"}
-    old = pod("t-a", phase="Failed", labels=label, owner="Job/t", created="2026-01-01T00:00:00Z")
-    new = pod("t-b", labels=label, owner="Job/t", created="2026-01-01T00:05:00Z")
-    assert [item.name for item in pods_of_job("t", read(old, new)).pods] == ["t-b"]
-    assert [item.name for item in pods_of_job("t", read(old)).pods] == ["t-a"]  # nobody came after it
+def made(name: str, minute: int, *, phase: str = "Running", index: str = "", **metadata: Any) -> dict[str, Any]:
+    """A pod of the job ``t``, as its controller makes it."""
+    base = f"t-{index}-" if index else "t-"
+    annotations = {"batch.kubernetes.io/job-completion-index": index} if index else {}
+    more = {"generateName": base, **metadata}
+    created = f"2026-01-01T00:{minute:02}:00Z"
+    labels, whole = {"job-name": "t"}, f"{base}{name}" if more["generateName"] else name
+    return pod(
+        whole, phase=phase, labels=labels, owner="Job/t", created=created, annotations=annotations, metadata=more
+    )
+
+
+@pytest.mark.parametrize(
+    ("pods", "names", "left_out"),
+    [
+        ([made("aaaaa", 0, phase="Failed"), made("bbbbb", 5)], ["t-bbbbb"], 1),
+        ([made("aaaaa", 0, phase="Failed")], ["t-aaaaa"], 0),  # nobody came after it
+        ([made("aaaaa", 5, phase="Failed"), made("bbbbb", 0)], ["t-aaaaa", "t-bbbbb"], 0),
+        # A node that died: its pod stays, and is being deleted for ever.
+        ([made("aaaaa", 0, deletionTimestamp="2026-01-01T00:04:00Z"), made("bbbbb", 5)], ["t-bbbbb"], 1),
+        ([made("aaaaa", 0, deletionTimestamp="2026-01-01T00:04:00Z")], ["t-aaaaa"], 0),
+        # Another index was made later, and this one waits for its turn.
+        (
+            [made("aaaaa", 0, index="0", phase="Failed"), made("bbbbb", 5, index="1")],
+            ["t-0-aaaaa", "t-1-bbbbb"],
+            0,
+        ),
+        (
+            [made("aaaaa", 0, index="0", phase="Failed"), made("bbbbb", 5, index="0"), made("ccccc", 0, index="1")],
+            ["t-0-bbbbb", "t-1-ccccc"],
+            1,
+        ),
+        # Names that a controller has fixed: no other pod can have come in its place.
+        ([made("t-0", 0, phase="Failed", generateName=""), made("t-1", 5, generateName="")], ["t-0", "t-1"], 0),
+        ([made("0", 0, phase="Failed"), made("1", 5)], ["t-0", "t-1"], 0),
+    ],
+)
+def test_pods_that_were_replaced_are_no_hosts_and_the_others_are(
+    pods: list[dict[str, Any]], names: list[str], left_out: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = pods_of_job("t", read(*pods))
+    assert [item.name for item in found.pods] == names
+    assert [note.startswith("1 pods have ended or are being deleted") for note in found.notes] == [True] * left_out
+    monkeypatch.setattr(select_pods, "list_pods", lambda *_: read(*pods))
+    monkeypatch.setattr(select_pods, "namespace_of", lambda *_: "team")
+    monkeypatch.setattr(kubectl, "command_line", lambda *_: ("kubectl",))
+    by_labels = select_pods.find_pods(PodSelection(selector="job-name=t"))
+    alive = [item["metadata"]["name"] for item in pods if item["status"]["phase"] != "Failed"]
+    assert [item.name for item in by_labels.pods] == [name for name in names if name in alive or not alive]
 
 
 def test_jobs_of_two_kinds_with_one_name() -> None:
@@ -88,6 +131,17 @@ def test_the_container_is_the_one_that_kubectl_chooses() -> None:
 def waiting(reason: str, message: str = "", last: dict[str, Any] | None = None) -> dict[str, Any]:
     state = {"name": "main", "state": {"waiting": {"reason": reason, "message": message}}}
     return {"containerStatuses": [{**state, "lastState": {"terminated": last} if last else {}}]}
+
+
+BACK_OFF = {"waiting": {"reason": "CrashLoopBackOff"}}
+
+
+def exited(code: int) -> dict[str, Any]:
+    return {"terminated": {"reason": "Error", "exitCode": code}}
+
+
+def initial(state: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"initContainerStatuses": [{"name": "first", "state": state, "lastState": last or {}}]}
 
 
 @pytest.mark.parametrize(
@@ -128,6 +182,38 @@ def waiting(reason: str, message: str = "", last: dict[str, Any] | None = None) 
             "its init container wait still runs",
         ),
         (pod("a", phase="Pending", status={"containerStatuses": []}), "its pod does not run yet (phase Pending)"),
+        (
+            pod("a", phase="Failed", status={**initial(exited(10)), **waiting("PodInitializing")}),
+            "its init container first has ended: Error (exit code 10)",
+        ),
+        (
+            pod("a", phase="Pending", status={**initial(exited(12)), **waiting("PodInitializing")}),
+            "its init container first has ended: Error (exit code 12)",
+        ),
+        (
+            pod("a", phase="Pending", status={**initial(BACK_OFF, exited(12)), **waiting("PodInitializing")}),
+            "its init container first waits: CrashLoopBackOff; before that it ended: Error (exit code 12)",
+        ),
+        # A sidecar runs on, and is not what the others wait for; nor is its end that of the pod.
+        (
+            pod(
+                "a", phase="Pending", sidecars=["first"], status={**initial({"running": {}}), **waiting("ErrImagePull")}
+            ),
+            "its container main waits: ErrImagePull",
+        ),
+        (
+            pod("a", phase="Pending", sidecars=["first"], status={**initial({"running": {}}), **waiting("")}),
+            "its container main waits: no reason given",
+        ),
+        (
+            pod("a", phase="Failed", sidecars=["first"], status={**initial(exited(143)), **waiting("PodInitializing")}),
+            "its pod has ended: Failed",
+        ),
+        (
+            pod("a", metadata={"deletionTimestamp": "2026-01-01T00:04:00Z"}, status=waiting("ContainerCreating")),
+            "its pod is being deleted since 2026-01-01T00:04:00Z",
+        ),
+        (pod("a", metadata={"deletionTimestamp": "2026-01-01T00:04:00Z"}), ""),
     ],
 )
 def test_why_a_pod_cannot_be_entered(item: dict[str, Any], text: str) -> None:

@@ -1,4 +1,4 @@
-"""The logs of pods as the API server keeps them: of each container, and of the one that ran before in its place.
+"""The logs of pods as the API server keeps them: of their container, of init containers that failed, of earlier starts.
 
 A pod that has ended can still be read so; nothing runs in it. Each log is read by the excerpter here, as if it lay on
 its host, and what ``kubectl describe`` says of the pods, with their events, is the word of their scheduler.
@@ -94,19 +94,22 @@ class _InFolders:
 
 
 def _fetch(source: PodLogSource, pod: Pod, folder: Path) -> str:
-    """Writes the logs of one pod's container into its folder. Returns why there are none; empty where there are."""
+    """Writes the logs of one pod into its folder. Returns why there are none; empty where there are."""
     pod_folder = folder / pod.name
     pod_folder.mkdir(mode=0o700)
     container = pod.container(source.container)
     if not container:
         return filled("its pod has no container {0}", source.container)
-    restarts = [item.restart_count for item in pod.status.container_statuses or () if item.name == container]
-    argv = [*source.kubectl, f"--namespace={source.namespace}", "logs", pod.name, f"--container={container}"]
-    problem = _write(argv, pod_folder / f"{container}.log")
-    if any(restarts):
-        _write([*argv, "--previous"], pod_folder / f"{container}.previous.log")
+    problems = []
+    for status in pod.with_logs(container):
+        argv = [*source.kubectl, f"--namespace={source.namespace}", "logs", pod.name, f"--container={status.name}"]
+        problems.append(_write(argv, pod_folder / f"{status.name}.log"))
+        if status.restart_count:
+            _write([*argv, "--previous"], pod_folder / f"{status.name}.previous.log")
     return (
-        "" if any(path.stat().st_size for path in pod_folder.iterdir()) else problem or "its container printed nothing"
+        ""
+        if any(path.stat().st_size for path in pod_folder.iterdir())
+        else problems[0] or "its container printed nothing"
     )
 
 

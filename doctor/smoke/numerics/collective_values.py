@@ -17,6 +17,10 @@ SEGMENTED = ("all_gather", "all_to_all")
 """Each member's values come to lie in a segment of their own."""
 
 
+PASSED_ON = ("all_reduce", "all_gather")
+"""Each rank gives on to the next what it has received."""
+
+
 class Blame(msgspec.Struct, frozen=True):
     """Wrong values that the same ranks explain."""
 
@@ -136,6 +140,8 @@ def _candidates(
     """The ranks that one call's wrong values can come from. ``lone``: there are no others in the whole run."""
     first, observers = events[0], {event.rank for event in events}
     op = first.op.split()[0]
+    if op in PASSED_ON and _struck_apart(events, host_of) and len({host_of(rank) for rank in members}) > 2:
+        return observers
     if op in SEGMENTED or op in ("send_recv", "broadcast"):
         sources = {event.root if op == "broadcast" else _source(event, op, members) for event in events}
         # The others have the right values of the same source where one host alone has wrong ones.
@@ -145,6 +151,13 @@ def _candidates(
         # The others have the right sum: what it gave was right. One element, once, may have changed on its way to it.
         return set(members) if lone and events[0].wrong == 1 else observers
     return set(members)
+
+
+def _struck_apart(events: Sequence[CollectiveWrong], host_of: Callable[[int], object]) -> bool:
+    """Whether ranks of one host alone have so many elements wrong, each others: none was passed on to the next rank."""
+    places = {event.index for event in events}
+    alike = len({event.wrong for event in events}) == len({host_of(event.rank) for event in events}) == 1
+    return alike and len(places) == len(events) > 1
 
 
 def _source(event: CollectiveWrong, op: str, members: Sequence[int]) -> int:

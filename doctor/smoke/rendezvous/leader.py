@@ -40,7 +40,7 @@ from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environm
 from doctor.smoke.run.mindspore_run import repeat_with_mindspore
 from doctor.smoke.run.second_measurement import measure_again
 from doctor.smoke.run.supervisor import ReadyAgent, StageCallback, run_on_launched
-from doctor.smoke.triage.conduct import options_of_rest, run_together, screen, with_screening
+from doctor.smoke.triage.conduct import run_healthy, run_together, screen, with_screening
 from doctor.smoke.triage.screening import Cell, needs_screening
 from doctor.transport.conversation import LineSession
 from doctor.transport.local import SocketChannel
@@ -115,9 +115,15 @@ class Leader:
             except (KeyboardInterrupt, SystemExit) as stop:
                 stopped = self._without_run(plan, (), _notes(hellos))
                 return msgspec.structs.replace(stopped, stopped=stop)
-            self._part = on_hosts(self._hellos, screening.healthy)
-            self._recall(self._part)
-        result = self._train_and_explain(options_of_rest(options, screening) if screening else options, on_stage)
+
+            def run(hosts: Cell, settled: SmokeOptions) -> SmokeResult:
+                self._part = on_hosts(self._hellos, hosts)
+                self._recall(self._part)
+                return self._train_and_explain(settled, on_stage)
+
+            result = run_healthy(options, screening, run)
+        else:
+            result = self._train_and_explain(options, on_stage)
         result = with_screening(result, screening, options) if screening else result
         notes = dict.fromkeys([*result.run.notes, *numbering_notes(result.run.plan), *_notes(hellos)])
         return msgspec.structs.replace(result, run=msgspec.structs.replace(result.run, notes=tuple(notes)))

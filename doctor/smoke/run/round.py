@@ -20,7 +20,7 @@ from doctor.smoke.run.environment_trial import explain_by_environment
 from doctor.smoke.run.mindspore_run import reason_not_run, repeat_with_mindspore
 from doctor.smoke.run.second_measurement import measure_again
 from doctor.smoke.run.supervisor import HostCallback, run_on_agents, smoke
-from doctor.smoke.triage.conduct import RunCells, options_of_rest, run_together, screen, with_screening
+from doctor.smoke.triage.conduct import RunCells, run_healthy, run_together, screen, with_screening
 from doctor.smoke.triage.screening import Cell, needs_screening
 from doctor.transport import Transport
 
@@ -55,16 +55,17 @@ def run_smoke_round(
         return not_started(records, "no host could be reached")
     on_stage("", 0.0)
     screening = None
+
+    def run(hosts: Cell, settled: SmokeOptions) -> SmokeResult:
+        again = partial(smoke, {host: reached[host] for host in hosts}, transport, local=local, within=within)
+        result = again(settled, on_stage=on_stage)
+        return result if result.stopped else _explained(result, settled, again)
+
     try:
         if needs_screening(len(reached), options.cell_size):
             run_cells = _cell_runner(dict(reached), transport, local, within)
             screening = screen(tuple(reached), options, run_cells, on_stage)
-            reached = {host: reached[host] for host in screening.healthy}
-        of_rest = options_of_rest(options, screening) if screening else options
-        result = smoke(reached, transport, of_rest, local=local, within=within, on_stage=on_stage)
-        if not result.stopped:
-            again = partial(smoke, reached, transport, local=local, within=within)
-            result = _explained(result, of_rest, lambda other: again(options=other))
+        result = run_healthy(options, screening, run) if screening else run(tuple(reached), options)
     except ValueError as error:
         return msgspec.structs.replace(not_started(records, str(error)), rejection=str(error))
     except (KeyboardInterrupt, SystemExit) as stop:  # in the screening: a run says itself that it was stopped
@@ -73,9 +74,9 @@ def run_smoke_round(
         result = with_screening(result, screening, options)
     if why := reason_not_run(result):
         return not_started(records, why)
-    run = msgspec.to_builtins(result.run, str_keys=True)
+    of_run = msgspec.to_builtins(result.run, str_keys=True)
     return SmokeRoundResult(
-        {**records, **_merged(records, result)}, run, _unreached_notes(records), stopped=result.stopped
+        {**records, **_merged(records, result)}, of_run, _unreached_notes(records), stopped=result.stopped
     )
 
 

@@ -20,7 +20,9 @@ from doctor.smoke.results.trouble_findings import blamed_hosts
 from doctor.smoke.triage.screening import Cell, CellResult, Screening
 
 MOST_CELLS_AT_ONCE = 32
-"""One controller watches so many runs beside each other."""
+"""One controller watches so many runs beside each other; half as many after each round in which one did not end."""
+MOST_WHOLE_RUNS = 4
+"""Runs of all healthy hosts, each without those that the one before has named."""
 SCREENING_BUDGETS = 4.0
 """Times the budget of a run; no round begins after that."""
 SAYS_NOTHING = ("budget", "unobserved")
@@ -41,12 +43,14 @@ def screen(
         options, layouts=(), stages=planned_stages(), soak=0.0, device_seconds=0.0, native=False, baseline=None
     )
     screening = Screening(tuple(hosts), *([options.cell_size] if options.cell_size else []))
-    began = time.monotonic()
+    began, most = time.monotonic(), MOST_CELLS_AT_ONCE
     while screening.seconds < SCREENING_BUDGETS * options.budget and (cells := screening.next_round()):
-        for first in range(0, len(cells), MOST_CELLS_AT_ONCE):
-            together = cells[first : first + MOST_CELLS_AT_ONCE]
-            for cell, result in zip(together, run_cells(together, of_cells), strict=True):
-                screening.note(cell, cell_result(result.run))
+        batches = [cells[first : first + most] for first in range(0, len(cells), most)]
+        noted = [cell_result(result.run) for batch in batches for result in run_cells(batch, of_cells)]
+        for cell, result in zip(cells, noted, strict=True):
+            screening.note(cell, result)
+        if any(result.state == "unfinished" for result in noted):
+            most = max(1, min(most, len(cells)) // 2)
         screening.seconds = time.monotonic() - began
         on_round(filled("screening {0}", screening.rounds), screening.seconds)
     screening.give_up()
@@ -95,6 +99,18 @@ def cell_result(run: SmokeRun) -> CellResult:
         FAILURE_KINDS[failure.kind].check,
         describe_failure(run, failure),
     )
+
+
+def run_healthy(
+    options: SmokeOptions, screening: Screening, run: Callable[[Cell, SmokeOptions], SmokeResult]
+) -> SmokeResult:
+    """The run of all healthy hosts; where it fails by some of them, that of the others."""
+    result = run(screening.healthy, options_of_rest(options, screening))
+    for _ in range(MOST_WHOLE_RUNS - 1):
+        if result.stopped or not screening.leaves_out_more(cell_result(result.run)):
+            break
+        result = run(screening.healthy, options_of_rest(options, screening))
+    return result
 
 
 def options_of_rest(options: SmokeOptions, screening: Screening) -> SmokeOptions:

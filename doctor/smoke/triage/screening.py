@@ -4,7 +4,7 @@ The cells of a phase run at the same time. In phase p the hosts of a cell differ
 of the cell's size, so that after as many phases as the largest number has digits each host ran with hosts of every
 part of the fleet. A cell that fails runs again without the host that it names; one that names nobody is divided in
 halves, and the last two hosts run with one healthy host each: who fails again is it, and where neither does, it is what
-lies between the two.
+lies between the two. A cell that did not end in time runs once more. The run of all healthy hosts is judged as a cell.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Screening:
         self.phase = -1
         self._queue: deque[Cell] = deque()
         self._passed: dict[str, None] = {}
+        self._unfinished: set[Cell] = set()
         self._apart: dict[Cell, tuple[str, str]] = {}
         """The cells of a pair that is tried apart, each with the pair."""
         self._outcomes: dict[tuple[str, str], dict[str, CellResult]] = {}
@@ -122,6 +123,8 @@ class Screening:
     def give_up(self) -> None:
         """There is no more round: hosts that still had to run are not decided."""
         self.undecided.update(host for cell in self._queue for host in cell)
+        self.undecided.update(host for cell in self._unfinished for host in cell if host not in self._passed)
+        self.undecided.difference_update(self.left_out)
         self._queue.clear()
 
     def _arranged(self, phase: int) -> list[Cell]:
@@ -153,6 +156,18 @@ class Screening:
             self._passed.update(dict.fromkeys(cell))
         elif result.state == "failed":
             self._note_failure(cell, result)
+        elif cell not in self._unfinished:
+            self._unfinished.add(cell)
+            self._repeat(cell)
+
+    def leaves_out_more(self, result: CellResult) -> bool:
+        """Whether the run of all healthy hosts names some of them, and is worth another one without these."""
+        named = [host for host in result.named if host in self.healthy]
+        if self.abandoned or not (named and result.sure and 2 * len(named) < len(self.healthy)):
+            return False
+        self.rounds += 1
+        self._leave_out(named, result)
+        return True
 
     def _note_failure(self, cell: Cell, result: CellResult) -> None:
         named = tuple(host for host in result.named if host in cell)

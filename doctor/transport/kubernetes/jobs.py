@@ -84,23 +84,35 @@ def pods_of_job(job: str, pods: Sequence[Pod]) -> JobPods:
         if len(beside) < len(members_of_job)
         else members_of_job
     )
-    current, replaced = _without_replaced(rest)
     notes = [
         filled("the launcher {0} is no host of the job", name) for name in beside[:4] if len(rest) < len(members_of_job)
     ]
-    if replaced:
-        notes.append(filled("{0} pods of the job have ended and were replaced: {1}", len(replaced), _some(replaced)))
-    return JobPods(sorted(current, key=natural_order), tuple(notes))
+    current, replaced = without_replaced(rest)
+    return JobPods(sorted(current, key=natural_order), (*notes, *replaced))
 
 
-def _without_replaced(pods: Iterable[Pod]) -> tuple[list[Pod], list[str]]:
-    """Without those that have ended and for which their controller has made a later one."""
+def without_replaced(pods: Iterable[Pod]) -> tuple[list[Pod], tuple[str, ...]]:
+    """Without those that have ended or are being deleted, and in whose place their controller has made a later one.
+
+    A note says which.
+    """
     items = list(pods)
-    latest = max((pod.metadata.creation_timestamp or "" for pod in items if not pod.ended), default="")
+    latest: dict[tuple[object, ...], str] = {}
+    for pod in items:
+        if pod.place and not pod.leaves:
+            latest[pod.place] = max(latest.get(pod.place, ""), pod.metadata.creation_timestamp or "")
     replaced = [
-        pod.name for pod in items if pod.ended and (pod.metadata.creation_timestamp or "") < latest and pod.owners
+        pod.name for pod in items if pod.leaves and (pod.metadata.creation_timestamp or "") < latest.get(pod.place, "")
     ]
-    return [pod for pod in items if pod.name not in replaced], replaced
+    current = [pod for pod in items if pod.name not in replaced]
+    if not replaced:
+        return current, ()
+    note = filled(
+        "{0} pods have ended or are being deleted, and later ones were made in their place: {1}",
+        len(replaced),
+        _some(replaced),
+    )
+    return current, (note,)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -23,6 +23,12 @@ MAX_PODS = 10_000
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """The annotation by which kubectl chooses: kubectl reference, "exec"; else the first container."""
+_INDEX = "batch.kubernetes.io/job-completion-index"
+"""The annotation of an Indexed Job's pods: Kubernetes, "Well-Known Labels, Annotations and Taints"."""
+_SUFFIX, _MOST_BEFORE_SUFFIX = 5, 58
+"""Letters that are appended to ``generateName``, and those kept of it: apiserver, storage/names/generate.go."""
+_NOT_YET = ("", "PodInitializing")
+"""Reasons of a container that waits for the init containers before it."""
 _IN_CLUSTER_NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
@@ -35,6 +41,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
+    generate_name: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[Owner, ...] | None = None
@@ -46,13 +53,16 @@ class _Resources(msgspec.Struct, frozen=True):
     limits: dict[str, str | int | float] | None = None
 
 
-class _Container(msgspec.Struct, frozen=True):
+class _Container(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     resources: _Resources = _Resources()
+    restart_policy: str = ""
+    """``Always`` for an init container that runs on beside the others: Kubernetes, "Sidecar Containers"."""
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] = ()
     node_name: str = ""
     hostname: str = ""
     subdomain: str = ""
@@ -128,6 +138,23 @@ class Pod(msgspec.Struct, frozen=True):
         """No container of it will run again."""
         return self.status.phase in ("Succeeded", "Failed")
 
+    @property
+    def leaves(self) -> bool:
+        """It has ended, or is being deleted."""
+        return self.ended or bool(self.metadata.deletion_timestamp)
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Equal for pods of which a later one takes over from an earlier; empty for a pod whose name is fixed.
+
+        Those are of one owner, and of one index where they have one.
+        """
+        metadata = self.metadata
+        generated = metadata.generate_name[:_MOST_BEFORE_SUFFIX]
+        if not generated or metadata.name[:-_SUFFIX] != generated:
+            return ()
+        return (self.owners, generated, (metadata.annotations or {}).get(_INDEX, ""))
+
     def container(self, requested: str = "") -> str:
         """The container that kubectl would choose, or the requested one; empty where the pod has none so named."""
         names = [container.name for container in self.spec.containers if _NAME.fullmatch(container.name)]
@@ -139,38 +166,60 @@ class Pod(msgspec.Struct, frozen=True):
     def why_unready(self, container: str) -> str:
         """Why nothing can be run in a container of it; empty where something can."""
         status = self.status
-        if self.ended:
-            return filled("its pod has ended: {0}", _because(self._end_reason(container)))
         states = {item.name: item for item in status.container_statuses or ()}
-        state = states[container].state if container in states else ContainerState()
-        if state.running is not None:
+        chosen = states.get(container, ContainerStatus())
+        if self.ended:
+            first = "" if status.reason or chosen.state.terminated else self._why_not_initialized()
+            return first or filled("its pod has ended: {0}", _because(self._end_reason(chosen)))
+        if chosen.state.running is not None:
             return ""
+        if self.metadata.deletion_timestamp:
+            return filled("its pod is being deleted since {0}", _one_line(self.metadata.deletion_timestamp))
         scheduled = next((item for item in status.conditions or () if item.type == "PodScheduled"), None)
         if not self.spec.node_name and scheduled and scheduled.status == "False":
             return filled("its pod is on no node: {0}", _one_line(scheduled.message or scheduled.reason))
-        if state.terminated:
-            return filled("its container {0} has ended: {1}", container, _because(state.terminated))
-        for initial in status.init_container_statuses or ():
-            if initial.state.running is not None:
-                return filled("its init container {0} still runs", _one_line(initial.name))
-            if initial.state.waiting and initial.state.waiting.reason not in ("", "PodInitializing"):
-                return filled(
-                    "its init container {0} waits: {1}", _one_line(initial.name), _because(initial.state.waiting)
-                )
-        if state.waiting:
-            last = states[container].last_state.terminated
-            before = filled("; before that it ended: {0}", _because(last)) if last else ""
-            return filled("its container {0} waits: {1}{2}", container, _because(state.waiting), before)
+        if chosen.state.terminated:
+            return filled("its container {0} has ended: {1}", container, _because(chosen.state.terminated))
+        begun = chosen.state.waiting is not None and chosen.state.waiting.reason not in _NOT_YET
+        if not begun and (first := self._why_not_initialized()):
+            return first
+        if chosen.state.waiting:
+            return filled("its container {0} waits: {1}", container, _wait(chosen))
         return filled("its pod does not run yet (phase {0})", _one_line(status.phase or "unknown"))
 
-    def _end_reason(self, container: str) -> _Reason:
+    @property
+    def _sidecars(self) -> set[str]:
+        """Init containers that run on beside the others."""
+        return {sidecar.name for sidecar in self.spec.init_containers if sidecar.restart_policy == "Always"}
+
+    def with_logs(self, container: str) -> list[ContainerStatus]:
+        """The container, and the init containers that have failed before it."""
+        chosen = (status for status in self.status.container_statuses or () if status.name == container)
+        failed = [
+            initial
+            for initial in self.status.init_container_statuses or ()
+            if _NAME.fullmatch(initial.name) and initial.name not in self._sidecars
+            if any(end and end.exit_code for end in (initial.state.terminated, initial.last_state.terminated))
+        ]
+        return [next(chosen, ContainerStatus(name=container)), *failed]
+
+    def _why_not_initialized(self) -> str:
+        """Which init container the others wait for, or have waited for in vain; empty where none is told."""
+        for initial in self.status.init_container_statuses or ():
+            name, state = _one_line(initial.name), initial.state
+            if state.waiting and state.waiting.reason not in _NOT_YET:
+                return filled("its init container {0} waits: {1}", name, _wait(initial))
+            if state.running is not None and initial.name not in self._sidecars:
+                return filled("its init container {0} still runs", name)
+            if state.terminated and state.terminated.exit_code and initial.name not in self._sidecars:
+                return filled("its init container {0} has ended: {1}", name, _because(state.terminated))
+        return ""
+
+    def _end_reason(self, chosen: ContainerStatus) -> _Reason:
         status = self.status
         if status.reason:
             return _Reason(status.reason, status.message)
-        for item in status.container_statuses or ():
-            if item.name == container and item.state.terminated:
-                return item.state.terminated
-        return _Reason(status.phase)
+        return chosen.state.terminated or _Reason(status.phase)
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -255,6 +304,13 @@ def _because(reason: _Reason) -> str:
     if reason.message:
         parts.append(f": {_one_line(reason.message)}")
     return joined("", parts)
+
+
+def _wait(container: ContainerStatus) -> str:
+    """Why a container waits, and how it ended before that."""
+    last = container.last_state.terminated
+    before = filled("; before that it ended: {0}", _because(last)) if last else ""
+    return joined("", [_because(container.state.waiting or _Reason()), before])
 
 
 def _one_line(text: str) -> str:

@@ -11,6 +11,8 @@ mount -t tmpfs log /var/log
 mkdir -p "$folder/lib" "$folder/work" "$folder/kubelet" "$folder/containerd" /run/lock
 mount -t overlay var-lib -o "lowerdir=/var/lib,upperdir=$folder/lib,workdir=$folder/work" /var/lib
 mkdir -p /var/lib/kubelet /var/lib/cni
+printf '127.0.0.1 localhost\n10.77.0.%s %s\n' "$((10 + number))" "$name" >"$folder/hosts"
+mount --bind "$folder/hosts" /etc/hosts
 mount --make-rshared /
 
 # The kubelet insists on these; the machine's own values stay as they are.

@@ -65,8 +65,9 @@ class PodHosts:
         return self.cluster.kubectl("exec", "-i", host, "--", "sh", "-c", script, stdin=stdin)
 
     def breaks(self, host: str, fault: str) -> None:
-        """Puts a fault in, for good."""
-        script = "cat >/run/fault.sh; sh -e /run/fault.sh >/run/log 2>&1 </dev/null || { cat /run/log; exit 9; }"
+        """Puts a fault in, for good; one that waits for what a pod does not have ends with 124 and is named."""
+        script = "cat >/run/fault.sh; timeout 60 sh -e /run/fault.sh >/run/log 2>&1 </dev/null"
+        script += " || { code=$?; cat /run/log; exit $code; }"
         done = self.run(host, script, fault)
         assert done.returncode == 0, (host, fault, done.stdout, done.stderr)
 

@@ -42,19 +42,20 @@ _RESOURCES = [
 
 
 def pod(name: str, *, phase: str = "Running", labels: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
-    """A pod as the API server would list it; ``more``: ``status``, ``owner``, ``annotations``, ``containers``."""
+    """A pod as the API server would list it; ``more``: parts such as ``owner`` and ``status``."""
     containers = more.get("containers", ["main"])
     running = [{"name": item, "ready": True, "restartCount": 0, "state": {"running": {}}} for item in containers]
     status = {"phase": phase, "podIP": "127.0.0.1", "containerStatuses": running, **more.get("status", {})}
     metadata: dict[str, Any] = {"name": name, "namespace": NAMESPACE, "labels": labels or {}, "uid": name}
     metadata["creationTimestamp"] = more.get("created", "2026-01-01T00:00:00Z")
-    metadata["annotations"] = more.get("annotations", {})
+    metadata |= {"annotations": more.get("annotations", {}), **more.get("metadata", {})}
     if "owner" in more:
         kind, owner = more["owner"].split("/")
         metadata["ownerReferences"] = [
             {"apiVersion": "v1", "kind": kind, "name": owner, "uid": owner, "controller": True}
         ]
     spec = {"nodeName": "node1", "containers": [{"name": item, "image": "x"} for item in containers]}
+    spec["initContainers"] = [{"name": item, "restartPolicy": "Always"} for item in more.get("sidecars", ())]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 

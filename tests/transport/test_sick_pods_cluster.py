@@ -1,0 +1,205 @@
+"""Sick pods of many kinds in another namespace: each is one plain line, and the healthy ones beside them are checked.
+
+Runs with ``--full``, and whenever KUBERNETES_BIN names the folder that ``tests/hosts/kubernetes/build.sh`` has filled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.hosts.kubernetes.cluster import Cluster, unavailable
+from tests.transport.test_kubernetes_cluster import container, doctor, pod, template
+
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
+    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
+]
+Json = dict[str, Any]
+SPACE = "team-b"
+LONG = "a" * 50 + "-rank-000001x"
+TOO_MUCH = {"resources": {"requests": {"cpu": "1000"}}}
+FAR = {**container(), "image": "registry.invalid/train:1", "imagePullPolicy": "Always"}
+DEAF = "trap '' TERM; while :; do sleep 1; done"
+WAITS = "until [ -e /tmp/end ]; do sleep 0.1; done; exit $(cat /tmp/end)"
+
+
+def first(command: str) -> Json:
+    return {"initContainers": [container("first", command=["sh", "-c", command])]}
+
+
+SICK: dict[str, tuple[Json, str]] = {
+    "crashes": (
+        pod("crashes", container(command=["false"])),
+        r"its container main (waits: CrashLoopBackOff.*; before that it ended|has ended): Error \(exit code 1\)",
+    ),
+    "no-image": (pod("no-image", FAR), r"its container main waits: (ErrImagePull|ImagePullBackOff)"),
+    "too-big": (pod("too-big", container() | TOO_MUCH), r"its pod is on no node: 0/2 nodes are available: 2 Insuff"),
+    "first-hangs": (pod("first-hangs", container(), **first("sleep 10000")), r"its init container first still runs"),
+    "first-fails": (
+        pod("first-fails", container(), **first("exit 12")),
+        r"its init container first (waits: CrashLoopBackOff.*; before that it ended|has ended): Error \(exit code 12\)",
+    ),
+    "first-failed": (
+        pod("first-failed", container(), restartPolicy="Never", **first("exit 12")),
+        r"its init container first has ended: Error \(exit code 12\)",
+    ),
+    "beside-runs": (
+        pod("beside-runs", container(command=["true"]), restartPolicy="Never"),
+        r"its container main has ended: Completed",
+    ),
+}
+SICK["beside-runs"][0]["spec"]["containers"].append(container("beside"))
+WELL: dict[str, Json] = {
+    LONG: pod(LONG, container()),
+    "two": pod("two", container()),
+    "leaves": pod("leaves", container(command=["sh", "-c", DEAF]), terminationGracePeriodSeconds=600),
+}
+WELL["two"]["spec"]["containers"].append(container("beside", image="no-python"))
+SOON = [
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
+    for key in ("unreachable", "not-ready")
+]
+"""Seconds for which a pod stays on a node that is gone; without this, five minutes."""
+
+
+def job(name: str, **more: Any) -> Json:
+    spec = {
+        "parallelism": 2,
+        "completions": 4,
+        "template": template({"app": name}, container(command=["sh", "-c", WAITS]), restartPolicy="Never", **more),
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(2)
+    try:
+        made.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+        made.wait(lambda: made.kubectl("get", "serviceaccount", "default", "-n", SPACE).returncode == 0, "no account")
+        for item in (*(item for item, _ in SICK.values()), *WELL.values()):
+            item["metadata"] |= {"namespace": SPACE, "labels": {"of": "sick"}}
+            made.apply(item)
+        twin = pod("twin", container()) | {
+            "metadata": {"generateName": "twin-", "namespace": SPACE, "labels": {"of": "sick"}}
+        }
+        for _ in range(2):
+            done = made.kubectl("create", "-f", "-", stdin=json.dumps(twin))
+            assert done.returncode == 0, done.stderr
+        yield made
+    finally:
+        made.end()
+
+
+def pods(cluster: Cluster, selector: str) -> dict[str, Json]:
+    return {item["metadata"]["name"]: item for item in cluster.get("pods", "-n", SPACE, "-l", selector)["items"]}
+
+
+def states(item: Json) -> list[Json]:
+    kinds = ("initContainerStatuses", "containerStatuses")
+    return [state for kind in kinds for state in item["status"].get(kind, ())]
+
+
+def settled(item: Json) -> bool:
+    """It has come as far as it ever will."""
+    seen = [state["state"] for state in states(item)]
+    if item["metadata"]["name"] in ("crashes", "first-fails"):
+        return any(state["restartCount"] for state in states(item))
+    if item["metadata"]["name"] in ("first-failed", "beside-runs"):
+        return any("terminated" in state for state in seen)
+    if item["metadata"]["name"] == "no-image":
+        return any("Image" in state.get("waiting", {}).get("reason", "") for state in seen)
+    if item["metadata"]["name"] == "too-big":
+        return any(one["type"] == "PodScheduled" for one in item["status"].get("conditions", ()))
+    return any("running" in state for state in seen)
+
+
+def checked(cluster: Cluster, *argv: str) -> tuple[int, Json]:
+    done = doctor(cluster, "check", *argv, "--namespace", SPACE, "-s", "kernel", "--json", "--no-history")
+    assert done.stdout and "Traceback" not in done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def unreachable(report: Json) -> dict[str, str]:
+    """By host: the one line about it."""
+    (found,) = (item for item in report["outcomes"] if item["check"] == "host-unreachable")
+    return {host: finding["message"] for finding in found["findings"] for host in finding["hosts"]}
+
+
+def test_each_sick_pod_is_named_with_its_reason_and_the_others_are_checked(cluster: Cluster) -> None:
+    everybody = len(SICK) + len(WELL) + 2
+    cluster.wait(lambda: sum(map(settled, pods(cluster, "of=sick").values())) == everybody, "pods do not settle")
+    cluster.kubectl("delete", "pod", "leaves", "-n", SPACE, "--wait=false")
+    code, report = checked(cluster, "--selector", "of=sick")
+    lines = unreachable(report)
+    code_of_names, by_names = checked(cluster, ",".join([*SICK, *WELL]))
+    ended = {"first-failed"}  # by labels, those that have ended are none
+    assert set(lines) == set(SICK) - ended and set(unreachable(by_names)) == set(SICK), (lines, unreachable(by_names))
+    assert code == code_of_names == 10
+    for name, (_, text) in SICK.items():
+        line = unreachable(by_names)[name]
+        assert re.search(text, line) and "\n" not in line and line.isprintable(), (name, line)
+        assert name in ended or re.search(text, lines[name]), (name, lines[name])
+    read = next(item for item in report["outcomes"] if item["check"] == "listen-queue-short")
+    assert set(WELL) < set(read["evaluated_hosts"]) and len(read["evaluated_hosts"]) == len(WELL) + 2, read
+
+
+def tell(cluster: Cluster, name: str, code: int) -> None:
+    done = cluster.kubectl(
+        "exec", name, "-n", SPACE, "--", "sh", "-c", f"echo {code} >/tmp/end.new; mv /tmp/end.new /tmp/end"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_job_with_pods_that_failed_succeeded_and_were_made_again(cluster: Cluster) -> None:
+    cluster.apply(job("mixed"))
+
+    def alive() -> list[str]:
+        return [
+            name
+            for name, item in pods(cluster, "app=mixed").items()
+            if item["status"]["phase"] == "Running" and all("running" in state["state"] for state in states(item))
+        ]
+
+    cluster.wait(lambda: len(alive()) == 2, "the job does not start")
+    over = alive()
+    for name, code in zip(over, (3, 0), strict=True):
+        tell(cluster, name, code)
+        cluster.wait(lambda: len(pods(cluster, "app=mixed")) > 2, "no later pod")
+    cluster.wait(lambda: len(alive()) == 2 and not set(alive()) & set(over), "no later pods")
+    for options in (("--job", "mixed"), ("--job", "job/mixed"), ("--selector", "app=mixed")):
+        code, report = checked(cluster, *options)
+        assert code == 0 and sorted(report["hosts"]) == sorted(alive()), (options, report)
+
+
+def test_a_node_that_died_and_the_pods_that_came_in_place_of_its_own(cluster: Cluster) -> None:
+    """What a dead kubelet leaves is being deleted for ever; where another took over, it is no host of the job."""
+    cluster.apply(job("moves", tolerations=SOON, terminationGracePeriodSeconds=5))
+    cluster.wait(lambda: all(map(settled, pods(cluster, "app=moves").values())), "the job does not start")
+    before = {name: item["spec"]["nodeName"] for name, item in pods(cluster, "app=moves").items()}
+    dead = min(before.values())
+    cluster.enter(dead, "kill", "-KILL", str(cluster.kubelet_pid(dead)))
+
+    def left() -> set[str]:
+        items = pods(cluster, "app=moves").items()
+        return {name for name, item in items if item["metadata"].get("deletionTimestamp")}
+
+    def moved() -> bool:
+        items = [item for name, item in pods(cluster, "app=moves").items() if name not in left()]
+        return len(items) == 2 and all(settled(item) and item["spec"]["nodeName"] != dead for item in items)
+
+    cluster.wait(moved, "no pods on another node")
+    assert left() == {name for name, node in before.items() if node == dead}
+    for options in (("--job", "moves"), ("--selector", "app=moves")):
+        code, report = checked(cluster, *options)
+        assert code == 0 and len(report["hosts"]) == 2 and not left() & set(report["hosts"]), report
+    code, report = checked(cluster, ",".join(sorted(left())), "--connect-timeout", "2")
+    assert code == 10 and set(unreachable(report)) == left(), report

@@ -20,8 +20,12 @@ DAY = 24 * HOUR
 
 FAULT_TEXTS = fault_words()
 """Of records that may report a fault: one of these is in each."""
-MAX_LINES, MAX_OF_A_WORD = 400, 100
+UNLISTED_TEXTS = fault_words(unlisted=True)
+"""Of records that no row of the table names, and may report a fault, at warning level or above."""
+MAX_LINES, MAX_OF_A_WORD, MAX_UNLISTED = 400, 100, 100
 """Of the newest; a message that floods the log leaves room for others."""
+WARNING_LEVEL = 4
+"""KERN_WARNING of linux/kern_levels.h."""
 
 
 def _read_log() -> bytes:
@@ -55,16 +59,24 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
     with open("/proc/uptime") as file:
         uptime = float(file.read().split()[0])
     present = [word for word in FAULT_TEXTS if word.encode() in data]
-    lines = []
+    lines: list[list[object]] = []
+    unlisted = 0
     counts = dict.fromkeys(present, 0)
-    record = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")
-    for line in reversed(data.decode("utf-8", "replace").splitlines() if present else []):
+    record = re.compile(r"(\d+),\d+,(\d+),[^;]*;(.*)")
+    for line in reversed(data.decode("utf-8", "replace").splitlines()):
         keywords = [word for word in present if word in line]
-        match = record.match(line) if keywords and "SATA link" not in line else None
-        if match and min(counts[word] for word in keywords) < MAX_OF_A_WORD:
-            counts.update((word, counts[word] + 1) for word in keywords)
-            lines.append([round(max(0.0, uptime - int(match.group(1)) / 1e6), 1), match.group(2)[:300]])
-    return {"uptime": uptime, "lines": lines[:MAX_LINES][::-1]}
+        match = record.match(line) if keywords or any(word in line for word in UNLISTED_TEXTS) else None
+        if not match or "SATA link" in line or len(lines) - unlisted >= MAX_LINES:
+            continue
+        level = int(match.group(1)) & 7
+        is_kept = unlisted < MAX_UNLISTED and level <= WARNING_LEVEL
+        if keywords:
+            is_kept = min(counts[word] for word in keywords) < MAX_OF_A_WORD
+            counts.update((word, counts[word] + 1) for word in keywords if is_kept)
+        unlisted += is_kept and not keywords
+        if is_kept:
+            lines.append([round(max(0.0, uptime - int(match.group(2)) / 1e6), 1), match.group(3)[:300], level])
+    return {"uptime": uptime, "lines": lines[::-1]}
 
 
 class LogLine(msgspec.Struct, frozen=True, array_like=True):
@@ -73,6 +85,8 @@ class LogLine(msgspec.Struct, frozen=True, array_like=True):
     age: float
     """Seconds before the log was read."""
     text: str
+    level: int = WARNING_LEVEL
+    """Of linux/kern_levels.h: the smaller, the more severe."""
 
 
 class LoggedValues(TypedDict):
@@ -109,7 +123,7 @@ class KernelLog(Fact, frozen=True):
 
     Raw output, as JSON::
 
-        {"uptime": 93212.55, "lines": [[200.9, "NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, name=python, Timeout"]]}
+        {"uptime": 93212.55, "lines": [[200.9, "NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, Timeout", 3]]}
     """
 
     probe = ask(read_kernel_log, requires="/dev/kmsg", root=True)
@@ -157,7 +171,9 @@ class KernelLog(Fact, frozen=True):
         faults: dict[str, LoggedFault] = {}
         for line, match in self.matching(row.pattern, within):
             device = named_device(match)
-            if cleared.get(device, line.age) < line.age:
+            if cleared.get(device, line.age) < line.age or line.level > row.level:
+                continue
+            if row.unlisted and (compiled_pattern(row.unless).search(line.text) or is_listed(line.text)):
                 continue
             groups = {name: text for name, text in match.groupdict().items() if text}
             newest = faults.get(device) or LoggedFault(row, device, 0, line.age, line.text, groups)
@@ -172,6 +188,11 @@ class KernelLog(Fact, frozen=True):
             for line in reversed(self.lines)
             if line.age <= within and (match := compiled.search(line.text))
         ]
+
+
+def is_listed(text: str) -> bool:
+    """A row of the table names this message."""
+    return any(compiled_pattern(row.pattern).search(text) for row in fault_rows().values() if not row.unlisted)
 
 
 def format_age(seconds: float) -> str:

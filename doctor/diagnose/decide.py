@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
+from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileReading
 from doctor.diagnose.launcher_reports import ended_itself, failure_blocks, name_of_block
 from doctor.diagnose.rules.cluster_reports import named_by_cluster
@@ -203,7 +204,7 @@ def _with_local_fault(case: Case, cause: Cause) -> Cause:
     for process in processes_of(case, cause):
         fault = first_fault(case, process)
         if fault and len(cause.culprits) == 1:
-            title = case.signatures[fault.event.signature].title
+            title = title_of(case.signatures[fault.event.signature], [fault.event])
             return msgspec.structs.replace(
                 cause,
                 signature=fault.event.signature,
@@ -254,7 +255,8 @@ def _not_decided(case: Case) -> Undecidable:
         needed.append(filled("the logs of ranks {0}", listed))
     elif len(logged_ranks) < 2:
         needed.append("the logs of all other ranks")
-    if any("hccl" in case.signatures[event.signature].components for event in case.events):
+    printers = [case.signatures[event.signature].components for event in case.events]
+    if any("hccl" in names and "nccl" not in names for names in printers):
         needed.append(
             "CANN 8.2 or later in the next run, HCCL_DFS_CONFIG without cluster_heartbeat:off and stuck_detection:off"
         )
@@ -302,7 +304,7 @@ def _waiting(case: Case, causes: list[Cause]) -> list[Waiting]:
     groups: dict[str, list[tuple[Event, Culprit]]] = {}
     for process in case.processes:
         culprit = culprit_of(process)
-        events = case.with_role(process, "victim", "ambiguous", "link", "wrapper")
+        events = [*case.waits(process), *case.with_role(process, "wrapper")]
         if events and culprit not in culprits:
             groups.setdefault(events[0].signature, []).append((events[0], culprit))
     waiting = [

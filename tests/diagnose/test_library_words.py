@@ -96,7 +96,8 @@ def test_it_is_a_failure(text: str) -> None:
 @pytest.mark.parametrize("text", WAITS)
 def test_a_process_that_lost_a_peer_is_not_at_fault(text: str) -> None:
     diagnosis = logs(train=f"step 4/9 loss 1.0\n{text}")
-    assert not diagnosis.causes and diagnosis.undecidable
+    assert not any(cause.culprits or cause.confidence != "possible" for cause in diagnosis.causes)
+    assert diagnosis.causes or diagnosis.undecidable
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ class LogReader:
 
     def start(self, path, size, modified, inode):
         self.excerpt, self.tracebacks = Excerpt(self.limit), OpenTracebacks()
-        self.shapes, self.alike = {}, 0
+        self.shapes, self.alike, self.places = {}, 0, 0
         self.lines = self.bytes = self.crc = 0
         self.path, self.size, self.modified, self.inode = path, size, modified, inode
         self.notes, self.labels, self.complete = [], (), False
@@ -184,10 +184,17 @@ class LogReader:
                 chosen = False
         if self.tracebacks:
             text = line.decode("utf-8", "replace")
+            chosen = chosen or self.is_place(text)
             chosen = self.tracebacks.read(text)[0] or chosen or RAY_ORIGIN.search(text) is not None
         if TRACEBACK_HEAD.encode() in line:
             self.tracebacks.open(line.decode("utf-8", "replace"))
         return chosen
+
+    def is_place(self, text):
+        """Whether the line is one of the first that name a place of the program in a traceback."""
+        is_frame = self.places < MAX_ALIKE and self.tracebacks.is_frame_of_program(text)
+        self.places += is_frame
+        return is_frame
 
     def keep(self, lines, index, line):
         """The line, and before it the nearest line with a time where it shows none."""

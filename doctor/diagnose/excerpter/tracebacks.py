@@ -21,6 +21,8 @@ NAMED_AS_ERROR = re.compile(r"(?:Error|Exception|Interrupt|Timeout|Failed|Failur
 RAY_ORIGIN = re.compile(
     r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]"
 )  # where the exception was raised that ray shows in the traceback of another process: RayTaskError
+FRAME = re.compile(r'  File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})')
+LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python")  # in the path of a frame
 HEADLESS_LINES = 4  # at the beginning of a log: a frame in one of them is of a traceback whose first line was cut off
 INNER_LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:? $")
 
@@ -37,6 +39,11 @@ def label_before_head(text):
     between = text[len(label) : text.find(TRACEBACK_HEAD)]
     match = INNER_LABEL.search(between[-200:])
     return match.group() if match and match.group() != between else label
+
+
+def is_of_program(path):
+    """Whether a frame's file belongs to the program, and to no installed library."""
+    return not path.startswith("<") and not any(part in path for part in LIBRARIES)
 
 
 def stream_of(label):
@@ -58,6 +65,8 @@ class OpenTracebacks:
         self.headless = set()  # of those, whose first line is not in the log
         self.prefix = None  # the pattern of a label that is not known
         self.labels_left = MAX_LABELS
+        self.places = {}  # file and line of the last frame, by label; that of the program before those of libraries
+        self.place = ""  # that of the traceback which ended last
         self.rivals = {}  # of two that one first line may have begun: the other
 
     def __len__(self):
@@ -95,6 +104,7 @@ class OpenTracebacks:
 
     def begin(self, stream):
         self.lines_left[stream] = TRACEBACK_LINES
+        self.places.pop(stream, None)
         self.headless.discard(stream)
         self.rivals.pop(self.rivals.pop(stream, ""), None)
 
@@ -102,7 +112,23 @@ class OpenTracebacks:
         for kept in (self.frames, self.unfinished, self.headless):
             kept.discard(stream)
         self.lines_left.pop(stream, None)
+        self.place = self.places.pop(stream, ("", False))[0]
         self.rivals.pop(self.rivals.pop(stream, ""), None)
+
+    def note_place(self, stream, frame):
+        """Where the exception arose: the last frame of the program itself, else of a library."""
+        match = FRAME.match(frame)
+        if match:
+            of_program = is_of_program(match.group("path"))
+            if of_program or not self.places.get(stream, ("", False))[1]:
+                name = "/".join(match.group("path").split("/")[-2:])
+                self.places[stream] = (name + ":" + match.group("line"), of_program)
+
+    def is_frame_of_program(self, text):
+        """Whether the line names a place of the program in an open traceback."""
+        label = self.label_of(text)
+        match = FRAME.match(text[len(label) :])
+        return match is not None and stream_of(label) in self.lines_left and is_of_program(match.group("path"))
 
     def is_source(self, text):
         """Whether the line is that of the program that a traceback quotes below the name of its file."""
@@ -128,6 +154,7 @@ class OpenTracebacks:
         self.frames.discard(stream)
         if rest.startswith('  File "'):
             self.frames.add(stream)
+            self.note_place(stream, rest)
             if stream in self.rivals:
                 self.end(self.rivals[stream])
         if self.lines_left[stream] <= 0:

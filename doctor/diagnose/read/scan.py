@@ -103,6 +103,7 @@ class _Scanner:
         self.summary.last_time = self._nearest_time(lines)
         if not any(event.signature in self.matcher.faults for event in self.events):
             self._add_end(lines)
+        self._add_cut(lines)
         self._note_counts()
         return FileReading(self.summary, self.events)
 
@@ -113,6 +114,14 @@ class _Scanner:
         last = self._decode(next((line for line in reversed(lines) if line.strip()), b"")[:MAX_LINE])
         if self.tracebacks.ends_within(last):  # type: ignore[no-untyped-call]
             self._add(UNFINISHED, {}, last, _Line(lines, len(lines) - 1, self.summary.lines))
+
+    def _add_cut(self, lines: list[bytes]) -> None:
+        """The ranks of a shared log whose last line, by their label, is within a traceback: they failed, too."""
+        ranks = {event.rank for event in self.events}
+        for label in sorted(self.tracebacks.unfinished):
+            rank = read_stamp(f"{label} ", self.year).rank
+            if rank is not None and rank not in ranks:
+                self._add(UNFINISHED, {}, f"{label} ...", _Line(lines, len(lines) - 1, self.summary.lines))
 
     def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         for block in blocks:
@@ -199,7 +208,8 @@ class _Scanner:
                 matched.clear()  # what the program may print, not what it printed
             self._continue_traceback(text, matched, place)
         elif failed and not opened and not matched:  # an exception alone
-            matched[TRACEBACK] = {}
+            match = EXCEPTION.match(text)
+            matched[TRACEBACK] = match.groupdict("") if match else {}
         if opened and (exception := raised(text)):
             matched |= self._matches_of_exception(exception)
         elif opened:
@@ -228,13 +238,15 @@ class _Scanner:
             origin = RAY_ORIGIN.search(text)
             self.origin = origin.groupdict() if origin else self.origin
             return
+        values = {key: value for key, value in exception.groupdict().items() if value}
         if not matched:
-            values = {key: value for key, value in exception.groupdict().items() if value}
             name = values.get("exception", "").rpartition(".")[2]
             if name in _WRAPPERS:
                 self.child_failed = None if name in _ENDED else (text, place)
                 return
             matched[TRACEBACK] = values
+        for name in _EXCEPTIONS & matched.keys():
+            matched[name] |= values | {"place": self.tracebacks.place}
         for values in matched.values():
             for key, value in self.origin.items():
                 values.setdefault(key, value)

@@ -46,7 +46,9 @@ _VLLM = re.compile(
     r"\[?[\w./-]{1,80}:\d"
 )
 _ACTOR = re.compile(
-    r"^\((?:Worker_TP(?P<tp>\d{1,6})(?:_EP\d{1,6})? |[\w.:<> -]{1,60} )?(?:rank=(?P<rank>\d{1,6}) )?"
+    r"^(?:\([A-Za-z]{1,40} pid=\d{1,10}\) ){0,2}"
+    r"\((?:(?:Vllm)?Worker(?:_DP0)?(?:_PP0)?[_ ]TP(?P<tp>\d{1,6})(?:_EP\d{1,6})? |[\w.:<> -]{1,60} )?"
+    r"(?:rank=(?P<rank>\d{1,6}) )?"
     r"pid=(?P<pid>\d{1,10})(?:, ip=[\d.]{1,40})?\) "
 )
 _SGLANG = re.compile(

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from doctor.diagnose.diagnosis import CheckedCause, Culprit, Diagnosis, EarlierAttempt, Waiting
+from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.render.action import ActionDocument, action_of
 from doctor.diagnose.render.log_values import fill_values, values_in_logs
@@ -229,7 +230,7 @@ class _DocumentBuilder:
         )
 
     def waiting(self, item: Waiting) -> WaitingDocument:
-        title = localized(self.catalogue.signatures[item.signature].title)
+        title = localized_filled(title_of(self.catalogue.signatures[item.signature], [item.first]))
         return WaitingDocument(
             signature=item.signature, title=title, **_places(item.culprits), first=self._line(item.first)
         )

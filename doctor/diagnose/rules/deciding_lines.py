@@ -16,6 +16,7 @@ from doctor.diagnose.diagnosis import (
     names_of,
     sorted_culprits,
 )
+from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
@@ -40,7 +41,8 @@ def deciding_line(case: Case) -> list[Cause]:
     signature = case.signatures[chosen]
     members = [line for line in lines if line.event.signature == chosen]
     culprits, is_sure = _culprits(case, signature.decides, members)
-    summary = filled("{0}: {1}", names_of(culprits), signature.title) if culprits else signature.title
+    title = title_of(signature, (event for _, event in members))
+    summary = filled("{0}: {1}", names_of(culprits), title) if culprits else title
     evidence = first_evidence(event for _, event in members)
     return [Cause(chosen, DECIDING_LINE, "likely" if is_sure else "possible", culprits, summary, evidence)]
 

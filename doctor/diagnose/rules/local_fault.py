@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, culprit_of, first_evidence
+from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.process import Process
@@ -138,14 +139,15 @@ def _without_generic(case: Case, faults: list[Fault]) -> list[Fault]:
 
 
 def _same(fault: Fault, other: Fault) -> bool:
-    return fault.event.signature == other.event.signature and fault.event.values == other.event.values
+    alike = all(fault.event.values.get(name) == other.event.values.get(name) for name in ("exception", "message"))
+    return fault.event.signature == other.event.signature and alike
 
 
 def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     faults = sorted(faults, key=lambda fault: _time(fault.event))
     culprits = tuple(culprit_of(fault.process) for fault in faults)
     ranks = [culprit.rank for culprit in culprits if culprit.rank is not None]
-    title = case.signatures[signature].title
+    title = title_of(case.signatures[signature], (fault.event for fault in faults))
     if len(culprits) == 1:
         who = culprits[0].name
     elif len(ranks) == len(culprits):

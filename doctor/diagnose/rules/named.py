@@ -59,7 +59,8 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
         rank = small_number(event.values["culprit_rank"])
         if rank is None:
             return
-        ended = filled("signal {0}", number) if number else filled("exit code {0}", event.values.get("exit_code"))
+        code = event.values.get("exit_code")
+        ended = filled("signal {0}", number) if number else filled("exit code {0}", code) if code else "a signal"
         culprit = culprit_of_rank(case, rank, event.values.get("culprit_host", ""))
         yield _launcher_cause(case, event, culprit, filled("{0} was ended by {1}", culprit.name, ended))
     elif event.signature == "slurm-task-ended":

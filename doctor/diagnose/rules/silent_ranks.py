@@ -68,7 +68,8 @@ def _not_read(case: Case, ranks: Sequence[int]) -> list[int]:
 def _silent_ranks(case: Case) -> tuple[dict[int, Culprit], set[int]]:
     """The ranks of the job that report no waiting; and those of them that neither a log nor a launcher shows."""
     ranks = {item.rank: item for item in case.processes if item.rank is not None}
-    suspects = {rank: culprit_of(item) for rank, item in ranks.items() if not case.waits(item)}
+    cut = {event.rank for event in case.events_of("traceback-cut")}
+    suspects = {rank: culprit_of(item) for rank, item in ranks.items() if not case.waits(item) and rank not in cut}
     blocks = failure_blocks(case.reports)
     if aborts_on_others(case):  # the watchdog of NCCL ended it over the same timeout
         blocks = [block for block in blocks if block.exit_code != _SIGABRT]

@@ -1,0 +1,40 @@
+"""What an event adds to the title of its signature: the name of its error code, or its exception and where it arose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from doctor.diagnose.events import Event
+from doctor.diagnose.signature import Signature
+from doctor.engine.texts import filled
+from doctor.engine.toml_compat import read_table
+
+
+@cache
+def _names_by_table() -> Mapping[str, Mapping[str, str]]:
+    return read_table(Path(__file__).with_suffix(".toml"), dict[str, dict[str, str]])
+
+
+def code_name(table: str, code: str) -> str:
+    """The code with its name, where the table has it.
+
+    >>> code_name("acl", "507001"), code_name("hccl", "99"), code_name("", "7")
+    ('507001 ACL_ERROR_RT_TS_ERROR', '99', '7')
+    """
+    return f"{code} {_names_by_table().get(table, {}).get(code, '')}".rstrip()
+
+
+def title_of(signature: Signature, events: Iterable[Event]) -> str:
+    """The title, with what all these events have in common."""
+    details = {_detail(signature, event.values) for event in events if event.signature == signature.id}
+    detail = details.pop() if len(details) == 1 else ""
+    return filled("{0} ({1})", signature.title, detail) if detail else signature.title
+
+
+def _detail(signature: Signature, values: Mapping[str, str]) -> str:
+    if code := values.get("code", ""):
+        return code_name(signature.code_table, code)
+    exception, place = values.get("exception", ""), values.get("place", "")
+    return filled("{0} at {1}", exception, place) if exception and place else exception

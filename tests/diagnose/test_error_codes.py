@@ -1,0 +1,90 @@
+"""A failure that no signature is about is told by the name of its code, or by its exception and where it arose."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.diagnose.error_codes import code_name
+from doctor.diagnose.excerpter.excerpt import LogReader
+from doctor.diagnose.excerpter.line_choice import ShapeIndex
+from doctor.diagnose.signature import load_signatures
+from tests.diagnose.test_rules import logs
+
+HEAD = "Traceback (most recent call last):\n"
+PROGRAM = '  File "/home/me/job/train.py", line 35, in step\n    loss = model(batch)\n'
+LIBRARY = (
+    '  File "/opt/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1751, in _call\n    return forward()\n'
+)
+
+
+def labelled(rank: int, text: str) -> str:
+    return "".join(f"[rank{rank}]: {line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("line", "signature", "detail"),
+    [
+        ("NPU function error: aclrtMemcpy, error code is 507001", "npu-call-failed", "507001 ACL_ERROR_RT_TS_ERROR"),
+        ("NPU function error: f, error code is 107017", "npu-call-refused", "107017 ACL_ERROR_RT_INVALID_HANDLE"),
+        ("OPS function error: Mul, error code is 161002", "cann-operator-failed", "161002 ACLNN_ERR_PARAM_INVALID"),
+        ("OPS function error: Mul, error code is 599999", "cann-operator-failed", "599999"),
+    ],
+)
+def test_a_code_is_named_by_the_table_of_its_vendor(line: str, signature: str, detail: str) -> None:
+    (cause,) = logs(rank2=f"RuntimeError: call:torch_npu/csrc/a.cpp:1 {line}").causes
+    assert cause.signature == signature
+    assert cause.summary.endswith(f" ({detail})")
+
+
+@pytest.mark.parametrize("code", ["507046", "507047", "507048", "107019", "107020"])
+def test_a_wait_that_timed_out_accuses_nobody(code: str) -> None:
+    diagnosis = logs(
+        rank2=f"RuntimeError: call:a.cpp:1 NPU function error: aclrtSynchronizeStream, error code is {code}"
+    )
+    assert not diagnosis.causes
+    assert diagnosis.undecidable
+
+
+def test_each_table_is_of_a_signature_and_its_codes_have_names() -> None:
+    tables = {item.code_table for item in load_signatures().values()} - {""}
+    assert tables == {"acl", "hccl", "ibv"}
+    assert code_name("ibv", "12") == "12 IBV_WC_RETRY_EXC_ERR"
+
+
+@pytest.mark.parametrize(
+    ("frames", "place"), [(PROGRAM + LIBRARY, "job/train.py:35"), (LIBRARY, "modules/module.py:1751"), ("", "")]
+)
+def test_an_exception_is_told_with_the_place_in_the_program(frames: str, place: str) -> None:
+    text = labelled(3, f"{HEAD}{frames}mylib.errors.BadShard: shard 7 has no rows")
+    (cause,) = logs(main=text + labelled(1, "step 4 loss 2.1")).causes
+    assert [culprit.rank for culprit in cause.culprits] == [3]
+    assert f"mylib.errors.BadShard{f' at {place}' if place else ''})" in cause.summary
+
+
+def test_ranks_that_fail_in_different_ways_have_no_common_exception() -> None:
+    text = labelled(0, f"{HEAD}{PROGRAM}KeyError: 'a'") + labelled(1, f"{HEAD}{PROGRAM}IndexError: 7")
+    (cause,) = logs(main=text).causes
+    assert "train.py" not in cause.summary
+
+
+def test_a_rank_whose_traceback_was_cut_is_not_silent() -> None:
+    waiting = labelled(0, "RuntimeError: [gloo/transport/tcp/pair.cc:1] Connection closed by peer [10.0.0.2]:4000")
+    cut = labelled(1, HEAD + PROGRAM)
+    assert all(cause.signature != "rank-silent" for cause in logs(main=cut + waiting).causes)
+
+
+def test_both_ends_of_a_connection_of_open_mpis_daemons_are_named() -> None:
+    text = "A process or daemon was unable to complete a TCP connection\nto another process:\n"
+    (cause,) = logs(main=f"{text}  Local host:    n1\n  Remote host:   n2\n").causes
+    assert sorted(culprit.host for culprit in cause.culprits) == ["n1", "n2"]
+    assert cause.confidence != "certain"
+
+
+def test_an_excerpt_keeps_the_places_of_the_program() -> None:
+    reader = LogReader(ShapeIndex([([HEAD[:-2].encode()], HEAD[:-2].encode())]), 1 << 16)  # type: ignore[no-untyped-call]
+    reader.start("a.log", 0, 0, 0)  # type: ignore[no-untyped-call]
+    reader.edge_lines = 0
+    text = f"{HEAD}{PROGRAM}{LIBRARY}ValueError: 7\n"
+    reader.read_blocks(iter([text.encode()]))  # type: ignore[no-untyped-call]
+    kept = [line for _, line in reader.report()["kept"]]  # type: ignore[no-untyped-call]
+    assert [line for line in kept if "File" in line] == [PROGRAM.splitlines()[0]]

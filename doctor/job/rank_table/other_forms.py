@@ -188,7 +188,9 @@ def _number(parent: JsonObject, path: str, field: str, highest: int) -> tuple[in
     text = _text(parent.get(field))
     if text is not None and re.fullmatch(r"[0-9]{1,6}", text) and int(text) <= highest:
         return int(text), []
-    return None, [FormViolation(f"{path}.{field}", text or "not there", filled("a whole number from 0 to {0}", highest))]
+    return None, [
+        FormViolation(f"{path}.{field}", text or "not there", filled("a whole number from 0 to {0}", highest))
+    ]
 
 
 def _text(value: Any) -> str | None:

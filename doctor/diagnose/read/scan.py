@@ -137,10 +137,11 @@ class _Scanner:
         last = [(place, line) for place, line in enumerate(lines) if line.strip()][-_LAST_LINES:]
         for place, line in reversed(last):
             text = self._decode(line[:MAX_LINE])
-            if any(item[0].id in self.matcher.progress for item in self.matcher.candidates(line)):
+            matched = {name for name, _ in _matches(text, self.matcher.candidates(line), self.matcher.limit)}
+            if matched & self.matcher.progress:
                 return
-            if _ERROR_LEVEL.search(text[:400]):
-                self._add(UNKNOWN, {}, text, _Line(lines, place, self.summary.lines - len(lines) + place + 1))
+            if not matched & self.matcher.benign and _ERROR_LEVEL.search(text[:400]):
+                self._add(UNKNOWN, {}, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
                 return
 
     def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -3,7 +3,7 @@ from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.hccn import DeviceAddresses, HccnConf
-from doctor.facts.hccn.device_addresses import configured_address
+from doctor.facts.hccn.device_addresses import address_source, configured_address
 from doctor.facts.hccn.fleet import Npu, flatten_by_npu, format_npus
 
 ADVISORY = ("conf",)
@@ -15,12 +15,11 @@ def device_ip_conflict(addresses: PerHost[DeviceAddresses], conf: PerHost[HccnCo
 
     ## Why it matters
     Two NPUs with the same address receive each other's traffic: HCCL hangs while it sets up its links, or one rank
-    times out (EI0006) while all the others look healthy. hccn_tool compares an address only with those of its own host,
-    so nothing else notices two hosts with the same addresses.
+    times out (EI0006) while all the others look healthy. Between hosts nothing else notices it: hccn_tool compares an
+    address only with those of its own host.
 
     ## What to do
-    Give one of them another address, on {owner}: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`, with
-    the one that /etc/hccn.conf has for it, else a free one of your plan.
+    On {owner}, while no job runs: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`. {source}
 
     ## Source
     The driver's public source: hccn_tool refuses an address that another NPU of the same host has, and compares
@@ -45,8 +44,7 @@ def device_ip_conflict(addresses: PerHost[DeviceAddresses], conf: PerHost[HccnCo
                 netmask=netmask,
                 owners=format_npus(claims),
                 settings=["address", "netmask"],
-                observed=len(claims),
-                expected=1,
+                source=address_source(address),
             )
 
 

@@ -1,14 +1,14 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPodId
-from doctor.facts.hccn.device_addresses import configured_address
-from doctor.facts.hccn.fleet import address_use, require_port_use
+from doctor.facts.hccn import DetectAddresses, DeviceAddresses, HccnConf, SuperPodId
+from doctor.facts.hccn.device_addresses import address_source, configured_address
+from doctor.facts.hccn.fleet import address_use, require_port_use, watchers
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
-ADVISORY = ("conf",)
+ADVISORY = ("conf", "detect")
 
 
 @check(severity=ERROR, area="addresses", advisory=ADVISORY)
@@ -18,6 +18,7 @@ def device_ip_unset(
     pods: PerHost[SuperPodId] | None,
     reach: PerHost[Reachability],
     conf: PerHost[HccnConf] | None,
+    detect: PerHost[DetectAddresses] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """Every NPU whose network port the job uses has a device IP.
@@ -27,8 +28,8 @@ def device_ip_unset(
     (EI0006, EI0009) or waits until its timeout.
 
     ## What to do
-    On {host}, for NPU {npus}: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`, with the address that
-    /etc/hccn.conf has for it, else one of your plan. The tool also writes that file, so that it survives a restart.
+    On {host}: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`. {source} The tool also writes the file,
+    so that the address survives a restart. {others}
 
     ## Source
     HCCL's rank table documents: device_ip is needed on A1 always; on A2 with more than one host; on A3 with more
@@ -38,14 +39,18 @@ def device_ip_unset(
     use = address_use(addresses, launch, products, reach, pods)
     for host, host_addresses in addresses.items():
         if host_addresses.unset and use.get(host):
-            first = host_addresses.unset[0]
-            address, netmask = configured_address(conf.get(host) if conf else None, first, host_addresses)
+            first, file = host_addresses.unset[0], conf.get(host) if conf else None
+            lost = [configured_address(file, npu, host_addresses)[0] for npu in host_addresses.unset]
+            address, netmask = configured_address(file, first, host_addresses)
             yield Finding(
                 "no device IP on NPU {npus}; expected one on each of the host's {total} NPUs",
                 hosts=[host],
                 npu=first,
                 npus=list(host_addresses.unset),
                 settings=["address", "netmask"],
+                source=address_source(address),
+                others="The other NPUs likewise, each with its own address." if host_addresses.unset[1:] else "",
+                cuts=[*host_addresses.unset, *watchers(detect.get(host) if detect else None, lost)],
                 address=address,
                 netmask=netmask,
                 total=len(host_addresses.by_npu) + len(host_addresses.unset),

@@ -1,20 +1,24 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.facts.hccn import DeviceLinks, SuperPodId
-from doctor.facts.hccn.fleet import port_use, require_port_use
+from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceLinks, SuperPodId
+from doctor.facts.hccn.fleet import port_use, require_port_use, watchers
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
+ADVISORY = ("own_addresses", "detect")
 
-@check(severity=ERROR, area="links")
+
+@check(severity=ERROR, area="links", advisory=ADVISORY)
 def device_link_down(
     links: PerHost[DeviceLinks],
     products: PerHost[NpuProduct],
     pods: PerHost[SuperPodId] | None,
     reach: PerHost[Reachability],
     launch: LaunchConfig,
+    own_addresses: PerHost[DeviceAddresses] | None,
+    detect: PerHost[DetectAddresses] | None,
 ) -> Iterator[Finding]:
     """The network port of every NPU that the job uses has a link.
 
@@ -23,8 +27,9 @@ def device_link_down(
     wait for it until their timeout (EI0006).
 
     ## What to do
-    On {host}: `hccn_tool -i {npu} -optical -g` and `hccn_tool -i {npu} -link_stat -g`; then check the fibre and the
-    switch port (is it on, does its speed match the NPU's). If the port was taken down by hand: `{up}`.
+    On {host}: `{up}` brings a port up that was switched off. If it stays down: `hccn_tool -i {npu} -optical -g` and
+    `hccn_tool -i {npu} -link_stat -g`; then check the fibre and the switch port (is it on, does its speed match the
+    NPU's).
 
     ## Source
     `hccn_tool -link -g`. Ports count where the job uses them: with two hosts or more, on A3 with two
@@ -36,11 +41,14 @@ def device_link_down(
     }
     for host, npus in down.items():
         if npus and use.get(host):
+            interfaces = own_addresses[host].by_npu if own_addresses and host in own_addresses else {}
+            local = [interfaces[npu].ip for npu in npus if npu in interfaces]
             yield Finding(
                 "link down on NPU {npus}; expected all {total} up",
                 hosts=[host],
                 npu=npus[0],
                 npus=npus,
+                cuts=[*npus, *watchers(detect.get(host) if detect else None, local)],
                 up="; ".join(f"hccn_tool -i {npu} -link -s up" for npu in npus),
                 total=len(links[host].by_npu),
             )

@@ -9,8 +9,8 @@ from doctor.job import LaunchConfig
 
 HEALTHY_STATES = ("Success", "Init")
 CAUSES = {
-    "device-ip-unset": ("npu",),
-    "device-link-down": ("npu",),
+    "device-ip-unset": ("npu=cut",),
+    "device-link-down": ("npu=cut",),
     "device-ip-families-mixed": ("npu",),
     "device-ip-segment-wrong": ("npu",),
     "gateway-outside-segment": ("npu",),

@@ -2,21 +2,24 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
-from doctor.facts.hccn import DeviceLinks, DeviceSpeed
+from doctor.facts.hccn import DeviceLinks, DeviceSpeed, Neighbours
 from doctor.facts.hccn.fleet import families, flatten_by_npu, format_npus, group_by_host, most_common_value
+from doctor.facts.hccn.neighbour import switch_port
 from doctor.facts.npu import NpuProduct
 from doctor.job import LaunchConfig
 
+ADVISORY = ("neighbours",)
 RATED = {"A1": 100_000, "A2": 200_000}
 """Mb/s."""
 
 
-@check(severity=WARNING, area="links")
+@check(severity=WARNING, area="links", advisory=ADVISORY)
 def device_speed_low(
     speeds: PerHost[DeviceSpeed],
     products: PerHost[NpuProduct],
     links: PerHost[DeviceLinks] | None,
     launch: LaunchConfig,
+    neighbours: PerHost[Neighbours] | None,
 ) -> Iterator[Finding]:
     """Every NPU link runs at the product's rated speed.
 
@@ -24,8 +27,8 @@ def device_speed_low(
     Each all-reduce waits for the slowest link: one port at half speed halves the whole job's communication.
 
     ## What to do
-    Check the switch port of NPU {npu} on {host} (`hccn_tool -i {npu} -lldp -g` names it): its speed, its module, its
-    breakout mode; then the NPU's module, `hccn_tool -i {npu} -optical -g`.
+    NPU {npu} of {host} is connected to {switch_port}. Check there: the speed, the module, the breakout mode; then the
+    NPU's module, `hccn_tool -i {npu} -optical -g`.
 
     ## Source
     Rated speed of a port: 100 Gb/s on A1, 200 Gb/s on A2. For others the speed that most NPUs of the fleet have.
@@ -38,8 +41,15 @@ def device_speed_low(
         for host, observed, npus in group_by_host(
             {host_npu: speed for host_npu, speed in fleet.items() if speed < expected}
         ):
-            template = "{observed} Mb/s on the link of NPU {npus}; expected {expected} Mb/s"
-            yield Finding(template, hosts=[host], npu=npus[0], npus=npus, observed=observed, expected=expected)
+            yield Finding(
+                "{observed} Gb/s on the link of NPU {npus}; expected {expected} Gb/s",
+                hosts=[host],
+                npu=npus[0],
+                npus=npus,
+                switch_port=switch_port(neighbours, host, npus[0]),
+                observed=f"{observed / 1000:g}",
+                expected=f"{expected / 1000:g}",
+            )
     up = [host_npu for host_npu, state in flatten_by_npu(links or {}).items() if state == "UP"]
     mute = [(host, npu) for host, npu in up if host in speeds and npu in speeds[host].unknown]
     if mute:

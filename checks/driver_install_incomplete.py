@@ -1,20 +1,25 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
+from doctor.facts.npu import NpuProduct
 from doctor.facts.npu_table import NpuTable
 from doctor.facts.versions import NpuVersions
 
+ADVISORY = ("product",)
 
-@check(severity=ERROR, area="versions")
-def driver_install_incomplete(versions: NpuVersions, table: NpuTable | None) -> Iterator[Finding]:
+
+@check(severity=ERROR, area="versions", advisory=ADVISORY)
+def driver_install_incomplete(
+    versions: NpuVersions, table: NpuTable | None, product: NpuProduct | None
+) -> Iterator[Finding]:
     """The installation of the NPU driver is complete.
 
     ## Why it matters
     An interrupted installation leaves parts of two versions behind. It seems to work, but fails under a real job.
 
     ## What to do
-    Install the driver package again on {host}, read its last lines, and restart the host:
-    `./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full`.
+    On {host}, while no job runs, install the driver package again and read its last lines:
+    `./Ascend-hdk-{package}-npu-driver_{driver}_linux-$(uname -m | tr _ -).run --full`, then `reboot`.
 
     ## Source
     `Driver_Install_Status=complete` in /etc/ascend_install.info, and the warning that npu-smi prints below its table
@@ -30,6 +35,7 @@ def driver_install_incomplete(versions: NpuVersions, table: NpuTable | None) -> 
     yield Finding(
         "the installation of NPU driver {driver} is incomplete",
         driver=versions.driver,
+        package=product.package if product else None,
         observed=status or "no status",
         expected="complete",
     )

@@ -29,6 +29,11 @@ NOT_AGREED = ": no address of its peers is confirmed by SSH or by another host"
 TOO_MANY = filled(
     ": its peers have more than {0} separate addresses; open the ports to the networks of your hosts", MAX_ADDRESSES
 )
+MANY_PORTS = 1000
+NARROW = (
+    "If that many ports must not be opened, make the kernel's range small on all hosts, and open that: `sysctl -w "
+    'net.ipv4.ip_local_port_range="50000 51999"`.'
+)
 WITNESS = ("hardware", "proofs")
 
 
@@ -51,13 +56,11 @@ def firewall_blocks_job(
 
     ## Why it matters
     Ranks that cannot connect wait until a timeout of minutes, and the messages name a timeout, not the firewall. An
-    open MASTER_PORT is not enough: Gloo, NCCL and HCCL listen on ports that the kernel assigns.
+    open MASTER_PORT is not enough: Gloo, NCCL and HCCL listen on ports that the kernel assigns. With MASTER_ADDR given,
+    MASTER_PORT is checked on that host only; without it, on every host.
 
     ## What to do
-    As root on {host}: `{fix}`. {keep} It opens these ports to these hosts only; the firewall stays on. If that many
-    ports must not be opened, make the kernel's range small on all hosts, and open that: `sysctl -w
-    net.ipv4.ip_local_port_range="50000 51999"`. With MASTER_ADDR given, MASTER_PORT is checked on that host only;
-    without it, on every host.
+    As root on {host}: `{fix}`. {keep} It opens these ports to these hosts only; the firewall stays on. {narrow}
 
     ## Back again
     `{unfix}`
@@ -95,6 +98,7 @@ def firewall_blocks_job(
             fix=allow_command(remedy) if remedy else manual,
             unfix=undo_command(remedy) if remedy else manual,
             keep=persistence_note(block),
+            narrow=NARROW if sum(last - first for first, last in block.ports) > MANY_PORTS else "",
             table=block.positions[0].table.name,
             nft_table=f"{block.positions[0].table.family} {block.positions[0].table.name}",
             boot_files=boot_files(block),

@@ -1,13 +1,20 @@
+from collections import Counter
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check, filled
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor.analysis.majority import leader
 from doctor.engine.fact import Unreadable
 from doctor.engine.version_matrix import in_version_range
+from doctor.facts.npu import NpuProduct
 from doctor.facts.versions import NpuVersions
 
+ADVISORY = ("product", "fleet")
 
-@check(severity=ERROR, area="versions")
-def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
+
+@check(severity=ERROR, area="versions", advisory=ADVISORY)
+def firmware_mismatch(
+    versions: NpuVersions, product: NpuProduct | None, fleet: PerHost[NpuVersions] | None
+) -> Iterator[Finding]:
     """The firmware version is in the range that the NPU driver supports.
 
     ## Why it matters
@@ -15,8 +22,8 @@ def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
     wrongly.
 
     ## What to do
-    Install the firmware of the same release as driver {driver} on {host},
-    `./Ascend-hdk-<chip>-npu-firmware_<version>.run --full`, and restart the host. `npu-smi info -t board -i 0` shows
+    On {host}, while no job runs, install the firmware of the same release as driver {driver}:
+    `./Ascend-hdk-{package}-npu-firmware_{version}.run --full`, then `reboot`. `npu-smi info -t board -i 0` shows
     `Compatibility : OK` afterwards.
 
     ## Source
@@ -36,9 +43,13 @@ def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
             filled("firmware {0} cannot be compared with the driver's range {1}", firmware, ranges[0])
         ) from None
     if not fits:
+        alike = [other.firmware for other in (fleet or {}).values() if other.driver == versions.driver]
+        common = leader(Counter(text for text in alike if text and text != firmware))
         yield Finding(
             "driver {driver} does not support firmware {observed}; expected {expected}",
             driver=versions.driver,
+            package=product.package if product else None,
+            version=common[0] if common else None,
             observed=firmware,
             expected=[filled("{0} to {1}", first, last) for first, last in ranges],
         )

@@ -1,11 +1,13 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check, filled
-from doctor.facts.gpu import GpuCards
+from doctor import ERROR, Finding, PerHost, check, filled
+from doctor.facts.gpu import GpuCards, driver_to_install
+
+ADVISORY = ("fleet",)
 
 
-@check(severity=ERROR, area="devices")
-def gpu_driver_not_loaded(cards: GpuCards) -> Iterator[Finding]:
+@check(severity=ERROR, area="devices", advisory=ADVISORY)
+def gpu_driver_not_loaded(cards: GpuCards, fleet: PerHost[GpuCards] | None) -> Iterator[Finding]:
     """The NVIDIA driver is loaded on every host with NVIDIA GPUs.
 
     ## Why it matters
@@ -13,8 +15,9 @@ def gpu_driver_not_loaded(cards: GpuCards) -> Iterator[Finding]:
     communicate with the driver.
 
     ## What to do
-    `modprobe nvidia` on {host}. When that fails, the driver was not built for the running kernel (`uname -r`, `dkms
-    status`): reinstall it. Nouveau may hold the card: `lsmod | grep nouveau`.
+    On {host}: `modprobe nvidia`. If `lsmod | grep nouveau` prints a line: `rmmod nouveau; modprobe nvidia`. If the
+    module was not built for the running kernel (`dkms status`): `dkms autoinstall -k $(uname -r) && modprobe nvidia`,
+    or install driver {version} again: `sh ./NVIDIA-Linux-$(uname -m)-{version}.run`.
 
     ## In a container
     The driver is that of the machine on which the container of {host} runs. There, as root: `modprobe nvidia`; `doctor
@@ -27,6 +30,7 @@ def gpu_driver_not_loaded(cards: GpuCards) -> Iterator[Finding]:
         yield Finding(
             "the NVIDIA driver is not loaded, on a host with {gpus} GPUs",
             gpus=cards.pci,
+            version=driver_to_install(cards, fleet),
             observed=filled("no {0}", "/proc/driver/nvidia/version"),
             expected="the module nvidia is loaded",
         )

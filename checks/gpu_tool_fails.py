@@ -18,9 +18,12 @@ def gpu_tool_fails(tool: NvidiaSmi, cards: GpuCards, inventory: GpuInventory | N
     ("Unknown Error", "ERR!") is often one that is lost some minutes later.
 
     ## What to do
-    On {host}: `nvidia-smi; echo $?`, then `dmesg | grep -iE 'xid|nvrm'` and `ps -eo pid,stat,wchan:30,args | grep ' D'`
-    for processes that cannot be ended. Restart the host. In a container, "Unknown Error" means that it has lost its
-    rights to the devices: start it anew.
+    On {host}: `dmesg | grep -iE 'xid|nvrm'` has the reason. End the programs that use the GPUs (`fuser -v
+    /dev/nvidia*`), then `reboot`. If nvidia-smi fails after that as well, have the GPU that the log names examined.
+
+    ## In a container
+    The container of {host} has lost its rights to the devices, or was not given them: start it anew, with `docker run
+    --gpus all`. If nvidia-smi fails on its machine as well, end the programs there that use the GPUs, and restart it.
 
     ## Source
     Manual of nvidia-smi, return values; the messages of nvmlErrorString (nvml.h) in the place of a value. "N/A" and

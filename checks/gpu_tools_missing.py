@@ -1,12 +1,16 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.container import HostContainer
-from doctor.facts.gpu import GpuCards
+from doctor.facts.gpu import GpuCards, driver_to_install
+
+ADVISORY = ("fleet",)
 
 
-@check(severity=ERROR, area="devices")
-def gpu_tools_missing(cards: GpuCards, place: HostContainer | None) -> Iterator[Finding]:
+@check(severity=ERROR, area="devices", advisory=ADVISORY)
+def gpu_tools_missing(
+    cards: GpuCards, place: HostContainer | None, fleet: PerHost[GpuCards] | None
+) -> Iterator[Finding]:
     """Every host with NVIDIA GPUs has nvidia-smi.
 
     ## Why it matters
@@ -14,7 +18,8 @@ def gpu_tools_missing(cards: GpuCards, place: HostContainer | None) -> Iterator[
     the GPUs' health cannot be read.
 
     ## What to do
-    Install the NVIDIA driver on {host}, in the version of the other hosts.
+    On {host}, while no program uses the GPUs, install the package of driver {version} with nvidia-smi:
+    `sh ./NVIDIA-Linux-$(uname -m)-{version}.run`, or that of the distribution, by which the other hosts have it.
 
     ## Source
     PCI devices of vendor 10de in the display class, against nvidia-smi in the search path and in /usr/bin.
@@ -22,4 +27,8 @@ def gpu_tools_missing(cards: GpuCards, place: HostContainer | None) -> Iterator[
     if cards.pci and not cards.tool and place and place.engine:
         raise Skip("the container was not given nvidia-smi: container-devices-missing reports GPUs without a driver")
     if cards.pci and not cards.tool:
-        yield Finding("nvidia-smi is not installed, on a host with {gpus} GPUs", gpus=cards.pci)
+        yield Finding(
+            "nvidia-smi is not installed, on a host with {gpus} GPUs",
+            gpus=cards.pci,
+            version=driver_to_install(cards, fleet),
+        )

@@ -24,27 +24,33 @@ def hccl_dfs_config_unsuitable(launch: LaunchConfig) -> Iterator[Finding]:
     `inconsistent_check:on` compares the operators of all ranks, for about 5 % of the speed and 10 GB of host memory.
 
     ## What to do
-    Where the job is launched, write `{item}:{expected}` in HCCL_DFS_CONFIG, or leave the item out. Switch
-    `inconsistent_check` on for the one run that looks for ranks with different operators, and off again.
+    Where the job is launched: `export HCCL_DFS_CONFIG={expected}`. {once}
 
     ## Source
     CANN 8.5 documentation, HCCL_DFS_CONFIG (commlib/hcclug/hcclug_000103, maintenance reference envref_07_0148): the
     items, their defaults, and the cost of `inconsistent_check`. Earlier versions do not read the variable.
     """
-    for item, value in _items(launch.env.get("HCCL_DFS_CONFIG", "")):
+    present = launch.env.get("HCCL_DFS_CONFIG", "")
+    values = dict(_items(present))
+    changes = {item: DETECTION[item] for item, value in values.items() if item in DETECTION and value in OFF}
+    changes |= {"inconsistent_check": "off"} if values.get("inconsistent_check") == "on" else {}
+    expected = ",".join(f"{item}:{value}" for item, value in {**values, **changes}.items() if item)
+    for item, value in values.items():
         if item in DETECTION and value in OFF:
             yield Finding(
                 "HCCL_DFS_CONFIG switches {item} off: no log will name the rank that causes a failure",
                 item=item,
-                observed=value,
-                expected=DETECTION[item],
+                once="",
+                observed=present,
+                expected=expected,
             )
         if item == "inconsistent_check" and value == "on":
             yield Finding(
                 "HCCL_DFS_CONFIG switches {item} on: about 5 % slower, and 10 GB of host memory",
                 item=item,
-                observed=value,
-                expected="off",
+                once="Switch `inconsistent_check` on for the one run that looks for ranks with different operators.",
+                observed=present,
+                expected=expected,
             )
 
 

@@ -2,13 +2,17 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.npu import NpuInventory
-from doctor.facts.ports import required_hccl_ports
-from doctor.job import LaunchConfig
-from doctor.job.launch_config import HCCL_PORTS
+from doctor.facts.ports import ReservedPorts, format_ports, merge_ranges, required_hccl_ports
+from doctor.job import LaunchConfig, PortRange
+from doctor.job.launch_config import HCCL_BASE_PORT, HCCL_PORTS
+
+ADVISORY = ("reserved",)
 
 
-@check(severity=ERROR, area="ranks")
-def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: LaunchConfig) -> Iterator[Finding]:
+@check(severity=ERROR, area="ranks", advisory=ADVISORY)
+def hccl_ports_beyond_range(
+    npus: PerHost[NpuInventory], launch: LaunchConfig, reserved: PerHost[ReservedPorts] | None
+) -> Iterator[Finding]:
     """All 32 host ports that HCCL takes from HCCL_IF_BASE_PORT exist.
 
     ## Why it matters
@@ -16,7 +20,9 @@ def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: LaunchConfig) -
     a second group, finds no free port (EI0019).
 
     ## What to do
-    `export HCCL_IF_BASE_PORT=60000` on all ranks, or another base of at most 65504, and reserve the 32 ports from it.
+    Where the job is launched: `export HCCL_IF_BASE_PORT=60000`. On all hosts: `sysctl -w
+    net.ipv4.ip_local_reserved_ports={merged}`, and permanently: `echo "net.ipv4.ip_local_reserved_ports = {merged}" >>
+    /etc/sysctl.d/99-zz-cluster.conf`. The list has what the hosts have reserved already.
 
     ## Source
     HCCL documentation, HCCL_IF_BASE_PORT: range 1024 to 65520, 32 ports from the base.
@@ -24,11 +30,14 @@ def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: LaunchConfig) -
     base = launch.hccl_base_port
     last = base + HCCL_PORTS - 1
     if last > 65535 and required_hccl_ports(launch)[:1] == [base]:
+        lists = [part for ports in (reserved or {}).values() for part in ports.reserved]
+        lists.append(PortRange(HCCL_BASE_PORT, HCCL_BASE_PORT + HCCL_PORTS - 1))
         yield Finding(
             "HCCL_IF_BASE_PORT is {base}: {missing} of its {ports} ports would be above 65535",
             base=base,
             missing=last - 65535,
             ports=HCCL_PORTS,
+            merged=format_ports(merge_ranges(lists)) if reserved else None,
             observed=base,
             expected=filled("at most {0}", 65536 - HCCL_PORTS),
         )

@@ -25,8 +25,7 @@ def hccl_ports_unreserved(
 
     ## What to do
     On {host}, existing reservations included: `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and permanently:
-    `echo "net.ipv4.ip_local_reserved_ports = {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`. In a container with a
-    network of its own: `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`.
+    `echo "net.ipv4.ip_local_reserved_ports = {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`.
 
     ## In a container
     Start the container of {host} again with `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`. In

@@ -4,15 +4,20 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.pairwise_blame import hosts_to_name, partners, suspects
 from doctor.facts.hccn import SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
+from doctor.facts.npu import NpuChips, card_and_chip
 
+ADVISORY = ("chips",)
 CAUSES = {
     "vnic-link-down": ("npu",),
 }
 
 
-@check(severity=ERROR, area="links", follows_from=CAUSES)
+@check(severity=ERROR, area="links", follows_from=CAUSES, advisory=ADVISORY)
 def hccs_unreachable(
-    pings: PerHost[HccsPings], vnics: PerHost[VnicAddresses], pods: PerHost[SuperPodId]
+    pings: PerHost[HccsPings],
+    vnics: PerHost[VnicAddresses],
+    pods: PerHost[SuperPodId],
+    chips: PerHost[NpuChips] | None,
 ) -> Iterator[Finding]:
     """Every A3 NPU reaches the same NPU of other hosts in its super pod over HCCS, on the right plane.
 
@@ -21,8 +26,8 @@ def hccs_unreachable(
     until a timeout of minutes, and the message names the ranks that waited, not the cause.
 
     ## What to do
-    Check the NPU that is named: `hccn_tool -i {npu} -vnic -g`, `npu-smi info -t spod-info -i CARD -c CHIP`, then the
-    super pod's switches. Try again from {first}, as root: `hccn_tool -i {npu} -hccs_ping -g address {address}`.
+    On {owner}: `hccn_tool -i {npu} -vnic -g` and `npu-smi info -t spod-info -i {card} -c {chip}`, then the super pod's
+    switches. Try again from {first}, as root: `hccn_tool -i {npu} -hccs_ping -g address {address}`.
 
     ## Source
     Each NPU pings the NPU of its own number on up to four other hosts of its super pod with `hccn_tool -hccs_ping`,
@@ -53,4 +58,6 @@ def hccs_unreachable(
             tried=len(tried[host, npu]),
             peers=[other[0] for other in others],
             first=others[0][0],
+            owner=host,
+            **card_and_chip(chips.get(host) if chips else None, npu),
         )

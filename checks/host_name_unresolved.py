@@ -27,8 +27,7 @@ def host_name_unresolved(
     timeout.
 
     ## What to do
-    On {host}: `{hosts_command}`{others}, or fix its name server: `getent hosts {first}` must print an address. In a
-    container: `--net=host`, or `--add-host` with each such name and its address.
+    On {host}: `{hosts_command}`{others}, or fix its name server: `getent hosts {first}` must print an address.
 
     ## In a container
     Start the container of {host} again with `docker run --network host`, or with `--add-host` for each such name

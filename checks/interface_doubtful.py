@@ -27,7 +27,7 @@ def interface_doubtful(
     """No communication library takes an interface that leads only to the host's own containers.
 
     ## Why it matters
-    docker0, a bridge of virtual machines or a veth exists on every host and leads to none of the others. One host
+    Such an interface leads to none of the other hosts: docker0, cni0, a bridge of virtual machines, a veth. One host
     cannot determine whether other hosts have a route to its network: without one the job hangs until a timeout, with
     one it runs through a software bridge. A library that chooses for itself may take another interface after the
     next installation of a container engine. Open MPI sends over all interfaces at once: where docker0 has one address
@@ -36,8 +36,12 @@ def interface_doubtful(
 
     ## What to do
     Name the network interface on all hosts: `export {setting}={nic}`, here {expected}. `ip -br address` on {host} lists
-    the interfaces; `ip route` shows which one leads to the other hosts. A container has the host's interfaces with
-    `--network host`, a pod with hostNetwork.
+    the interfaces; `ip route` shows which one leads to the other hosts.
+
+    ## In a container
+    The container of {host} has interfaces of its own. Start it again with the machine's, `docker run --network host`, a
+    pod with `hostNetwork: true`; or name the interface of its own that the others reach: `export {setting}={nic}`, here
+    {expected}.
 
     ## Source
     HCCL documentation, HCCL_SOCKET_IFNAME; NCCL documentation, NCCL_SOCKET_IFNAME; UCX documentation, UCX_NET_DEVICES;

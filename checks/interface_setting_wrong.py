@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.interfaces import Interfaces, only_usable
+from doctor.facts.interfaces import Interfaces, export_commands
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets
 from doctor.job import LaunchConfig
@@ -22,13 +22,13 @@ def interface_setting_wrong(
     ## Why it matters
     A library that finds no such interface ends at once: Gloo with "Unable to find address for", NCCL with "no socket
     interface found", HCCL with EI0001. The ranks of all other hosts wait for it until their timeout. Interface
-    names differ between hosts more often than one expects: eth0 here, enp4s0 there.
+    names differ between hosts more often than one expects: eth0 here, enp4s0 there. Gloo and TensorPipe compare whole
+    names, separated by commas; NCCL and HCCL compare the beginning of a name, `=eth0` stands for exactly this name,
+    `^docker,lo` for all others.
 
     ## What to do
-    On {host}: `export {variable}={nic}`, one that the other hosts reach (here {expected}; `ip -br address` lists them).
-    Gloo and TensorPipe compare whole names, separated by commas; NCCL and HCCL compare the beginning of a name, `=eth0`
-    stands for exactly this name, `^docker,lo` for all others. Where the names differ, set the variable on each host, or
-    use a common beginning.
+    {exports}
+    `ip -br address` on {host} lists its interfaces and their addresses.
 
     ## Source
     PyTorch, `torch/csrc/distributed/c10d/init.cpp` (GLOO_SOCKET_IFNAME) and Gloo, `transport/tcp/device.cc`; NCCL
@@ -51,7 +51,7 @@ def interface_setting_wrong(
                 expected.setdefault(key, choice.expected)
     for key, hosts in hosts_by_fault.items():
         variable, value, problem = key
-        only = only_usable(interfaces[hosts[0]])
+        is_address = variable in (HCCL_ADDRESS, MINDSPORE_ADDRESS)
         finding = Finding(
             "{variable} is {value}: {problem}",
             hosts=list(dict.fromkeys(hosts)),
@@ -59,7 +59,7 @@ def interface_setting_wrong(
             value=value,
             problem=problem,
             observed=value,
-            expected=expected[key],
-            nic=(only.address if variable in (HCCL_ADDRESS, MINDSPORE_ADDRESS) else only.label) if only else None,
+            expected="an address of the host itself" if is_address else expected[key],
+            exports=export_commands(variable, {host: interfaces[host] for host in hosts}, is_address),
         )
         yield finding.as_warning(variable == TENSORPIPE_INTERFACE)

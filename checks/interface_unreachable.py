@@ -17,6 +17,10 @@ CAUSES = {
 }
 SHARED_ADDRESS = {"net-answered-by-other": ("fault=shared",)}
 """Of two hosts with one address that check's trial names both."""
+BY_NAME = (
+    "The library has followed the host's own name: give the name its real address in /etc/hosts instead, as "
+    "`doctor explain host-name-is-loopback` says."
+)
 ONE_HOST = "only one host: any address of its own will do"
 
 
@@ -37,8 +41,12 @@ def interface_unreachable(
 
     ## What to do
     Name the interface that leads to the other hosts, on all of them: `export {setting}={nic}`, on {host} {expected}.
-    Where {library} has followed the host's own name, give the name its real address in /etc/hosts instead: see `doctor
-    explain host-name-is-loopback`. A container has the host's interfaces with `--network host`, a pod with hostNetwork.
+    {by_name}
+
+    ## In a container
+    The container of {host} has interfaces of its own. Start it again with the machine's, `docker run --network host`, a
+    pod with `hostNetwork: true`; or name the interface of its own that the others reach: `export {setting}={nic}`, here
+    {expected}.
 
     ## Source
     PyTorch, `ProcessGroupGloo.cpp` (without GLOO_SOCKET_IFNAME: the address of the own host name, else 127.0.0.1); NCCL
@@ -73,6 +81,7 @@ def interface_unreachable(
                 source=choice.source,
                 reason=reason,
                 fault=fault_kind,
+                by_name="" if choice.variable else BY_NAME,
                 observed=choice.address,
                 expected=usable_addresses(interfaces[hosts[0]]),
                 nic=only.label if (only := only_usable(interfaces[hosts[0]])) else None,

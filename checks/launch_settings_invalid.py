@@ -52,6 +52,9 @@ def launch_settings_invalid(
         yield _finding(EnvSetting(fault.variable, fault.value, fault.expected)).as_warning(
             without_gpu or not fault.ends
         )
+    if launch.master_port < 1024:
+        expected = "a port from 1024 on: root alone opens lower ones, and 22 is that of SSH"
+        yield _finding(EnvSetting("MASTER_PORT", str(launch.master_port), expected)).as_warning()
     installed = _installed(python or {}, cann or {})
     given = launch.problems
     always = {one for one in given if _is_certain(one, installed)}

@@ -25,8 +25,8 @@ def listen_queue_short(
 
     ## What to do
     On {host}: `sysctl -w net.core.somaxconn=65535`, and to keep it:
-    `echo "net.core.somaxconn = 65535" >> /etc/sysctl.d/99-zz-cluster.conf`. In a container with a network of its own
-    the value is set there: `docker run --sysctl net.core.somaxconn=65535`. It holds for programs started afterwards.
+    `echo "net.core.somaxconn = 65535" >> /etc/sysctl.d/99-zz-cluster.conf`. It holds for
+    programs started afterwards.
 
     ## In a container
     Start the container of {host} again with `docker run --sysctl net.core.somaxconn=65535`. In Kubernetes, Volcano and

@@ -35,8 +35,7 @@ def locked_memory_limit_low(
 
     ## What to do
     On {host}: `printf '%s - memlock unlimited\n' '*' root >> /etc/security/limits.d/99-zz-cluster.conf`, then log in
-    again. In a container: `docker run --ulimit memlock=-1`. For a service: `LimitMEMLOCK=infinity`; slurmd and sshd
-    pass theirs on to the job.
+    again. A job that a service starts, such as slurmd, has the limit of that service: `LimitMEMLOCK=infinity`.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit memlock=-1`. In Kubernetes, Volcano and MindCluster:

@@ -1,6 +1,7 @@
+import shlex
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.facts.mounts import MountAnswers, MountTable
 
 
@@ -13,8 +14,7 @@ def mount_not_answering(table: MountTable, answers: MountAnswers) -> Iterator[Fi
     there, a login whose home lies there, and `df`.
 
     ## What to do
-    On {host}: `dmesg | grep -iE 'nfs|lustre'`, then the network and the service of {source}. A stale handle: `umount -l
-    {target}`, then `mount {target}`.
+    On {host}: {remedy}
 
     ## Source
     statfs(2) on each NFS, Lustre, GPFS, Ceph, BeeGFS and similar mount of /proc/self/mounts, in a process of its own
@@ -29,5 +29,22 @@ def mount_not_answering(table: MountTable, answers: MountAnswers) -> Iterator[Fi
                 kind=mount.kind,
                 source=mount.source,
                 observed="no answer in 5 s" if state == "no answer" else state,
-                expected="an answer",
+                remedy=_remedy(mount.kind, mount.source, mount.target),
             )
+
+
+def _remedy(kind: str, source: str, target: str) -> str:
+    """How the mount comes back, by the kind of file system."""
+    place, origin = shlex.quote(target), shlex.quote(source)
+    if kind == "fuse.sshfs":
+        return filled("`fusermount -uz {0}`, then `sshfs {1} {0}`, with the options that it had.", place, origin)
+    if kind.startswith("fuse"):
+        return filled("`fusermount -uz {0}`, then start the program that mounts it ({1}) again.", place, kind)
+    family = "nfs" if kind.startswith("nfs") else kind.partition(".")[0]
+    return filled(
+        "`dmesg | grep -i {0}`; look at the service of {1} and the network to it. If it answers other hosts: "
+        "`umount -f -l {2}`, then `mount {2}`.",
+        shlex.quote(family),
+        source,
+        place,
+    )

@@ -1,11 +1,17 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
+from doctor.facts.npu import NpuProduct
 from doctor.facts.npu_counters import NpuCompatibility
+from doctor.facts.versions import NpuVersions
+
+ADVISORY = ("product", "versions")
 
 
-@check(severity=WARNING, area="versions")
-def npu_firmware_incompatible(boards: NpuCompatibility) -> Iterator[Finding]:
+@check(severity=WARNING, area="versions", advisory=ADVISORY)
+def npu_firmware_incompatible(
+    boards: NpuCompatibility, product: NpuProduct | None, versions: NpuVersions | None
+) -> Iterator[Finding]:
     """npu-smi calls the firmware of every NPU card compatible with the driver.
 
     ## Why it matters
@@ -13,8 +19,8 @@ def npu_firmware_incompatible(boards: NpuCompatibility) -> Iterator[Finding]:
     of one card. Devices then fail to start, or fail under load.
 
     ## What to do
-    Install the firmware package that belongs to the driver on {host}, and restart the host:
-    `./Ascend-hdk-<chip>-npu-firmware_<version>.run --full`.
+    On {host}, while no job runs, install the firmware package that belongs to the driver again:
+    `./Ascend-hdk-{package}-npu-firmware_{version}.run --full`, then `reboot`.
 
     ## Source
     `Compatibility` of `npu-smi info -t board`: OK, NOK, UNKNOWN or NOT SUPPORT (print_chip_compatibility_info of
@@ -26,6 +32,8 @@ def npu_firmware_incompatible(boards: NpuCompatibility) -> Iterator[Finding]:
                 "the firmware {firmware} of NPU card {card} is not compatible with the driver",
                 card=card,
                 firmware=boards.firmware.get(card, "of unknown version"),
+                package=product.package if product else None,
+                version=versions.firmware if versions else None,
                 observed=state,
                 expected="OK",
             )

@@ -1,12 +1,23 @@
+from collections import Counter
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check, filled, joined
+from doctor import ERROR, Finding, PerHost, Skip, check, filled, joined
+from doctor.analysis.majority import leader
 from doctor.facts.container import HostContainer
-from doctor.facts.npu import NpuInventory
+from doctor.facts.npu import NpuInventory, NpuProduct
+from doctor.facts.versions import NpuVersions
+
+ADVISORY = ("product", "installed", "fleet")
 
 
-@check(severity=ERROR, area="devices")
-def npu_tools_missing(inventory: NpuInventory, place: HostContainer | None) -> Iterator[Finding]:
+@check(severity=ERROR, area="devices", advisory=ADVISORY)
+def npu_tools_missing(
+    inventory: NpuInventory,
+    place: HostContainer | None,
+    product: NpuProduct | None,
+    installed: NpuVersions | None,
+    fleet: PerHost[NpuVersions] | None,
+) -> Iterator[Finding]:
     """Every host with NPUs has the driver's tools: npu-smi and, on training products, hccn_tool.
 
     ## Why it matters
@@ -14,8 +25,8 @@ def npu_tools_missing(inventory: NpuInventory, place: HostContainer | None) -> I
     part, and the NPUs' health, addresses and links cannot be read.
 
     ## What to do
-    Install the NPU driver package on {host}: `./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full`, then
-    restart the host.
+    On {host}, while no job runs, install the NPU driver package:
+    `./Ascend-hdk-{package}-npu-driver_{version}_linux-$(uname -m | tr _ -).run --full`, then `reboot`.
 
     ## Source
     The public source of the driver package: npu-smi is linked into /usr/local/bin or /usr/local/sbin, hccn_tool lies
@@ -31,10 +42,11 @@ def npu_tools_missing(inventory: NpuInventory, place: HostContainer | None) -> I
             filled("the container was not given {0}; on its host they can be used", joined(" and ", absent_tools))
         )
     if absent_tools:
+        common = [installed.driver] if installed else leader(Counter(other.driver for other in (fleet or {}).values()))
         yield Finding(
             "{missing} not installed, on a host with {npus} NPUs",
             missing=absent_tools,
             npus=max(inventory.pci_count, len(inventory.devices)),
-            observed=list(inventory.tools),
-            expected=needed,
+            package=product.package if product else None,
+            version=common[0] if common else None,
         )

@@ -15,7 +15,7 @@ def npu_user_not_in_group(access: JobAccess) -> Iterator[Finding]:
     ## What to do
     Put the user into the group, on {host}, and log in again: `usermod -aG {group} {user}`. Files that only root may
     open: the driver's service sets their mode in the minutes after a start; wait, and if the mode stays, reinstall the
-    driver. Inside a container: give it the devices, or run it as root.
+    driver.
 
     ## In a container
     Start the container of {host} again as root, or with `docker run --group-add NUMBER`, the group of the device files

@@ -33,9 +33,8 @@ def open_files_limit_low(
     with "Too many open files", or a loader with "received 0 items of ancdata", often hours into the run.
 
     ## What to do
-    In the script that starts the job: `ulimit -n 65535`{raise_first}. In a container: `docker run --ulimit
-    nofile=65535:65535`. For a service: `LimitNOFILE=65535`. This is the limit of a session on {host}; a job that a
-    scheduler starts has the scheduler's limit.
+    In the script that starts the job: `ulimit -n 65535`{raise_first}. This is the limit of a session
+    on {host}; a job that a service starts, such as slurmd, has the limit of that service: `LimitNOFILE=65535`.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit nofile=65535:65535`. In Kubernetes, Volcano and

@@ -21,7 +21,7 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Ite
 
     On {host}: `echo '* - nproc unlimited' >> /etc/security/limits.d/99-zz-cluster.conf`, then log in again.
     Where the message names a file under /sys/fs/cgroup: TasksMax= of the service, or of user.slice, in which the job
-    starts. In a container: `docker run --ulimit nproc=-1`, and `--pids-limit -1`.
+    starts.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit nproc=-1 --pids-limit -1`. In Kubernetes, Volcano and

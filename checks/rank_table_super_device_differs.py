@@ -3,9 +3,14 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check, filled
 from doctor.job import RankTable, limit_items
+from doctor.job.rank_table.model import coded_id
+
+OTHER_DEVICE = "the super_device_id {sdid} of {rank} is that of another device"
+OTHER_HOST = "the super_device_id {sdid} of {rank} is that of another host"
+CAUSES = {"rank-table-super-device-repeated": ("place",)}
 
 
-@check(severity=WARNING, area="ranks")
+@check(severity=WARNING, area="ranks", follows_from=CAUSES)
 def rank_table_super_device_differs(table: RankTable) -> Iterator[Finding]:
     """Each super_device_id matches the device and the host of its entry.
 
@@ -14,7 +19,8 @@ def rank_table_super_device_differs(table: RankTable) -> Iterator[Finding]:
     another device or another host than its entry, entries were most likely swapped or copied.
 
     ## What to do
-    Read it from the device: `npu-smi info -t spod-info -i ID -c CHIP`, line SDID.
+    {edit}
+    `npu-smi info -t spod-info -i {card} -c {chip}` on {host} shows the number of NPU {npu} as SDID.
 
     ## Source
     The public driver source: server << 22 | chip << 18 | die << 16 | device, device = 2 * chip + die. Numbers that do
@@ -25,30 +31,43 @@ def rank_table_super_device_differs(table: RankTable) -> Iterator[Finding]:
     coded = 0
     for server in table.servers:
         places = defaultdict(list)
+        coded_here = server.coded_ids()
         for rank in server.ranks:
-            sdid = int(text) if (text := rank.super_device_id or "")[:10] == text and text.isdecimal() else 0
-            place, chip, die, device = sdid >> 22, sdid >> 18 & 15, sdid >> 16 & 3, sdid & 0xFFFF
-            if sdid < 1 << 16 or device != 2 * chip + die:
+            sdid, npu = coded_id(rank.super_device_id), rank.device_id
+            if sdid is None:
                 continue
             coded += 1
-            places[place].append(str(rank))
-            if rank.device_id is not None and device != rank.device_id:
-                yield Finding(
-                    "the super_device_id {sdid} of {rank} is that of another device",
-                    hosts=(server.server_id,),
-                    sdid=sdid,
-                    rank=str(rank),
-                    observed=filled("device {0}", device),
-                    expected=filled("device {0}", rank.device_id),
-                )
-        if len(places) > 1:
+            places[sdid >> 22].append(str(rank))
+            if npu is None or not (coded_here[rank.path] - sdid if coded_here else npu - sdid & 0xFFFF):
+                continue
+            is_of_host = not coded_here or coded_here[rank.path] >> 22 == sdid >> 22
+            yield Finding(
+                OTHER_DEVICE if is_of_host else OTHER_HOST,
+                hosts=(server.server_id,),
+                sdid=sdid,
+                rank=str(rank),
+                place=rank.path,
+                host=server.server_id,
+                npu=npu,
+                card=npu // 2,
+                chip=npu % 2,
+                edit=table.edit(rank, "super_device_id", coded_here.get(rank.path)),
+                observed=filled("device {0}", sdid & 0xFFFF) if is_of_host else sdid,
+                expected=filled("device {0}", npu) if is_of_host else coded_here[rank.path],
+            )
+        if len(places) > 1 and not coded_here:
             ranks_by_host = {
-                filled("host {0}", place): limit_items(ranks, 4) for place, ranks in sorted(places.items())
+                filled("server {0} of the super pod", place): limit_items(ranks, 4)
+                for place, ranks in sorted(places.items())
             }
             yield Finding(
                 "the super_device_ids of {host} are those of several hosts",
                 hosts=(server.server_id,),
                 host=server.server_id,
+                npu=0,
+                card=0,
+                chip=0,
+                edit="",
                 observed=ranks_by_host,
             )
     if not coded:

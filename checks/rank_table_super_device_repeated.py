@@ -14,7 +14,8 @@ def rank_table_super_device_repeated(table: RankTable) -> Iterator[Finding]:
     (`devices have same superDeviceId`). It finds devices by this number: a wrong number selects another device.
 
     ## What to do
-    `npu-smi info -t spod-info -i ID -c CHIP` shows the number as SDID.
+    {edit}
+    `npu-smi info -t spod-info -i {card} -c {chip}` on {owner} shows the number of NPU {npu} as SDID.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleSuperDeviceId, CheckSuperPodInfo); HCCL documentation, A3.
@@ -40,9 +41,21 @@ def rank_table_super_device_repeated(table: RankTable) -> Iterator[Finding]:
             observed=observed,
             expected="the device's SDID, a whole number",
         )
+    coded = {path: number for server in table.servers for path, number in server.coded_ids().items()}
     for (pod, number), ranks in sorted(owners.items()):
         if len(ranks) > 1:
-            hosts, pod_said = tuple(dict.fromkeys(rank.host for rank in ranks)), pod or '""'
-            template = "super_device_id {id} of super pod {pod} belongs to {ranks}"
-            yield Finding(template, hosts=hosts, id=number, pod=pod_said, ranks=limit_items(ranks, 4))
+            wrong = [rank for rank in ranks if coded.get(rank.path, number) != number] or ranks
+            yield Finding(
+                "super_device_id {id} of super pod {pod} belongs to {ranks}",
+                hosts=tuple(dict.fromkeys(rank.host for rank in wrong)),
+                id=number,
+                pod=pod or '""',
+                ranks=limit_items(ranks, 4),
+                places=[rank.path for rank in wrong],
+                edit=table.edit(wrong[-1], "super_device_id", coded.get(wrong[-1].path)),
+                owner=wrong[-1].host,
+                npu=wrong[-1].device_id,
+                card=None if wrong[-1].device_id is None else wrong[-1].device_id // 2,
+                chip=None if wrong[-1].device_id is None else wrong[-1].device_id % 2,
+            )
     table.require_fields("super_device_id")

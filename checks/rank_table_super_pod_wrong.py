@@ -15,8 +15,8 @@ def rank_table_super_pod_wrong(table: RankTable) -> Iterator[Finding]:
     when a host is in no super pod. The hosts of one super pod must be adjacent.
 
     ## What to do
-    `npu-smi info -t spod-info -i ID -c CHIP` shows each host's Super Pod ID. Put the hosts of one super pod together,
-    in server_list as in super_pod_list.
+    In the rank table, put the hosts of one super pod together, in server_list as in super_pod_list. `npu-smi info -t
+    spod-info -i 0 -c 0` on each host shows its Super Pod ID.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSuperPodList, CheckSuperPodInfo); HCCL documentation, A3, last note.

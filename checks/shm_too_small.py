@@ -25,8 +25,7 @@ def shm_too_small(
     When it is full: "No space left on device", or a plain bus error in a worker.
 
     ## What to do
-    In a container: `docker run --shm-size=32g` or `--ipc=host`; in Kubernetes an emptyDir with `medium: Memory` on
-    /dev/shm. On {host} itself: `mount -o remount,size=50% /dev/shm`.
+    On {host}: `mount -o remount,size=50% /dev/shm`.
 
     ## In a container
     Start the container of {host} again with `docker run --shm-size=32g`, or with `--ipc=host`. In Kubernetes, Volcano

@@ -15,8 +15,9 @@ def slurmd_not_running(daemon: SlurmDaemon, launch: LaunchConfig, place: HostCon
     job ends with "Task launch failed: Communication connection failure", or waits for minutes.
 
     ## What to do
-    On {host}: `systemctl status slurmd` and `journalctl -u slurmd` say why; then `systemctl restart slurmd`. Jobs that
-    run there go on. Until then leave the host out: `scontrol update NodeName={host} State=DRAIN Reason=slurmd`.
+    Leave the host out: `scontrol update NodeName={host} State=DRAIN Reason=slurmd`. On {host}: `journalctl -u slurmd -n
+    50` says why; then `systemctl restart slurmd`: jobs that run there go on. Take the host in again: `scontrol update
+    NodeName={host} State=RESUME`.
 
     ## Source
     slurm.conf(5): SlurmdPort, SlurmdSpoolDir; slurmd(8): a restart leaves running jobs alone. Measured with Slurm

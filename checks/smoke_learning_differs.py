@@ -9,12 +9,19 @@ from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MAX_TOLERANCE, m
 from doctor.smoke.results.trouble_findings import describe_ranks
 
 DIFFER = {
-    (True, True): "holds other parameters than the rest of its data-parallel group",
-    (True, False): "of one data-parallel group hold different parameters; which of them are wrong is not known",
-    (False, True): "came to other parameters than the same training in one process, and the other ranks do not",
-    (False, False): "came to other parameters than the same training in one process; where they go wrong is not known",
+    ("replicas", True): "holds other parameters than the rest of its data-parallel group",
+    ("replicas", False): "of one data-parallel group hold different parameters; which of them are wrong is not known",
+    ("serial", True): "came to other parameters than the same training in one process, and the other ranks do not",
+    (
+        "serial",
+        False,
+    ): "came to other parameters than the same training in one process; where they go wrong is not known",
+    ("losses", True): "had computed the loss of one of them otherwise than the same training in one process, and the "
+    "other ranks had not",
+    ("losses", False): "had computed the loss of one of them otherwise than the same training in one process; which of "
+    "them is wrong is not known",
 }
-"""By whether replicas differ from each other, and whether it is known which ranks are wrong."""
+"""By what differs: replicas from each other, or from the serial run; and by whether it is known who is wrong."""
 
 
 @check(severity=ERROR, area="smoke")
@@ -38,10 +45,12 @@ def smoke_learning_differs(
     differ from each other those are named that are further from the serial training than the rest. Ranks that are
     alike, or compute by different code paths (device model, instructions in use, torch), are wrong if they are further
     from it than 1e-2 of what the parameters changed by, or of the last gradient (a hundred times the tolerance of one
-    step); of 360 healthy trainings the furthest came to 1.2e-4. This verdict can be wrong where an error of one
-    pipeline stage has spread to the others, so that all of them are named, and does not see a smaller error that all
-    replicas have alike. From 410 ranks on the serial training does fewer steps than the ranks, so that it takes no
-    longer than for 410: a fault that begins later shows by the replicas alone.
+    step); of 360 healthy trainings the furthest came to 1.2e-4. Each step's loss is compared, too, with that of the
+    same rows in the serial run (1e-3; ten times the tolerance of one step): a rank that is off alone computed it wrong;
+    where all are off, or all but the first rank of the group, the serial run of that rank was wrong. This verdict can
+    be wrong where an error of one pipeline stage has spread to the others, so that all of them are named, and does not
+    see a smaller error that all replicas have alike. From 410 ranks on the serial training does fewer steps than the
+    ranks, so that it takes no longer than for 410: a fault that begins later shows by the replicas alone.
     """
     causes = {cause.check for cause in analyze_training(run.plan, training).causes} if training else set()
     if training and any(outlier.share > LOSS_TOLERANCE for outlier, _ in device_outliers(run.plan, training, None)):
@@ -56,9 +65,11 @@ def smoke_learning_differs(
             who=describe_ranks(run, wrong.ranks),
             ranks=list(wrong.ranks),
             steps=events[0].steps,
-            differ=DIFFER[wrong.replicas, known],
+            differ=DIFFER["losses" if wrong.losses else "replicas" if wrong.replicas else "serial", known],
             error=filled(
-                ": {0} from the serial training after {1} steps, as a share of what was learned",
+                ": by {0} of it"
+                if wrong.losses
+                else ": {0} from the serial training after {1} steps, as a share of what was learned",
                 f"{wrong.error:.1e}",
                 events[0].error_steps or events[0].steps,
             )

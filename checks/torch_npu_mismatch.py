@@ -3,10 +3,12 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.engine.version_matrix import base_version
-from doctor.facts.python_env import PythonEnv
+from doctor.facts.python_env import PythonEnv, install_command
+
+CAUSES = {"torch-version-differs": ("pair",)}
 
 
-@check(severity=ERROR, area="versions")
+@check(severity=ERROR, area="versions", follows_from=CAUSES)
 def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
     """torch_npu was built for the torch that is installed beside it.
 
@@ -15,8 +17,7 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
     functions that have changed.
 
     ## What to do
-    Install the torch that belongs to it, on {host}: `{python} -m pip install torch=={expected}` (on x86-64 hosts from
-    the CPU index of PyTorch).
+    On {host}: `{pip}`.
 
     ## Source
     COMPATIBILITY.en.md of torch_npu: its version is that of torch, with a `.postN` of its own behind it.
@@ -31,6 +32,7 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
             "torch_npu {torch_npu} is installed, but torch is not",
             torch_npu=torch_npu,
             python=python.path,
+            pip=install_command(python.path, "torch", f"{base_version(torch_npu)}+cpu").replace("+cpu", ""),
             observed="no torch",
             expected=base_version(torch_npu),
         )
@@ -43,6 +45,8 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
             "torch {observed} with torch_npu {torch_npu}; expected torch {expected}",
             torch_npu=torch_npu,
             python=python.path,
+            pip=install_command(python.path, "torch", f"{expected}+cpu").replace("+cpu", ""),
+            pair="torch",
             observed=torch,
             expected=expected,
         )

@@ -1,11 +1,10 @@
-import shlex
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.analysis.majority import differing
-from doctor.facts.python_env import PythonEnv
+from doctor.facts.python_env import UNDECIDED, PythonEnv, install_command
 
-ABSENT, UNDECIDED = "not installed", "<version>"
+ABSENT = "not installed"
 ONE_HOST = "only one host: nothing to compare"
 
 
@@ -18,9 +17,7 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     checkpoint that one host cannot load.
 
     ## What to do
-    On {host}, with the job's interpreter in the place of python3: `{pip}`. A version with a suffix such
-    as +cpu is on the index that the other hosts have it from: `--index-url`. Name the interpreter with --python when
-    the job has one of its own.
+    On {host}: `{pip}`. Where the job has another interpreter, name it with --python.
 
     ## Source
     The installed distributions of the job's interpreter; the hosts are compared with each other, and the majority is
@@ -43,16 +40,10 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
         for finding in differing(
             versions, "{package} {observed}; {count} of {total} hosts have {expected}", package=name
         ):
-            finding.values["pip"] = _pip_command(name, finding.values.get("expected", UNDECIDED))
+            path, target = python[finding.hosts[0]].path, finding.values.get("expected", UNDECIDED)
+            pip = install_command(path, name, target)
+            finding.values["pip"] = (
+                pip.replace(" install ", " uninstall ").partition("==")[0] if target == ABSENT else pip
+            )
+            finding.values["pair"] = "torch" if name != "mindspore" and target != UNDECIDED else ""
             yield finding
-
-
-def _pip_command(package: str, version: str) -> str:
-    """The whole command; a host has named the version.
-
-    >>> _pip_command("torch", "2.7.1"), _pip_command("mindspore", ABSENT)
-    ('python3 -m pip install torch==2.7.1', 'python3 -m pip uninstall mindspore')
-    """
-    if version == ABSENT:
-        return f"python3 -m pip uninstall {package}"
-    return f"python3 -m pip install {package}=={(version if version == UNDECIDED else shlex.quote(version))}"

@@ -15,9 +15,9 @@ def ub_port_down(ports: PerHost[UbPorts]) -> Iterator[Finding]:
     or not at all, and every collective is as slow as that NPU.
 
     ## What to do
-    On {host}: `hccn_tool -g -port_info -i {npu} -u DIE -p PORT` and `hccn_tool -g -link_stat -i {npu} -u DIE -p PORT`
-    (when it went down); then check the cable or backplane of the port and its far end. A port that was taken down by
-    hand comes back with `hccn_tool -s -link`.
+    On {host}: `hccn_tool -g -port_info -i {npu} -u {die} -p {port}` shows whether the port is on (`port_enable`), and
+    `hccn_tool -g -link_stat -i {npu} -u {die} -p {port}` when it went down. Then check its cable or backplane and the
+    port at the other end; when both are sound, have the vendor replace the board.
 
     ## Source
     `hccn_tool -g -dev_info`, column Link Status (Ascend 950 HCCN Tool, Querying the NPU Device Information). Which
@@ -29,12 +29,12 @@ def ub_port_down(ports: PerHost[UbPorts]) -> Iterator[Finding]:
             down = [port for port, state in links.items() if state != "UP" and _is_expected(ports, host, npu, port)]
             if down:
                 yield Finding(
-                    "UB port {ports} of NPU {npu} has no link; its peers have one",
+                    "UB port {ports} (die/port) of NPU {npu} is down; its peers have a link",
                     hosts=[host],
                     npu=npu,
                     ports=down,
-                    observed={port: links[port] for port in down},
-                    expected="UP",
+                    die=down[0].partition("/")[0],
+                    port=down[0].partition("/")[2],
                 )
 
 

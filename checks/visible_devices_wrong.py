@@ -102,24 +102,25 @@ def _wrong_list(
 
 
 def _of_launch_alone(launch: LaunchConfig) -> Iterator[Finding | None]:
-    """Where no host is looked at: for each list, whether it has too few devices; a device twice is told elsewhere."""
+    """Where no host is looked at: for each list, too few devices, or one twice (ASCEND_RT_ has a rule for that)."""
     of_gpus = [name for name in VISIBLE_DEVICES if name in launch.env and not name.startswith("ASCEND")]
     for variable in ("ASCEND_RT_VISIBLE_DEVICES", *(of_gpus if len(of_gpus) == 1 else ["CUDA_VISIBLE_DEVICES"])):
         value, ranks = launch.env.get(variable, ""), launch.ranks_per_host
         named = value.count(",") + 1 if _is_list(value) else 0
         if not named or not isinstance(ranks, int) or not launch.launchers:
             continue
-        if ranks <= named:
+        twice = variable in of_gpus and len(set(map(int, value.split(",")))) < named
+        if ranks <= named and not twice:
             yield None
             continue
         yield Finding(
-            "{variable} names {named} devices for {ranks} ranks",
+            "{variable} names a device twice" if twice else "{variable} names {named} devices for {ranks} ranks",
             variable=variable,
             named=named,
             ranks=ranks,
             host="the job's hosts",
             observed=value,
-            expected=filled("{0} devices, one for each rank", ranks),
+            expected="each device once" if twice else filled("{0} devices, one for each rank", ranks),
         )
 
 

@@ -71,7 +71,7 @@ class TestFormats:
         assert list(text_string_to_metric_families((tmp_path / "prometheus.out").read_text()))
         events = [json.loads(line)["event"] for line in (tmp_path / "jsonl.out").read_text().splitlines()]
         assert events == ["start", "host", "end"]
-        assert (tmp_path / "md.out").read_text().startswith("# doctor: HEALTHY")
+        assert (tmp_path / "md.out").read_text().startswith("# doctor: `HEALTHY")
         modes = {name.name: stat.S_IMODE(name.stat().st_mode) for name in tmp_path.glob("*.out")}
         assert {name for name, mode in modes.items() if mode != 0o600} == {"prometheus.out"}
 
@@ -182,7 +182,7 @@ class TestReport:
         path = keep(tmp_path / "r.json", reports.folded())
         code, out, _ = doctor("report", path, "--json")
         assert (code, out.encode()) == (10, (tmp_path / "r.json").read_bytes())
-        assert doctor("report", path)[1].endswith("FAILED: 1 error, 2 warnings on 22 of 64 hosts\n")
+        assert doctor("report", path)[1].endswith("FAILED: 1 error on 4 of 64 hosts, 2 warnings on 21 of 64 hosts\n")
 
     def test_the_options_judge_it(self, doctor: Callable[..., CommandOutput], tmp_path: Path) -> None:
         warned = reports.report(reports.outcome("cann-differs", Finding("x", hosts=("node001",))))

@@ -318,7 +318,7 @@ LABELS = (
     *("HEALTHY", "FAILED", "WARNINGS", "UNKNOWN", "NOTHING", *AREAS),
     *(
         "one host",
-        "no accelerator",
+        "no accelerator found",
         "no host answered",
         "this host",
         "these hosts",

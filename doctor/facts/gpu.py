@@ -6,6 +6,8 @@ import csv
 import os
 import re
 import struct
+from collections import Counter
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -131,6 +133,13 @@ class GpuCards(Fact, frozen=True):
         if not (cards.pci or cards.driver or cards.tool):
             raise Absent("the host has no NVIDIA GPU")
         return cards
+
+
+def driver_to_install(cards: GpuCards, fleet: Mapping[str, GpuCards] | None) -> str | None:
+    """The version of the loaded driver, else the one that most hosts have; None: not known."""
+    versions = Counter(other.driver_version for other in (fleet or {}).values() if other.driver_version)
+    most = [version for version, count in versions.items() if count == max(versions.values())]
+    return cards.driver_version or (most[0] if len(most) == 1 else None)
 
 
 _REPORT = """report=$(nvidia-smi -q -x)

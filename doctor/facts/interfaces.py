@@ -6,6 +6,7 @@ import _socket as socket
 import ipaddress
 import os
 import re
+import shlex
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
@@ -263,6 +264,20 @@ def only_usable(interfaces: Interfaces) -> LinkAddress | None:
     """The one address that other hosts may reach; None where there are several, or none."""
     external = _external(interfaces)
     return external[0] if len(external) == 1 else None
+
+
+def export_commands(variable: str, interfaces: Mapping[str, Interfaces], is_address: bool, limit: int = 8) -> str:
+    """The whole commands that set a variable to each host's interface, or address, that the others may reach."""
+    commands: dict[str, str] = {}
+    for host, here in interfaces.items():
+        names = dict.fromkeys(entry.address if is_address else entry.label for entry in _external(here))
+        choices = [shlex.quote(name) for name in names][:4] or ["<address>" if is_address else "<network interface>"]
+        commands[host] = joined(" or ", [f"`export {variable}={choice}`" for choice in choices])
+    if len(set(commands.values())) == 1 and len(commands) > 1:
+        return filled("On each of these hosts: {0}.", next(iter(commands.values())))
+    lines = [filled("On {0}: {1}.", host, command) for host, command in list(commands.items())[:limit]]
+    lines += [filled("Likewise on {0} more hosts.", len(commands) - limit)] if len(commands) > limit else []
+    return joined(" ", lines)
 
 
 def routing_commands(network: str, addresses: Mapping[str, str]) -> str:

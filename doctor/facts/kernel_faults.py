@@ -12,8 +12,16 @@ import msgspec
 from doctor.engine.toml_compat import read_table
 
 PCI = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-CARDS = "mlx4_core|mlx5_core|bnxt_en|ice|i40e|ixgbe|igb|igc|e1000e|hns3|hclge"
+CARDS = (
+    r"mlx[45]_(?:core|en|ib)|bnxt_(?:en|re)|ice|i40e|iavf|idpf|igb|igc|ixgbe|ixgbevf|e1000e|tg3|bnx2x|hns3|hclge|hinic\w{0,4}"
+    r"|qed[er]|cxgb4|iw_cxgb4|ena|efa|hfi1|mana|gve|ionic|sfc|atlantic|be2net"
+)
 """Drivers of network cards."""
+DRIVERS = (
+    CARDS + r"|amdgpu|xe|habanalabs|nvidia|nvidia-nvswitch[0-9]{0,2}|irdma\S{0,8}|infiniband|pcieport|nvme|ahci"
+    r"|mpt[23]sas|mpi3mr|megaraid_sas|smartpqi|hpsa|aacraid|arcmsr|qla2xxx|lpfc"
+)
+"""These, and those of accelerators, PCIe ports, disks and their controllers."""
 
 
 class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,6 +40,9 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hours: int = 24
     cleared_by: str = ""
     error: bool = False
+    unless: str = ""
+    level: int = 7
+    unlisted: bool = False
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,7 +62,7 @@ def compiled_pattern(text: str) -> re.Pattern[str]:
 
 
 def _filled_pattern(text: str) -> str:
-    return text.replace("{pci}", PCI).replace("{cards}", CARDS)
+    return text.replace("{cards}", CARDS).replace("{drivers}", DRIVERS).replace("{pci}", PCI)
 
 
 def fault_text(name: str) -> str:
@@ -64,10 +75,11 @@ def fault_pattern(name: str) -> re.Pattern[str]:
     return compiled_pattern(fault_rows()[name].pattern)
 
 
-def fault_words(names: Iterable[str] = ()) -> tuple[str, ...]:
-    """One of these words is in each message of the table, or of its rows ``names``."""
+def fault_words(names: Iterable[str] = (), unlisted: bool = False) -> tuple[str, ...]:
+    """One of these words is in each message of the table, or of its rows ``names``; or in those that no row names."""
     rows = fault_rows()
-    return tuple(dict.fromkeys(word for name in names or rows for word in rows[name].words))
+    kept = names or (name for name, row in rows.items() if row.unlisted == unlisted)
+    return tuple(dict.fromkeys(word for name in kept for word in rows[name].words))
 
 
 def named_device(match: re.Match[str]) -> str:

@@ -20,8 +20,14 @@ DAY = 24 * HOUR
 
 FAULT_TEXTS = fault_words()
 """Of records that may report a fault: one of these is in each."""
-MAX_LINES, MAX_OF_A_WORD = 400, 100
+UNLISTED_TEXTS = fault_words(unlisted=True)
+"""Of records that no row of the table names, and may report a fault, at warning level or above."""
+MAX_LINES, MAX_OF_A_WORD, MAX_UNLISTED = 400, 100, 100
 """Of the newest; a message that floods the log leaves room for others."""
+NEAR = 60
+"""Seconds: what a driver says around a fault that a row names is of that fault."""
+WARNING_LEVEL = 4
+"""KERN_WARNING of linux/kern_levels.h."""
 
 
 def _read_log() -> bytes:
@@ -55,16 +61,24 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
     with open("/proc/uptime") as file:
         uptime = float(file.read().split()[0])
     present = [word for word in FAULT_TEXTS if word.encode() in data]
-    lines = []
+    lines: list[list[object]] = []
+    unlisted = 0
     counts = dict.fromkeys(present, 0)
-    record = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")
-    for line in reversed(data.decode("utf-8", "replace").splitlines() if present else []):
+    record = re.compile(r"(\d+),\d+,(\d+),[^;]*;(.*)")
+    for line in reversed(data.decode("utf-8", "replace").splitlines()):
         keywords = [word for word in present if word in line]
-        match = record.match(line) if keywords and "SATA link" not in line else None
-        if match and min(counts[word] for word in keywords) < MAX_OF_A_WORD:
-            counts.update((word, counts[word] + 1) for word in keywords)
-            lines.append([round(max(0.0, uptime - int(match.group(1)) / 1e6), 1), match.group(2)[:300]])
-    return {"uptime": uptime, "lines": lines[:MAX_LINES][::-1]}
+        match = record.match(line) if keywords or any(word in line for word in UNLISTED_TEXTS) else None
+        if not match or "SATA link" in line or len(lines) - unlisted >= MAX_LINES:
+            continue
+        level = int(match.group(1)) & 7
+        is_kept = unlisted < MAX_UNLISTED and level <= WARNING_LEVEL
+        if keywords:
+            is_kept = min(counts[word] for word in keywords) < MAX_OF_A_WORD
+            counts.update((word, counts[word] + 1) for word in keywords if is_kept)
+        unlisted += is_kept and not keywords
+        if is_kept:
+            lines.append([round(max(0.0, uptime - int(match.group(2)) / 1e6), 1), match.group(3)[:300], level])
+    return {"uptime": uptime, "lines": lines[::-1]}
 
 
 class LogLine(msgspec.Struct, frozen=True, array_like=True):
@@ -73,6 +87,8 @@ class LogLine(msgspec.Struct, frozen=True, array_like=True):
     age: float
     """Seconds before the log was read."""
     text: str
+    level: int = WARNING_LEVEL
+    """Of linux/kern_levels.h: the smaller, the more severe."""
 
 
 class LoggedValues(TypedDict):
@@ -109,7 +125,7 @@ class KernelLog(Fact, frozen=True):
 
     Raw output, as JSON::
 
-        {"uptime": 93212.55, "lines": [[200.9, "NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, name=python, Timeout"]]}
+        {"uptime": 93212.55, "lines": [[200.9, "NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, Timeout", 3]]}
     """
 
     probe = ask(read_kernel_log, requires="/dev/kmsg", root=True)
@@ -155,14 +171,27 @@ class KernelLog(Fact, frozen=True):
         for line, match in self.matching(row.cleared_by, within) if row.cleared_by else ():
             cleared.setdefault(named_device(match), line.age)
         faults: dict[str, LoggedFault] = {}
-        for line, match in self.matching(row.pattern, within):
+        matching = self.matching(row.pattern, within)
+        listed = self._listed() if row.unlisted and matching else []
+        for line, match in matching:
             device = named_device(match)
-            if cleared.get(device, line.age) < line.age:
+            if cleared.get(device, line.age) < line.age or line.level > row.level:
+                continue
+            if row.unlisted and (
+                compiled_pattern(row.unless).search(line.text)
+                or any(line is other for other, _ in listed)
+                or any(device in ("", text) and abs(other.age - line.age) <= NEAR for other, text in listed)
+            ):
                 continue
             groups = {name: text for name, text in match.groupdict().items() if text}
             newest = faults.get(device) or LoggedFault(row, device, 0, line.age, line.text, groups)
             faults[device] = msgspec.structs.replace(newest, count=newest.count + 1)
         return list(faults.values())
+
+    def _listed(self) -> list[tuple[LogLine, str]]:
+        """The lines that rows of the table name, each with the device of its fault."""
+        rows = [row for row in fault_rows().values() if row.check and not row.unlisted]
+        return [(line, named_device(match)) for row in rows for line, match in self.matching(row.pattern, self.uptime)]
 
     def matching(self, pattern: str, within: float = DAY) -> list[tuple[LogLine, re.Match[str]]]:
         """Lines of the last ``within`` seconds that a regular expression finds, the newest first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,6 +35,9 @@ FAMILY_OF_PCI: dict[str, Family] = {
     "d500": "inference",
 }
 """PCI device ids of vendor 19e5, from the public source of the driver."""
+
+_PACKAGES: dict[Family, str] = {"A1": "910", "A2": "910b", "A3": "A3", "A5": "950"}
+"""In the names of driver and firmware packages: ``Ascend-hdk-910b-npu-driver_25.5.2_linux-aarch64.run``."""
 
 TOTAL_LABELS = ("Total Count", "Card Count")
 """Of ``npu-smi info -l``; a single PCIe card has neither."""
@@ -105,6 +108,11 @@ class NpuProduct(Fact, frozen=True):
 
     family: Family
     evidence: str
+
+    @property
+    def package(self) -> str:
+        """The word for the family in the names of its driver and firmware packages; empty: they have several."""
+        return _PACKAGES.get(self.family, "")
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuProduct:
@@ -277,6 +285,12 @@ class NpuChips(DeviceList, frozen=True):
             return tuple(filled("NPU card {0} chip {1}", chip.npu, chip.chip) for chip in lacking)
         cards = {int(card) for card, _ in blocks}
         return tuple(filled("NPU card {0}", card) for card in sorted({chip.npu for chip in self.chips} - cards))
+
+
+def card_and_chip(chips: NpuChips | None, device: int) -> dict[str, Any]:
+    """The numbers by which npu-smi knows a device, as values of a finding; None: not known."""
+    numbers = ((chip.npu, chip.chip) for chip in (chips.chips if chips else ()) if chip.device == device)
+    return dict(zip(("card", "chip"), next(numbers, (None, None)), strict=True))
 
 
 def _parse_chips(output: Output) -> tuple[Chip, ...]:

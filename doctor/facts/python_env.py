@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -15,6 +16,8 @@ from doctor.engine.texts import filled
 from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import find_tool, matching_paths
 
+UNDECIDED = "<version>"
+"""Of a package whose version only the reader knows."""
 LIST_PACKAGES = """
 import os, sys
 names = "torch", "torch_npu", "mindspore", "numpy"
@@ -116,6 +119,18 @@ def list_packages(arguments: ProbeArguments) -> dict[str, object]:
         files = {os.path.basename(path) for folder in folders for path in matching_paths(folder + "/libnccl.so.2.*")}
         answer["nccl"] = sorted(files)[:8]
     return dict(answer, asked=requested, path=python, compat=bool(compat))
+
+
+def install_command(python: str, package: str, version: str) -> str:
+    """The whole command. A build of torch for a CPU, CUDA or ROCm is on PyTorch's own index, and on no other.
+
+    >>> install_command("/opt/job/bin/python", "torch", "2.7.1+cpu")
+    '/opt/job/bin/python -m pip install torch==2.7.1+cpu --index-url https://download.pytorch.org/whl/cpu'
+    """
+    build = re.search(r"\+(cpu|cu[0-9]{2,4}|rocm[0-9.]{1,8})$", version, re.ASCII) if package == "torch" else None
+    index = f" --index-url https://download.pytorch.org/whl/{build[1]}" if build else ""
+    pinned = version if version == UNDECIDED else shlex.quote(version)
+    return f"{shlex.quote(python)} -m pip install {package}=={pinned}{index}"
 
 
 class PythonEnv(Fact, frozen=True):

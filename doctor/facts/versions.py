@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
+from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
+from doctor.engine.version_matrix import in_version_range
+from doctor.facts.npu import NpuProduct
 from doctor.facts.python_env import PythonEnv
 from doctor.remote.runtime.reading import matching_paths
 
@@ -27,6 +31,18 @@ def _parse_version(text: str, path: str) -> str:
     if not re.fullmatch(r"\d[\w.+-]{0,60}", version, re.ASCII):
         raise Unreadable(filled("{0} contains no version", path))
     return version
+
+
+def package_values(finding: Finding, products: Mapping[str, NpuProduct] | None) -> dict[str, str | None]:
+    """Of a finding that hosts differ in the version of a package: the family in its name, and which way it changes."""
+    product = products.get(finding.hosts[0]) if products else None
+    observed, expected = (str(finding.values.get(name, "")) for name in ("observed", "expected"))
+    try:
+        older = expected and in_version_range(observed, "0", expected)
+        change = "" if not expected else "That is an upgrade." if older else "That is a downgrade."
+    except ValueError:
+        change = ""
+    return {"package": product.package if product else None, "change": change}
 
 
 class NpuVersions(Fact, frozen=True):

@@ -97,11 +97,22 @@ def _part_size(part: str) -> int:
 def _expand_group(part: str, place: str) -> list[str]:
     """``@gpu``, or ``@source:gpu``, by ClusterShell's configuration of groups."""
     from ClusterShell.NodeSet import NodeSet, NodeSetException
-    from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
+    from ClusterShell.NodeUtils import (
+        GroupResolverError,
+        GroupResolverSourceError,
+        GroupSourceError,
+        GroupSourceQueryFailed,
+    )
 
     why = "no host is in it"
     try:
         hosts = [str(host) for host in islice(NodeSet(part), MAX_HOSTS + 1)]
+    except GroupSourceQueryFailed:
+        hosts, why = [], "ClusterShell's source of groups does not list it, or failed"
+    except GroupResolverSourceError as error:
+        source = printable_excerpt(str(error))
+        why = filled("ClusterShell's configuration has no source of groups called {0}", source)
+        hosts, why = [], "ClusterShell's configuration has no source of groups" if source == "<default>" else why
     except (NodeSetException, GroupResolverError, GroupSourceError, OSError) as error:
         hosts, why = [], printable_excerpt(str(error).replace('"', ""))
     if any(re.fullmatch(r"example[0-9]{1,3}", host) for host in hosts):

@@ -29,9 +29,9 @@ def link_coverage(records: Mapping[str, HostRecord], smoke: SmokeRun | None = No
     cache = FactCache(records)
     lines: list[str] = []
     if _has(records, DevicePings):
-        lines += _line("NPU pings", "links between NPUs of one number", *_pinged_links(cache))
+        lines += _line("NPU pings", "links between NPUs of the same number", *_pinged_links(cache))
     if _has(records, HccsPings):
-        lines += _line("HCCS pings", "links between NPUs of one number in a super pod", *_hccs_links(cache))
+        lines += _line("HCCS pings", "links between NPUs of the same number in a super pod", *_hccs_links(cache))
     if smoke is not None and _has(records, SmokePairs):
         lines += _line("smoke pairs", "pairs of hosts", *_exchanged_pairs(cache, smoke))
     return tuple(lines)
@@ -41,10 +41,12 @@ def _has(records: Mapping[str, HostRecord], fact: type[Fact]) -> bool:
     return any(fact.output_name() in record.outputs for record in records.values())
 
 
-def _line(kind: str, links: str, tried: set[Link], count: int) -> Iterator[str]:
+def _line(kind: str, links: str, tried: Mapping[Link, bool], count: int) -> Iterator[str]:
+    """``tried``: with whether packets of it were lost."""
     if tried and count:
-        share = 100 * len(tried) / count
-        yield filled("{0}: tried {1} % of the {2}, {3} of {4}", kind, f"{share:.3g}", links, len(tried), count)
+        share, lost = 100 * len(tried) / count, sum(tried.values())
+        loss = filled(", {0} of them lost packets", lost) if lost else ""
+        yield filled("{0}: tried {1} of {2} {3} ({4} %){5}", kind, len(tried), count, links, f"{share:.3g}", loss)
 
 
 def _pairs_of(ends: Iterable[tuple[Hashable, str]]) -> int:
@@ -55,21 +57,20 @@ def _pairs_of(ends: Iterable[tuple[Hashable, str]]) -> int:
     return sum(len(group) * (len(group) - 1) // 2 for group in hosts.values())
 
 
-def _pinged_links(cache: FactCache) -> tuple[set[Link], int]:
+def _pinged_links(cache: FactCache) -> tuple[dict[Link, bool], int]:
     holders: dict[tuple[str, int], list[str]] = defaultdict(list)
     """The hosts by address and number of the NPU: two by a fault, and then nobody knows which of them answered."""
     for host, addresses in cache.fleet(DeviceAddresses).items():
         for npu, interface in addresses.by_npu.items():
             holders[str(interface.ip), npu].append(host)
-    tried = {
-        frozenset({(ping.npu, host), (ping.npu, target)})
-        for host, tests_of_host in cache.fleet(DevicePings).items()
-        for ping in tests_of_host.pings
-        for target in holders.get((ping.address, ping.npu), ())
-        if len(holders[ping.address, ping.npu]) == 1 and host != target
-    }
+    tried: dict[Link, bool] = defaultdict(bool)
+    for host, tests_of_host in cache.fleet(DevicePings).items():
+        for ping in tests_of_host.pings:
+            for target in holders.get((ping.address, ping.npu), ()):
+                if len(holders[ping.address, ping.npu]) == 1 and host != target:
+                    tried[frozenset({(ping.npu, host), (ping.npu, target)})] |= ping.received < ping.sent
     ends = {(npu, host) for (_, npu), hosts in holders.items() for host in hosts}
-    return {link for link in tried if link <= ends}, _pairs_of(ends | _expected_ends(cache))
+    return {link: lost for link, lost in tried.items() if link <= ends}, _pairs_of(ends | _expected_ends(cache))
 
 
 def _expected_ends(cache: FactCache) -> set[tuple[int, str]]:
@@ -80,7 +81,7 @@ def _expected_ends(cache: FactCache) -> set[tuple[int, str]]:
     return ends | {(npu, host) for npu, _ in ends for host in silent}
 
 
-def _hccs_links(cache: FactCache) -> tuple[set[Link], int]:
+def _hccs_links(cache: FactCache) -> tuple[dict[Link, bool], int]:
     pods = {host: pod.id for host, pod in cache.fleet(SuperPodId).items()}
     ends = {
         (pods[host], str(vnic.address.ip)): ((pods[host], npu), host)
@@ -88,23 +89,23 @@ def _hccs_links(cache: FactCache) -> tuple[set[Link], int]:
         if host in pods
         for npu, vnic in vnics.by_npu.items()
     }
-    tried = {
-        frozenset({((pods[host], ping.npu), host), ends[pods[host], ping.address]})
-        for host, tests_of_host in cache.fleet(HccsPings).items()
-        if host in pods
-        for ping in tests_of_host.pings
-        if (pods[host], ping.address) in ends
-    }
+    tried: dict[Link, bool] = defaultdict(bool)
+    for host, tests_of_host in cache.fleet(HccsPings).items():
+        for ping in tests_of_host.pings if host in pods else ():
+            if (pods[host], ping.address) in ends:
+                link = frozenset({((pods[host], ping.npu), host), ends[pods[host], ping.address]})
+                tried[link] |= ping.received < ping.sent
     return tried, _pairs_of(ends.values())
 
 
-def _exchanged_pairs(cache: FactCache, smoke: SmokeRun) -> tuple[set[Link], int]:
-    plan, tried = smoke.plan, set()
+def _exchanged_pairs(cache: FactCache, smoke: SmokeRun) -> tuple[dict[Link, bool], int]:
+    plan = smoke.plan
+    tried: dict[Link, bool] = {}
     for tests_of_host in cache.fleet(SmokePairs).values():
         for exchange in tests_of_host.pairs:
             ranks = (exchange.rank, exchange.peer)
             hosts = {plan.host_of(rank) for rank in ranks if 0 <= rank < plan.world}
             if len(hosts) > 1:
-                tried.add(frozenset(hosts))
+                tried[frozenset(hosts)] = False
     count = len(plan.ranks_by_host)
     return tried, count * (count - 1) // 2

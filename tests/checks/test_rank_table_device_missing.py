@@ -23,7 +23,8 @@ def findings(**devices: tuple[int, ...]) -> list[Finding]:
 def test_a_device_fell_off() -> None:
     (finding,) = findings(n0=tuple(range(8)), n1=(0, 2, 3))
     assert (str(finding), finding.hosts) == ("n1 has no device 1", ("n1",))
-    assert (finding.values["observed"], finding.values["expected"]) == (["0", "2", "3"], ["0", "1", "2", "3"])
+    assert finding.values["observed"] == "the host has 0, 2 and 3; the table lists 0, 1, 2 and 3"
+    assert (bool(finding.values["lost"]), finding.values["edit"]) == (True, "")
 
 
 def test_healthy() -> None:

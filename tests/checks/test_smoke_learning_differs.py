@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from doctor.engine.result import Outcome, Status
 from doctor.facts.smoke import LearnedParameters, ReferenceRun, TrainingStep
 from tests.checks.smoke import alter, learned, page, ran, run_check, training, training_events
@@ -85,3 +87,29 @@ def test_a_healthy_training_on_devices_of_which_nothing_is_known_accuses_nobody(
     assert learned_by(*events).status is Status.PASSED
     run = ran(4, 2)
     assert run_check(NAME, run, learned(run, events), training(run, training_events(run))).findings
+
+
+@pytest.mark.parametrize(
+    ("errors", "ranks", "words"),
+    [
+        ((2e-6, 2e-6, 1e-2, 2e-6), [2], "and the other ranks had not: by 1.0e-02 of it"),
+        ((1e-2, 1e-2, 1e-2, 1e-2), [0], "and the other ranks had not"),
+        ((2e-6, 1e-2, 1e-2, 1e-2), [0], "and the other ranks had not"),
+        ((1e-2, 2e-6), [0], "and the other ranks had not"),
+        ((2e-6, 1e-2), [0, 1], "not known"),
+        ((4e-4, 2e-6, 1e-4, 9e-4), [], ""),
+    ],
+)
+def test_the_loss_of_one_step_that_is_wrong_once(errors: tuple[float, ...], ranks: list[int], words: str) -> None:
+    """Adam hides it: the parameters of all ranks are hardly further from the serial training than those of a sound run.
+
+    The first rank does the serial run for all; of two ranks, its word alone does not tell.
+    """
+    run = ran(len(errors), len(errors) // 2)
+    events = [
+        LearnedParameters(rank, 0, 0, 1, 7, 10, None if rank else 2e-4, loss_error=error)
+        for rank, error in enumerate(errors)
+    ]
+    found = run_check(NAME, run, learned(run, events), training(run, training_events(run))).findings
+    assert [finding.values["ranks"] for finding in found] == [ranks] * bool(ranks)
+    assert all(words in str(finding) for finding in found)

@@ -16,8 +16,8 @@ def test_each_package_that_differs() -> None:
     ]
     assert findings[0].hosts == ("c",)
     assert [finding.values["pip"] for finding in findings] == [
-        "python3 -m pip install torch==2.7.1",
-        "python3 -m pip install torch_npu==2.7.1",
+        "/opt/job/python -m pip install torch==2.7.1",
+        "/opt/job/python -m pip install torch_npu==2.7.1",
     ]
 
 
@@ -32,12 +32,12 @@ def test_a_package_that_one_host_lacks() -> None:
 
 def test_a_package_that_one_host_alone_has() -> None:
     (finding,) = look(fleet(python(), python(mindspore="2.6.0"), python()))
-    assert (finding.hosts, finding.values["pip"]) == (("b",), "python3 -m pip uninstall mindspore")
+    assert (finding.hosts, finding.values["pip"]) == (("b",), "/opt/job/python -m pip uninstall mindspore")
 
 
 def test_versions_without_a_majority() -> None:
     (finding,) = look(fleet(PYTHON_ENV, python(torch="2.6.0", torch_npu="2.7.1")))
-    assert finding.values["pip"] == "python3 -m pip install torch==<version>"
+    assert finding.values["pip"] == "/opt/job/python -m pip install torch==<version>"
 
 
 def test_a_host_whose_version_could_not_be_told_is_not_blamed() -> None:

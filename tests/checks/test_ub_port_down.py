@@ -20,12 +20,12 @@ def test_all_ports_are_up() -> None:
 
 def test_a_port_that_its_peers_on_other_hosts_have() -> None:
     fact = messages(run_check("ub-port-down", {"w1": [host()], "w2": [host(npu2=PART)], "w3": [host()]}))
-    assert fact == [("w2", "UB port 0/5 of NPU 2 has no link; its peers have one")]
+    assert fact == [("w2", "UB port 0/5 (die/port) of NPU 2 is down; its peers have a link")]
 
 
 def test_on_a_single_host_the_other_npus_are_the_norm() -> None:
     assert messages(run_check("ub-port-down", {"w1": [host(npu3=PART)]})) == [
-        ("w1", "UB port 0/5 of NPU 3 has no link; its peers have one")
+        ("w1", "UB port 0/5 (die/port) of NPU 3 is down; its peers have a link")
     ]
 
 

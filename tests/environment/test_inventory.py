@@ -77,6 +77,7 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
         ("node[]", "empty range"),
         ("node[1-2][3-4]", "a bracket follows another"),
         ("@no-such-group", "expected a group that `nodeset -l` lists"),
+        ("@no-such-source:a", "no source of groups called no-such-source"),
         ("@a;b", "has an @"),
         ("me:hunter2@n1", "me:[hidden]@n1"),
         ("root@node1@x", "--user"),

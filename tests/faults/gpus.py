@@ -462,6 +462,12 @@ ROWS: list[Row] = [
         host=2,
         kind="uncorrected memory errors",
     ),
+    gpu_row(
+        "kernel-error-logged",
+        logged("ice 0000:b1:00.0: Firmware recovery mode detected. Limiting functionality."),
+        host=1,
+        device="0000:b1:00.0",
+    ),
     gpu_row("gpu-pcie-width-low", element(3, "current_link_width", "16x", "8x"), gpu=3, observed=8, expected=16),
     gpu_row(
         "gpu-fabric-not-ready", element(1, "state", "Completed", "In Progress"), host=2, gpu=1, observed="In Progress"

@@ -128,7 +128,7 @@ ROWS: list[Row] = [
         "half speed",
         0,
         "echo 100000 >speed",
-        values={"npus": [0], "observed": 100000, "expected": 200000},
+        values={"npus": [0], "observed": "100", "expected": "200"},
     ),
     npu_row(
         "vnic-link-down",
@@ -153,6 +153,6 @@ ROWS: list[Row] = [
         3,
         "echo 5 >ub_down",
         fleet="a5",
-        values={"npu": 3, "ports": ["0/5"], "observed": {"0/5": "DOWN"}},
+        values={"npu": 3, "ports": ["0/5"], "die": "0", "port": "5"},
     ),
 ]

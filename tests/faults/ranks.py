@@ -247,8 +247,9 @@ ROWS = [
         "rank-table-super-device-repeated",
         copied("super_device_id", (0, 1), (1, 1)),
         fleet="a3",
-        blamed=[0, 1],
-        values={"ranks": ["rank 1", "rank 17"]},
+        blamed=[1],
+        values={"ranks": ["rank 1", "rank 17"], "places": ["server_list[1].device[1]"]},
+        also=("rank-table-super-device-differs",),
     ),
     table(
         "rank-table-super-device-differs",

@@ -101,6 +101,7 @@ ROWS: list[Row] = [
         "torch-version-differs",
         renamed(f"torch-{TORCH}+cpu", "torch-2.6.0"),
         package="torch",
+        also=("torch-npu-mismatch",),
         observed="2.6.0",
         expected=f"{TORCH}+cpu",
     ),

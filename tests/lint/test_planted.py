@@ -36,6 +36,13 @@ PLANTED: dict[str, tuple[str, dict[str, str | None], dict[str, str], str]] = {
     "base port": ("launch-settings-invalid", {}, {}, "export HCCL_IF_BASE_PORT=65530"),
     "devices": ("launch-settings-invalid", {}, {}, "export ASCEND_RT_VISIBLE_DEVICES=0,0,1,2,3,4,5,6"),
     "table": ("rank-table-path-relative", {}, {}, "export RANK_TABLE_FILE=conf/hccl.json"),
+    "device twice": ("visible-devices-wrong", {}, {}, "export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,6"),
+    "spaces after export": ("launch-option-refused", {}, {}, "export HCCL_CONNECT_TIMEOUT = 600"),
+    "spaces": ("launch-option-refused", {}, {}, "HCCL_CONNECT_TIMEOUT = 600"),
+    "root's port": ("launch-settings-invalid", {"master_port": "22"}, {}, ""),
+    "interface as adapter": ("launch-settings-invalid", {}, {}, "export NCCL_IB_HCA=eth0,eth1"),
+    "adapters apart": ("launch-settings-invalid", {}, {}, 'export NCCL_IB_HCA="mlx5_0 mlx5_1"'),
+    "read under another name": ("launch-variable-misspelt", {"master_addr": "$MASTER_ADR"}, {}, "MASTER_ADDR=n1"),
 }  # fmt: skip
 
 
@@ -73,6 +80,22 @@ def test_a_sound_launch_has_no_finding(style: str, tmp_path: Path) -> None:
     path.write_text(script(style, {}, {}, ""))
     code, findings, report = lint(path)
     assert (code in (0, 12), findings) == (True, set()), report
+
+
+INNOCENT = (
+    'NOTE="NPROC = 8"', "[ A = B ] || true", "export NCCL_IB_HCA=mlx5", "export NCCL_IB_HCA==mlx5_0:1,mlx5_1:1",
+    "export NCCL_IB_HCA=^mlx5_bond_0", "export NCCL_IB_HCA=rocep1s0f1,roceP2p1s0f1", "export NCCL_IB_HCA=bnxt_re0,ib0",
+    "export CUDA_VISIBLE_DEVICES=7,6,5,4,3,2,1,0", "MASTER_ADDRS=n1,n2\necho $MASTER_ADDR $MASTER_ADDRS",
+    "if [ -n $FAST ]; then MASTER_ADR=n1; fi\nMASTER_ADDR=n1\necho $MASTER_ADR",
+    "MASTER_ADDR=n1\necho ${MASTER_ADR:-n2} $MASTER_ADDR_2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("export", INNOCENT)
+def test_what_is_meant_as_it_is_has_no_finding(export: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(script("line", {}, {}, export))
+    assert lint(path)[1] == set()
 
 
 @pytest.mark.sample

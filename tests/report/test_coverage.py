@@ -26,10 +26,10 @@ def test_the_reasons() -> None:
     names = ("npu-missing", "gpu-driver-not-loaded")
     lacking = [Outcome(name, ERROR, "devices", "", skipped={"": "the host has none"}) for name in names]
     fleet = reports.report(reports.outcome("somaxconn-low"), *lacking)
-    assert covered(fleet) == "1 of 3 checks applies: no accelerator"
+    assert covered(fleet) == "1 of 3 checks applies: no accelerator found"
     assert coverage(fleet, tally(fleet)).areas[-1].applied == 0
     report = reports.report(reports.outcome("somaxconn-low"), *lacking, hosts=("node001",))
-    assert covered(report) == "1 of 3 checks applies: one host, no accelerator"
+    assert covered(report) == "1 of 3 checks applies: one host, no accelerator found"
     assert covered(reports.report(reports.outcome("somaxconn-low"), lacking[0])) == "1 of 2 checks applies"
 
 

@@ -20,10 +20,10 @@ def test_hosts_fold_to_a_nodeset_with_their_share() -> None:
 
 
 def test_what_was_not_looked_at_is_said() -> None:
-    assert FLEET.where(["node007"], FLEET.hosts[:60]) == "node007 (1/60, 4 not checked)"
-    assert FLEET.where(["node007"], FLEET.hosts[:60], FLEET.hosts[60:]) == "node007 (1/60, does not apply to 4)"
+    assert FLEET.where(["node007"], FLEET.hosts[:60]) == "node007 (1/64, 4 not checked)"
+    assert FLEET.where(["node007"], FLEET.hosts[:60], FLEET.hosts[60:]) == "node007 (1/64, does not apply to 4)"
     assert FLEET.where(["node007"], FLEET.hosts[:60], [*FLEET.hosts[60:63], ""]) == (
-        "node007 (1/60, does not apply to 3, 1 not checked)"
+        "node007 (1/64, does not apply to 3, 1 not checked)"
     )
 
 

@@ -95,7 +95,7 @@ def test_a_fence_is_one_fence(lines: list[str]) -> None:
 def test_what_a_ticket_holds() -> None:
     text = rendered(example_reports.unknown())
     for part in (
-        "# doctor: FAILED: 1 error on 1 of 64 hosts; 5 checks unknown",
+        "# doctor: `FAILED: 1 error on node030; 5 checks unknown on node[001-003,020]`",
         "| `node030 (1/64)` | `link-down` | - |",
         "| `node[001-003] (3/64)` | - | 3 checks |",
         "## error: `link-down` on `node030 (1/64)`",

@@ -15,7 +15,7 @@ from tests.report import rendering, reports
 
 def fix_lines(report: object, *names: str) -> list[str]:
     lines = rendering.plain(report, reports.PAGES, fixable_checks=names).splitlines()  # type: ignore[arg-type]
-    return [line for line in lines if line.startswith("fix ")]
+    return [line for line in lines if line.startswith("plan ")]
 
 
 def test_only_what_failed_and_can_be_mended_is_named_with_the_hosts_it_blames() -> None:
@@ -23,7 +23,7 @@ def test_only_what_failed_and_can_be_mended_is_named_with_the_hosts_it_blames() 
     failed = [outcome for outcome in report.outcomes if outcome.findings]
     check = failed[0].check
     (line,) = fix_lines(report, check, "no-such-check")
-    assert line.startswith(f"fix     doctor fix {check} -w ")
+    assert line.startswith(f"plan    To fix it (a plan; changes nothing): doctor fix {check} -w ")
     assert fix_lines(report) == []
     assert fix_lines(report, "no-such-check") == []
 
@@ -70,12 +70,13 @@ def test_the_remedy_of_one_of_two_hosts_is_not_for_the_other_likewise() -> None:
         address="29.1.1.2",
         netmask="255.255.0.0",
         owners="NPU 0 of node001 and NPU 0 of node002",
+        source="That is the address in /etc/hccn.conf.",
         observed=2,
         expected=1,
     )
     outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), reports.HOSTS)
     output = rendering.plain(reports.report(outcome), {check.name: check})
-    assert "on node001: `hccn_tool -i 0 -ip -s address 29.1.1.2" in output
+    assert "On node001, while no job runs: `hccn_tool -i 0 -ip -s address 29.1.1.2" in output
     assert "likewise" not in output
 
 
@@ -85,7 +86,7 @@ def test_a_consequence_alone_is_not_mended_where_its_cause_cannot_be() -> None:
     report = reports.report(down, lost)
     assert fix_lines(report, "driver-differs") == []
     assert fix_lines(report, "driver-differs", "link-down") == [
-        "fix     doctor fix link-down driver-differs -w node001"
+        "plan    To fix it (a plan; changes nothing): doctor fix link-down driver-differs -w node001"
     ]
 
 
@@ -99,4 +100,4 @@ def test_only_marks_that_stand_in_the_report_are_to_be_filled_in() -> None:
             Outcome(check.name, check.severity, check.area, check.claim, (finding,)), hosts=("a", "b")
         )
         output = rendering.plain(report, {check.name: check})
-        assert ("<name>" in output) == ("yours " in output) == marked
+        assert ("<name>" in output) == ("values " in output) == marked

@@ -31,6 +31,7 @@ CONSTANT_WORDS = {
         "ACCEPT",
         "DEFAULT",
         "DRAIN",
+        "RESUME",
         "ECAP_ACS",
         "GBK",
         "GPU",

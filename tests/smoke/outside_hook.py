@@ -104,7 +104,7 @@ DEEDS: "dict[str, Callable[[dict[str, Any]], object]]" = {
     "exit": lambda _: os._exit(0),
     "spin": spin,
     "raises": fail,
-    "program": lambda fault: exec(fault["program"]),
+    "program": lambda fault: exec(fault["program"], dict(globals())),
 }
 """What is done before the call."""
 

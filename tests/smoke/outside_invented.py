@@ -82,6 +82,11 @@ def overdue(*_): raise TimeoutError('the step took too long')
 signal.signal(signal.SIGALRM, overdue)
 signal.setitimer(signal.ITIMER_REAL, 0.2)
 """
+SLOW_DISK = """
+import sys, time
+open("MARK", "w").close()
+sys.addaudithook(lambda event, _: event == "open" and time.sleep(0.004))
+"""
 OTHER_THREAD = """
 import threading, torch
 def other(): torch.distributed.all_reduce(torch.ones(3))
@@ -248,6 +253,7 @@ INVENTED: tuple[Case, ...] = (
         before='echo "127.0.1.1 $(hostname)" >>/etc/hosts; touch MARK',
         must=False,
     ),
+    Case("a slow disk", (), imports=SLOW_DISK),
     Case("another user in the midst", (*DIED, *FAILED_LOADER), program("os.setuid(65534)"), must=False),
     Case("another seed", VALUES, program("import torch; torch.manual_seed(7)"), early=True, must=False),
 )

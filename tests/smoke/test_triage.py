@@ -129,13 +129,13 @@ def test_a_screening_whose_time_is_over_leaves_the_rest_undecided() -> None:
     assert screening.undecided == set(first) and not screening.left_out
 
 
-def test_runs_that_did_not_end_in_time_run_once_more_and_say_nothing() -> None:
+def test_runs_that_did_not_end_in_time_run_once_more_and_in_parts_and_say_nothing() -> None:
     screening = Screening([f"w{number}" for number in range(40)], 8)
     while cells := screening.next_round():
         for cell in cells:
             screening.note(cell, CellResult("unfinished"))
     screening.give_up()
-    assert not screening.left_out and screening.rounds == 2 * screening.phases
+    assert not screening.left_out and screening.rounds == 5 * screening.phases
     assert screening.undecided == set(screening.hosts)
 
 
@@ -152,6 +152,18 @@ def test_sick_hosts_are_found_where_the_first_runs_of_their_cells_do_not_end(unf
     screening = screen(fleet.hosts, SmokeOptions(cell_size=8), run_cells, lambda *_: None)
     assert set(screening.left_out) == fleet.sick and not screening.undecided
     assert batches[0] == 8 and max(batches[1:]) <= 4
+
+
+def test_a_host_that_no_run_with_it_ends_hides_nobody() -> None:
+    """Such as one that the controller loses each time, in the cell of two sick hosts."""
+    fleet = SimulatedFleet(64, Random(5))
+    fleet.sick = {fleet.hosts[1], fleet.hosts[6]}
+    screening, lost = Screening(fleet.hosts, 8), fleet.hosts[3]
+    while cells := screening.next_round():
+        for cell in cells:
+            screening.note(cell, CellResult("unfinished") if lost in cell else fleet.run(cell))
+    screening.give_up()
+    assert set(screening.left_out) == fleet.sick and screening.undecided == {lost}
 
 
 def test_who_fails_the_run_of_all_healthy_hosts_is_left_out_of_the_next() -> None:

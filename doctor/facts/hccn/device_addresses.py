@@ -203,6 +203,11 @@ def configured_address(
     return usable, _ipv4(settings.get("netmask", "")) or common
 
 
+def address_source(address: object) -> str:
+    """Where the address in a command comes from, in words."""
+    return "That is the address in /etc/hccn.conf." if address else "Choose a free address of the network's plan."
+
+
 def _ipv4(text: str) -> IPv4Address | None:
     try:
         return IPv4Address(text)

@@ -11,6 +11,7 @@ from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled
+from doctor.facts.hccn.device_addresses import DetectAddresses
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuProduct
 from doctor.job import LaunchConfig, limit_items
@@ -37,6 +38,12 @@ def flatten_by_npu(facts: Mapping[str, HasNpus[T]]) -> dict[Npu, T]:
 def most_common_value(values: Iterable[T]) -> T | None:
     """The commonest value; None when two are equally common, or there is none."""
     return next(iter(leader(Counter(values))), None)
+
+
+def watchers(detect: DetectAddresses | None, addresses: Iterable[object]) -> list[int]:
+    """The NPUs of a host that keep pinging one of these addresses: their health is that of its NPU."""
+    watched = {str(address) for address in addresses if address}
+    return [npu for npu, address in detect.by_npu.items() if str(address) in watched] if detect else []
 
 
 def group_by_host(values: Mapping[Npu, T]) -> Iterator[tuple[str, T, list[int]]]:

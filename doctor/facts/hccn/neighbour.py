@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from doctor.engine.fact import Fact
+from doctor.engine.texts import filled
 from doctor.facts.hccn.tool import hccn_probe, per_npu
 
 
@@ -63,6 +65,14 @@ class Neighbours(Fact, frozen=True):
     """NPUs without an LLDP neighbour."""
 
     read = per_npu(_parse_neighbour, unset="without_neighbour")
+
+
+def switch_port(neighbours: Mapping[str, Neighbours] | None, host: str, npu: int) -> str:
+    """The switch port of an NPU in words, for a remedy; where LLDP has not named it, the command that does."""
+    neighbour = neighbours[host].by_npu.get(npu) if neighbours and host in neighbours else None
+    if neighbour is None or not neighbour.port:
+        return filled("a switch port (`hccn_tool -i {0} -lldp -g` names it)", npu)
+    return filled("port {0} of switch {1}", neighbour.port, neighbour.name or neighbour.mac)
 
 
 def _tlv_texts(text: str) -> dict[str, str]:

@@ -28,6 +28,8 @@ class LearnedParameters(RankEvent, frozen=True, tag="learned"):
     """As in `ReferenceRun`."""
     error_steps: int = 0
     """After which the error was computed, of large worlds fewer than all; 0: all."""
+    loss_error: float | None = None
+    """Of the step that is furthest from the loss of the same rows in the serial run, as a share; on last stages."""
 
 
 class SmokeLearning(StageFact, frozen=True):

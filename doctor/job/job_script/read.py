@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.engine.texts import filled
 from doctor.job.job_script.directives import Directive, Resources, read_directives, resources, variables_of
-from doctor.job.launch_line.model import LaunchLine, NotALaunchLine
+from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.read import launcher_among, read_launch_line, runs_shell_script, starts_ranks, with_script
 from doctor.job.shell.script_evaluation import ShellCommand, evaluate
 from doctor.job.shell.tokens import MAX_TEXT
@@ -81,10 +81,11 @@ def read_job_script(
         recognized, not_understood = _recognized(command, inherited)
         listed += recognized
         strange += not_understood
+    mistakes = tuple(OptionProblem("bash", *mistake) for mistake in shell.mistakes)
     return JobScript(
         directives=directives,
         resources=requested,
-        launch_lines=tuple(listed),
+        launch_lines=tuple(msgspec.structs.replace(one, problems=one.problems + mistakes) for one in listed),
         unread=tuple(skipped),
         refused=shell.refused,
         not_understood=tuple(strange[:_MOST_LINES]),

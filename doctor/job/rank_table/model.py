@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
@@ -71,6 +72,30 @@ class Server(msgspec.Struct, frozen=True):
     host_ip: str = ""
     ranks: tuple[Rank, ...] = ()
 
+    def coded_ids(self) -> dict[str, int]:
+        """The super_device_id of each rank that the hardware's coding asks for, by the rank's path.
+
+        The driver's public source: server << 22 | chip << 18 | die << 16 | device, device = 2 * chip + die. The server
+        is the one that more than half of the entries name, at least two; empty where they do not follow that coding.
+        """
+        numbers = [sdid for rank in self.ranks if (sdid := coded_id(rank.super_device_id)) is not None]
+        (server, times), *_ = Counter(number >> 22 for number in numbers).most_common(1) or [(0, 0)]
+        if times < 2 or times * 2 <= len(self.ranks):
+            return {}
+        devices = {rank.path: rank.device_id for rank in self.ranks if rank.device_id is not None}
+        return {path: server << 22 | n // 2 << 18 | n % 2 << 16 | n for path, n in devices.items()}
+
+
+def coded_id(text: str | None) -> int | None:
+    """A super_device_id that follows the hardware's coding, as a number.
+
+    >>> coded_id("37814273"), coded_id("7")
+    (37814273, None)
+    """
+    number = int(text) if text and text.isascii() and text.isdecimal() and len(text) < 11 else 0
+    chip, die, device = number >> 18 & 15, number >> 16 & 3, number & 0xFFFF
+    return number if 1 << 16 <= number < 1 << 32 and device == 2 * chip + die else None
+
 
 class SuperPod(msgspec.Struct, frozen=True):
     """One entry of super_pod_list: the server_ids that it lists."""
@@ -100,6 +125,11 @@ class RankTable(msgspec.Struct, frozen=True):
     def has_rank_ids(self) -> bool:
         """The file itself gives rank ids; a ``group_list`` without ``deploy_mode`` leaves that to HCCL."""
         return self.form != "group_list"
+
+    def edit(self, rank: Rank, field: str, number: object) -> str:
+        """What to write in the file, and where; empty where it is not known."""
+        template = 'In {0}, at {1} ({2} of {3}), write `"{4}": "{5}"`.'
+        return "" if number is None else filled(template, self.path, rank.path, rank, rank.host, field, number)
 
     def require_fields(self, *fields: str) -> None:
         """For a check that found nothing wrong so far: whether it could read all that it needs.

@@ -16,6 +16,7 @@ from doctor.engine.texts import filled
 from doctor.job.shell.tokens import Part, Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import MAX_ELEMENTS, ShellVariables
 from doctor.job.shell.word import UnreadText, Word, unread
+from doctor.job.variable_names import intended_name
 
 _MOST_COMMANDS = 2000
 _MOST_EXPORTED = 512
@@ -56,6 +57,8 @@ class ShellText(msgspec.Struct, frozen=True):
     unread: tuple[UnreadText, ...] = ()
     refused: bool = False
     """No shell accepts the text: ``unread`` says where and why."""
+    mistakes: tuple[tuple[str, str, str], ...] = ()
+    """What the shell refuses, or takes for empty: command or variable, text, what was meant."""
 
 
 class _Block:
@@ -94,7 +97,7 @@ def evaluate(
     first.run()
     second = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), first.assigned_in_loops)
     second.run()
-    return ShellText(tuple(second.commands), tuple(second.unread))
+    return ShellText(tuple(second.commands), tuple(second.unread), mistakes=tuple(second.found_mistakes()))
 
 
 class _Evaluation:
@@ -117,8 +120,17 @@ class _Evaluation:
         """``set`` or ``shift`` was read."""
         self.eval_depth = 0
 
+        self.mistakes: list[tuple[str, str, str]] = []
+
     def run(self) -> None:
         self._run(self.tokens)
+
+    def found_mistakes(self) -> Iterator[tuple[str, str, str]]:
+        """Spaces around the sign of an assignment, and variables a letter away from a known one that the text sets."""
+        yield from self.mistakes[:_MOST_UNREAD]
+        for name in sorted(self.variables.absent - self.variables.assigned):
+            if (meant := intended_name(name)) in self.variables.assigned and meant != name + "S":
+                yield f"${name}", "", f"${meant}"
 
     def _run(self, tokens: list[Token]) -> None:
         for command, operator in self._simple_commands(tokens):
@@ -315,12 +327,19 @@ class _Evaluation:
     def _declare(self, command: str, arguments: list[Token]) -> None:
         flags = "".join(token.keyword for token in arguments if token.keyword.startswith("-"))
         exports = (command == "export" and "n" not in flags) or "x" in flags
-        for token in arguments:
+        before = ""
+        for number, token in enumerate(arguments):
             name = _assigned_name(token)
             if name:
                 self._assign(token)
             elif _NAME.fullmatch(token.keyword):
                 name = token.keyword
+            elif token.keyword.startswith("=") and before:
+                after = (
+                    [token.keyword[1:]] if token.keyword[1:] else [token.keyword for token in arguments[number + 1 :]]
+                )
+                self.mistakes.append((command, f"{before} {token.keyword}", f"{command} {before}={''.join(after[:1])}"))
+            before = name
             if name and exports:
                 self.variables.exported.add(name)
             elif name and command == "export":
@@ -372,6 +391,10 @@ class _Evaluation:
         self.eval_depth -= 1
 
     def _add(self, argv: list[Word], assignments: list[Token], line: int) -> None:
+        name, after = argv[0].text if argv else "", "".join(word.text for word in argv[1:2])
+        if after.startswith("=") and re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
+            meant = after[1:] or "".join(word.text for word in argv[2:3])
+            self.mistakes.append((name, after, f"{name}={meant}"))
         exported: dict[str, Word] = {}
         if len(self.variables.exported) > _MOST_EXPORTED:
             self._note("...", filled("more than {0} exported variables", _MOST_EXPORTED), line)

@@ -40,12 +40,17 @@ class ShellVariables:
         self.exported: set[str] = set()
         """Names that the text exports."""
         self.unset: set[str] = set()
+        self.absent: set[str] = set()
+        """Names that the text reads where nothing has set them."""
+        self.assigned: set[str] = set()
+        """Names that the text sets anywhere."""
         self._inherited = frozenset(environ)
         self._budget = _BUDGET
 
     def assign(self, name: str, value: Value) -> None:
         """Sets a variable; an inherited one stays exported."""
         self.unset.discard(name)
+        self.assigned.add(name)
         if name in self._inherited:
             self.exported.add(name)
         self.values[name] = value
@@ -158,6 +163,8 @@ class ShellVariables:
         """What a variable without a value becomes."""
         if part.default is not None and (value is not None or self._is_known_unset(part.text)):
             return (self.single(part.default),)
+        if part.default is None and len(self.absent) < MAX_ELEMENTS:
+            self.absent.add(part.text)
         if part.text in self.unset:
             return () if part.kind == "array" else (Word(""),)
         return (Word(part.source, part.source, may_be_several=True),)

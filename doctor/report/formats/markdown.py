@@ -38,7 +38,7 @@ def render(report: Report, context: RenderContext) -> str:
     folded = fold(report, SCOPE.max_chars)
     summary = summary_lines(report, folded, code)
     failures = folded.failures
-    lines = [filled("# doctor: {0}", summary.verdict), "", _source_line(report, code), ""]
+    lines = [filled("# doctor: {0}", code_span(summary.verdict, 1000)), "", _source_line(report, code), ""]
     lines += [*_table(report, folded, failures)]
     for check_failure in failures:
         lines += _failure(check_failure, pages, folded)

@@ -77,10 +77,11 @@ def line(
 ) -> str:
     """The line, without a line feed; ``code`` is the exit code that it comes with, ``word`` stands for the verdict's.
 
-    ``nodes`` counts healthy hosts of all; ``warn`` and ``waived`` count checks; ``unknown`` counts checks that could
-    not look at all they should for a reason of their own, and names the hosts. ``why`` names what the word rests on:
-    errors by check, else what is unknown by its reason, else warnings; ``cause`` stands there where the run came to no
-    verdict, or where it is not of the checks. ``scope`` is ``this-host`` where preflight checked this host alone.
+    ``nodes`` counts healthy hosts of all; of the job itself, without hosts, ``checks`` counts those that judged;
+    ``warn`` and ``waived`` count checks; ``unknown`` counts checks that could not look at all they should for a reason
+    of their own, and names the hosts. ``why`` names what the word rests on: errors by check, else what is unknown by
+    its reason, else warnings; ``cause`` stands there where the run came to no verdict, or where it is not of the
+    checks. ``scope`` is ``this-host`` where preflight checked this host alone.
     """
     status_word = word or verdict_word(report, code, need)
     ends = [
@@ -162,7 +163,10 @@ class _ReportKeys:
     def keys(self, limits: _ListLimits) -> Iterator[tuple[str, str]]:
         report, host_health = self.report, self.health
         others = _unlisted_hosts(report)
-        yield "nodes", f"{len(host_health.healthy)}/{len(report.hosts) + len(others)}"
+        judged = [outcome for outcome in report.outcomes if outcome.status in (Status.PASSED, Status.FAILED)]
+        of_job_alone = judged and not report.hosts and not others
+        healthy = f"{len(host_health.healthy)}/{len(report.hosts) + len(others)}"
+        yield ("checks", f"{len(judged)}/{len(report.outcomes)}") if of_job_alone else ("nodes", healthy)
         yield "bad", fold_within((*host_health.bad, *others), self.fleet, limits.bad)
         yield "why", ",".join(self.cause_texts(limits))
         unknown_checks = {name for names in self.unknown.values() for name in names}

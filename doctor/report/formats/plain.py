@@ -76,13 +76,13 @@ def _smoke(smoke: Details, word: str) -> Iterator[str]:
 def _summary_lines(summary: SummaryLines, colour: bool, unfilled: Sequence[str]) -> Iterator[str]:
     for note in summary.notes:
         yield f"note    {note}"
-    yield f"from    {summary.source}"
+    yield f"run     {summary.source}"
     if summary.first_step:
         yield f"first   {summary.first_step}"
     if unfilled:
-        yield f"yours   {localized('in the commands above, fill in: ')}{', '.join(unfilled)}"
+        yield f"values  {localized('Fill in yourself: ')}{', '.join(unfilled)}"
     if summary.fix_command:
-        yield f"fix     {summary.fix_command}"
+        yield f"plan    {localized('To fix it (a plan; changes nothing): ')}{summary.fix_command}"
     yield _painted(summary.status_word, summary.verdict, colour)
 
 

@@ -83,9 +83,22 @@ class FoldedReport(msgspec.Struct, frozen=True):
 
     @property
     def failures(self) -> tuple[CheckFailure, ...]:
-        """What stops the job first: errors that block other checks, errors, warnings; then as a job meets them."""
+        """What stops the job first: errors that block other checks, errors, warnings; then as a job meets them.
+
+        A warning about all hosts was true yesterday, too: one about some of them comes before it.
+        """
+        count = len(self.fleet.hosts)
         failures = [failure for area in self.areas for failure in area.failures]
-        return tuple(sorted(failures, key=lambda failure: (not failure.is_error, -len(failure.consequences))))
+        return tuple(
+            sorted(
+                failures,
+                key=lambda failure: (
+                    not failure.is_error,
+                    -len(failure.consequences),
+                    not failure.is_error and count > 1 and len(failure.hosts) == count,
+                ),
+            )
+        )
 
     @property
     def first_failure(self) -> CheckFailure | None:

@@ -50,7 +50,7 @@ class Fleet:
         evaluated_hosts: Collection[str] | None = None,
         skipped_hosts: Collection[str] = (),
     ) -> str:
-        """``node[007,023] (2/64)``; where the check could not look at every host: ``node7 (1/60, 4 not checked)``.
+        """``node[007,023] (2/64)``; where the check could not look at every host: ``node7 (1/64, 4 not checked)``.
 
         ``skipped_hosts``: those that the check does not apply to.
         """
@@ -72,7 +72,7 @@ class Fleet:
         left = total - evaluated_count - skipped_count
         unevaluated = phrase(", does not apply to {count}", count=skipped_count) if skipped_count else ""
         unevaluated += phrase(", {count} not checked", count=left) if left > 0 else ""
-        return self.fold(hosts) + bracketed(f"{listed_count}/{evaluated_count}{unevaluated}")
+        return self.fold(hosts) + bracketed(f"{listed_count}/{total}{unevaluated}")
 
     def format_values(self, values: Mapping[str, Any], limit: int = MAX_VALUE_CHARS) -> dict[str, str]:
         """Each value of a finding in plain, safe words; a list of many hosts of this run is folded."""

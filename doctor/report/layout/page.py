@@ -151,7 +151,7 @@ class _PageBuilder:
             if nowhere
             else []
         )
-        texts += [phrase("{checks} not to every host", checks=partly if nowhere else partly_checks)] if partly else []
+        texts += [phrase("{checks} only for some hosts", checks=partly if nowhere else partly_checks)] if partly else []
         text = localized(", ").join(texts) + bracketed(self.scope.rest_hint)
         return (ReportEntry("skip", "", (ReportPart(text),)),)
 
@@ -182,7 +182,7 @@ class _PageBuilder:
         text = (
             phrase("on {hosts}", hosts=hosts) if everywhere else phrase("on {span} of {hosts}", span=span, hosts=hosts)
         )
-        return phrase("{text}, {count} of the job itself", text=text, count=without) if without else text
+        return phrase("{text}; {count} of them look at the job alone", text=text, count=without) if without else text
 
     def crash(self, outcome: Outcome) -> list[ReportEntry]:
         hosts: dict[tuple[str, bool], list[str]] = {}

@@ -12,6 +12,7 @@ from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CONTAINER, NO_HOST, Report
 from doctor.report.layout.fold import CheckFailure, FoldedReport
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
+from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import Counts, coverage, left_out
 
 MAX_NAMED_CHECKS = 5
@@ -201,15 +202,25 @@ def _passed(counts: Counts) -> str:
 
 def _findings_text(folded: FoldedReport) -> str:
     """The checks that found something, by severity; those that follow from another one apart."""
-    counts = folded.counts
-    errors = sum(failure.is_error for failure in folded.failures)
-    warnings = len(folded.failures) - errors
     following = sum(len(failure.following) for failure in folded.failures)
-    kinds = [count_noun(errors, "error")] if errors else []
-    kinds += [count_noun(warnings, "warning")] if warnings else []
-    hosts = count_noun(counts.hosts, "host")
-    where = phrase(" on {count} of {hosts}", count=counts.blamed, hosts=hosts) if counts.blamed else ""
+    counted: dict[str, list[str]] = {}
+    """The numbers of errors and of warnings, by where they are."""
+    for noun, is_error in (("error", True), ("warning", False)):
+        failures = [failure for failure in folded.failures if failure.is_error is is_error]
+        if failures:
+            counted.setdefault(_on(folded.fleet, failures), []).append(count_noun(len(failures), noun))
     more = phrase(
         " ({count} more follows from them)" if following == 1 else " ({count} more follow from them)", count=following
     )
-    return localized(", ").join(kinds) + where + (more if following else "")
+    kinds = [localized(", ").join(numbers) + where for where, numbers in counted.items()]
+    return localized(", ").join(kinds) + (more if following else "")
+
+
+def _on(fleet: Fleet, failures: Iterable[CheckFailure]) -> str:
+    """On which hosts of the run: the name of one, or how many; empty for what is on none."""
+    named = {host for failure in failures for host in failure.hosts}
+    hosts = [host for host in fleet.hosts if host in named]
+    if len(hosts) in (0, 1, len(fleet.hosts)):
+        where = fleet.where(hosts) if len(hosts) > 1 else fleet.fold(hosts)
+        return phrase(" on {hosts}", hosts=where) if hosts else ""
+    return phrase(" on {count} of {hosts}", count=len(hosts), hosts=count_noun(len(fleet.hosts), "host"))

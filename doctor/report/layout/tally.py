@@ -136,7 +136,7 @@ class Coverage(msgspec.Struct, frozen=True):
     """Checks that came to a result on at least one host, or for the job itself."""
     checks: int
     limits: tuple[str, ...]
-    """What kept many of the others from applying, in words: one host, no accelerator, no host answered."""
+    """What kept many of the others from applying, in words: one host, no accelerator found, no host answered."""
     areas: tuple[AreaCoverage, ...]
     unknown: int = 0
     """Checks that came to a result nowhere, because every host is unknown or the check crashed."""
@@ -145,7 +145,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """``18 of 124 checks apply: one host, no accelerator``, or empty where all apply."""
+        """``18 of 124 checks apply: one host, no accelerator found``, or empty where all apply."""
         return self.share + self.reason if self.applied < self.checks else ""
 
     @property
@@ -168,7 +168,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """``: one host, no accelerator``, or empty. Why checks do not apply does not tell why others are unknown."""
+        """``: one host``, or empty. Why checks do not apply does not tell why others are unknown."""
         limits = [limit for limit in self.limits if not self.unknown or limit == _NO_ANSWER]
         return localized(": ") + localized(", ").join(map(localized, limits)) if limits else ""
 
@@ -230,4 +230,4 @@ def _limits(report: Report) -> Iterator[str]:
         yield "one host"
     devices = [by_name.get(name) for name in _DEVICE_CHECKS]
     if report.hosts and all(outcome and not _applied(outcome) and not outcome.unknown for outcome in devices):
-        yield "no accelerator"
+        yield "no accelerator found"

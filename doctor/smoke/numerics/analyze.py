@@ -146,8 +146,9 @@ def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -
     verdict = analyze_training(run.plan, training)
     for group in merge_defects(defect for defect in verdict.causes if defect.check == check):
         reported = finding(group, len(verdict.traces))
-        # A sum that a group shares tells of no rank: the collectives do, where they were wrong by themselves.
-        yield reported.because_of(COLLECTIVE_CHECK) if group[0].of_group else reported
+        # What tells of no single rank: the collectives do, where they were wrong by themselves.
+        shared = group[0].of_group or group[0].tie or not group[0].ranks
+        yield reported.because_of(COLLECTIVE_CHECK) if shared else reported
     by_cause: dict[str, list[Defect]] = {}
     for defect, cause in verdict.consequences:
         if defect.check == check != cause:

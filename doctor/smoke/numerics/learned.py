@@ -12,6 +12,8 @@ CLEAR = 5.0
 """Times the error of the rank that is nearest to the serial training, from which on a replica is the wrong one."""
 AMPLIFIED = 100.0
 """Times the tolerance of one step: Adam makes much of the sign of a gradient that is hardly more than rounding."""
+AMPLIFIED_LOSS = 10.0
+"""The same, of the loss of a single step."""
 
 
 class LearnedWrong(msgspec.Struct, frozen=True):
@@ -24,6 +26,8 @@ class LearnedWrong(msgspec.Struct, frozen=True):
     """The largest, from the serial training."""
     replicas: bool = True
     """They differ from each other; False: they are alike, and far from the serial training."""
+    losses: bool = False
+    """Not what they hold is wrong, but the loss that they computed in a step."""
 
 
 def wrong_learners(events: Iterable[LearnedParameters], tolerance: float) -> Iterator[LearnedWrong]:
@@ -40,6 +44,23 @@ def wrong_learners(events: Iterable[LearnedParameters], tolerance: float) -> Ite
     far = tuple(sorted(rank for rank, error in errors.items() if error > AMPLIFIED * tolerance))
     if far and not apart:
         yield LearnedWrong(far, tuple(sorted(errors)), max(errors.values()), replicas=False)
+    elif not apart:
+        for group in groups.values():
+            yield from _wrong_losses(group, AMPLIFIED_LOSS * tolerance)
+
+
+def _wrong_losses(group: Sequence[LearnedParameters], limit: float) -> Iterator[LearnedWrong]:
+    """Ranks whose loss of some step is not that of the serial run, which has the right parameters.
+
+    Where all are off, or all but the first rank, which did the serial run for them, it is the first. Of two, either.
+    """
+    errors = {event.rank: event.loss_error for event in group if event.loss_error is not None}
+    off = {rank for rank, error in errors.items() if error > limit}
+    sound, first = errors.keys() - off, min(event.rank for event in group)
+    if off and not sound - {first}:
+        off = set(errors) if sound and len(errors) == 2 else {first}
+    if off:
+        yield LearnedWrong(tuple(sorted(off)), tuple(sorted(errors)), max(errors.values()), losses=True)
 
 
 def _bits(group: Sequence[LearnedParameters]) -> set[tuple[str, int, int]]:

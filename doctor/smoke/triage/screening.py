@@ -4,7 +4,8 @@ The cells of a phase run at the same time. In phase p the hosts of a cell differ
 of the cell's size, so that after as many phases as the largest number has digits each host ran with hosts of every
 part of the fleet. A cell that fails runs again without the host that it names; one that names nobody is divided in
 halves, and the last two hosts run with one healthy host each: who fails again is it, and where neither does, it is what
-lies between the two. A cell that did not end in time runs once more. The run of all healthy hosts is judged as a cell.
+lies between the two. A cell that did not end in time runs once more, then in halves. The run of all healthy hosts is
+judged as a cell.
 """
 
 from __future__ import annotations
@@ -159,6 +160,8 @@ class Screening:
         elif cell not in self._unfinished:
             self._unfinished.add(cell)
             self._repeat(cell)
+        elif len(cell) > 1:
+            self._unfinished.update(self._halve(cell))
 
     def leaves_out_more(self, result: CellResult) -> bool:
         """Whether the run of all healthy hosts names some of them, and is worth another one without these."""
@@ -183,14 +186,17 @@ class Screening:
         elif len(cell) == 1:
             self._leave_out(cell, result)
         else:
-            middle = (len(cell) + 1) // 2
-            self._repeat(cell[:middle])
-            self._repeat(cell[middle:])
+            self._halve(cell)
 
-    def _repeat(self, hosts: Iterable[str]) -> None:
+    def _halve(self, cell: Cell) -> list[Cell]:
+        middle = (len(cell) + 1) // 2
+        return [self._repeat(cell[:middle]), self._repeat(cell[middle:])]
+
+    def _repeat(self, hosts: Iterable[str]) -> Cell:
         cell = tuple(host for host in hosts if host not in self.left_out)
         if cell:
             self._queue.append(cell)
+        return cell
 
     def _try_apart(self, pair: tuple[str, str], result: CellResult) -> None:
         """Each of the two with a host that passed, another one for each."""

@@ -164,16 +164,17 @@ def stage_learning(ctx: RankContext) -> None:
     model.broadcast_params()
     gradient = model.gradient
     compared = steps_to_compare(ctx)
-    learned = model.flat, gradient
+    learned, losses = (model.flat, gradient), []
     for step in range(ctx.plan["learn_steps"]):
         loss = model.forward_backward(make_batch(ctx, model, rng, step, False))
         if loss is not None:
             ctx.emit("learn", step=step, loss=finite_or_none(loss))
+            losses.append(loss)
         gradient = model.reduce_gradient()
         model.update(gradient, adam)
         if step + 1 == compared:
             learned = model.flat.clone(), gradient.clone()
-    compare_learned(ctx, model, gradient, learned, compared)
+    compare_learned(ctx, model, gradient, learned, losses[:compared], compared)
 
 
 def steps_to_compare(ctx: RankContext) -> int:
@@ -187,13 +188,14 @@ def compare_learned(
     model: Model,
     gradient: torch.Tensor,
     learned: tuple[torch.Tensor, torch.Tensor],
+    losses: list[torch.Tensor],
     compared: int,
 ) -> None:
-    """Compares the parameters and the last gradient with those of the same training, done serially.
+    """Compares the parameters, the last gradient and each loss with those of the same training, done serially.
 
-    ``learned``: parameters and gradient after ``compared`` steps, which the serial training does. Of data-parallel
-    ranks that hold the same bits the first one does it for all. It needs no other rank, so that wrong values cannot
-    part the ranks.
+    ``learned``: parameters and gradient after ``compared`` steps, which the serial training does; ``losses``: of these
+    steps. Of data-parallel ranks that hold the same bits the first one does it for all, and sends the others its losses
+    of all blocks. All do so whatever they hold, so that wrong values cannot part the ranks.
     """
     held = digest(model.flat[: model.size]), 0 if model.zero else digest(gradient)
     mesh, same = model.mesh, True
@@ -202,24 +204,34 @@ def compare_learned(
         every = mine.new_empty(2 * mesh.dp)
         ctx.comm.all_gather(every, mine, mesh.dp_group)
         same = torch.equal(every.view(mesh.dp, 2), mine.expand(mesh.dp, 2))
-    error = learned_error(ctx, model, *learned, compared) if mesh.dp_rank == 0 or not same else None
+    count = block_count(ctx.world_size, LEARNING_BLOCKS)
+    of_blocks, error = torch.zeros(compared, count, device=ctx.device), None
+    if mesh.dp_rank == 0 or not same:
+        error = learned_error(ctx, model, *learned, of_blocks)
+    if mesh.dp > 1:
+        ctx.comm.broadcast(of_blocks, mesh.dp_group.ranks[0], mesh.dp_group)
+    blocks = mesh.blocks(count)
+    serial = of_blocks[:, blocks.start : blocks.stop].mean(1)
+    loss_error = max((relative_distance(loss, serial[step]) or 0 for step, loss in enumerate(losses)), default=None)
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
-        error=error, error_steps=compared, code_path=code_path(ctx),
+        error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error,
     )  # fmt: skip
 
 
 def learned_error(
-    ctx: RankContext, model: Model, flat: torch.Tensor, gradient: torch.Tensor, steps: int
+    ctx: RankContext, model: Model, flat: torch.Tensor, gradient: torch.Tensor, of_blocks: torch.Tensor
 ) -> float | None:
     """How far the learned parameters are from those of the serial run, as a share of what they changed by.
 
-    Or the last gradient, as a share of its norm, if that is further: Adam hides a gradient that is a multiple.
+    Or the last gradient, as a share of its norm, if that is further: Adam hides a gradient that is a multiple. The
+    serial losses are left in ``of_blocks``: a row for each of its steps.
     """
     serial, rng, adam = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device), Adam()
     start, last = serial.flat.clone(), serial.gradient
-    for step in range(steps):
+    for step, losses in enumerate(of_blocks):
         serial.forward_backward(make_batch(ctx, serial, rng, step, False))
+        losses.copy_(torch.cat(serial.row_losses).view(-1, BLOCK_ROWS).mean(1))
         last = serial.reduce_gradient()
         serial.update(last, adam)
 

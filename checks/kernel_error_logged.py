@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check, filled
+from doctor.facts.kernel_log import KernelLog
+
+
+@check(severity=WARNING, area="devices")
+def kernel_error_logged(log: KernelLog) -> Iterator[Finding]:
+    """The kernel's log holds no error of the kernel itself, and none of a device's driver that no other check knows.
+
+    ## Why it matters
+    After an error of the kernel itself, processes hang or die, until the host is restarted. Drivers have thousands of
+    messages: one by which a driver says that its accelerator, network card or disk does not work is shown, although
+    no rule says what it means.
+
+    ## What to do
+    On {host}: `dmesg -T`, and read what stands around the message; look it up with the driver's name and version.
+    Restart the host, and update kernel, driver and firmware. Where the device works and the message is known to be
+    harmless, accept it with a waiver.
+
+    ## Source
+    Messages of the kernel's own checks: arch/x86/mm/fault.c, lib/bug.c, lib/list_debug.c; and of a known driver about
+    a device, at warning level or above, with words of failure, such as "fatal", "unrecoverable", "timed
+    out", "hung", "not responding" or "reset failed", which no row of `doctor/facts/kernel_faults.toml` names. Up to 24
+    hours back, and until the driver says that the device works again; errors of the kernel count until a restart.
+    """
+    for fault in log.merged_faults("kernel-error-logged"):
+        yield Finding(
+            "the kernel reported {kind}{where}, {count} times, last {age}: {text}",
+            kind=fault.row.meaning,
+            where=filled(" at {0}", fault.device) if fault.device else "",
+            device=fault.device or None,
+            **fault.values,
+        )

@@ -1,0 +1,55 @@
+# ruff: noqa: E501 - messages are kept as they were printed
+"""What kernel-error-logged finds, and what it leaves to other checks or to nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.facts.kernel_log import KernelLog, LogLine
+from tests.checks.gpu_hosts import log
+from tests.checks.run_check import messages, run_check
+
+RECOVERY = "ice 0000:b1:00.0: Firmware recovery mode detected. Limiting functionality."
+
+
+def found(kernel: KernelLog) -> list[str]:
+    return [text for _, text in messages(run_check("kernel-error-logged", {"w1": [kernel]}))]
+
+
+def test_a_driver_that_says_that_its_device_fails_is_shown_with_the_device() -> None:
+    (text,) = found(log(RECOVERY))
+    assert "0000:b1:00.0, 1 time, last" in text and "Firmware recovery mode" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mlx5_core 0000:3b:00.0: poll_health:815:(pid 0): Fatal error 1 detected",  # a row names it
+        "mlx5_core 0000:05:00.0: mlx5_cmd_out_err:839:(pid 4711): ACCESS_REG(0x805) op_mod(0x1) failed, status bad operation(0x2), syndrome (0x9a6171), err(-22)",
+        "snd_hda_intel 0000:00:1f.3: azx_get_response timeout, switching to polling mode: last cmd=0x20170500",  # no driver of ours
+        "systemd[1]: ice 0000:b1:00.0: reset failed",  # a program's own words
+        "megaraid_sas 0000:03:00.0: FW provided TM TaskAbort/Reset timeout\t: 0 secs/0 secs",
+        "bnxt_en 0000:12:00.0 (unnamed net_device) (uninitialized): Device requests max timeout of 100 seconds, may trigger hung task watchdog",
+    ],
+)
+def test_what_another_check_finds_or_is_harmless_is_not_shown(text: str) -> None:
+    assert found(log(text)) == []
+
+
+def test_what_is_printed_below_warning_level_does_not_count() -> None:
+    lines = (LogLine(5.0, RECOVERY, 6),)
+    assert found(KernelLog(uptime=1e6, lines=lines)) == []
+    assert found(KernelLog(uptime=1e6, lines=(LogLine(5.0, RECOVERY, 3),)))
+
+
+def test_a_device_that_recovered_is_history_and_another_one_is_not() -> None:
+    failed = "mlx5_core 0000:41:00.0: mlx5_sync_reset: device reset failed"
+    recovered = "mlx5_core 0000:41:00.0: mlx5_health_try_recover:350:(pid 20): health recovery succeeded"
+    for text, count in ((recovered, 0), (recovered.replace("41:00", "42:00"), 1)):
+        assert len(found(KernelLog(uptime=1e6, lines=(LogLine(9.0, failed), LogLine(5.0, text))))) == count
+
+
+def test_an_error_of_the_kernel_itself_counts_until_the_host_is_restarted() -> None:
+    text = "BUG: kernel NULL pointer dereference, address: 0000000000000008"
+    (shown,) = found(log(text, age=200000))
+    assert shown.startswith("the kernel reported an error of the kernel itself, 1 time")

@@ -77,9 +77,9 @@ NVLINK_COUNTERS = {
     "Effective Errors": 1,
     "Symbol Errors": 1,
 }
-"""The counters of errors that NVLinks to the fourth generation have, then those of the fifth; so many of one link are too
-many. Of the fifth generation the corrected ones are left out (``FEC Errors - 0``, raw errors and rates): sound links
-have them."""
+"""The counters of errors of NVLinks to the fourth generation, then of the fifth; so many of one link are too many. Of
+the fifth generation the corrected ones are left out (``FEC Errors - 0``, raw errors and rates): sound links have them.
+"""
 
 
 class NvLinkErrors(Fact, frozen=True):

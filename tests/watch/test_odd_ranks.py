@@ -200,3 +200,71 @@ def test_ranks_that_cannot_be_read_are_unknown() -> None:
     finding = judged(*(rank(n, looks("?", switches=500)) for n in range(4)))
     assert finding.result == "undecided"
     assert "--sudo" in finding.text
+
+
+SPINS = [("libopen-pal.so.40.30.2", 300), ("mca_btl_vader.so", 200), ("libc.so.6", 400), ("[vdso]", 60)]
+
+
+def spinning(number: int, samples: list[tuple[str, int]], *, switches: int = 0) -> ProcessReport:
+    return rank(number, looks("running", "R", ran=1.9, switches=switches), samples=samples)
+
+
+def test_ranks_of_mpi_that_spin_in_their_wait_wait_for_the_one_that_rests() -> None:
+    waiting = [spinning(number, SPINS) for number in (0, 2, 3)]
+    finding = judged(rank(1, looks("sleep")), *waiting)
+    assert (finding.result, odd_rank_numbers(finding)) == ("odd", [1])
+    assert finding.ranks[1].does.text == "waits within libopen-pal.so.40.30.2, on its CPU"
+
+
+def test_ranks_that_compute_beside_their_communication_wait_for_nobody() -> None:
+    waiting = [spinning(number, [*SPINS, ("solver", 300)]) for number in (0, 2, 3)]
+    assert judged(*waiting, spinning(1, [("solver", 900)])).result == "moves"
+    finding = judged(rank(1, looks("sleep")), *waiting)
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+    assert "Others compute, and may wait so for it" in finding.text
+
+
+def test_ranks_of_mpi_that_also_sleep_move() -> None:
+    """Steps of two seconds: each rank sleeps, and spins until all have come."""
+    slept = rank(1, looks("sleep", ran=0.01, switches=2))
+    finding = judged(slept, *(spinning(number, SPINS, switches=2) for number in (0, 2, 3)))
+    assert odd_rank_numbers(finding) == []
+    finding = judged(slept, *(spinning(number, SPINS) for number in (0, 2, 3)))
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+
+
+def unnamed(pid: int, *frames: tuple[str, str], call: str = "sleep", **pace: float) -> ProcessReport:
+    stack = [(name, path, 7) for name, path in frames]
+    return rank(0, looks(call, **pace), stack, rank=None, pid=pid, world=0, job={}, group=50)  # type: ignore[arg-type]
+
+
+REDUCES = (("all_reduce", "/x/site-packages/torch/distributed/distributed_c10d.py"), ("tp_worker", "/job/serve.py"))
+ASKS = (("recv", "/x/site-packages/zmq/sugar/socket.py"), ("server", "/job/serve.py"))
+POLLS = (("core", "/job/serve.py"), ("start", "/job/serve.py"))
+MAIN_LOOP = ("Worker.main_loop", "/x/site-packages/ray/_private/worker.py")
+GETS = (("Worker.get_objects", "/x/site-packages/ray/_private/worker.py"), ("fit", "/job/driver.py"))
+
+
+def test_of_a_serving_group_the_worker_that_is_not_with_its_fellows_is_odd() -> None:
+    held = unnamed(51, ("flock", "/job/cache.py"), ("tp_worker", "/job/serve.py"), call="lock")
+    roles = [unnamed(50, *ASKS, call="poll"), unnamed(54, *POLLS, ran=0.1, switches=900)]
+    finding = judged(held, *roles, *(unnamed(pid, *REDUCES) for pid in (52, 53)))
+    assert [odd_rank.pid for odd_rank in finding.odd_ranks] == [51]
+
+
+def test_a_serving_group_without_work_is_not_accused() -> None:
+    idle = (("acquire_read", "/x/site-packages/vllm/distributed/device_communicators/shm_broadcast.py"),)
+    workers = [unnamed(pid, *idle) for pid in (51, 52, 53)]
+    for monitor in (unnamed(54, ("watch_memory", "/job/monitor.py")), unnamed(54, *POLLS, ran=0.1, switches=900)):
+        finding = judged(unnamed(50, *ASKS, call="poll"), *workers, monitor)
+        assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> None:
+    idle = [unnamed(pid, MAIN_LOOP, call="futex") for pid in (51, 52)]
+    held = unnamed(53, ("call_tool", "/job/tools.py"), MAIN_LOOP, call="recv")
+    driver = [unnamed(50, *GETS, call="futex")] if asked else []
+    assert [odd_rank.pid for odd_rank in judged(held, *idle, *driver).odd_ranks] == [53] * asked
+    busy = unnamed(53, ("generate", "/job/model.py"), MAIN_LOOP, call="running", ran=1.9)
+    assert not judged(busy, *idle, *driver).odd_ranks

@@ -7,13 +7,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from doctor.smoke.programs.agent.kernel import LIGHT_SLEEPS
 from doctor.smoke.programs.agent.procfs import read_text
 from doctor.watch.attach.inspector import rank_state
+from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
+from doctor.watch.attach.inspector.spins import sampled_files, start_samples
 from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
 from tests.watch.test_odd_ranks import host, rank
 
@@ -83,6 +86,18 @@ def test_yama_s_limit_is_said_where_it_binds_this_user(scope: int, root: bool, l
     assert bool(unseen_notes({"node1": report})) is limited
 
 
+def test_where_a_process_spends_its_time_is_sampled() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        samples = start_samples([process.pid, 1 << 30])
+        if not samples:
+            pytest.skip("the kernel permits no samples")
+        rows: list[list[Any]] = []
+        while not rows:
+            rows = sampled_files(samples[process.pid], memory_maps(process.pid))
+        process.kill()
+    assert list(samples) == [process.pid] and "python" in rows[0][0] and rows[0][1] > 0
+
+
 def test_processes_that_may_not_be_read_are_said_to_be_there() -> None:
     report = type(host())("node1", 4.0, False, True, [], False, [], hidden={"ann": 8})
     assert find_odd({"node1": report}) == []
@@ -101,6 +116,10 @@ def test_processes_that_may_not_be_read_are_said_to_be_there() -> None:
         (["python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()"], False, False),
         (["sh", "/var/spool/slurmd/job00007/slurm_script"], False, False),
         (["python3", "train.py"], False, False),
+        (["/venv/bin/python", "-u", "/job/train.py", "--launcher", "torchrun"], False, False),
+        (["/usr/bin/python3", "/opt/torchrun", "train.py"], True, True),
+        (["/usr/bin/python3", "/data/torchrun/train.py"], False, False),
+        (["ray::Trainer.fit"], False, False),
     ],
 )
 def test_what_only_starts_ranks(arguments: list[str], starts: bool, is_none: bool) -> None:

@@ -17,7 +17,7 @@ from doctor.analysis.majority import split
 from doctor.engine.sanitize import count_noun, number_ranges
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
-from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, Kind, activity
+from doctor.watch.attach.rank_activity import ANSWERS, DEFINITE, RESTS, TASKS, TRANSFER, Activity, Kind, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
 from doctor.watch.rehearsal.judge import judge_running
 from doctor.watch.rehearsal.rank_view import live_view
@@ -43,7 +43,7 @@ class SeenRank(msgspec.Struct, frozen=True):
     def waits(self) -> bool:
         """It stands still in a wait for the others: in a collective, or, without a stack, for its own threads."""
         in_threads = self.does.kind == "wait" and not self.does.place
-        return self.does.still and (self.does.kind == "collective" or in_threads)
+        return self.does.still and (self.does.kind in ("collective", "idle") or in_threads)
 
     @property
     def where(self) -> object:
@@ -154,11 +154,38 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
         return _blame(definite, waiting)
     if not rest:
         return _all_wait(waiting)
-    if 2 * len(waiting) < len(views):
+    return _beside(rest, waiting)
+
+
+def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
+    """Those that do not wait, where others do."""
+    fellows = _fellows(waiting, rest)
+    if fellows:
+        return _blame(fellows, waiting)
+    text = ""
+    if all(view.does.kind == "idle" for view in waiting):
+        return _without_wait([*waiting, *rest], False)
+    if len(waiting) < len(rest):
         return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
     if all(view.does.transfers >= TRANSFER for view in rest):
-        return Judgement("undecided", filled("{0} It reads or writes meanwhile: look again.", _sentence(rest, waiting)))
-    return _blame(rest, waiting)
+        text = "{0} It reads or writes meanwhile: look again."
+    elif any(view.does.spins for view in waiting) and not all(view.does.unmoved for view in rest):
+        text = "{0} It runs now and then: look again."
+    return Judgement("undecided", filled(text, _sentence(rest, waiting))) if text else _blame(rest, waiting)
+
+
+def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[SeenRank]:
+    """Of processes that name no rank, whose roles differ: those that do the same work as the ones that wait in a
+    collective and are not with them, or that rest in a task whose result one waits for.
+    """
+    roles = {view.does.role for view in waiting if view.does.kind == "collective" and view.report.rank is None} - {""}
+    askers = [view for view in waiting if view.does.text.startswith(ANSWERS)]
+    return [
+        view
+        for view in rest
+        if (view.does.role in roles and (view.does.unmoved or view.does.kind == "compute"))
+        or (askers and view.does.role == TASKS and view.does.unmoved)
+    ]
 
 
 def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:
@@ -186,7 +213,11 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
         return Judgement("undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job.")
     if moves:
         return Judgement("moves", "The ranks move: none of them is odd.")
+    at_rest = [view for view in views if view.does.kind in RESTS and view.does.unmoved]
     if any(view.does.kind == "compute" for view in views):
+        if at_rest:
+            text = "{0} Others compute, and may wait so for it, as in MPI or for a device."
+            return Judgement("undecided", filled(text, _sentence(at_rest, [])))
         return Judgement("moves", "Ranks compute, and none of them waits for another.")
     return Judgement(
         "undecided",
@@ -197,6 +228,9 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
 
 def _all_wait(waiting: list[SeenRank]) -> Judgement:
     """Every rank waits: the odd one waits at another place. Without stacks, only the kind of the wait tells."""
+    waiting = [view for view in waiting if view.does.kind != "idle"]
+    if not waiting:
+        return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
     parts = split(waiting, lambda view: view.where)
     if parts and parts.majority:
         return _blame(parts.differing, parts.agreeing)

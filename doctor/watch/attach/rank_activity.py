@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import Literal
 
 import msgspec
@@ -12,22 +13,43 @@ from doctor.watch.attach.rank_report import FileWait, Frame, Look, ProcessReport
 
 Kind = Literal[
     "left", "stopped", "traced", "frozen", "debugger", "stdin", "sleep", "blocked", "file", "loader", "child",
-    "compute", "collective", "wait", "unknown",
+    "compute", "collective", "idle", "wait", "unknown",
 ]  # fmt: skip
 DEFINITE: frozenset[Kind] = frozenset({"left", "stopped", "traced", "frozen", "debugger", "stdin"})
 """No rank of a healthy job is found so."""
+RESTS: frozenset[Kind] = frozenset({"sleep", "blocked", "file", "child"})
+"""What is no work, and no wait for other ranks."""
 
 _COLLECTIVE = re.compile(
     r"/torch/distributed/(?!elastic/|run\.py|launch|optim/|checkpoint/)|/torch_npu/distributed/|/deepspeed/comm/"
     r"|/mindspore/(?:communication|ops/.*comm|mint/distributed)|/horovod/|/mpi4py/|/jax/experimental/multihost_utils"
     r"|/ray/util/collective/"
 )
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<(?:frozen|string)")
 _BACKWARD = frozenset({"_engine_run_backward", "synchronize"})
 """Functions within which a rank waits for a reduction of its gradients, or for its device."""
 _LOADER = re.compile(
     r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/|/multiprocessing/queues\.py$"
 )
+TASKS = "/ray/_private/worker.py"
+"""Of a worker of Ray: `main_loop` waits for tasks and runs them, `get` waits for those of others."""
+ANSWERS = "waits for results of tasks of Ray"
+_IDLE = (
+    (re.compile(r"main_loop /.*/ray/_private/worker\.py$"), "waits for its next task of Ray"),
+    (re.compile(r"(?:get_objects|get|wait) /.*/ray/_private/worker\.py$"), ANSWERS),
+    (re.compile(r"(?:acquire_read|dequeue) /.*/shm_broadcast\.py$"), "waits for its next batch"),
+    (re.compile(r"\w+ /.*/zmq/|_?(?:recv|poll|wait)\w* /.*/multiprocessing/connection\.py$"), "waits for a message"),
+    (re.compile(r"_run_once /.*/asyncio/base_events\.py$"), "waits for an event"),
+)
+"""Function and file of the innermost frames of a process that has nothing to do."""
 _DEBUGGER = re.compile(r"(?:^|/)(?:pdb|bdb|cmd|ipdb/__main__|pudb/debugger)\.py$|debugpy/")
+_SPINS = re.compile(
+    r"(?:libmpi|libopen-|libpmix|mca_|libuc[mpst]|libpsm|libfabric|libhcoll|libnccl|librccl|libhccl|libhcom|libgloo"
+    r"|libevent)[\w.+-]{0,60}\.so"
+)
+"""Libraries in which a rank that waits for others stays on its CPU."""
+_BESIDE = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
+_LEAST_SAMPLES = 8
 _SWITCHES = 6.0
 """Voluntary switches a second of a main thread that does not move: a wait with a time limit wakes up now and then."""
 _BUSY = 0.5
@@ -48,6 +70,12 @@ class Activity(msgspec.Struct, frozen=True):
     """Where, as far as a stack shows it, innermost first."""
     transfers: int = 0
     """Bytes that it read and wrote within the interval."""
+    spins: bool = False
+    """It stays on its CPU within a library of communication."""
+    unmoved: bool = False
+    """Its main thread did not run at all."""
+    role: str = ""
+    """The outermost function of the program itself: which of the job's processes do the same work."""
 
 
 def activity(rank: ProcessReport, seconds: float) -> Activity:
@@ -57,14 +85,52 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         return Activity("left", "has ended", still=True)
     frames = rank.frames
     place = tuple(frames[:12])
+    first, last = looks[0], looks[-1]
     still = _is_still(rank, looks, seconds)
-    kind, text = _state(rank, looks) or _by_stack(frames, looks, still) or _by_call(looks, seconds)
+    decided = _state(rank, looks) or _by_stack(frames, looks, still)
+    library = "" if decided else _spun_library(rank)
+    if library:  # a wait that does not yield: whoever also sleeps has other work
+        decided = "collective", filled("waits within {0}, on its CPU", library)
+        still = last.switches - first.switches <= 1
+    if not decided and rank.rank is None and (idle := _idle(frames)):
+        decided, still = ("idle", idle), rank.stacks[0] == rank.stacks[-1]
+    kind, text = decided or _by_call(looks, seconds)
     if kind in ("blocked", "file") and rank.file_wait is not None:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
     where = _where(frames)
-    first, last = looks[0], looks[-1]
     moved = last.bytes - first.bytes if min(first.bytes, last.bytes) >= 0 else 0
-    return Activity(kind, filled("{0}{1}", text, where), still, place, moved)
+    unmoved = first.ran == last.ran and first.switches == last.switches
+    return Activity(kind, filled("{0}{1}", text, where), still, place, moved, bool(library), unmoved, _role(frames))
+
+
+def function_of(name: str) -> str:
+    """Without its class, which newer versions of py-spy show.
+
+    >>> function_of("Worker.main_loop")
+    'main_loop'
+    """
+    return name.rpartition(".")[2]
+
+
+def _idle(frames: list[Frame]) -> str:
+    above = takewhile(lambda frame: _LIBRARY.search(frame[1]), frames)
+    innermost = [f"{function_of(name)} {path}" for name, path, _ in above]
+    return next((text for pattern, text in _IDLE if any(map(pattern.match, innermost))), "")
+
+
+def _role(frames: list[Frame]) -> str:
+    if any(function_of(name) == "main_loop" and path.endswith(TASKS) for name, path, _ in frames):
+        return TASKS
+    of_program = [name for name, path, _ in frames if not _LIBRARY.search(path) and name != "<module>"]
+    return of_program[-1] if of_program else ""
+
+
+def _spun_library(rank: ProcessReport) -> str:
+    """The library of communication in which it spent its CPU time, if in no other code."""
+    libraries = [(name, count) for name, count in rank.samples if not _BESIDE.match(name)]
+    sampled = sum(count for _, count in rank.samples)
+    elsewhere = sum(count for name, count in libraries if not _SPINS.match(name))
+    return libraries[0][0] if libraries and sampled >= _LEAST_SAMPLES and elsewhere * 50 <= sampled else ""
 
 
 def _held_by_file(kind: Kind, last: Look, wait: FileWait) -> str:
@@ -102,7 +168,7 @@ def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind
             return "loader", "waits for its data loader"
         if _COLLECTIVE.search(path):
             return "collective", filled("waits in {0}", _operation(frames))
-        if name in _BACKWARD and "/torch/" in path and call != "running":
+        if function_of(name) in _BACKWARD and "/torch/" in path and call != "running":
             return "collective", filled("waits in {0}", "backward" if name.startswith("_eng") else name)
     return None
 
@@ -158,16 +224,14 @@ def _operation(frames: list[Frame]) -> str:
     inside = [
         name
         for name, path, _ in frames
-        if _COLLECTIVE.search(path) and name.rpartition(".")[2] not in ("wrapper", "<module>")
+        if _COLLECTIVE.search(path) and function_of(name) not in ("wrapper", "<module>")
     ]
     return inside[-1] if inside else "a collective"
 
 
 def _where(frames: list[Frame]) -> str:
     """The innermost line of the program itself, in brackets."""
-    program_frames = [
-        frame for frame in frames if not re.search(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen", frame[1])
-    ]
+    program_frames = [frame for frame in frames if not _LIBRARY.search(frame[1])]
     if not program_frames:
         return ""
     name, path, line = program_frames[0]

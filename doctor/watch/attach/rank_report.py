@@ -87,6 +87,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """The first pid of those of its host that it is connected with, itself included; 0: it is connected with none."""
     links: list[str] = []
     """Its TCP connections to other hosts: own end, ``>``, the other end."""
+    samples: list[tuple[str, int]] = []
+    """Files of code, and how often its main thread was found in them while it used a CPU; empty: not known."""
     file_wait: FileWait | None = None
     """At the last look; None: its main thread was in no call about a file."""
     dumps: list[str] = []
@@ -158,6 +160,7 @@ def _clean(rank: ProcessReport) -> ProcessReport:
         ],
         problem=printable(rank.problem, 200),
         file_wait=rank.file_wait and _clean_wait(rank.file_wait),
+        samples=[(printable(name, 100), count) for name, count in rank.samples[:16]],
         links=[printable(link, 120) for link in rank.links[:64]],
         dumps=_paths(rank.dumps),
         heartbeat_logs=_paths(rank.heartbeat_logs),

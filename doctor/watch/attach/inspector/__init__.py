@@ -20,6 +20,7 @@ MODULES = (
     "doctor.watch.attach.inspector.rank_finder",
     "doctor.watch.attach.inspector.rank_state",
     "doctor.watch.attach.inspector.file_wait",
+    "doctor.watch.attach.inspector.spins",
     "doctor.watch.attach.inspector.python_stacks",
     "doctor.watch.attach.inspector.recordings",
     "doctor.watch.attach.inspector.inspector",

@@ -11,7 +11,7 @@ from doctor.smoke.programs.agent.procfs import process_status, read_table
 
 LIBRARY = re.compile(
     r"/(?:libtorch_cpu|libtorch_npu|libnccl|librccl|libhccl|libhcom|libmpi|libmpich|libgloo|libmindspore\w*"
-    r"|_?xla_extension|libjax_common|libpaddle|libhorovod|mpi_lib)[^/\n]{0,60}\.so"
+    r"|_?xla_extension|libjax_common|libpaddle|libhorovod|mpi_lib|_raylet)[^/\n]{0,60}\.so"
 )
 SHARED = re.compile(r"^\S+ .w.s \S+ (\S+ \d+) +/dev/shm/(?!torch_|sem\.|pymp-)", re.M)
 MOST_ENDS = 256

@@ -16,6 +16,7 @@ from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
 from doctor.watch.attach.inspector.file_wait import file_wait, held_up_beside
+from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
 from doctor.watch.attach.inspector.rank_finder import (
     find_ranks,
@@ -38,6 +39,7 @@ from doctor.watch.attach.inspector.recordings import (
     ras_answer,
     recorder_dumps,
 )
+from doctor.watch.attach.inspector.spins import sampled_files, start_samples
 
 LOOKS = 3
 
@@ -104,6 +106,7 @@ def set_file_waits(ranks):
 def look_repeatedly(ranks, spy, began, interval, stack_seconds):
     """Adds to each rank what it does at each of the looks; its stack at the first and the last, if py-spy is there."""
     pids = [entry["pid"] for entry in ranks]
+    samples = start_samples(pids)
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
         carried = tcp_bytes(pids)
@@ -117,6 +120,9 @@ def look_repeatedly(ranks, spy, began, interval, stack_seconds):
             for entry in ranks:
                 entry["stacks"].append(stacks.get(entry["pid"], []))
                 entry["problem"] = problems.get(entry["pid"], "")
+    for entry in ranks:
+        if entry["pid"] in samples:
+            entry["samples"] = sampled_files(samples[entry["pid"]], memory_maps(entry["pid"]))
 
 
 def main(request, program):

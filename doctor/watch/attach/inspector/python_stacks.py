@@ -10,6 +10,7 @@ import subprocess
 import time
 
 from doctor.smoke.programs.agent.procfs import read_text
+from doctor.watch.attach.inspector.live_environment import memory_maps
 
 MOST_FRAMES = 40
 MAX_DUMP = 1 << 20
@@ -29,6 +30,9 @@ def find_py_spy(pids, preferred):
                 first = file.read(4096).split(b"\0")[0].decode("utf-8", "replace")
             if first.startswith("/"):
                 places.append(os.path.join(os.path.dirname(first), "py-spy"))
+            # Ray's workers have other command lines: beside the packages that they have mapped.
+            packages = re.findall(r" (/[^\n]{1,300}?)/lib/python3\.\d+/site-packages/", memory_maps(pid))
+            places += [os.path.join(folder, "bin", "py-spy") for folder in sorted(set(packages))[:4]]
         except OSError:
             pass
     places += [shutil.which("py-spy") or "", os.path.expanduser("~/.local/bin/py-spy"), "/usr/local/bin/py-spy"]

@@ -200,10 +200,17 @@ def find_ranks(pids):
 
 def starts_ranks(command):
     """Whether a command is that of a launcher."""
-    text = " ".join(command[:6])
-    return os.path.basename(command[0]) in ("srun", "mpirun", "mpiexec", "prun") or bool(
-        re.search(r"torchrun\b|torch\.distributed\.(run|launch)\b|/msrun\b", text)
-    )
+    return program_name(command) in (
+        "srun", "mpirun", "mpiexec", "prun", "torchrun", "torch.distributed.run", "torch.distributed.launch", "msrun"
+    )  # fmt: skip
+
+
+def program_name(command):
+    """What a command runs: of an interpreter its module or script. Its arguments may hold any word."""
+    arguments = command[:1] + [word for word in command[1:] if not re.match("-[^m]", word)]
+    if not re.match(r"python|pypy|pt_main", os.path.basename(arguments[0])) or len(arguments) < 2:
+        return os.path.basename(arguments[0])
+    return "".join(arguments[2:3]) if arguments[1] == "-m" else os.path.basename(arguments[1])
 
 
 def is_launcher(command):

@@ -1,0 +1,165 @@
+"""Live jobs of many kinds, each in namespaces of its own, looked at from outside by `doctor watch --attach`.
+
+    python -m tests.watch.live_jobs [--only WORD] [--stacks off] [--part 1/6]
+
+Root makes the namespaces. The interpreter of the jobs is that of ``DOCTOR_PROGRAMS_PYTHON``, beside which py-spy may
+stand; kinds whose libraries it lacks do not start, and are counted as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).parent / "programs" / "live_job.py"
+PYTHON = os.environ.get("DOCTOR_PROGRAMS_PYTHON", sys.executable)
+START_LIMIT = 100.0
+SETTLED = 2.5
+"""Seconds until the others wait: no event says that they do."""
+WORDS = {
+    "sleep": "sleeps", "server": "socket", "lock": "waits for another of its threads", "flock": "cache.lock",
+    "fifo": "shard-00017.tar", "endless": "computes", "child": "child", "stop": "stopped", "native": "signal",
+}  # fmt: skip
+"""What is said of a process with this fault."""
+DEPLOYED = ("torchrun", "spawn", "spawn file store", "forked", "ray group", "jax", "deepspeed", "accelerate", "mpi4py",
+            "notebook", "notebook launcher", "two jobs", "serving")  # fmt: skip
+TURNS = ("sleep", "server", "lock", "flock", "fifo", "endless", "child", "stop", "native")
+FAULTY = (
+    *((kind, TURNS[(number * 4 + turn) % 9]) for number, kind in enumerate(DEPLOYED) for turn in range(4)),
+    *(("ray rollouts", fault) for fault in ("sleep", "server", "lock", "endless")),
+    *(("jax barrier", fault) for fault in ("fifo", "stop")),
+    *(("mpi c", fault) for fault in ("sleep", "stop", "endless", "fifo", "server")),
+    *(("pool", fault) for fault in ("sleep", "server", "fifo")),
+    *(("pipes", fault) for fault in ("sleep", "lock", "stop")),
+    *(("torchrun", fault) for fault in ("skips", "exit")),
+)  # fmt: skip
+HEALTHY = tuple(
+    (kind, {"JOB_PACE": pace})
+    for kind in (*DEPLOYED, "ray rollouts", "jax barrier", "mpi c", "pool", "pipes", "serving idle")
+    for pace in ("0.05", "0.6", "1.7")
+)
+
+
+class Trial(NamedTuple):
+    """A job, and what was said of it."""
+
+    kind: str
+    fault: str
+    code: int
+    expected: int
+    named: tuple[int, ...]
+    text: str
+    seconds: float
+
+    @property
+    def verdict(self) -> str:
+        """Right is the faulty process alone, with what it does; of a healthy job nobody."""
+        if self.fault == "none":
+            return (
+                "accused" if self.named or self.code == 10 else {0: "moves", 12: "undecided"}.get(self.code, "unseen")
+            )
+        if tuple(self.named) == (self.expected,):
+            return "right" if WORDS.get(self.fault, "") in self.text else "right process, other words"
+        return "wrong" if self.named else {0: "HEALTHY", 12: "undecided"}.get(self.code, "unseen")
+
+
+def conduct(kind: str, fault: str, culprit: int, stacks: bool, environ: dict[str, str]) -> Trial:
+    """In new namespaces: the job, then the look."""
+    with tempfile.TemporaryDirectory(prefix="j", dir="/tmp") as folder:
+        spaces = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--ipc"]
+        trial = [kind, folder, fault, str(culprit), "on" if stacks else "off"]
+        argv = [*spaces, sys.executable, "-m", "tests.watch.live_jobs", "--inside", *trial]
+        own = {name: text for name, text in os.environ.items() if not name.startswith(("SLURM_", "DOCTOR_W"))}
+        done = subprocess.run(argv, env={**own, "PYTHONPATH": str(ROOT), **environ}, capture_output=True, text=True,
+                              timeout=300, check=False, cwd=ROOT)  # fmt: skip
+        try:
+            return Trial(kind, fault, *json.loads(done.stdout))
+        except ValueError:
+            log = Path(folder, "log")
+            tail = log.read_text("utf-8", "replace")[-600:] if log.exists() else ""
+            raise RuntimeError(f"{done.stderr[-300:]} {tail}") from None
+
+
+def inside(kind: str, folder: str, fault: str, culprit: str, stacks: str) -> list[Any]:
+    """Of the process with number 1 of the namespaces, all of whose processes end with it."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    with Path(folder, "log").open("wb") as log:
+        job = subprocess.Popen([PYTHON, str(PROGRAM), kind, folder, fault, culprit], stdin=subprocess.PIPE, stdout=log,
+                               stderr=log, start_new_session=True, env={**os.environ, "PYTHONPATH": ""})  # fmt: skip
+    struck, limit = Path(folder, "struck"), time.monotonic() + START_LIMIT
+    while not struck.exists():
+        if job.poll() is not None or time.monotonic() > limit:
+            raise RuntimeError("the job did not come to its fault")
+        time.sleep(0.1)
+    time.sleep(SETTLED)
+    options = [] if stacks == "on" else ["--py-spy", "off"]
+    command = [sys.executable, "-m", "doctor", "watch", "--attach", "--json", *options, "--save", folder + ".json"]
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    took = time.monotonic() - began
+    report: dict[str, Any] = json.loads(done.stdout or "{}")
+    smoke = report.get("smoke", {})
+    culprits = [text for failure in smoke.get("failures", ()) for text in states_of(failure)]
+    named = sorted({int(pid) for text in culprits for pid in re.findall(r"\(pid (\d+)\)", text)})
+    text = "; ".join(culprits) or " / ".join(smoke.get("notes", [])) or done.stderr
+    expected = int(struck.read_text())
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(job.pid, signal.SIGKILL)
+    return [done.returncode, expected, named, text[:2000], round(took, 1)]
+
+
+def states_of(failure: dict[str, Any]) -> list[str]:
+    """What is said of each culprit."""
+    return [f"{state['text']} (rank {state['rank']})" for state in failure["states"]]
+
+
+def main() -> None:
+    """Conducts the trials, and prints what came of them."""
+    if sys.argv[1:2] == ["--inside"]:
+        print(json.dumps(inside(*sys.argv[2:])))
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="a part of the kind's and the fault's names")
+    parser.add_argument("--stacks", choices=["on", "off"], default="on")
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--seconds", type=float, default=1e9, help="starts no further job after that")
+    options = parser.parse_args()
+    trials: list[tuple[str, str, int, dict[str, str]]] = []
+    trials += [(kind, fault, number % 3, {}) for number, (kind, fault) in enumerate(FAULTY)]
+    trials += [(kind, "none", 0, environ) for kind, environ in HEALTHY]
+    trials = [trial for trial in trials if re.search(options.only, f"{trial[0]}: {trial[1]}")]
+    part, parts = map(int, options.part.split("/"))
+    counts: Counter[str] = Counter()
+    began = time.monotonic()
+    for kind, fault, culprit, environ in trials[part - 1 :: parts]:
+        if time.monotonic() - began > options.seconds:
+            print("not begun:", kind, fault)
+            continue
+        try:
+            trial = conduct(kind, fault, culprit, options.stacks == "on", environ)
+        except (RuntimeError, subprocess.TimeoutExpired) as problem:
+            counts["not conducted"] += 1
+            print(f"{kind:18} {fault:8} not conducted: {str(problem)[-700:]}", flush=True)
+            continue
+        counts[("healthy " if fault == "none" else "fault ") + trial.verdict] += 1
+        which = f"pid {trial.expected} {' '.join(environ.values())}"
+        print(f"{kind:18} {fault:8} {trial.verdict:10} exit {trial.code}, {trial.seconds} s, {which}", flush=True)
+        if trial.verdict not in ("right", "moves"):
+            print(f"    named {trial.named}: {trial.text}", flush=True)
+    print(", ".join(f"{name}: {number}" for name, number in sorted(counts.items())), f"load {os.getloadavg()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -385,7 +385,9 @@ def test_an_import_that_is_slow_has_time_until_the_budget_ends_which_accuses_nob
 
 
 @pytest.mark.parametrize(("cpu", "others", "named"), [(40.0, 0.5, True), (19.0, 0.5, False), (40.0, 15.0, False)])
-def test_when_the_budget_ends_an_interpreter_that_only_computed_is_named(cpu: float, others: float, named: bool) -> None:
+def test_when_the_budget_ends_an_interpreter_that_only_computed_is_named(
+    cpu: float, others: float, named: bool
+) -> None:
     """Whatever the load: it had the CPU, several times longer than the others' imports took."""
     a = agent("a", lambda ranks: [event(-1, "imported", seconds=others), *alive(ranks)])
     b = agent("b", lambda ranks: [{"snaps": [], "starting": [[-1, "R", 0.0, "", cpu]]}, 0.1] * 100)

@@ -80,5 +80,5 @@ class StartingInterpreters:
         """What the controller is told of those that do nothing, or much; empty where there is none."""
         for monitor in self.by_pid.values():
             monitor.observe(clock)
-        odd = [each.report() for each in self.by_pid.values() if each.idle > IDLE or each.cpu > BUSY]
-        return {"starting": odd} if odd else {}
+        reports = [each.report() for each in self.by_pid.values() if each.idle > IDLE or each.cpu > BUSY]
+        return {"starting": reports} if reports else {}

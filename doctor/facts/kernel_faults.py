@@ -12,14 +12,16 @@ import msgspec
 from doctor.engine.toml_compat import read_table
 
 PCI = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-CARDS = "mlx4_core|mlx5_core|bnxt_en|ice|i40e|ixgbe|igb|igc|e1000e|hns3|hclge"
+CARDS = (
+    r"mlx[45]_(?:core|en|ib)|bnxt_(?:en|re)|ice|i40e|iavf|idpf|igb|igc|ixgbe|ixgbevf|e1000e|tg3|bnx2x|hns3|hclge|hinic\w{0,4}"
+    r"|qed[er]|cxgb4|iw_cxgb4|ena|efa|hfi1|mana|gve|ionic|sfc|atlantic|be2net"
+)
 """Drivers of network cards."""
 DRIVERS = (
-    r"amdgpu|xe|habanalabs|nvidia|nvidia-nvswitch[0-9]{0,2}|mlx[45]_(?:core|en|ib)|bnxt_(?:en|re)|ice|i40e|iavf|idpf|irdma\S{0,8}"
-    r"|igb|igc|ixgbe|ixgbevf|e1000e|tg3|bnx2x|hns3|hclge|hinic\w{0,4}|qed[er]|cxgb4|iw_cxgb4|ena|efa|hfi1|mana|gve|ionic|sfc"
-    r"|atlantic|be2net|infiniband|nvme|ahci|mpt[23]sas|mpi3mr|megaraid_sas|smartpqi|hpsa|aacraid|arcmsr|qla2xxx|lpfc|pcieport"
+    CARDS + r"|amdgpu|xe|habanalabs|nvidia|nvidia-nvswitch[0-9]{0,2}|irdma\S{0,8}|infiniband|pcieport|nvme|ahci"
+    r"|mpt[23]sas|mpi3mr|megaraid_sas|smartpqi|hpsa|aacraid|arcmsr|qla2xxx|lpfc"
 )
-"""Drivers of accelerators, network cards, disks and their controllers, and PCIe ports."""
+"""These, and those of accelerators, PCIe ports, disks and their controllers."""
 
 
 class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +62,7 @@ def compiled_pattern(text: str) -> re.Pattern[str]:
 
 
 def _filled_pattern(text: str) -> str:
-    return text.replace("{pci}", PCI).replace("{cards}", CARDS).replace("{drivers}", DRIVERS)
+    return text.replace("{cards}", CARDS).replace("{drivers}", DRIVERS).replace("{pci}", PCI)
 
 
 def fault_text(name: str) -> str:

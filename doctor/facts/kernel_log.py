@@ -24,6 +24,8 @@ UNLISTED_TEXTS = fault_words(unlisted=True)
 """Of records that no row of the table names, and may report a fault, at warning level or above."""
 MAX_LINES, MAX_OF_A_WORD, MAX_UNLISTED = 400, 100, 100
 """Of the newest; a message that floods the log leaves room for others."""
+NEAR = 60
+"""Seconds: what a driver says around a fault that a row names is of that fault."""
 WARNING_LEVEL = 4
 """KERN_WARNING of linux/kern_levels.h."""
 
@@ -169,16 +171,27 @@ class KernelLog(Fact, frozen=True):
         for line, match in self.matching(row.cleared_by, within) if row.cleared_by else ():
             cleared.setdefault(named_device(match), line.age)
         faults: dict[str, LoggedFault] = {}
-        for line, match in self.matching(row.pattern, within):
+        matching = self.matching(row.pattern, within)
+        listed = self._listed() if row.unlisted and matching else []
+        for line, match in matching:
             device = named_device(match)
             if cleared.get(device, line.age) < line.age or line.level > row.level:
                 continue
-            if row.unlisted and (compiled_pattern(row.unless).search(line.text) or is_listed(line.text)):
+            if row.unlisted and (
+                compiled_pattern(row.unless).search(line.text)
+                or any(line is other for other, _ in listed)
+                or any(device in ("", text) and abs(other.age - line.age) <= NEAR for other, text in listed)
+            ):
                 continue
             groups = {name: text for name, text in match.groupdict().items() if text}
             newest = faults.get(device) or LoggedFault(row, device, 0, line.age, line.text, groups)
             faults[device] = msgspec.structs.replace(newest, count=newest.count + 1)
         return list(faults.values())
+
+    def _listed(self) -> list[tuple[LogLine, str]]:
+        """The lines that rows of the table name, each with the device of its fault."""
+        rows = [row for row in fault_rows().values() if row.check and not row.unlisted]
+        return [(line, named_device(match)) for row in rows for line, match in self.matching(row.pattern, self.uptime)]
 
     def matching(self, pattern: str, within: float = DAY) -> list[tuple[LogLine, re.Match[str]]]:
         """Lines of the last ``within`` seconds that a regular expression finds, the newest first."""
@@ -188,11 +201,6 @@ class KernelLog(Fact, frozen=True):
             for line in reversed(self.lines)
             if line.age <= within and (match := compiled.search(line.text))
         ]
-
-
-def is_listed(text: str) -> bool:
-    """A row of the table names this message."""
-    return any(compiled_pattern(row.pattern).search(text) for row in fault_rows().values() if not row.unlisted)
 
 
 def format_age(seconds: float) -> str:

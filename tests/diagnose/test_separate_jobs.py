@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import cProfile
 import random
+import signal
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.events import Event, FileReading, FileSummary
 from doctor.diagnose.run import diagnose_found
 from doctor.diagnose.separate_jobs import diagnose_jobs, separate_jobs
+from doctor.diagnose.signature import Signature
 from tests.diagnose.test_cases import CASES, read
 from tests.diagnose.test_command import run
 from tests.diagnose.test_rules import SIGNATURES
@@ -117,3 +121,23 @@ def test_logs_that_the_time_limit_left_unread_are_unknown(tmp_path: Path) -> Non
     log(tmp_path, "rank_0.log", 20, FULL.format(rank=0))
     ended = run(str(tmp_path), "--budget", "0.000001")
     assert (ended.exit_code, "the time limit of --budget had passed" in ended.stdout) == (12, True)
+    for number in range(300):
+        (tmp_path / f"rank_{number}.log").touch()
+    ended = run(str(tmp_path), "--budget", "0.000001")
+    assert (ended.exit_code, "the time limit of --budget had passed" in ended.stdout) == (12, True)
+
+
+def test_judging_that_takes_too_long_leaves_all_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log(tmp_path, "rank_0.log", 20, FULL.format(rank=0))
+
+    def endless(readings: Sequence[FileReading], signatures: Mapping[str, Signature]) -> Diagnosis:
+        while readings:
+            pass
+        return diagnose_jobs(readings, signatures)
+
+    monkeypatch.setattr("doctor.diagnose.run._LEAST", 0.05)
+    monkeypatch.setattr("doctor.diagnose.run.diagnose_jobs", endless)
+    handler = signal.getsignal(signal.SIGALRM)
+    ended = run(str(tmp_path), "--budget", "0.15")
+    assert (ended.exit_code, "read, but not judged" in ended.stdout) == (12, True), ended.stdout
+    assert signal.getsignal(signal.SIGALRM) is handler

@@ -540,6 +540,7 @@ MESSAGES = (
     Message(
         f"{GITHUB}/NVIDIA/open-gpu-kernel-modules/issues/1230",
         "NVRM: GPU6 _kgspIsHeartbeatTimedOut: Heartbeat timed out, currentTimeMs 812751949 heartbeat 1899482 heartbeatWithOffsetMs 812745879 diff 6070 timeout 5200",
+        frozenset({"kernel-error-logged"}),
     ),
     # -- collected later than the rules were written; the judgement was written before the first run
     Message(

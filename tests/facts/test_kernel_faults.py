@@ -34,7 +34,7 @@ def test_a_row_names_a_check_and_what_clears_it(row: KernelFaultRow) -> None:
     ("row", "sample"), [pair for pair in SAMPLES if pair[0].check], ids=lambda v: getattr(v, "id", "")
 )
 def test_only_the_rows_of_its_check_find_a_sample(row: KernelFaultRow, sample: str) -> None:
-    log = KernelLog(uptime=1e6, lines=(LogLine(5.0, sample),))
+    log = KernelLog(uptime=1e6, lines=(LogLine(5.0, sample, 3),))
     finding = {other.check for other in ROWS if other.check and log.faults(other.check)}
     assert row.check in finding
     assert finding - {"network-link-flapping"} <= {row.check}
@@ -76,7 +76,7 @@ def test_what_clears_a_fault(row: KernelFaultRow, sample: str) -> None:
     """Its age, a newer message about its own device, and a start of the host, after which the log is a new one."""
 
     def found(*lines: tuple[float, str]) -> bool:
-        log = KernelLog(uptime=1e6, lines=tuple(LogLine(age, text) for age, text in lines))
+        log = KernelLog(uptime=1e6, lines=tuple(LogLine(age, text, 3) for age, text in lines))
         return any(fault.row.id == row.id for fault in log.faults(row.check))
 
     oldest = row.hours * HOUR if row.hours else 1e6

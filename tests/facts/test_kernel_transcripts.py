@@ -53,7 +53,7 @@ def _collected(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]) 
     patch.setattr(os, "open", lambda path, *mode: opened(file if path == "/dev/kmsg" else path, *mode))
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     for name, text in texts.items():
-        records = [f"4,{n},{int((uptime - 10 * n) * 1e6)},-;{escaped(text)}\n" for n in (3, 2, 1)]
+        records = [f"3,{n},{int((uptime - 10 * n) * 1e6)},-;{escaped(text)}\n" for n in (3, 2, 1)]
         file.write_text("6,1,0,-;Linux version 6.8.0\n" + "".join(records))
         log = read_outputs(KernelLog, one=Output(out=json.dumps(read_kernel_log({}))))
         assert isinstance(log, KernelLog)

@@ -143,22 +143,27 @@ def mend(fleet: Fleet, cases: list[Case], course: Course) -> dict[Case, Driver]:
     return drivers
 
 
-def restart(fleet: Fleet, cases: list[Case], folder: Path) -> None:
+def restart(fleet: Fleet, cases: list[Case]) -> None:
     """Every host anew, as it was broken at first, with the files that it has now: what it does with them counts."""
     for number, host in enumerate(fleet.hosts):
-        files = fleet.enter(host, "tar -C / -c etc", text=False).stdout
-        fleet.renew(host)
         mine = [entry for entry in cases if entry.host == number]
         script = "\n".join(f"(\n{entry.fault}\n)" for entry in mine if not entry.leaves)
-        with (folder / "said").open("w+") as stream:
-            fleet.enter(host, "set -e\n" + script, stdout=stream, stderr=stream)
-        fleet.enter(host, "tar -C / -x", input=files, text=False)
         kind = "-legacy" if any("iptables-legacy" in entry.fault for entry in mine) else "-nft"
-        fleet.enter(host, "set -e\n" + BOOT.replace("{kind}", kind))
+        start_again(fleet, host, script, BOOT.replace("{kind}", kind))
+
+
+def start_again(fleet: Fleet, host: str, fault: str, boot: str, disk: str = "etc") -> None:
+    """A host anew, broken as it was, with the files that are on its ``disk``."""
+    files = fleet.enter(host, f"tar -C / -c {disk}", text=False).stdout
+    fleet.renew(host)
+    with TemporaryFile("w") as stream:
+        fleet.enter(host, f"set -e\n{fault}", stdout=stream, stderr=stream)
+        fleet.enter(host, "tar -C / -x --recursive-unlink", input=files, text=False)
+        fleet.enter(host, f"set -e\n{boot}", stdout=stream, stderr=stream)
 
 
 @pytest.fixture(scope="module")
-def courses(make_fleet: Callable[..., Fleet], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Course]:
+def courses(make_fleet: Callable[..., Fleet]) -> Callable[[str], Course]:
     """The course of a kind of fleet, which is run once."""
 
     @functools.cache
@@ -167,14 +172,14 @@ def courses(make_fleet: Callable[..., Fleet], tmp_path_factory: pytest.TempPathF
         names = [f"sb{number:04d}" for number in range(1, 5)]
         fleet = make_fleet(4, {name: merge(PREPARED, LOGIN, npus.get(name, {})) for name in names}, shm="4g")
         try:
-            return taken(fleet, kind, tmp_path_factory.mktemp("restart"))
+            return taken(fleet, kind)
         finally:
             fleet.down()
 
     return run
 
 
-def taken(fleet: Fleet, kind: str, folder: Path) -> Course:
+def taken(fleet: Fleet, kind: str) -> Course:
     cases = [entry for entry in CASES if entry.fleet == kind]
     course = Course(fleet.hosts)
     with ExitStack() as stack:
@@ -188,7 +193,7 @@ def taken(fleet: Fleet, kind: str, folder: Path) -> Course:
         course.after = host_states(fleet)
         mend(fleet, [entry for entry in cases if not entry.leaves], course)
         course.computed = check(fleet, ENVIRON[kind], "--after-reboot")
-        restart(fleet, cases, folder)
+        restart(fleet, cases)
         course.restarted = check(fleet, ENVIRON[kind])
     return course
 
@@ -512,6 +517,82 @@ def test_error_correction_is_switched_on_where_the_npu_decides(fleet_a1: Fleet) 
         assert look(fleet_a1, "fec-off") == []
         assert "no documented way" in driver.undo()[0]
         assert "encoding_3=no" in fleet_a1.read(host, "/etc/hccn.conf")
+
+
+SERVICES = """\
+cat >/usr/local/sbin/systemctl <<'END'
+#!/bin/sh
+for service; do :; done
+state=$(cat /run/fabric 2>/dev/null || echo inactive)
+case $1 in
+show) printf 'LoadState=loaded\\nActiveState=%s\\n' "$state" ;;
+is-active) echo "$state"; [ "$state" = active ] ;;
+is-enabled) SYSTEMD_OFFLINE=1 exec /usr/bin/systemctl "$@" ;;
+enable) SYSTEMD_OFFLINE=1 /usr/bin/systemctl enable "$service" && echo active >/run/fabric ;;
+disable) SYSTEMD_OFFLINE=1 /usr/bin/systemctl disable "$service" && echo inactive >/run/fabric ;;
+esac
+END
+chmod 755 /usr/local/sbin/systemctl
+cat >/etc/systemd/system/nvidia-fabricmanager.service <<'END'
+[Service]
+ExecStart=true
+[Install]
+WantedBy=multi-user.target
+END
+"""
+"""systemd's own program changes what is started at boot; a test host has no manager that it could ask."""
+FABRIC = "if test -e /etc/systemd/system/multi-user.target.wants/nvidia-fabricmanager.service; then {}; fi"
+FEC_OFF = """\
+for npu in 0 1 2 4 5 6 7; do echo encoding_$npu=rs; done >>/etc/hccn.conf
+echo no >/run/npu/3/fec; echo encoding_3=no >>/etc/hccn.conf
+"""
+OLD_NUMPY = renamed("numpy-1.26.4", "numpy-2.0.2") + "; " + PIP.format(site=SITE)
+RESTARTED = {
+    "switch-firewall-off": ("cpu", "firewall-blocks-job", SERVICES + RULES, BOOT.replace("{kind}", "-nft"), "etc"),
+    "let-user-open-npus": (
+        "a2",
+        "npu-user-not-in-group",
+        "sed -i '/^HwHiAiUser:/s/ann//' /etc/group",
+        "true",
+        "etc home",
+    ),
+    "switch-fec-on": ("a1", "fec-off", FEC_OFF, BOOT, "etc"),
+    "start-fabric-manager": (
+        "gpu",
+        "fabric-manager-not-running",
+        SERVICES + GPU_FAULTS["fabric-manager-not-running"][1],
+        FABRIC.format("systemctl enable nvidia-fabricmanager"),
+        "etc",
+    ),
+    "install-older-numpy": ("a2", "numpy-too-new", OLD_NUMPY, "true", "opt/job"),
+}
+"""By playbook: the fleet, the check, the fault, what a start of the host does, and what of its disk counts."""
+
+
+@pytest.mark.parametrize("playbook", RESTARTED)
+def test_what_one_of_them_leaves_after_a_restart_is_what_is_computed(
+    request: pytest.FixtureRequest, playbook: str, tmp_path: Path
+) -> None:
+    kind, name, fault, boot, disk = RESTARTED[playbook]
+    fleet: Fleet = request.getfixturevalue(f"fleet_{kind}")
+    arguments = job(fleet, tmp_path, True).arguments if playbook == "install-older-numpy" else []
+    if playbook == "let-user-open-npus":
+        arguments = ["--user", "ann"]
+        for host in fleet.hosts:
+            fleet.change(host, users={"ann": {"groups": ["HwHiAiUser"]}})
+    host = fleet.hosts[1]
+    with fleet.broken(host, f"set -e\n{fault}"):
+        driver, findings = Driver(fleet, host), look(fleet, name, *arguments)
+        assert [finding["hosts"] for finding in findings] == [[host]]
+        driver.apply(BOOKS[playbook], [{**finding["values"], "host": host} for finding in findings])
+        computed = check(fleet, {}, "--select", name, "--after-reboot", *arguments)["outcomes"]
+        start_again(fleet, host, fault if disk.startswith("etc") else "", boot, disk)
+        shown = check(fleet, {}, "--select", name, *arguments)["outcomes"]
+    for outcome in (*computed, *shown):
+        if outcome["check"] == name:
+            assert host in outcome["evaluated_hosts"]
+            assert not [entry for entry in outcome["unknown"] if host in entry["hosts"]]
+            assert [finding for finding in outcome["findings"] if host in finding["hosts"]] == []
 
 
 ALONE = {"switch-firewall-off", "let-user-open-npus", "load-gpu-driver", "install-older-numpy", "switch-fec-on"}

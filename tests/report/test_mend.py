@@ -70,12 +70,13 @@ def test_the_remedy_of_one_of_two_hosts_is_not_for_the_other_likewise() -> None:
         address="29.1.1.2",
         netmask="255.255.0.0",
         owners="NPU 0 of node001 and NPU 0 of node002",
+        source="That is the address in /etc/hccn.conf.",
         observed=2,
         expected=1,
     )
     outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), reports.HOSTS)
     output = rendering.plain(reports.report(outcome), {check.name: check})
-    assert "on node001: `hccn_tool -i 0 -ip -s address 29.1.1.2" in output
+    assert "On node001, while no job runs: `hccn_tool -i 0 -ip -s address 29.1.1.2" in output
     assert "likewise" not in output
 
 

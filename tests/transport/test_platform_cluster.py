@@ -83,11 +83,11 @@ def test_a_service_that_hides_pods_until_they_are_ready(cluster: Cluster) -> Non
 
 
 def spread(name: str, size: int) -> list[dict[str, Any]]:
-    """A gang with one pod on each node."""
+    """A gang with as many pods on each node."""
     item = gang(name, size)
-    term = {"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": "kubernetes.io/hostname"}
-    apart = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    item[1]["spec"]["template"]["spec"]["affinity"] = {"podAntiAffinity": apart}
+    even = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+    constraint = {**even, "labelSelector": {"matchLabels": {"app": name}}}
+    item[1]["spec"]["template"]["spec"]["topologySpreadConstraints"] = [constraint]
     return item
 
 
@@ -107,7 +107,7 @@ def test_pods_with_the_network_of_their_nodes(cluster: Cluster) -> None:
 
 def test_labels_of_nodes_are_the_switches_of_the_network_test(cluster: Cluster) -> None:
     """What lies between two switches is named by them, and not by each pair of pods."""
-    cluster.apply(*gang("racks", 4))
+    cluster.apply(*spread("racks", 4))
     cluster.wait_for_pods("app=racks", 4)
     for number, node in enumerate(cluster.nodes):
         cluster.kubectl("label", "node", node, f"network.topology.nvidia.com/leaf=leaf-{number}", "--overwrite")

@@ -152,6 +152,10 @@ def streams(source: Source, until: float = float("inf")) -> Iterator[Stream]:
     except OSError as error:
         yield name, iter(()), [filled("cannot be opened: {0}", error.strerror)]
         return
+    if stat.S_ISDIR(os.fstat(handle).st_mode):  # its search was not ended
+        os.close(handle)
+        yield name, iter(()), [TIME_ENDED]
+        return
     with os.fdopen(handle, "rb") as file:
         lower = name.lower()
         if lower.endswith(_ARCHIVES) or (lower.endswith(_ZSTD_TARS) and has_zstd()):  # type: ignore[no-untyped-call]

@@ -88,3 +88,31 @@ def test_an_excerpt_keeps_the_places_of_the_program() -> None:
     reader.read_blocks(iter([text.encode()]))  # type: ignore[no-untyped-call]
     kept = [line for _, line in reader.report()["kept"]]  # type: ignore[no-untyped-call]
     assert [line for line in kept if "File" in line] == [PROGRAM.splitlines()[0]]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR 07-04 23:23:23 workers.py:120] Worker pid 3283517 died, exit code: -15.",
+        "2026-11-20 12:00:00,1 - trainer - CRITICAL - the quorum is lost",
+        "F1120 12:00:00.123456 4711 pool.cc:12] no memory",
+        "mylaunch: error: 3 of 4 ranks are not there",
+    ],
+)
+def test_an_error_that_no_signature_is_about_is_a_failure_without_a_cause(line: str) -> None:
+    diagnosis = logs(main=f"loading\n{line}\nkilling the others\n")
+    assert diagnosis.failed and not diagnosis.causes
+    assert [(waiting.signature, waiting.first.line) for waiting in diagnosis.waiting] == [("error-unknown", 2)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ERROR: upload failed, trying again\n" + "".join(f"step {step}/90 loss 1.2\n" for step in range(4)),
+        "ERROR: upload failed\n" + "waiting\n" * 30,
+        "validation error 0.21, 0 errors\n",
+        "ERROR: upload failed\n***** train metrics *****\n{'train_runtime': 12.1, 'epoch': 1.0}\nTraining completed.\n",
+    ],
+)
+def test_an_error_behind_which_the_program_went_on_is_no_failure(text: str) -> None:
+    assert not logs(main=text).failed

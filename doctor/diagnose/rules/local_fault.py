@@ -63,9 +63,13 @@ def first_fault(case: Case, process: Process) -> Fault | None:
     faults = _corrected(case, faults, process.events)
     launches = case.launch_failures
     faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports, launches)]
-    if any(case.role(event) in ("victim", "ambiguous", "link", "wrapper") for event in process.events):
-        # An exception of unknown kind beside a known error of communication is that error's own exception.
-        faults = [event for event in faults if not case.has_trait(event, "unspecific")]
+    others = {item.signature for item in (*case.waits(process), *case.with_role(process, "wrapper"))}
+    # An exception of unknown kind beside a known error of communication is that error's own exception.
+    faults = [
+        event
+        for event in faults
+        if not (case.has_trait(event, "unspecific") and others - {*case.signatures[event.signature].explains})
+    ]
     if not faults:
         return None
     explained = {name for event in faults for name in case.signatures[event.signature].explains}

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "live_job.py"
 PYTHON = os.environ.get("DOCTOR_PROGRAMS_PYTHON", sys.executable)
-START_LIMIT = 100.0
+START_LIMIT = 200.0
 SETTLED = 2.5
 """Seconds until the others wait: no event says that they do."""
 WORDS = {

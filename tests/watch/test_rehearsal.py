@@ -343,6 +343,32 @@ def test_numbers_of_ranks() -> None:
     assert subjects(changed(3, views, rank=None))[0][:2] == ("error", "RANK")
 
 
+@pytest.mark.parametrize(
+    ("variable", "setting", "absent"),
+    [
+        ("GLOO_SOCKET_IFNAME", "eth9", "eth9"),
+        ("GLOO_SOCKET_IFNAME", "eth0,eth9", "eth9"),
+        ("GLOO_SOCKET_IFNAME", "eth", "eth"),
+        ("GLOO_SOCKET_IFNAME", "eth0,bond0", ""),
+        ("NCCL_SOCKET_IFNAME", "eth", ""),
+        ("NCCL_SOCKET_IFNAME", "=eth", "eth"),
+        ("NCCL_SOCKET_IFNAME", "ib,eth", ""),
+        ("NCCL_SOCKET_IFNAME", "ib", "ib"),
+        ("HCCL_SOCKET_IFNAME", "^docker,lo", ""),
+        ("HCCL_SOCKET_IFNAME", "enp", "enp"),
+    ],
+)
+def test_an_interface_that_the_host_of_a_rank_lacks(variable: str, setting: str, absent: str) -> None:
+    views = [
+        replace(view, links=frozenset({"lo", "eth0", "bond0"}), variables={**view.variables, variable: setting})
+        for view in job(1, 2)
+    ]
+    misfits = [misfit for misfit in judge(views) if misfit.subject == variable]
+    expected = f"{variable} is {setting}: there is no interface {absent}"
+    assert [misfit.text.partition(": ")[2] for misfit in misfits] == [expected] * (2 if absent else 0)
+    assert not [misfit for misfit in judge([replace(view, links=frozenset()) for view in views]) if "no" in misfit.text]
+
+
 def test_two_ranks_with_one_device_and_a_store_that_does_not_answer() -> None:
     views = job()
     assert subjects(changed(1, views, device=views[0].device)) == [("error", "device", (0, 1))]

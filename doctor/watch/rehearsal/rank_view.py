@@ -60,6 +60,8 @@ class StubAnswer(msgspec.Struct, frozen=True):
     shm: int
     master: list[str]
     store: bool | None
+    links: list[str] = []
+    """Names of its network interfaces, up or not."""
 
 
 class RankView(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +92,8 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     adapters: dict[str, int] = {}
     """NUMA nodes of the host's RDMA adapters with an active port; -1: not known. So of interfaces."""
     interfaces: dict[str, int] = {}
+    links: frozenset[str] = frozenset()
+    """Its network interfaces, up or not; empty: not known."""
     store: bool | None = None
 
     @property
@@ -119,6 +123,7 @@ def view_of(answer: StubAnswer) -> RankView:
         size=_number(answer.variables, SIZE_NAMES),
         variables=variables,
         properties={name: printable(value, 300) for name, value in _properties(answer).items()},
+        links=frozenset(answer.links),
         store=answer.store,
     )
     return placed(

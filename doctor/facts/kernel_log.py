@@ -60,7 +60,7 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
         return {"error": error.errno, "text": error.strerror}
     with open("/proc/uptime") as file:
         uptime = float(file.read().split()[0])
-    present, others = ([word for word in words if word.encode() in data] for words in (FAULT_TEXTS, UNLISTED_TEXTS))
+    present, others = ([word for word in texts if word.encode() in data] for texts in (FAULT_TEXTS, UNLISTED_TEXTS))
     lines: list[list[object]] = []
     unlisted = 0
     counts = dict.fromkeys(present, 0)
@@ -177,13 +177,14 @@ class KernelLog(Fact, frozen=True):
             if line.level <= row.level and not (row.unless and compiled_pattern(row.unless).search(line.text))
         ]
         lines = self._listed() if row.unlisted and matching else []
-        known, listed = {id(line) for line, _ in lines}, {(text, line.age) for line, text in lines}
+        named_lines, listed = {id(line) for line, _ in lines}, {(text, line.age) for line, text in lines}
         for line, match in matching:
             device = named_device(match)
             if cleared.get(device, line.age) < line.age:
                 continue
             if row.unlisted and (
-                id(line) in known or any(abs(age - line.age) <= NEAR for text, age in listed if device in ("", text))
+                id(line) in named_lines
+                or any(abs(age - line.age) <= NEAR for text, age in listed if device in ("", text))
             ):
                 continue
             groups = {name: text for name, text in match.groupdict().items() if text}

@@ -189,9 +189,7 @@ def _properties(answer: StubAnswer) -> dict[str, str]:
         "the user": str(answer.uid),
         "the size of /dev/shm": str(answer.shm),
         "the addresses of MASTER_ADDR": ", ".join(answer.master) or "none",
-        **{
-            name: value for name, value in limits.items() if name.endswith(_LIMITS)
-        },
+        **{name: value for name, value in limits.items() if name.endswith(_LIMITS)},
     }
 
 

@@ -64,6 +64,12 @@ def _not_writable(disk: FileSystem, in_container: bool) -> Iterator[Finding]:
                 folder,
                 folder,
             )
+            if in_container:
+                remedy = filled(
+                    "Give the container a volume at {0}: an `emptyDir` in Kubernetes, `docker run --tmpfs {1}`.",
+                    path,
+                    folder,
+                )
         else:
             template = "{path}: this user may not write there; expected a folder that the job's user may write to"
             remedy = filled("`ls -ld {0}` and `id` show why.", folder)

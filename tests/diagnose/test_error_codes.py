@@ -88,3 +88,53 @@ def test_an_excerpt_keeps_the_places_of_the_program() -> None:
     reader.read_blocks(iter([text.encode()]))  # type: ignore[no-untyped-call]
     kept = [line for _, line in reader.report()["kept"]]  # type: ignore[no-untyped-call]
     assert [line for line in kept if "File" in line] == [PROGRAM.splitlines()[0]]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR 07-04 23:23:23 workers.py:120] Worker pid 3283517 died, exit code: -15.",
+        "2026-11-20 12:00:00,1 - trainer - CRITICAL - the quorum is lost",
+        "F1120 12:00:00.123456 4711 pool.cc:12] no memory",
+        "mylaunch: error: 3 of 4 ranks are not there",
+    ],
+)
+def test_an_error_that_no_signature_is_about_is_a_failure_without_a_cause(line: str) -> None:
+    diagnosis = logs(main=f"loading\n{line}\nkilling the others\n")
+    assert diagnosis.failed and not diagnosis.causes
+    assert [(waiting.signature, waiting.first.line) for waiting in diagnosis.waiting] == [("error-unknown", 2)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ERROR: upload failed, trying again\n" + "".join(f"step {step}/90 loss 1.2\n" for step in range(4)),
+        "ERROR: upload failed\n" + "waiting\n" * 30,
+        "validation error 0.21, 0 errors\n",
+        "ERROR: upload failed\n***** train metrics *****\n{'train_runtime': 12.1, 'epoch': 1.0}\nTraining completed.\n",
+    ],
+)
+def test_an_error_behind_which_the_program_went_on_is_no_failure(text: str) -> None:
+    assert not logs(main=text).failed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[1.2] [n1:1:0] ib_log.c:246  UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate memory. Please set",
+        "[1.2] [n1:1:0] ib_iface.c:623  UCX  ERROR iface=0x25: failed to create UD QP TX wr:256: Invalid argument",
+        "n1:4711:4790 [2] transport/net_ib.cc:93 NCCL WARN NET/IB : mlx5_2:1 Got async event : port error",
+    ],
+)
+def test_what_a_library_may_go_on_without_is_no_certain_cause(line: str) -> None:
+    (cause,) = logs(main=line).causes
+    assert cause.confidence == "likely"
+
+
+def test_a_process_that_reports_an_exception_of_another_is_not_at_fault() -> None:
+    message = (
+        "RuntimeError: Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt"
+    )
+    diagnosis = logs(main=f"{HEAD}{PROGRAM}{message}")
+    assert not diagnosis.causes
+    assert diagnosis.undecidable

@@ -246,3 +246,18 @@ def test_nothing_is_advised_twice_for_one_signature() -> None:
     for signature in SIGNATURES.values():
         for texts in (signature.causes, signature.confirm, signature.fix):
             assert len(set(texts)) == len(texts), signature.id
+
+
+def test_no_pattern_selects_the_lines_of_every_log() -> None:
+    """A literal of which digits and the letters a to f leave next to nothing, such as ".c:", selects every fifth."""
+    from tests.diagnose.speed import lines
+
+    split, shapes = split_block(b"".join(lines(1)))
+    selected = Counter(
+        candidate.id
+        for shape in shapes
+        for candidate in {signature.id: signature for signature, _ in MATCHER.candidates(shape)}.values()
+        if candidate.id not in MATCHER.progress | MATCHER.benign
+    )
+    assert [name for name, count in selected.items() if count > len(split) / 50] == []
+    assert {number.pattern.pattern[:3] for number in MATCHER.numbered.__self__.numbers} <= {b"070", b"507"}

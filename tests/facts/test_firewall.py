@@ -8,6 +8,9 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
+import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -121,6 +124,21 @@ def test_root_of_a_container() -> None:
     )
     assert type(firewall_rules) is Absent
     assert "CAP_NET_ADMIN" in str(firewall_rules)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give it up")
+@pytest.mark.parametrize(("dropped", "answer"), [(12, Absent), (21, Unreadable)], ids=["NET_ADMIN", "SYS_ADMIN"])
+def test_an_ordinary_user_of_a_container(dropped: int, answer: type) -> None:
+    """Root of it could read no more where CAP_NET_ADMIN cannot be gained; without another right it could."""
+    drop_bounding = 24  # PR_CAPBSET_DROP of prctl(2)
+    script = (
+        "import ctypes, json, os; from doctor.facts.firewall.host_rules import list_rules; "
+        f"assert not ctypes.CDLL(None).prctl({drop_bounding}, {dropped}, 0, 0, 0); "
+        "os.setuid(65534); print(json.dumps(list_rules({})))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert type(answered(FirewallRules, json.loads(done.stdout))) is answer, done.stdout
 
 
 def test_tables_that_no_tool_tells_of() -> None:

@@ -13,6 +13,7 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
 from doctor.engine.result import Finding, Outcome
 from doctor.report.explain.examples import read_examples
+from doctor.report.layout.advice import fill_advice
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import fold
 from doctor.report.layout.page_model import DetailLevel
@@ -106,3 +107,9 @@ def test_what_is_marked_reads_as_words() -> None:
     marked = {mark for check in CHECKS.values() for command in commands(check) for mark in MARKED.findall(command)}
     assert {mark for mark in marked if not re.fullmatch(r"<[a-z][a-z0-9 ]{0,30}>", mark)} == set()
     assert "<address>" in marked
+
+
+def test_a_value_that_an_older_report_lacks_is_no_brace_in_the_remedy() -> None:
+    template = "On {host}: `tool -i {npu}`. {source} Then `{command}` brings it {state}."
+    advice = fill_advice(template, {"host": "n1", "npu": "3"})
+    assert advice == "On n1: `tool -i 3`. Then `<command>` brings it."

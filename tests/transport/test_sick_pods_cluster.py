@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.kubernetes.cluster import Cluster, unavailable
-from tests.transport.test_kubernetes_cluster import container, doctor, pod, template
+from tests.transport.test_kubernetes_cluster import container, doctor, findings, gang, pod, template
 
 pytestmark = [
     pytest.mark.hosts,
@@ -38,7 +38,11 @@ def first(command: str) -> Json:
 SICK: dict[str, tuple[Json, str]] = {
     "crashes": (
         pod("crashes", container(command=["false"])),
-        r"its container main (waits: CrashLoopBackOff.*; before that it ended|has ended): Error \(exit code 1\)",
+        # Or, where the kubelet has not told of its latest end yet: nothing can be started in it.
+        (
+            r"its container main (waits: CrashLoopBackOff.*; before that it ended|has ended): Error \(exit code 1\)"
+            r"|its container does not run|starts no command in it"
+        ),
     ),
     "no-image": (pod("no-image", FAR), r"its container main waits: (ErrImagePull|ImagePullBackOff)"),
     "too-big": (pod("too-big", container() | TOO_MUCH), r"its pod is on no node: 0/2 nodes are available: 2 Insuff"),
@@ -150,6 +154,29 @@ def test_each_sick_pod_is_named_with_its_reason_and_the_others_are_checked(clust
         assert name in ended or re.search(text, lines[name]), (name, lines[name])
     read = next(item for item in report["outcomes"] if item["check"] == "listen-queue-short")
     assert set(WELL) < set(read["evaluated_hosts"]) and len(read["evaluated_hosts"]) == len(WELL) + 2, read
+
+
+RESTRICTED = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def test_pods_without_any_right_are_judged_as_far_as_any_could_be(cluster: Cluster) -> None:
+    """As the restricted profile of Kubernetes has them: nothing is unknown that no user of them could read."""
+    items = gang("strict", 2)
+    items[1]["spec"]["template"]["spec"]["containers"][0]["securityContext"] = RESTRICTED
+    cluster.apply(*items)
+    cluster.wait_for_pods("app=strict", 2)
+    done = doctor(cluster, "check", "--job", "strict", "--json", "--no-history")
+    outcomes = json.loads(done.stdout)["outcomes"]
+    assert not [item for item in outcomes if item["unknown"] or item["crashed"]], done.stdout
+    assert set(findings(done)) <= {"disk-full", "container-user-unnamed"} and done.returncode == 0, done.stdout
+    cluster.kubectl("delete", "statefulset", "strict", "--wait=false")
 
 
 def tell(cluster: Cluster, name: str, code: int) -> None:

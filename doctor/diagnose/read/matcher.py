@@ -23,6 +23,10 @@ class Matcher:
         self.attempt_ends = frozenset({TORCHRUN_START, TORCHRUN_HEADING} | ending)
         """Signatures behind which another attempt, or another job, may follow in the same file."""
         self.faults = frozenset(item.id for item in signatures if item.role == "root")
+        self.telling = frozenset(
+            item.id for item in signatures if item.role not in ("evidence", "benign") or "good-end" in item.traits
+        )
+        """Those that tell how a run ended."""
         self.outlived = frozenset(item.id for item in signatures if may_be_outlived(item))
         """Those behind which progress is looked for."""
         self.progress = frozenset(item.id for item in signatures if "progress" in item.traits)

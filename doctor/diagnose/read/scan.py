@@ -54,6 +54,13 @@ TRACEBACK = "program-failed"
 """The signature of a traceback; its event is the exception's line."""
 UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
+UNKNOWN = "error-unknown"
+_ERROR_LEVEL = re.compile(
+    r"(?:^|[\s\[|(<])(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|^[EF]\d{4} \d\d:|^[\w.-]{2,40}: (?:fatal )?error: "
+)
+"""How loggers, glog and compilers or Slurm begin the line of an error."""
+_LAST_LINES = 25
+"""Of a log: those in which its last error is looked for."""
 _ENDED = frozenset({"SystemExit", "KeyboardInterrupt", "SignalException", "GeneratorExit"})
 """Of the wrappers, those with which a process is ended."""
 _EXCEPTIONS = frozenset({TRACEBACK, "python-exception"})
@@ -62,6 +69,7 @@ _OF_OTHERS = re.compile(
     r"|\b[Ss]ee (?:the )?(?:stack trace|inner exception|root cause|error|logs?|traceback)\b"
     r".{0,40}(?:above|root cause|details)"
     r"|\bother (?:ranks|workers|processes)\b.{0,80}(?:fail|finish|died|exit)"
+    r"|\b(?:exception|error|failure) (?:on|in|of) (?:one|another|some) (?:of the )?(?:ranks?|workers?|process(?:es)?)\b"
     r"|\b(?:child|background|worker|sub)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
 )
 """What the message of an exception says that only reports what failed elsewhere."""
@@ -104,6 +112,8 @@ class _Scanner:
         if not any(event.signature in self.matcher.faults for event in self.events):
             self._add_end(lines)
         self._add_cut(lines)
+        if not any(event.signature in self.matcher.telling for event in self.events):
+            self._add_unknown(lines)
         self._note_counts()
         return FileReading(self.summary, self.events)
 
@@ -122,6 +132,18 @@ class _Scanner:
             rank = read_stamp(f"{label} ", self.year).rank
             if rank is not None and rank not in ranks:
                 self._add(UNFINISHED, {}, f"{label} ...", _Line(lines, len(lines) - 1, self.summary.lines))
+
+    def _add_unknown(self, lines: list[bytes]) -> None:
+        """The last line of the level of an error, near the end of a log that shows nothing else, and no step behind."""
+        last = [(place, line) for place, line in enumerate(lines) if line.strip()][-_LAST_LINES:]
+        for place, line in reversed(last):
+            text = self._decode(line[:MAX_LINE])
+            matched = {name for name, _ in _matches(text, self.matcher.candidates(line), self.matcher.limit)}
+            if matched & self.matcher.progress:
+                return
+            if not matched & self.matcher.benign and _ERROR_LEVEL.search(text[:400]):
+                self._add(UNKNOWN, {}, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
+                return
 
     def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         for block in blocks:
@@ -208,8 +230,7 @@ class _Scanner:
                 matched.clear()  # what the program may print, not what it printed
             self._continue_traceback(text, matched, place)
         elif failed and not opened and not matched:  # an exception alone
-            match = EXCEPTION.match(text)
-            matched[TRACEBACK] = match.groupdict("") if match else {}
+            matched[TRACEBACK] = {}
         if opened and (exception := raised(text)):
             matched |= self._matches_of_exception(exception)
         elif opened:
@@ -220,6 +241,9 @@ class _Scanner:
         if matched.keys() & _EXCEPTIONS and _OF_OTHERS.search(text):
             self.child_failed = text, place
             matched = {name: values for name, values in matched.items() if name not in _EXCEPTIONS}
+        if (alone := _EXCEPTIONS & matched.keys()) and (match := EXCEPTION.match(text)):
+            for name in alone:
+                matched[name] = match.groupdict("") | matched[name]
         for signature, values in matched.items():
             self._add(signature, values, text, place)
 

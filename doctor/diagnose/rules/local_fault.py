@@ -63,9 +63,13 @@ def first_fault(case: Case, process: Process) -> Fault | None:
     faults = _corrected(case, faults, process.events)
     launches = case.launch_failures
     faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports, launches)]
-    if any(case.role(event) in ("victim", "ambiguous", "link", "wrapper") for event in process.events):
-        # An exception of unknown kind beside a known error of communication is that error's own exception.
-        faults = [event for event in faults if not case.has_trait(event, "unspecific")]
+    others = {item.signature for item in (*case.waits(process), *case.with_role(process, "wrapper"))}
+    # An exception of unknown kind beside a known error of communication is that error's own exception.
+    faults = [
+        event
+        for event in faults
+        if not (case.has_trait(event, "unspecific") and others - {*case.signatures[event.signature].explains})
+    ]
     if not faults:
         return None
     explained = {name for event in faults for name in case.signatures[event.signature].explains}
@@ -158,8 +162,9 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     if "ends-all" in case.signatures[signature].traits:
         return Cause(signature, "local fault", "certain", (), title, events)
     summary = _with_others(case, faults, filled("{0}: {1}", who, title))
-    of_kernel = all(_only_of_kernel(case, fault) for fault in faults)
-    return Cause(signature, "local fault", "likely" if of_kernel else "certain", culprits, summary, events)
+    doubted = "has-other-ways" in case.signatures[signature].traits
+    doubted = doubted or all(_only_of_kernel(case, fault) for fault in faults)
+    return Cause(signature, "local fault", "likely" if doubted else "certain", culprits, summary, events)
 
 
 def _with_others(case: Case, faults: list[Fault], summary: str) -> str:

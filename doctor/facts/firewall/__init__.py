@@ -33,7 +33,7 @@ class FirewallDump(msgspec.Struct, frozen=True):
     refused: bool
     error: str
     root: bool = False
-    """The user is root, who can be refused only in a container."""
+    """The user is root, who can be refused only in a container, or root could read no more in this container."""
     failed: list[str] = []
     """At boot: what could not be loaded."""
     unclear: list[list[str]] = []

@@ -16,7 +16,14 @@ import signal
 import time
 
 from doctor.engine.fact import ProbeArguments
-from doctor.facts.firewall.host_rules import file_text, list_kernel_tables, list_outputs, local_addresses, run_bounded
+from doctor.facts.firewall.host_rules import (
+    file_text,
+    has_all_rights,
+    list_kernel_tables,
+    list_outputs,
+    local_addresses,
+    run_bounded,
+)
 from doctor.remote.runtime.reading import matching_paths
 
 UNIT_DIRECTORIES = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
@@ -383,7 +390,7 @@ def _in_child(overlays: dict) -> dict:  # type: ignore[type-arg]
 def list_boot_rules(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the packet filter's tables as after a reboot, as nft and iptables print them."""
     dump: dict = {"outputs": {}, "error": "", "refused": False, "tables": [], "legacy": {}}  # type: ignore[type-arg]
-    dump.update(root=os.geteuid() == 0, failed=[], unclear=[])
+    dump.update(root=has_all_rights(), failed=[], unclear=[])
     if os.geteuid() != 0:
         dump.update(error=os.strerror(errno.EPERM), refused=True)
         return dump

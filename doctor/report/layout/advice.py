@@ -15,6 +15,7 @@ _PERSONAL_WORD = re.compile(
     r"|FILE|DATA|DIRECTORY|FOLDER|HOSTS|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
 )
 _PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
+_SPACED_PLACEHOLDER = re.compile(f" ?{PLACEHOLDER.pattern}")
 _MARK = re.compile(r"<[a-z][a-z ]{0,30}>")
 
 
@@ -40,7 +41,8 @@ def standalone_placeholders(template: str) -> set[str]:
 
 
 def fill_advice(template: str, values: Mapping[str, str], texts: Mapping[str, str] | None = None) -> str:
-    """``template`` with the placeholders that have a value filled in; all other braces stay.
+    """``template`` with its placeholders filled in. A value that a finding lacks, as that of an older report may, is
+    nothing in a sentence, and ``<like this>`` in a command.
 
     ``values`` are for commands, ``texts`` for the sentences around them; without ``texts``, the same for both.
 
@@ -50,23 +52,29 @@ def fill_advice(template: str, values: Mapping[str, str], texts: Mapping[str, st
     parts = re.split(r"(`[^`]*`)", template)
     texts = values if texts is None else texts
     filled = (_fill_command(part, values) if part.startswith("`") else _fill_text(part, texts) for part in parts)
-    return without_loose_spaces("".join(filled))
+    return without_loose_spaces("".join(filled)).rstrip()
 
 
 def _fill_text(part: str, values: Mapping[str, str]) -> str:
-    return PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), part)
+    def substitute(match: re.Match[str]) -> str:
+        return "" if match[1] not in values else (" " if match[0].startswith(" ") else "") + values[match[1]]
+
+    return _SPACED_PLACEHOLDER.sub(substitute, part)
 
 
 def _fill_command(part: str, values: Mapping[str, str]) -> str:
-    if PLACEHOLDER.fullmatch(part.strip("`")):
-        return _fill_text(part, values)
+    whole = PLACEHOLDER.fullmatch(part.strip("`"))
 
     def substitute(match: re.Match[str]) -> str:
         if match[1] not in values:
-            return match[0]
-        return quote_value(values[match[1]], open_quote(part[1 : match.start()]))
+            return _mark(match)
+        return values[match[1]] if whole else quote_value(values[match[1]], open_quote(part[1 : match.start()]))
 
     return PLACEHOLDER.sub(substitute, part)
+
+
+def _mark(match: re.Match[str]) -> str:
+    return f"<{match[1].replace('_', ' ')}>"
 
 
 def mark_personal_words(text: str) -> str:
@@ -92,7 +100,7 @@ def mark_unknown(template: str, names: Collection[str]) -> str:
     """
 
     def mark(match: re.Match[str]) -> str:
-        return f"<{match[1].replace('_', ' ')}>" if match[1] in names else match[0]
+        return _mark(match) if match[1] in names else match[0]
 
     return _COMMAND.sub(lambda command: PLACEHOLDER.sub(mark, command[0]), template)
 

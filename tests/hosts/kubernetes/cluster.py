@@ -31,6 +31,7 @@ HERE = Path(__file__).parent
 HUB = "10.77.0.1"
 SERVER = f"https://{HUB}:6443"
 PATIENCE = 300.0
+_ATTEMPTS, _BUSY = 4, re.compile("Client.Timeout|deadline exceeded|TLS handshake timeout")
 _TOKENS = {"admin": "system:masters", "kubelet": "system:masters", "nobody": "people"}
 _KUBECONFIG = """\
 apiVersion: v1
@@ -106,7 +107,12 @@ class Cluster:
         return ["nsenter", "-t", str(self._hub_pid), "-n", "--", *argv]
 
     def kubectl(self, *argv: str, user: str = "admin", stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return self.run(["kubectl", "--request-timeout=20s", *argv], user, stdin=stdin)
+        """Again, where the server of a busy machine had no time for the request; kubectl reads the types first."""
+        for _ in range(_ATTEMPTS):
+            done = self.run(["kubectl", "--request-timeout=20s", *argv], user, stdin=stdin)
+            if not done.returncode or argv[0] == "create" or not _BUSY.search(done.stderr):
+                break
+        return done
 
     def get(self, *argv: str) -> Any:
         """What ``kubectl get`` says, as JSON."""
@@ -116,10 +122,7 @@ class Cluster:
 
     def apply(self, *objects: dict[str, Any]) -> None:
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-        for _ in range(4):  # kubectl reads the server's types first, which takes long on a machine that is busy
-            done = self.kubectl("apply", "-f", "-", stdin=text)
-            if "Client.Timeout" not in done.stderr:
-                break
+        done = self.kubectl("apply", "-f", "-", stdin=text)
         assert done.returncode == 0, done.stderr
 
     def wait(self, done: Callable[[], bool], problem: str, patience: float = PATIENCE) -> None:

@@ -324,6 +324,18 @@ def test_a_variable_that_one_rank_has_otherwise() -> None:
     assert misfit.text == "rank 5 on n2: NCCL_ALGO is Tree; 7 of 8 ranks have Ring"
 
 
+def test_a_limit_that_one_rank_has_otherwise() -> None:
+    limits = (
+        {"Max address space": "unlimited"},
+        {"Max address space": "614400000"},
+        {"Max address space": "unlimited"},
+    )
+    variables = ({"RANK": str(number)} for number in range(3))
+    views = [view_of(replace(ANSWER, limits=own, variables=next(variables))) for own in limits]
+    (misfit,) = [misfit for misfit in judge(views) if "address space" in misfit.text]
+    assert (misfit.severity, misfit.ranks) == ("warning", (1,))
+
+
 def test_variables_of_each_rank_and_host_are_no_difference() -> None:
     views = [replace(view, variables={**view.variables, "MY_TMP": f"/tmp/{view.rank}"}) for view in job()]
     assert subjects(views) == []

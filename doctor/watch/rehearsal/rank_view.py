@@ -20,7 +20,7 @@ SIZE_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", 
 Sources: PyTorch, environment variable initialization; Open MPI, mpirun(1), "Environment Variables"; MPICH, Hydra (PMI);
 Slurm, srun(1), "OUTPUT ENVIRONMENT VARIABLES"; MindSpore, dynamic cluster; HCCL, RANK_ID of a rank table's job.
 """
-_LIMITS = ("open files", "locked memory", "processes")
+_LIMITS = ("open files", "locked memory", "processes", "address space")
 
 
 class HostPlace(msgspec.Struct, frozen=True):
@@ -189,9 +189,7 @@ def _properties(answer: StubAnswer) -> dict[str, str]:
         "the user": str(answer.uid),
         "the size of /dev/shm": str(answer.shm),
         "the addresses of MASTER_ADDR": ", ".join(answer.master) or "none",
-        **{
-            name: value for name, value in limits.items() if name.endswith(("open files", "locked memory", "processes"))
-        },
+        **{name: value for name, value in limits.items() if name.endswith(_LIMITS)},
     }
 
 

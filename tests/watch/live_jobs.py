@@ -107,7 +107,7 @@ def inside(kind: str, folder: str, fault: str, culprit: str, stacks: str) -> lis
         time.sleep(0.1)
     time.sleep(SETTLED)
     options = [] if stacks == "on" else ["--py-spy", "off"]
-    command = [sys.executable, "-m", "doctor", "watch", "--attach", "--json", *options, "--save", folder + ".json"]
+    command = [sys.executable, "-m", "doctor", "watch", "--attach", "--json", *options]
     began = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     took = time.monotonic() - began

@@ -88,7 +88,7 @@ STORIES = {
         is_sure=False, named="PYTHONPATH",
     ),
     "memory limit on one host": Story("echo 'ulimit -v 600000' >>/root/.bashrc", is_sure=False, named="address space"),
-    "few open files on one host": Story("echo 'ulimit -n 12' >>/root/.bashrc", is_sure=False, named="open files"),
+    "few open files on one host": Story("echo 'ulimit -n 12' >>/root/.bashrc"),
     "no slots for all": Story("", options=("-np", "4")),
     "a variable of one host that gloo does not read": Story(login("NVTE_DEBUG=1"), dies=False, named="NVTE_DEBUG"),
     "threads on one host": Story(login("OMP_NUM_THREADS=3"), dies=False, named="OMP_NUM_THREADS"),

@@ -182,3 +182,16 @@ def test_an_interrupted_run_ends_its_workers_and_their_fixtures(tmp_path: Path) 
         out, _ = process.communicate(timeout=30)
     assert process.returncode == pytest.ExitCode.INTERRUPTED and "KeyboardInterrupt" in out
     assert (tmp_path / "ended").exists()
+
+
+def test_where_pytest_itself_fails_in_a_test_that_test_has_failed_and_the_rest_runs(tmp_path: Path) -> None:
+    argv = project(tmp_path, a="def test_words():\n    assert 0\n", b=SOUND)
+    with (tmp_path / "conftest.py").open("a") as file:
+        file.write(
+            "def pytest_runtest_makereport(item, call):\n"
+            "    if item.name == 'test_words' and call.excinfo:\n"
+            "        raise KeyError('no words for it')\n"
+        )
+    done = run([*argv, "-n", "2"], tmp_path, DOCTOR_TEST_REPEAT="3")
+    assert done.returncode == 1 and "1 failed, 8 passed" in done.stdout, done.stdout
+    assert "the worker died in this test: exit status 1" in done.stdout and "no words for it" in done.stdout

@@ -48,6 +48,8 @@ class Worker:
         self.pid, self.connection = pid, connection
         self.remaining: deque[int] = deque()
         """Numbers of the tests that it was given and has not finished; the first one runs."""
+        self.error = ""
+        """The traceback with which pytest itself failed in it, as where time ends while a failure is put into words."""
 
 
 class Workers:
@@ -135,7 +137,7 @@ class Workers:
                 self.end(session, worker)
 
     def receive(self, session: pytest.Session, worker: Worker) -> None:
-        """Raises: EOFError, ConnectionError, when the worker has ended; RuntimeError, when pytest failed in it."""
+        """Raises: EOFError, ConnectionError, when the worker has ended."""
         name, value = worker.connection.recv()
         if name == "next group":
             stopped = session.shouldfail or session.shouldstop
@@ -145,15 +147,7 @@ class Workers:
         elif name == "finished":
             number, hook = worker.remaining.popleft(), session.config.hook
             reports = [hook.pytest_report_from_serializable(config=session.config, data=data) for data in value]
-            has_failed = any(report.failed for report in reports)
-            if has_failed and self.repeats:
-                self.failed[number] = reports
-                if len(self.failed) > self.repeats:
-                    self.give_up_repeating(session)
-                return
-            if not has_failed:
-                self.passed_alone += [report for report in self.before.get(number, ()) if report.failed]
-            _log(session, reports)
+            self.finished(session, number, reports)
         elif name == "stopped":
             worker.remaining.clear()
         elif name == "warning":
@@ -161,7 +155,19 @@ class Workers:
             more = {"nodeid": value[1], "location": value[2]}
             session.config.hook.pytest_warning_recorded.call_historic(kwargs={**arguments, **more})
         else:
-            raise RuntimeError(f"a test worker failed:\n{value}")
+            worker.error = value
+
+    def finished(self, session: pytest.Session, number: int, reports: list[pytest.TestReport]) -> None:
+        """Reports a test, or keeps its failure until it has run again."""
+        has_failed = any(report.failed for report in reports)
+        if has_failed and self.repeats:
+            self.failed[number] = reports
+            if len(self.failed) > self.repeats:
+                self.give_up_repeating(session)
+            return
+        if not has_failed:
+            self.passed_alone += [report for report in self.before.get(number, ()) if report.failed]
+        _log(session, reports)
 
     def end(self, session: pytest.Session, worker: Worker) -> None:
         """A worker has ended. The test in which it died has failed; another worker runs what it has left."""
@@ -172,10 +178,10 @@ class Workers:
             status = str(os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1]))
         if not worker.remaining:
             return
-        item = session.items[worker.remaining.popleft()]
-        text = f"the worker died in this test: exit status {status}"
-        report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
-        session.config.hook.pytest_runtest_logreport(report=report)
+        number = worker.remaining.popleft()
+        item = session.items[number]
+        text = f"the worker died in this test: exit status {status}\n{worker.error}".rstrip()
+        self.finished(session, number, [pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")])
         if worker.remaining:
             self.groups.appendleft(list(worker.remaining))
         if self.groups:

@@ -236,12 +236,12 @@ def _planned_rows(test: NetTest, number: int) -> list[list[str]]:
     rows = [["."] * len(plan.hosts) for _ in plan.ports]
     for row in rows:
         row[number] = "-"
-    for target, places in plan.targets(number):
+    for target, places in plan.attempts_of(number):
         listeners = test.results[plan.hosts[target]].listeners
         for place in places:
             # No host connects to a port that its own host cannot bind: the problem of its listener decides.
             unbound = place in listeners and bool(listeners[place].problem)
-            rows[place][target] = "r" if unbound else "?"
+            rows[place][target] = ("-" if target == number else "r") if unbound else "?"
     return rows
 
 

@@ -16,8 +16,7 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
     error message.
 
     ## What to do
-    On {host}: `sysctl -w net.netfilter.nf_conntrack_max={double}`, or do not track the training network:
-    `nft add rule ip raw prerouting iif NIC notrack`.
+    On {host}: `sysctl -w net.netfilter.nf_conntrack_max={double}`.
 
     ## In a container
     The table is that of the machine on which the container of {host} runs. There, as root: `sysctl -w

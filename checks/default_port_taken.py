@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import WARNING, Finding, Skip, check, filled
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import Listeners
 from doctor.job import LaunchConfig
@@ -28,10 +28,10 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
         raise Skip("started by torchrun: its agent listens there for the ranks")
     ports = []
     if launch.framework != "mindspore":
-        ports += [] if launch.master_addr else [(launch.master_port, "`export MASTER_PORT=<port>`")]
-        ports += [(RENDEZVOUS_PORT, "`torchrun --rdzv-endpoint <host>:<port>`")]
+        ports += [] if launch.master_addr else [(launch.master_port, "`export MASTER_PORT={0}`")]
+        ports += [(RENDEZVOUS_PORT, "`torchrun --rdzv-endpoint <host of rank 0>:{0}`")]
     if launch.framework == "mindspore" or (npus and launch.framework != "torch"):
-        ports += [] if launch.master_addr else [(MINDSPORE_PORT, "`export MS_SCHED_PORT=<port>`")]
+        ports += [] if launch.master_addr else [(MINDSPORE_PORT, "`export MS_SCHED_PORT={0}`")]
     for port, setting in dict(ports).items():
         holders = [socket for socket in listeners.on_port(port) if socket.listening]
         if holders:
@@ -40,7 +40,7 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
                 port=port,
                 owner=holders[0].owner,
                 pid=holders[0].pid or None,
-                setting=setting,
+                setting=filled(setting, listeners.free_behind(port)),
                 observed="taken",
                 expected="a free port",
             )

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways
+from doctor.facts.hccn.device_addresses import detect_values
 
 ADVISORY = ("gateways",)
 
@@ -16,8 +17,7 @@ def detect_address_is_self(
     An NPU reaches itself without a cable: its net health is `Success` also when the network fails.
 
     ## What to do
-    On {host}: `hccn_tool -i {npu} -netdetect -s address {gateway}`: the gateway of the NPU's segment, or another NPU
-    in it.
+    On {host}: `hccn_tool -i {npu} -netdetect -s address {gateway}`. {source}
 
     ## Source
     The vendor's configuration guide: the detect address is that of the peer's port or of the gateway.
@@ -32,5 +32,5 @@ def detect_address_is_self(
                 npu=npu,
                 observed=watched,
                 settings=["netdetect"],
-                gateway=gateways.by_npu.get(npu) if gateways else None,
+                **detect_values(npu, addresses, gateways),
             )

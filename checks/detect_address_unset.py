@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways
+from doctor.facts.hccn.device_addresses import detect_values
 
 ADVISORY = ("gateways",)
 
@@ -18,8 +19,7 @@ def detect_address_unset(
     NPU loses the network.
 
     ## What to do
-    On {host}: `hccn_tool -i {npu} -netdetect -s address {gateway}`: the gateway of the NPU's segment, or another NPU
-    in it.
+    On {host}: `hccn_tool -i {npu} -netdetect -s address {gateway}`. {source}
 
     ## Source
     HCCL's documents ask for address, netmask and detect address of every NPU; a tool without one shows 0.0.0.0.
@@ -33,5 +33,5 @@ def detect_address_unset(
             npu=npus[0],
             npus=npus,
             settings=["netdetect"],
-            gateway=gateways.by_npu.get(npus[0]) if gateways else None,
+            **detect_values(npus[0], addresses, gateways),
         )

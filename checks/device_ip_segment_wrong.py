@@ -39,8 +39,8 @@ def device_ip_segment_wrong(
     links and times out minutes later, and only on the ranks that talk to that NPU.
 
     ## What to do
-    Give NPU {npu} of {host} an address in {expected}: `hccn_tool -i {npu} -ip -s address ADDRESS netmask NETMASK`; or
-    give it a gateway: `hccn_tool -i {npu} -gateway -s gateway GATEWAY`.
+    On {host}, while no job runs, with a free address in {expected}: `hccn_tool -i {npu} -ip -s address ADDRESS netmask
+    {netmask}`. In a routed network give it its gateway instead: `hccn_tool -i {npu} -gateway -s gateway GATEWAY`.
 
     ## Source
     The vendor's configuration guides. A1 in SMP mode: NPUs 0/4, 1/5, 2/6 and 3/7 share a segment, 0 to 3 each have
@@ -117,6 +117,7 @@ def _outside_findings(stray: Mapping[Npu, Network], plan: Mapping[int, Network],
             npu=npus[0],
             npus=npus,
             settings=["address", "netmask"],
+            netmask=expected.netmask,
             observed=observed,
             expected=expected,
         )
@@ -133,6 +134,7 @@ def _shared_findings(networks: Mapping[Npu, Network], plan: Mapping[int, Network
                 npu=place,
                 npus=npus,
                 settings=["address", "netmask"],
+                netmask=net.netmask,
                 twin=twin,
                 far_twin=twin + 4,
                 observed=net,

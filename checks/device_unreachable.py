@@ -2,8 +2,11 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.pairwise_blame import hosts_to_name, partners, suspects
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn import DeviceAddresses, Neighbours
+from doctor.facts.hccn.neighbour import switch_port
 from doctor.facts.hccn.pings import DevicePings
+
+ADVISORY = ("neighbours",)
 
 CAUSES = {
     "device-link-down": ("npu",),
@@ -12,8 +15,10 @@ CAUSES = {
 }
 
 
-@check(severity=ERROR, area="links", follows_from=CAUSES)
-def device_unreachable(pings: PerHost[DevicePings], addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]:
+@check(severity=ERROR, area="links", follows_from=CAUSES, advisory=ADVISORY)
+def device_unreachable(
+    pings: PerHost[DevicePings], addresses: PerHost[DeviceAddresses], neighbours: PerHost[Neighbours] | None
+) -> Iterator[Finding]:
     """Every NPU reaches the same NPU of other hosts over the device network.
 
     ## Why it matters
@@ -21,9 +26,8 @@ def device_unreachable(pings: PerHost[DevicePings], addresses: PerHost[DeviceAdd
     first collective until a timeout of minutes (EI0006), and the message names the ranks that waited, not the cause.
 
     ## What to do
-    Check the NPU that is named: `hccn_tool -i {npu} -link -g`, `hccn_tool -i {npu} -ip -g`, `hccn_tool -i {npu}
-    -gateway -g`, `hccn_tool -i {npu} -net_health -g`; then at the switch port that `hccn_tool -i {npu} -lldp -g` names,
-    its VLAN and its MTU.
+    On {owner}: `hccn_tool -i {npu} -link -g`, `hccn_tool -i {npu} -ip -g`, `hccn_tool -i {npu} -gateway -g`,
+    `hccn_tool -i {npu} -net_health -g`. The NPU is connected to {switch_port}: check its VLAN and its MTU.
     Try again from {first}: `hccn_tool -i {npu} -ping -g address {address}`.
 
     ## Source
@@ -54,4 +58,6 @@ def device_unreachable(pings: PerHost[DevicePings], addresses: PerHost[DeviceAdd
             tried=len(tried[host, npu]),
             peers=[other[0] for other in others],
             first=others[0][0],
+            owner=host,
+            switch_port=switch_port(neighbours, host, npu),
         )

@@ -12,8 +12,9 @@ def gpu_ecc_errors(inventory: GpuInventory) -> Iterator[Finding]:
     An uncorrected error ends the process that touched the page (Xid 48, 94 or 95), and more tend to follow.
 
     ## What to do
-    `nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpu}` on {host}; drain it and reset the GPU (`nvidia-smi -r -i {gpu}`). Have
-    it replaced when the errors return.
+    Take {host} out of the job (in Slurm: `scontrol update NodeName={host} State=DRAIN Reason=gpu`). There, while no
+    program uses the GPU: `nvidia-smi -r -i {gpu}`. Have it replaced when the errors return: `nvidia-smi -q -d
+    ECC,ROW_REMAPPER -i {gpu}` shows them.
 
     ## Source
     `ecc.errors.uncorrected.volatile.total` of `nvidia-smi --query-gpu`: errors since the driver was loaded (manual of

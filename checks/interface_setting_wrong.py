@@ -28,7 +28,7 @@ def interface_setting_wrong(
 
     ## What to do
     {exports}
-    `ip -br address` on {host} lists its interfaces and their addresses.
+    `ip -br address` lists the interfaces of a host and their addresses.
 
     ## Source
     PyTorch, `torch/csrc/distributed/c10d/init.cpp` (GLOO_SOCKET_IFNAME) and Gloo, `transport/tcp/device.cc`; NCCL

@@ -2,7 +2,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.facts.job_paths import JobPaths
+from doctor.facts.job_paths import JobPaths, PathState
 
 NOTHING_THERE = "not there"
 
@@ -16,8 +16,8 @@ def job_path_differs(paths: PerHost[JobPaths]) -> Iterator[Finding]:
     loss is wrong and no message says so.
 
     ## What to do
-    Copy {path} to {host} from a host that has the right one: `rsync -a`; on a shared file system, check that it
-    is mounted from the same server (`findmnt -T {path}`).
+    On {host}: `rsync -a {holder}:{source} {source}`, from a host that has the right one; on a shared file system, check
+    that it is mounted from the same server (`findmnt -T {path}`).
 
     ## Source
     `doctor check --path PATH`, repeatable; else it is left out. Files are compared by SHA-256 up to 4 GiB, beyond by
@@ -32,11 +32,18 @@ def job_path_differs(paths: PerHost[JobPaths]) -> Iterator[Finding]:
         without = [host for host, state in states.items() if not state.kind]
         if without:
             yield Finding(
-                "{path} is {observed}", hosts=without, path=name, observed=NOTHING_THERE, expected="a file or folder"
+                "{path} is {observed}",
+                hosts=without,
+                path=name,
+                observed=NOTHING_THERE,
+                expected="a file or folder",
+                **_copy(name, next(((h, s) for h, s in states.items() if s.kind in ("file", "folder")), None)),
             )
         refused = [host for host, state in states.items() if state.kind and state.problem]
         for host in refused:
-            yield Finding("{path}: {observed}", hosts=[host], path=name, observed=states[host].problem)
+            yield Finding(
+                "{path}: {observed}", hosts=[host], path=name, observed=states[host].problem, **_copy(name, None)
+            )
         readable = {host: state for host, state in states.items() if state.kind and not state.problem}
         if len(set(readable.values())) < 2:
             continue
@@ -48,6 +55,13 @@ def job_path_differs(paths: PerHost[JobPaths]) -> Iterator[Finding]:
             path=name,
             observed=sorted({readable[host].describe() for host in others}),
             expected=norm.describe(),
+            **_copy(name, next(((h, s) for h, s in readable.items() if s == norm and h not in others), None)),
             count=count,
             total=len(readable),
         )
+
+
+def _copy(path: str, right: tuple[str, PathState] | None) -> dict[str, str | None]:
+    """From where to copy the path, if a host has the right one."""
+    folder = right is not None and right[1].kind == "folder" and not path.endswith("/")
+    return {"holder": right[0] if right else None, "source": f"{path}/" if folder else path}

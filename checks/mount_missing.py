@@ -12,7 +12,8 @@ def mount_missing(mounts: PerHost[MountTable]) -> Iterator[Finding]:
     On the host without it, the job finds no data and no programs, or writes its checkpoints to the local disk.
 
     ## What to do
-    On {host}: `mount {target}` if /etc/fstab has it, else mount {source} there as on the other hosts.
+    On {host}: `mount {target}` if /etc/fstab has it, else `mkdir -p {target}` and `mount -t {kind} {source} {target}`,
+    with the options that `findmnt {target}` shows on another host.
 
     ## Source
     /proc/self/mounts of all hosts. A mount that more than half of them have, and at least two, is expected on all.

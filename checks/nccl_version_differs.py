@@ -2,8 +2,9 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.analysis.majority import differing
-from doctor.facts.python_env import PythonEnv
+from doctor.facts.python_env import UNDECIDED, PythonEnv, install_command
 
+SAME_IMAGE = "libnccl belongs to NVIDIA's container: start the same image as on the other hosts."
 ONE_HOST = "only one host: nothing to compare"
 
 
@@ -15,8 +16,7 @@ def nccl_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     NCCL refuses to start with ranks of another version: `Mismatched NCCL version detected` (ncclInvalidUsage).
 
     ## What to do
-    Install the job's packages anew on {host}, in the versions of the other hosts: `pip install {package}=={expected}`.
-    Where {package} is libnccl, it belongs to NVIDIA's container: start the same image on all hosts.
+    On {host}: {remedy}
 
     ## Source
     NCCL, src/init.cc, which compares the versions of all ranks. The version is that of the package nvidia-nccl for the
@@ -28,4 +28,8 @@ def nccl_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
         versions = {host: version for host, (_, version) in found.items()}
         package = next(name for name, _ in found.values())
         template = "NCCL {observed}; {count} of {total} hosts have {expected}"
-        yield from differing(versions, template, package=package.replace("_", "-"))
+        for finding in differing(versions, template, package=package.replace("_", "-")):
+            path, version = python[finding.hosts[0]].path, finding.values.get("expected", UNDECIDED)
+            command = f"`{install_command(path, finding.values['package'], version)}`."
+            finding.values["remedy"] = SAME_IMAGE if package == "libnccl" else command
+            yield finding

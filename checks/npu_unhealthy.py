@@ -21,7 +21,8 @@ def npu_unhealthy(
 
     ## What to do
     {repair}
-    Leave the host out of the job until then. A fault that returns: report it to the vendor.
+    Until then leave {host} out of the job (in Slurm: `scontrol update NodeName={host} State=DRAIN Reason=npu`). A fault
+    that returns: report it to the vendor.
 
     ## Source
     The Health column of `npu-smi info`, whose words are OK, Warning, Alarm, Critical and UNKNOWN, and `npu-smi info -t

@@ -1,10 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.nvlink import NvLinkErrors
+from doctor.facts.nvlink import NVLINK_COUNTERS, NvLinkErrors
 
-LIMITS = {"Replay": 100, "Recovery": 1, "CRC": 100}
-"""So many errors of one link are a finding."""
+LIMITS = {name.removesuffix(" Errors"): limit for name, limit in NVLINK_COUNTERS.items()}
 
 
 @check(severity=WARNING, area="links")
@@ -21,8 +20,9 @@ def nvlink_errors(counters: NvLinkErrors) -> Iterator[Finding]:
     ## Source
     `nvidia-smi nvlink -e`. A recovery is one too many (facebookresearch/gcm and DCGM allow none). Of replays and CRC
     errors 100 are allowed, DCGM's limit for CRC errors of a day (DCGM_LIMIT_MAX_NVLINK_CRC_ERROR): single ones are
-    normal on a sound link. The counts stop at 65535, and stay until the driver is loaded again: what they count may be
-    long ago.
+    normal on a sound link. Of the counters of Blackwell GPUs (NVLink 5) none is allowed: they count what error
+    correction could not repair, and on sound links they are zero (AWS p6-b300, driver 595); corrected errors (FEC, raw
+    rates) are no finding. The counts stay until the driver is loaded again: what they count may be long ago.
     """
     for gpu, links in counters.by_gpu.items():
         bad = {

@@ -17,7 +17,8 @@ def overcommit_forbidden(memory: MemoryCommitment) -> Iterator[Finding]:
     (errno 12) while `free` shows free memory.
 
     ## What to do
-    On {host}: `sysctl -w vm.overcommit_memory=0`, and the same in /etc/sysctl.d. Where the strict mode is meant, raise
+    On {host}: `sysctl -w vm.overcommit_memory=0`, and to keep it:
+    `echo "vm.overcommit_memory = 0" >> /etc/sysctl.d/99-zz-cluster.conf`. Where the strict mode is meant, raise
     vm.overcommit_ratio until CommitLimit in /proc/meminfo leaves room for all ranks and their workers.
 
     ## In a container

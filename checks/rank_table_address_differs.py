@@ -18,8 +18,8 @@ def rank_table_address_differs(
     address of the network adapter). Tables go stale when a device gets a new address or a host is replaced.
 
     ## What to do
-    Generate the table again from the hosts, or correct the entry: `for n in $(seq 0 7); do hccn_tool -i $n -ip -g;
-    done` on the host shows the addresses of NPUs 0 to 7.
+    {edit}
+    `doctor rank-table HOSTS --out rank_table.json` makes the whole table anew from the hosts.
 
     ## Source
     HCCL documentation, fault diagnosis, rank table load failure.
@@ -29,16 +29,17 @@ def rank_table_address_differs(
     for host, servers in here.items():
         if host not in addresses:
             continue
-        wrong = []
+        wrong, edit = [], ""
         for rank in (rank for server in servers for rank in server.ranks if rank.device_ips):
             has = _device_address(rank, addresses[host])
             if has is None:
                 unsure.append(filled("{0} device {1}", host, rank.device_id))
             elif has not in [str(parse_address(ip)) for ip in rank.device_ips]:
+                edit = edit or ("" if has == "none" else table.edit(rank, "device_ip", has))
                 wrong.append(filled("device {0} has {1}, not {2}", rank.device_id, has, ",".join(rank.device_ips)))
         if wrong:
             template = "the device addresses of {host} differ from the rank table: {devices}"
-            yield Finding(template, hosts=(host,), host=host, devices=limit_items(wrong))
+            yield Finding(template, hosts=(host,), host=host, devices=limit_items(wrong), edit=edit)
     table.require_fields("device_id", "device_ip", "server_id")
     if unsure or not any(host in addresses for host in here):
         cause = ", ".join(limit_items(unsure)) if unsure else "no host of the table is among those that answered"

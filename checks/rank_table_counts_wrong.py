@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.job import RankTable
 
 
@@ -13,7 +13,8 @@ def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
     but the count was not updated.
 
     ## What to do
-    Correct the count, after making sure that the list is the one you want.
+    {edit}
+    First make sure that the list is the one you want.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetServerList), `topoinfo_ranktableStandard.cc` (GetGroupList,
@@ -22,7 +23,11 @@ def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
     for count in table.counts:
         if count.stated != count.actual:
             yield Finding(
-                "{count} does not match what is listed", count=count.path, observed=count.stated, expected=count.actual
+                "{count} does not match what is listed",
+                count=count.path,
+                edit=filled('In {0}, at {1}, write "{2}".', table.path, count.path, count.actual),
+                observed=count.stated,
+                expected=count.actual,
             )
     if table.form == "lab":
         ranks, hosts = len(table.ranks), len(table.servers)
@@ -31,6 +36,7 @@ def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
                 "{ranks} devices cannot be divided evenly among {hosts_listed} hosts",
                 ranks=ranks,
                 hosts_listed=hosts,
+                edit="",
                 expected="1, 2, 4, 8 or 16 devices on each",
             )
     table.require_fields("server_count", "group_count", "instance_count", "device_count", "device_num", "server_num")

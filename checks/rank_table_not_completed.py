@@ -13,8 +13,8 @@ def rank_table_not_completed(table: RankTable) -> Iterator[Finding]:
     without a message.
 
     ## What to do
-    A cluster operator writes `initializing` first and `completed` when all pods have an address: find out why it did
-    not. In a table written by hand, set `"status": "completed"`.
+    In a table written by hand: in {path}, write `"status": "completed"`. A cluster operator writes `initializing` first
+    and `completed` when all pods have an address: find out why it did not.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (LoadFile, RefreshStatus); MindCluster, hccl.json description.

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.job import LaunchConfig, RankTable
 
 
@@ -13,7 +13,8 @@ def rank_table_world_size_differs(table: RankTable, launch: LaunchConfig) -> Ite
     of their own and fail (EI0014).
 
     ## What to do
-    Set WORLD_SIZE, RANK_SIZE or MS_WORKER_NUM to the number of entries, or make the table for this job's hosts.
+    {command}
+    If the number is right and the table is not: `doctor rank-table HOSTS --out rank_table.json`.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo); MindSpore documentation, rank table start-up.
@@ -34,6 +35,9 @@ def rank_table_world_size_differs(table: RankTable, launch: LaunchConfig) -> Ite
                 "{name} differs from the number of entries in {path}",
                 name=name,
                 path=table.path,
+                command=""
+                if " " in name
+                else filled("Where the job is launched: `export {0}={1}`.", name, len(table.ranks)),
                 observed=number,
                 expected=len(table.ranks),
             )

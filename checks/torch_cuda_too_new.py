@@ -13,8 +13,8 @@ def torch_cuda_too_new(python: PythonEnv, inventory: GpuInventory) -> Iterator[F
     torch does not find a GPU: `The NVIDIA driver on your system is too old`, and `torch.cuda.is_available()` is False.
 
     ## What to do
-    Install a newer driver on {host}, one that supports CUDA {observed}, or a torch for CUDA {expected}: `pip install
-    torch --index-url https://download.pytorch.org/whl/{wheel}`.
+    On {host}: install a newer driver, one that supports CUDA {observed}, or a torch for CUDA {expected}:
+    `{python} -m pip install torch --index-url https://download.pytorch.org/whl/{wheel}`.
 
     ## Source
     NVIDIA, CUDA Compatibility: a driver runs programs of every CUDA version of its own major version, and of older
@@ -33,5 +33,6 @@ def torch_cuda_too_new(python: PythonEnv, inventory: GpuInventory) -> Iterator[F
             observed=needed,
             expected=inventory.cuda,
             driver=inventory.gpus[0].driver if inventory.gpus else "",
+            python=python.path,
             wheel="cu" + inventory.cuda.replace(".", ""),
         )

@@ -3,13 +3,15 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.analysis.majority import differing
 from doctor.facts.python_env import UNDECIDED, PythonEnv, install_command
+from doctor.job import LaunchConfig
 
 ABSENT = "not installed"
+OTHER_PYTHON = "Where the job has another interpreter, name it with --python."
 ONE_HOST = "only one host: nothing to compare"
 
 
 @check(severity=ERROR, area="versions", single_host=ONE_HOST)
-def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
+def torch_version_differs(python: PerHost[PythonEnv], launch: LaunchConfig) -> Iterator[Finding]:
     """All hosts have the same versions of torch, torch_npu and MindSpore.
 
     ## Why it matters
@@ -17,7 +19,7 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     checkpoint that one host cannot load.
 
     ## What to do
-    On {host}: `{pip}`. Where the job has another interpreter, name it with --python.
+    On {host}: `{pip}`. {python}
 
     ## Source
     The installed distributions of the job's interpreter; the hosts are compared with each other, and the majority is
@@ -45,5 +47,6 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
             finding.values["pip"] = (
                 pip.replace(" install ", " uninstall ").partition("==")[0] if target == ABSENT else pip
             )
+            finding.values["python"] = "" if launch and launch.python else OTHER_PYTHON
             finding.values["pair"] = "torch" if name != "mindspore" and target != UNDECIDED else ""
             yield finding

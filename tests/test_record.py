@@ -215,6 +215,11 @@ def test_lines_that_are_no_json_are_no_run(change: Callable[[bytes], bytes]) -> 
     assert str(line_wise.value) == str(whole.value)
 
 
+def test_a_second_line_of_a_host_does_not_replace_the_first() -> None:
+    with pytest.raises(BadRun, match="host a twice"):
+        of_file(lines_of(two_hosts()).replace(b'\n"b"', b'\n"a"'))
+
+
 def test_lines_of_another_tool_are_read_as_json() -> None:
     data = lines_of(two_hosts())
     document = json.loads(data)

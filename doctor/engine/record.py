@@ -260,7 +260,7 @@ def load_run_file(file: BinaryIO, limit: int, name: str) -> Run:
     head = file.readline(limit)
     if head.endswith(HOSTS_BEGIN):
         with suppress(msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError):
-            return _of_today(_load_lines(head, file, limit - len(head)), name)
+            return _of_today(_load_lines(head, file, limit - len(head), name), name)
         file.seek(0)
         head = b""
     data = head + file.read(limit + 1 - len(head))
@@ -269,8 +269,8 @@ def load_run_file(file: BinaryIO, limit: int, name: str) -> Run:
     return load_run(data, name)
 
 
-def _load_lines(head: bytes, file: BinaryIO, remaining: int) -> Run:
-    """Raises: msgspec.DecodeError for lines of another form; like `load_run_file`."""
+def _load_lines(head: bytes, file: BinaryIO, remaining: int, name: str) -> Run:
+    """Raises: msgspec.DecodeError for lines of another form; BadRun for two of one host; like `load_run_file`."""
     shared, hosts, line = SharedOutputs(), dict[str, HostRecord](), b","
     while True:
         followed, line = line.endswith(b","), file.readline(max(remaining, 0)).rstrip(b"\n")
@@ -280,6 +280,8 @@ def _load_lines(head: bytes, file: BinaryIO, remaining: int) -> Run:
         if not followed:
             raise msgspec.DecodeError  # no comma between two hosts
         records = msgspec.json.decode(b"{%b}" % line.removesuffix(b","), type=dict[str, _RawRecord])
+        if twice := hosts.keys() & records.keys():
+            raise BadRun(filled("{0}: host {1} twice", name, strip_control_chars(min(twice), 200)))
         hosts |= _records(records, shared)
     run = msgspec.json.decode(head + line + file.read(max(remaining, 0)), type=_RawRun)
     if run.hosts or (followed and hosts):

@@ -163,10 +163,10 @@ def _gpu_rows(query: str, text: str, code: int) -> Iterator[dict[str, Any]]:
     rows = document.get("gpu_data") if isinstance(document, dict) else document
     if not isinstance(rows, list) or code:
         raise _not_read(query, text, code)
-    for row in rows:
-        if not isinstance(row, dict) or not isinstance(row.get("gpu"), int):
-            raise Unreadable(filled("amd-smi {0}: a row without the number of a GPU", query))
-        yield row
+    numbers = [row.get("gpu") if isinstance(row, dict) else None for row in rows]
+    if any(type(number) is not int or number < 0 for number in numbers) or len({*numbers}) < len(numbers):
+        raise Unreadable(filled("amd-smi {0}: a row without the number of a GPU", query))
+    yield from rows
 
 
 def _gpu(index: int, row: Mapping[str, Any]) -> AmdGpu:

@@ -60,14 +60,14 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
         return {"error": error.errno, "text": error.strerror}
     with open("/proc/uptime") as file:
         uptime = float(file.read().split()[0])
-    present = [word for word in FAULT_TEXTS if word.encode() in data]
+    present, others = ([word for word in texts if word.encode() in data] for texts in (FAULT_TEXTS, UNLISTED_TEXTS))
     lines: list[list[object]] = []
     unlisted = 0
     counts = dict.fromkeys(present, 0)
     record = re.compile(r"(\d+),\d+,(\d+),[^;]*;(.*)")
     for line in reversed(data.decode("utf-8", "replace").splitlines()):
         keywords = [word for word in present if word in line]
-        match = record.match(line) if keywords or any(word in line for word in UNLISTED_TEXTS) else None
+        match = record.match(line) if keywords or any(word in line for word in others) else None
         if not match or "SATA link" in line or len(lines) - unlisted >= MAX_LINES:
             continue
         level = int(match.group(1)) & 7
@@ -171,16 +171,20 @@ class KernelLog(Fact, frozen=True):
         for line, match in self.matching(row.cleared_by, within) if row.cleared_by else ():
             cleared.setdefault(named_device(match), line.age)
         faults: dict[str, LoggedFault] = {}
-        matching = self.matching(row.pattern, within)
-        listed = self._listed() if row.unlisted and matching else []
+        matching = [
+            (line, match)
+            for line, match in self.matching(row.pattern, within)
+            if line.level <= row.level and not (row.unless and compiled_pattern(row.unless).search(line.text))
+        ]
+        lines = self._listed() if row.unlisted and matching else []
+        named_lines, listed = {id(line) for line, _ in lines}, {(text, line.age) for line, text in lines}
         for line, match in matching:
             device = named_device(match)
-            if cleared.get(device, line.age) < line.age or line.level > row.level:
+            if cleared.get(device, line.age) < line.age:
                 continue
             if row.unlisted and (
-                compiled_pattern(row.unless).search(line.text)
-                or any(line is other for other, _ in listed)
-                or any(device in ("", text) and abs(other.age - line.age) <= NEAR for other, text in listed)
+                id(line) in named_lines
+                or any(abs(age - line.age) <= NEAR for text, age in listed if device in ("", text))
             ):
                 continue
             groups = {name: text for name, text in match.groupdict().items() if text}

@@ -62,6 +62,26 @@ class NvLinks(Fact, frozen=True):
         return cls(active, {gpu: tuple(links) for gpu, links in inactive.items()}, products, unread=unread)
 
 
+NVLINK_COUNTERS = {
+    **dict.fromkeys(("Replay Errors", "CRC Errors", "CRC Flit Errors", "CRC Data Errors"), 100),
+    "Recovery Errors": 1,
+    "Malformed packet Errors": 1,
+    "Buffer overrun Errors": 1,
+    "Rx Errors": 1,
+    "Rx remote Errors": 1,
+    "Rx General Errors": 1,
+    "Local link integrity Errors": 1,
+    "Tx discards": 1,
+    "Link recovery successful events": 1,
+    "Link recovery failed events": 1,
+    "Effective Errors": 1,
+    "Symbol Errors": 1,
+}
+"""The counters of errors of NVLinks to the fourth generation, then of the fifth; so many of one link are too many. Of
+the fifth generation the corrected ones are left out (``FEC Errors - 0``, raw errors and rates): sound links have them.
+"""
+
+
 class NvLinkErrors(Fact, frozen=True):
     """The error counters of each NVLink since the driver was loaded, or since they were set to zero.
 
@@ -76,29 +96,36 @@ class NvLinkErrors(Fact, frozen=True):
     probe = run("nvidia-smi nvlink -e", requires="nvidia-smi", timeout=30)
 
     by_gpu: dict[int, dict[int, dict[str, int]]]
-    """By GPU and link: Replay, Recovery and CRC errors, those that the driver reports."""
+    """By GPU, link and name of the counter, such as ``CRC``: those of errors that the driver reports."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NvLinkErrors:
         by_gpu: dict[int, dict[int, dict[str, int]]] = {}
         unread: dict[str, str] = {}
+        counters: dict[int, str] = {}
         gpu = -1
         for line in tool_text(answer).splitlines():
             if match := re.match(r"GPU ([0-9]{1,3}): ", line):
                 gpu = int(match[1])
-            elif match := re.match(r"\s+Link ([0-9]{1,3}): (Replay|Recovery|CRC) Errors: {0,20}(.{0,40})$", line):
+            elif match := re.match(r"\s+Link ([0-9]{1,3}): ([A-Z][\w -]{2,40}): {0,20}(.{0,40})$", line):
                 if gpu < 0:
                     raise Unreadable("nvidia-smi reports NVLinks before the first GPU")
+                counters.setdefault(gpu, match[2])
+                if match[2] not in NVLINK_COUNTERS:
+                    continue
                 try:
                     count = reported_count(match[2], match[3].strip())
                 except Unreadable as why:
                     unread[f"GPU {gpu}"] = str(why)
                     continue
+                links = by_gpu.setdefault(gpu, {})
                 if count is not None:
-                    by_gpu.setdefault(gpu, {}).setdefault(int(match[1]), {})[match[2]] = count
-        if not by_gpu and not unread:
+                    links.setdefault(int(match[1]), {})[match[2].removesuffix(" Errors")] = count
+        for gpu in counters.keys() - by_gpu.keys():
+            unread.setdefault(f"GPU {gpu}", filled("no counter of NVLink errors among those like {0}", counters[gpu]))
+        if not any(by_gpu.values()) and not unread:
             raise Absent("nvidia-smi reports no error counters of NVLinks")
-        return cls(by_gpu=by_gpu, unread=unread)
+        return cls(by_gpu={gpu: links for gpu, links in by_gpu.items() if links}, unread=unread)
 
 
 class GpuTopology(Fact, frozen=True):

@@ -117,6 +117,8 @@ class StartingInterpreter(msgspec.Struct, frozen=True, array_like=True):
     """Seconds for which neither it nor a process of it ran, could run, or read anything."""
     waits_for: str = ""
     """The function of the kernel that it sleeps in."""
+    cpu: float = 0.0
+    """Seconds that it and its processes ran."""
 
 
 class AgentMessage(msgspec.Struct, frozen=True):

@@ -42,7 +42,8 @@ JOB |= {"PAUSE": "0.02", "XDG_STATE_HOME": "/opt/watched"}
 STATE = """
 for file in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <"$file" 2>/dev/null && echo; done |
     grep -v -e '^sh -c' -e '^tr ' -e '^grep ' -e '^sort' -e 'sshd: ' -e '^$' | sort
-find /tmp /dev/shm /run /root /var/tmp /etc -xdev 2>/dev/null -newer /proc/1/comm | grep -v -e /run/sshd -e utmp | sort
+find /var/tmp -xdev -maxdepth 1 -name '*doctor*' 2>/dev/null
+find /tmp /dev/shm /run /root /etc -xdev 2>/dev/null -newer /proc/1/comm | grep -v -e /run/sshd -e utmp | sort
 cat /proc/net/tcp /proc/net/tcp6 /proc/net/udp | awk '$4 == "0A" || $4 == "07" { print $2 }' | sort
 nft list ruleset 2>/dev/null
 """
@@ -107,8 +108,12 @@ def attack(fleet: Fleet, name: str, moment: float, before: dict[str, str], folde
     )
 
 
-def campaign(count: int, seed: int) -> int:
-    """``count`` kills. Returns how many left something, and in how many commands the next run was wrong."""
+def campaign(count: int, seed: int, only: str = "") -> int:
+    """``count`` kills. Returns how many left something, and in how many commands the next run was wrong.
+
+    ``only``: of these commands, with commas between.
+    """
+    names = only.split(",") if only else list(COMMANDS)
     draw, failed = random.Random(seed), 0
     fleet = Fleet.up(HOSTS, {"*": {"sysctl": SHORT, "shows": visible_folders()}}, shm="4g")
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
@@ -118,7 +123,7 @@ def campaign(count: int, seed: int) -> int:
         try:
             prepare(fleet)
             spans, codes = {}, {}
-            for command in COMMANDS:
+            for command in names:
                 began = time.monotonic()
                 process = start(fleet, command, folder)
                 process.communicate(timeout=300)
@@ -128,10 +133,11 @@ def campaign(count: int, seed: int) -> int:
                     raise RuntimeError(f"{command} ends with {process.returncode} on healthy hosts: no attack{problem}")
             before = {host: state(fleet, host) for host in fleet.hosts}
             for number in range(count):
-                command = list(COMMANDS)[number % len(COMMANDS)]
+                command = names[number % len(names)]
                 moment = draw.uniform(0.1, spans[command])
                 remains = attack(fleet, command, moment, before, folder)
                 failed += bool(remains)
+                print(f"{number + 1} of {count}", flush=True)
                 if remains:
                     print(f"{command}, killed after {moment:.2f} of {spans[command]:.1f} s: {remains}", flush=True)
                     fleet.renew(*fleet.hosts)

@@ -1,5 +1,7 @@
 import pytest
 
+from doctor.facts.ports import ReservedPorts
+from doctor.job import PortRange
 from tests.checks.npus import npus
 from tests.checks.run_check import job, messages, run_check
 
@@ -16,6 +18,12 @@ def test_a_base_too_near_the_end() -> None:
     outcome = run_check(NAME, HOSTS, job(HCCL_IF_BASE_PORT="65520"))
     text = "HCCL_IF_BASE_PORT is 65520: 16 of its 32 ports would be above 65535"
     assert [str(finding) for finding in outcome.findings] == [text]
+
+
+def test_the_list_keeps_what_a_host_has_reserved() -> None:
+    reserved = ReservedPorts(reserved=(PortRange(8080, 8080),), ephemeral=PortRange(32768, 60999))
+    outcome = run_check(NAME, {"a": [npus(8), reserved], "b": [npus(8)]}, job(HCCL_IF_BASE_PORT="65520"))
+    assert outcome.findings[0].values["merged"] == "8080,60000-60031"
 
 
 def test_a_range_of_the_jobs_own_replaces_the_base() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.result import Status
-from tests.checks.tables import a2, a3, list_messages, run_check
+from tests.checks.tables import a2, a3, list_messages, run_check, sdid
 
 NAME = "rank-table-super-device-repeated"
 
@@ -29,6 +29,27 @@ def test_twice_in_one_super_pod() -> None:
     assert list_messages(run_check(NAME, value)) == [
         "super_device_id 37748736 of super pod 0 belongs to rank 0 and rank 3"
     ]
+
+
+def test_by_the_coding_one_of_the_two_is_wrong() -> None:
+    table = a3(1, 2, 8)
+    devices = [device for server in table["server_list"] for device in server["device"]]
+    devices[9]["super_device_id"] = devices[1]["super_device_id"]
+    (finding,) = run_check(NAME, table).findings
+    assert finding.hosts == ("node_1",)
+    assert (
+        f'server_list[1].device[1] (rank 9 of node_1), write `"super_device_id": "{sdid(10, 1)}"`'
+        in finding.values["edit"]
+    )
+    assert [finding.values[name] for name in ("owner", "npu", "card", "chip")] == ["node_1", 1, 0, 1]
+
+
+def test_without_a_coding_both_are_named_and_nothing_is_proposed() -> None:
+    table = a3(1, 2, 4)
+    for number, device in enumerate(device for server in table["server_list"] for device in server["device"]):
+        device["super_device_id"] = str(number % 7)
+    (finding,) = run_check(NAME, table).findings
+    assert (finding.hosts, finding.values["edit"]) == (("node_0", "node_1"), "")
 
 
 def test_the_same_in_another_super_pod_is_fine() -> None:

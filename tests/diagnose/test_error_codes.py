@@ -116,3 +116,25 @@ def test_an_error_that_no_signature_is_about_is_a_failure_without_a_cause(line: 
 )
 def test_an_error_behind_which_the_program_went_on_is_no_failure(text: str) -> None:
     assert not logs(main=text).failed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[1.2] [n1:1:0] ib_log.c:246  UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate memory. Please set",
+        "[1.2] [n1:1:0] ib_iface.c:623  UCX  ERROR iface=0x25: failed to create UD QP TX wr:256: Invalid argument",
+        "n1:4711:4790 [2] transport/net_ib.cc:93 NCCL WARN NET/IB : mlx5_2:1 Got async event : port error",
+    ],
+)
+def test_what_a_library_may_go_on_without_is_no_certain_cause(line: str) -> None:
+    (cause,) = logs(main=line).causes
+    assert cause.confidence == "likely"
+
+
+def test_a_process_that_reports_an_exception_of_another_is_not_at_fault() -> None:
+    message = (
+        "RuntimeError: Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt"
+    )
+    diagnosis = logs(main=f"{HEAD}{PROGRAM}{message}")
+    assert not diagnosis.causes
+    assert diagnosis.undecidable

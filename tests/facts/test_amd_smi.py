@@ -239,3 +239,11 @@ def test_documents_of_real_releases(
 def test_text_without_a_document_is_unknown() -> None:
     broken = in_blocks([], {}, {}).out.replace("[]", DENIED).replace("{}", DENIED)
     assert isinstance(read_outputs(AmdGpus, one=Output(out=broken)), Unreadable)
+
+
+@pytest.mark.parametrize("number", [0, -1, True, "1", None])
+def test_a_gpu_whose_number_another_one_has_or_that_is_none_makes_the_list_unread(number: object) -> None:
+    """Two rows of one number would be one GPU less."""
+    rows = [LIST[0], {**LIST[1], "gpu": number}]
+    answer = Output(out=f"-- list --\n{json.dumps(rows)}\n-- exit 0 --\n-- metric --ecc --\n[]\n-- exit 0 --\n")
+    assert isinstance(read_outputs(AmdGpus, one=answer), Unreadable)

@@ -387,8 +387,10 @@ def _name(kind: str, draw: Draw) -> InjectedFault:
 
 @_makes("host dies")
 def _host_dies(kind: str, draw: Draw) -> InjectedFault:
-    """In the midst of the test it is gone from the network, as one that has lost its power."""
-    script = f"setsid sh -c 'sleep {draw.random.randint(4, 12)}; ip link set eth0 down' >/dev/null 2>&1 &"
+    """In the midst of the test, once it listens, it is gone from the network, as one that has lost its power."""
+    listens = 'cat /proc/net/tcp /proc/net/tcp6 | grep -v :0016 | grep -q " 0A "'
+    died = f"until {listens}; do sleep 0.1; done; sleep {draw.random.randint(0, 3)}; ip link set eth0 down"
+    script = f"setsid sh -c '{died}' >/dev/null 2>&1 &"
     return InjectedFault(kind, _expect("host-unreachable", draw.a), {}, {draw.a: script}, speeds=True)
 
 

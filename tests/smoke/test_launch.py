@@ -384,6 +384,21 @@ def test_an_import_that_is_slow_has_time_until_the_budget_ends_which_accuses_nob
     assert [failure.kind for failure in smoked.run.failures] == ["budget"]
 
 
+@pytest.mark.parametrize(("cpu", "others", "named"), [(40.0, 0.5, True), (19.0, 0.5, False), (40.0, 15.0, False)])
+def test_when_the_budget_ends_an_interpreter_that_only_computed_is_named(
+    cpu: float, others: float, named: bool
+) -> None:
+    """Whatever the load: it had the CPU, several times longer than the others' imports took."""
+    a = agent("a", lambda ranks: [event(-1, "imported", seconds=others), *alive(ranks)])
+    b = agent("b", lambda ranks: [{"snaps": [], "starting": [[-1, "R", 0.0, "", cpu]]}, 0.1] * 100)
+    (failure,) = play(b, a, wish=SmokeOptions(backend="gloo", ranks_per_host=2, budget=1.0))[0].run.failures
+    assert failure.kind == ("not-started" if named else "budget")
+    assert not named or failure.culprit_ranks == (2, 3)
+    assert not named or failure.text == (
+        "its interpreter ran for 40 s and had not imported torch, which took the others 0 s at most"
+    )
+
+
 def test_an_interpreter_that_ends_well_before_it_has_imported_anything_has_not_started() -> None:
     b = agent("b", lambda ranks: [event(-1, "exit", status=0), *alive(ranks)])
     failure = trouble(play(b, agent("a", waits))[0])

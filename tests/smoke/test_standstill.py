@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from doctor.smoke.hang.detector import Detector
-from doctor.smoke.hang.standstill import explain_foreign_call, explain_standstill, explain_wrong_size, foreign_frame
+from doctor.smoke.hang.standstill import (
+    collective_threads,
+    explain_foreign_call,
+    explain_standstill,
+    explain_wrong_size,
+    foreign_frame,
+)
 from doctor.smoke.model import Collective, Failure, Snapshot
 from doctor.smoke.results.trouble_findings import blamed_hosts
 from tests.checks.smoke import ran
@@ -61,9 +67,46 @@ def test_a_rank_that_is_in_another_file_than_torchs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        (('"<string>", line 1 in <module>', '"/home/ann/hook.py", line 7 in act'), "/home/ann/hook.py:7 act"),
+        (
+            ('"<frozen genericpath>", line 19 in exists', '"/home/ann/save.py", line 9 in save'),
+            "/home/ann/save.py:9 save",
+        ),
+        (('"/usr/lib/python3.11/threading.py", line 5 in wait', '"worker/comm.py", line 97 in run_traced'), ""),
+        (('"<string>", line 3 in forward', '"/site/torch/fx/graph_module.py", line 9 in call'), ""),
+    ],
+)
+def test_of_files_that_anybody_calls_the_caller_tells(frames: tuple[str, ...], expected: str) -> None:
+    stack = "Current thread 0x1 (most recent call first):\n" + "\n".join(f"  File {frame}" for frame in frames)
+    assert foreign_frame(stack + '\n  File "<string>", line 1 in <module>') == expected
+
+
+SECOND = """Thread 0x2 (most recent call first):
+  File "/site/torch/distributed/distributed_c10d.py", line 3252 in all_reduce
+  File "/site/torch/distributed/c10d_logger.py", line 83 in wrapper
+  File "{0}", line 4 in log_metrics
+  File "/usr/lib/python3.11/threading.py", line 975 in run"""
+
+
+def test_a_thread_that_calls_collectives_beside_the_main_one() -> None:
+    """It takes what the others send to the main thread. A hook of the backward pass that calls ours is none."""
+    stacks = {0: IN_TORCH, 1: IN_TORCH + "\n\n" + SECOND.format("/home/ann/metrics.py"), 2: IN_TORCH, 3: IN_TORCH}
+    failure = explain_foreign_call(standstill(0, 1, 2, 3, stacks=stacks))
+    assert (failure.kind, failure.culprit_ranks) == ("blocked", (1,))
+    assert "another thread of it calls a collective, too, in /home/ann/metrics.py:4 log_metrics" in failure.text
+    hook = explain_foreign_call(standstill(0, 1, stacks={1: IN_TORCH + "\n\n" + SECOND.format("worker/comm.py")}))
+    assert hook.kind == "network"
+    assert collective_threads(SECOND.format("/home/ann/metrics.py") + "\n\n" + IN_TORCH) != []
+
+
+@pytest.mark.parametrize(
     ("sleeping", "named"),
     [
         ({1: "hrtimer_nanosleep", 2: "futex_wait_queue"}, (1,)),
+        ({2: "anon_pipe_write"}, (2,)),
+        ({0: "rpc_wait_bit_killable", 1: "sk_wait_data", 2: "sk_stream_wait_memory"}, (0,)),
         ({1: "locks_lock_inode_wait.isra.0", 3: "wait_for_partner"}, (1, 3)),
         ({0: "futex_do_wait", 1: "ep_poll", 2: "do_poll.constprop.0", 3: "hrtimer_nanosleeper"}, ()),
         (dict.fromkeys(range(4), "hrtimer_nanosleep"), ()),

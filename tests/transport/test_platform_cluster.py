@@ -115,7 +115,8 @@ def test_labels_of_nodes_are_the_switches_of_the_network_test(cluster: Cluster) 
     rules += "ip saddr 10.77.11.0/24 ip daddr 10.77.12.0/24 meta l4proto { tcp, udp, icmp } drop; }; }"
     assert cluster.enter(cluster.nodes[0], "sh", "-c", f"echo '{rules}' | nft -f -").returncode == 0
     try:
-        found = checked(cluster, "--job", "racks", command="net")
+        # Once more, where a starved machine kept the answers from coming: that is unknown, and rightly so.
+        found = checked(cluster, "--job", "racks", command="net") or checked(cluster, "--job", "racks", command="net")
     finally:
         cluster.enter(cluster.nodes[0], "nft", "delete", "table", "bridge", "switches")
         cluster.kubectl("label", "nodes", "--all", "network.topology.nvidia.com/leaf-")

@@ -38,7 +38,11 @@ def first(command: str) -> Json:
 SICK: dict[str, tuple[Json, str]] = {
     "crashes": (
         pod("crashes", container(command=["false"])),
-        r"its container main (waits: CrashLoopBackOff.*; before that it ended|has ended): Error \(exit code 1\)",
+        # Or, where the kubelet has not told of its latest end yet: nothing can be started in it.
+        (
+            r"its container main (waits: CrashLoopBackOff.*; before that it ended|has ended): Error \(exit code 1\)"
+            r"|its container does not run|starts no command in it"
+        ),
     ),
     "no-image": (pod("no-image", FAR), r"its container main waits: (ErrImagePull|ImagePullBackOff)"),
     "too-big": (pod("too-big", container() | TOO_MUCH), r"its pod is on no node: 0/2 nodes are available: 2 Insuff"),

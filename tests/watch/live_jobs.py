@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "live_job.py"
 PYTHON = os.environ.get("DOCTOR_PROGRAMS_PYTHON", sys.executable)
-START_LIMIT = 100.0
+START_LIMIT = 200.0
 SETTLED = 2.5
 """Seconds until the others wait: no event says that they do."""
 WORDS = {
@@ -57,6 +57,7 @@ class Trial(NamedTuple):
 
     kind: str
     fault: str
+    culprit: int
     code: int
     expected: int
     named: tuple[int, ...]
@@ -70,7 +71,8 @@ class Trial(NamedTuple):
             return (
                 "accused" if self.named or self.code == 10 else {0: "moves", 12: "undecided"}.get(self.code, "unseen")
             )
-        if tuple(self.named) == (self.expected,):
+        is_left = self.fault == "exit" and f"has no process (rank {self.culprit})" in self.text
+        if is_left or tuple(self.named) == (self.expected,):
             return "right" if WORDS.get(self.fault, "") in self.text else "right process, other words"
         return "wrong" if self.named else {0: "HEALTHY", 12: "undecided"}.get(self.code, "unseen")
 
@@ -85,7 +87,7 @@ def conduct(kind: str, fault: str, culprit: int, stacks: bool, environ: dict[str
         done = subprocess.run(argv, env={**own, "PYTHONPATH": str(ROOT), **environ}, capture_output=True, text=True,
                               timeout=300, check=False, cwd=ROOT)  # fmt: skip
         try:
-            return Trial(kind, fault, *json.loads(done.stdout))
+            return Trial(kind, fault, culprit, *json.loads(done.stdout))
         except ValueError:
             log = Path(folder, "log")
             tail = log.read_text("utf-8", "replace")[-600:] if log.exists() else ""

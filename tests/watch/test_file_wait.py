@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from doctor.watch.attach.inspector import file_wait as file_waits
 from doctor.watch.attach.inspector.file_wait import file_wait, held_up_beside, mount_of
 from doctor.watch.attach.inspector.rank_state import look
 from doctor.watch.attach.rank_activity import activity
@@ -75,6 +76,59 @@ def test_a_file_system_that_stands_still_and_who_else_waits_for_it(tmp_path: Pat
     assert wait["path"] == f"{point}/a.pt" and wait["mount"][:2] == [str(point), "ext4"]
     assert wait["mount"][2].startswith("/dev/loop") and 1 <= wait["seconds"] < 60
     assert [pid for pid, _ in wait["beside"]] == [second]
+
+
+@contextlib.contextmanager
+def silent_mount(folder: Path, kind: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The server of a file system in user space that never answers one kind of request, in mounts of its own."""
+    program = Path(__file__).parent / "programs" / "silent_files.py"
+    argv = ["unshare", "-m", sys.executable, str(program), str(folder), kind]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout
+        if server.stdout.read(1) != b".":
+            pytest.skip("needs root and FUSE")
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+READ = "open(sys.argv[1], 'rb').read(10)"
+MAPPED = "import mmap; file = open(sys.argv[1], 'rb'); mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)[5000]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "program", "call"),
+    [("lookup", READ, "open"), ("read", READ, "read"), ("read", MAPPED, "page fault")],
+)
+def test_a_file_system_whose_server_does_not_answer(kind: str, program: str, call: str, tmp_path: Path) -> None:
+    path = f"{tmp_path}/part.bin"
+    with silent_mount(tmp_path, kind) as server:
+        words = ["nsenter", "-t", str(server.pid), "-m"]
+        argv = [*words, sys.executable, "-c", f"import sys; {program}", path]
+        quiet = subprocess.DEVNULL
+        with subprocess.Popen(argv, stderr=quiet) as first, subprocess.Popen(argv, stderr=quiet) as second:
+            limit = time.monotonic() + 60
+            while [file_waits.awaited_path(process.pid) for process in (first, second)] != [path, path]:
+                assert time.monotonic() < limit
+                time.sleep(0.05)
+            state, waits = look(first.pid), {first.pid: file_wait(first.pid)}
+            held_up_beside({pid: wait for pid, wait in waits.items() if wait})
+            server.kill()  # until then not even SIGKILL ends the others
+    wait = waits[first.pid]
+    assert wait and wait["path"] == path and wait["mount"] == [str(tmp_path), "fuse", "nas1:/export"]
+    assert state["call"] == call and [pid for pid, _ in wait["beside"]] == [second.pid]
+
+
+def test_a_page_of_several_mounts_names_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        f"7f00-7f01 r--s 0 00:2a {number} {path}\n" for number, path in enumerate(("/a/x", "/a/y", "/b/z", "/l"), 1)
+    ]
+    mounts = {"a": ["/a", "nfs4", "nas1:/a"], "b": ["/b", "fuse.s3", "s3"], "l": ["/", "ext4", "/dev/vda"]}
+    monkeypatch.setattr(file_waits, "mount_of", lambda _, path: mounts[path[1]])
+    for count, expected in ((1, "/a/x"), (2, "/a"), (3, "")):
+        monkeypatch.setattr(file_waits, "memory_maps", lambda _, text="".join([*rows[:count], rows[3]]): text)
+        assert file_waits.mapped_path(7) == expected
 
 
 def test_a_relative_path_is_that_of_the_folder_of_the_process(tmp_path: Path) -> None:

@@ -324,6 +324,18 @@ def test_a_variable_that_one_rank_has_otherwise() -> None:
     assert misfit.text == "rank 5 on n2: NCCL_ALGO is Tree; 7 of 8 ranks have Ring"
 
 
+def test_a_limit_that_one_rank_has_otherwise() -> None:
+    limits = (
+        {"Max address space": "unlimited"},
+        {"Max address space": "614400000"},
+        {"Max address space": "unlimited"},
+    )
+    variables = ({"RANK": str(number)} for number in range(3))
+    views = [view_of(replace(ANSWER, limits=own, variables=next(variables))) for own in limits]
+    (misfit,) = [misfit for misfit in judge(views) if "address space" in misfit.text]
+    assert (misfit.severity, misfit.ranks) == ("warning", (1,))
+
+
 def test_variables_of_each_rank_and_host_are_no_difference() -> None:
     views = [replace(view, variables={**view.variables, "MY_TMP": f"/tmp/{view.rank}"}) for view in job()]
     assert subjects(views) == []
@@ -341,6 +353,32 @@ def test_numbers_of_ranks() -> None:
     assert subjects(changed(3, views, rank=2))[0] == ("error", "RANK", (2,))
     assert ("error", "RANK", (9,)) in subjects(changed(7, views, rank=9))
     assert subjects(changed(3, views, rank=None))[0][:2] == ("error", "RANK")
+
+
+@pytest.mark.parametrize(
+    ("variable", "setting", "absent"),
+    [
+        ("GLOO_SOCKET_IFNAME", "eth9", "eth9"),
+        ("GLOO_SOCKET_IFNAME", "eth0,eth9", "eth9"),
+        ("GLOO_SOCKET_IFNAME", "eth", "eth"),
+        ("GLOO_SOCKET_IFNAME", "eth0,bond0", ""),
+        ("NCCL_SOCKET_IFNAME", "eth", ""),
+        ("NCCL_SOCKET_IFNAME", "=eth", "eth"),
+        ("NCCL_SOCKET_IFNAME", "ib,eth", ""),
+        ("NCCL_SOCKET_IFNAME", "ib", "ib"),
+        ("HCCL_SOCKET_IFNAME", "^docker,lo", ""),
+        ("HCCL_SOCKET_IFNAME", "enp", "enp"),
+    ],
+)
+def test_an_interface_that_the_host_of_a_rank_lacks(variable: str, setting: str, absent: str) -> None:
+    views = [
+        replace(view, links=frozenset({"lo", "eth0", "bond0"}), variables={**view.variables, variable: setting})
+        for view in job(1, 2)
+    ]
+    misfits = [misfit for misfit in judge(views) if misfit.subject == variable]
+    expected = f"{variable} is {setting}: there is no interface {absent}"
+    assert [misfit.text.partition(": ")[2] for misfit in misfits] == [expected] * (2 if absent else 0)
+    assert not [misfit for misfit in judge([replace(view, links=frozenset()) for view in views]) if "no" in misfit.text]
 
 
 def test_two_ranks_with_one_device_and_a_store_that_does_not_answer() -> None:

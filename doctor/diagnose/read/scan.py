@@ -69,6 +69,7 @@ _OF_OTHERS = re.compile(
     r"|\b[Ss]ee (?:the )?(?:stack trace|inner exception|root cause|error|logs?|traceback)\b"
     r".{0,40}(?:above|root cause|details)"
     r"|\bother (?:ranks|workers|processes)\b.{0,80}(?:fail|finish|died|exit)"
+    r"|\b(?:exception|error|failure) (?:on|in|of) (?:one|another|some) (?:of the )?(?:ranks?|workers?|process(?:es)?)\b"
     r"|\b(?:child|background|worker|sub)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
 )
 """What the message of an exception says that only reports what failed elsewhere."""

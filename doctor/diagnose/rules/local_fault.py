@@ -162,8 +162,9 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     if "ends-all" in case.signatures[signature].traits:
         return Cause(signature, "local fault", "certain", (), title, events)
     summary = _with_others(case, faults, filled("{0}: {1}", who, title))
-    of_kernel = all(_only_of_kernel(case, fault) for fault in faults)
-    return Cause(signature, "local fault", "likely" if of_kernel else "certain", culprits, summary, events)
+    doubted = "has-other-ways" in case.signatures[signature].traits
+    doubted = doubted or all(_only_of_kernel(case, fault) for fault in faults)
+    return Cause(signature, "local fault", "likely" if doubted else "certain", culprits, summary, events)
 
 
 def _with_others(case: Case, faults: list[Fault], summary: str) -> str:

@@ -10,7 +10,7 @@ from ipaddress import (
     IPv6Interface,
     ip_address,
 )
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -201,6 +201,17 @@ def configured_address(
     common = netmasks.pop() if len(netmasks) == 1 else None
     usable = address if address and not address.is_unspecified and str(address) not in taken else None
     return usable, _ipv4(settings.get("netmask", "")) or common
+
+
+def detect_values(npu: int, addresses: DeviceAddresses, gateways: DeviceGateways | None) -> dict[str, Any]:
+    """What an NPU may ping to judge its network: its gateway, else another NPU of the host in its segment."""
+    if gateways and npu in gateways.by_npu:
+        return {"gateway": gateways.by_npu[npu], "source": filled("That is the gateway of NPU {0}.", npu)}
+    segment = addresses.by_npu[npu].network
+    for other, interface in addresses.by_npu.items():
+        if other != npu and interface.ip in segment and interface.ip != addresses.by_npu[npu].ip:
+            return {"gateway": interface.ip, "source": filled("That is the address of NPU {0}, in its segment.", other)}
+    return {"gateway": None, "source": "Choose the gateway of its segment, or another NPU in it."}
 
 
 def address_source(address: object) -> str:

@@ -120,7 +120,7 @@ def _vllm(tree: JsonObject) -> Iterator[FormViolation]:
         for path, device in devices:
             for name in ("server_id", "device_id", "device_ip", "cluster_id"):
                 if _text(device.get(name)) is None:
-                    yield FormViolation(f"{path}.{name}", "missing", "a text")
+                    yield FormViolation(f"{path}.{name}", "not there", "a text")
             yield from _address(device, path, "device_ip")
             yield from _repeated(device, path, ("cluster_id",), owners)
             yield from _repeated(device, path, ("server_id", "device_id"), owners)
@@ -144,7 +144,7 @@ def _mindie(tree: JsonObject) -> Iterator[FormViolation]:
             for parent, device in devices:
                 yield from _address(device, parent, "device_ip")
                 if _text(device.get("device_id")) is None:
-                    yield FormViolation(f"{parent}.device_id", "missing", "a text")
+                    yield FormViolation(f"{parent}.device_id", "not there", "a text")
                 marked = JsonObject({**device, "server_ip": server.get("server_ip")})
                 yield from _repeated(marked, parent, ("server_ip", "device_id"), owners)
 
@@ -152,7 +152,7 @@ def _mindie(tree: JsonObject) -> Iterator[FormViolation]:
 def _status(tree: JsonObject, *, needed: bool) -> Iterator[FormViolation]:
     status = _text(tree.get("status"))
     if status != "completed" and (needed or "status" in tree):
-        yield FormViolation("status", status or "missing", "completed")
+        yield FormViolation("status", status or "not there", "completed")
 
 
 def _count(
@@ -163,7 +163,7 @@ def _count(
         return
     if stated is None or not re.fullmatch(r"[0-9]{1,6}", stated) or int(stated) != actual:
         yield FormViolation(
-            f"{path}.{field}".lstrip("."), stated or "missing", filled("{0}, as many as are listed", actual)
+            f"{path}.{field}".lstrip("."), stated or "not there", filled("{0}, as many as are listed", actual)
         )
 
 
@@ -174,7 +174,7 @@ def _objects(
     list_path = f"{path}.{field}".lstrip(".")
     value = parent.get(field)
     if not isinstance(value, list) or (not value and not empty):
-        return [], [FormViolation(list_path, "missing" if field not in parent else "no list", "a list of objects")]
+        return [], [FormViolation(list_path, "not there" if field not in parent else "no list", "a list of objects")]
     entries = [(f"{list_path}[{number}]", entry) for number, entry in enumerate(value) if isinstance(entry, JsonObject)]
     violations = (
         [FormViolation(list_path, "an entry that is no object", "a list of objects")]
@@ -188,7 +188,9 @@ def _number(parent: JsonObject, path: str, field: str, highest: int) -> tuple[in
     text = _text(parent.get(field))
     if text is not None and re.fullmatch(r"[0-9]{1,6}", text) and int(text) <= highest:
         return int(text), []
-    return None, [FormViolation(f"{path}.{field}", text or "missing", filled("a whole number from 0 to {0}", highest))]
+    return None, [
+        FormViolation(f"{path}.{field}", text or "not there", filled("a whole number from 0 to {0}", highest))
+    ]
 
 
 def _text(value: Any) -> str | None:

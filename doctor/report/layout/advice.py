@@ -52,7 +52,7 @@ def fill_advice(template: str, values: Mapping[str, str], texts: Mapping[str, st
     parts = re.split(r"(`[^`]*`)", template)
     texts = values if texts is None else texts
     filled = (_fill_command(part, values) if part.startswith("`") else _fill_text(part, texts) for part in parts)
-    return without_loose_spaces("".join(filled))
+    return without_loose_spaces("".join(filled)).rstrip()
 
 
 def _fill_text(part: str, values: Mapping[str, str]) -> str:

@@ -212,7 +212,7 @@ class TransferRule:
             rank for rank in state.members(snap.group) if rank not in wait.blocked_ranks and not state.snaps[rank].dead
         )
         self.sleeping = {
-            rank: state.snaps[rank].waits_for for rank in wait.blocked_ranks if state.snaps[rank].process == "S"
+            rank: state.snaps[rank].waits_for for rank in wait.blocked_ranks if state.snaps[rank].process in ("S", "D")
         }
         evidence = tuple(
             filled(

@@ -14,18 +14,23 @@ from doctor.smoke.model import Failure, FailureKind
 
 WRONG_SIZE = "Received data size doesn't match expected size"
 """Of gloo's error (gloo/transport/tcp/pair.cc) before it aborts the process."""
-NOT_THE_PROGRAM = re.compile(
-    r"[/\\](torch|torch_npu|mindspore)[/\\]|(^|[/\\])worker([/\\]\w+)?\.py$|^<(frozen |string|doctor)"
-    r"|[/\\](threading|socket|selectors)\.py$"
-)
+NOT_THE_PROGRAM = re.compile(r"[/\\](torch|torch_npu|mindspore)[/\\]|(^|[/\\])worker([/\\]\w+)?\.py$|^<doctor")
 """Files in which a rank that waits in a collective may be."""
+ANYBODYS = re.compile(r"^<(frozen |string>|stdin>)|[/\\](threading|socket|selectors)\.py$")
+"""Files whose caller tells: parts of the library, and text that was executed."""
+COLLECTIVES = re.compile(r"[/\\](torch|torch_npu)[/\\]distributed[/\\](distributed_c10d|c10d_logger)\.py$")
+THREAD = re.compile(r"Thread 0x")
+OURS = ("worker/", "<doctor")
 IMPORT = '"<frozen importlib._bootstrap'
 """Of frames of an import: what hooks it, or runs in it, is slow at worst."""
 OWN_WAIT = re.compile(
     r"(hrtimer_nanosleep|do_nanosleep|wait_for_partner|fcntl_setlk|(locks|flock)_lock_inode_wait|do_wait|kernel_wait4"
-    r"|(anon_)?pipe_read|sigsuspend|do_sigtimedwait|do_semtimedop|do_msgrcv)(\.[\w.]{1,40})?$"
+    r"|(anon_)?pipe_(read|write)|sigsuspend|do_sigtimedwait|do_semtimedop|do_msg(rcv|snd)|unix_stream_(data_wait"
+    r"|read_generic)|unix_wait_for_peer|sock_alloc_send_pskb|eventfd_read|inotify_read|n_tty_(read|write)"
+    r"|(fuse_)?request_wait_answer|(nfs|rpc)_wait_bit_killable)(\.[\w.]{1,40})?$"
 )
-"""Functions of the kernel that wait for a time, a lock, a FIFO, a child or a signal. gloo waits for a futex."""
+"""Functions of the kernel that wait for a time, a lock, a pipe, a child, a signal, another process of the host, a
+terminal, or a file system over the network or in user space. gloo waits for a futex."""
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
 
 
@@ -64,8 +69,10 @@ def explain_foreign_call(failure: Failure, sleeping: Mapping[int, str] = Mapping
     concerned = {*failure.culprit_ranks, *failure.waiting_ranks}
     call = filled("inside the call of {0} ", failure.op) if failure.op else ""
     asleep = {rank: name for rank, name in sorted(sleeping.items()) if OWN_WAIT.match(name) and rank in concerned}
+    callers = {rank: frame for rank in sorted(concerned) if (frame := second_caller(failure.stacks.get(rank, "")))}
     for foreign, template in (
         (foreign_calls(failure), "{0}it is in {1}, which is not torch"),
+        (callers, "{0}another thread of it calls a collective, too, in {1}, and takes what is sent to the first"),
         (asleep, "{0}it sleeps in {1} of the kernel, which waits for no other rank"),
     ):
         if foreign and len(foreign) < len(concerned):
@@ -136,7 +143,29 @@ def foreign_frame(stack: str) -> str:
     if IMPORT in stack:
         return ""
     for line in stack.splitlines():
-        if frame := FRAME.match(line):
+        if (frame := FRAME.match(line)) and not ANYBODYS.search(frame["file"]):
             library = NOT_THE_PROGRAM.search(frame["file"])
             return "" if library else f"{frame['file']}:{frame['line']} {frame['name']}"
+    return ""
+
+
+def collective_threads(stacks: str) -> list[str]:
+    """The parts of what faulthandler wrote that are of threads which call collectives, and are not the main one's.
+
+    Hooks of the backward pass run on a thread of their own and call ours.
+    """
+    callers: list[str] = []
+    for part in stacks.split("\n\n"):
+        files = [frame["file"] for line in part.splitlines() if (frame := FRAME.match(line))]
+        if THREAD.match(part.strip()) and files and COLLECTIVES.search(files[0]):
+            callers += [] if any(file.startswith(OURS) for file in files) else [part.strip()]
+    return callers
+
+
+def second_caller(stack: str) -> str:
+    """Where a thread beside the main one calls a collective: outside of torch, where that is known."""
+    for part in collective_threads(stack):
+        frames = [frame for line in part.splitlines() if (frame := FRAME.match(line))]
+        outer = [frame for frame in frames if not NOT_THE_PROGRAM.search(frame["file"])]
+        return "{file}:{line} {name}".format_map((outer or frames)[0].groupdict())
     return ""

@@ -23,6 +23,7 @@ from doctor.smoke.hang.host_pressure import (
 )
 from doctor.smoke.hang.standstill import (
     blame,
+    collective_threads,
     explain_foreign_call,
     explain_standstill,
     explain_wrong_size,
@@ -200,9 +201,15 @@ def _with_stacks(failure: Failure, channels: Channels) -> Failure:
     ]
     return msgspec.structs.replace(
         failure,
-        stacks={rank: main_thread_stack(texts[rank]) for rank in ranks if texts.get(rank)},
+        stacks={rank: _stack(texts[rank]) for rank in ranks if texts.get(rank)},
         evidence=(*failure.evidence, *list(dict.fromkeys(limits))[:8]),
     )
+
+
+def _stack(text: str) -> str:
+    """Of the main thread, and of one that calls collectives beside it."""
+    others = [main_thread_stack(part) for part in collective_threads(text.partition("\nloader worker ")[0])[:1]]
+    return "\n\n".join([main_thread_stack(text), *others])
 
 
 def _with_named_peers(failure: Failure, run: ObservedRun) -> Failure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -19,6 +20,9 @@ from doctor.transport.program import InvalidMessage
 START = 60.0
 """Seconds for which an interpreter that is to import torch may do nothing at all. A slow import reads and computes: it
 has until the budget ends."""
+SPUN, SLOW_IMPORT = 20.0, 3.0
+"""Seconds of CPU, and times the slowest import of the others, that an interpreter must have taken to be named when the
+budget ends: it waited for nothing."""
 JOIN = 20.0
 """Seconds of its own time that each rank has to join, in a small world, before its hosts are examined."""
 JOIN_MINDSPORE = 60.0
@@ -260,6 +264,14 @@ class StageProgress:
         behind = set(range(self.plan.world)) - self.finished.get(stage, set())
         if len(behind) == self.plan.world:
             behind = set()  # that nobody is through is no reason to blame everybody
+        least = max(SPUN, SLOW_IMPORT * max(self.imports.values(), default=math.inf))
+        spun = [(host, row) for of_agent in self.starting.values() for host, row in of_agent if row.cpu > least]
+        if spun and (ranks := self._ranks_of(spun)):
+            text = "its interpreter ran for {0} s and had not imported torch, which took the others {1} s at most"
+            seconds = min(row.cpu for _, row in spun), max(self.imports.values())
+            return self._make_failure(
+                "not-started", ranks, filled(text, *(f"{each:.0f}" for each in seconds)), "start", self.plan.budget
+            )
         text = filled("the budget of {0} s was spent", f"{self.plan.budget:g}")
         return self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
 

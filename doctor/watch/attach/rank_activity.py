@@ -195,7 +195,7 @@ def _by_call(looks: list[Look], seconds: float) -> tuple[Kind, str]:
         return kinds[last.call]
     if last.call == "recv" and last.file.endswith("socket"):
         return "wait", "waits for bytes from a socket, as of the job's store"
-    if last.call in ("read", "write", "open", "lock", "sync", "stat", "recv", "accept", "connect"):
+    if last.call in ("read", "write", "open", "lock", "sync", "stat", "recv", "accept", "connect", "page fault"):
         return "file", filled("is blocked in {0} of {1}", last.call, last.file) if last.file else filled(
             "is blocked in {0}", last.call
         )

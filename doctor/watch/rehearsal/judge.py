@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from doctor.analysis.majority import split
@@ -19,7 +19,7 @@ from doctor.engine.texts import filled
 from doctor.facts.names import is_address
 from doctor.facts.rdma import chosen_ports
 from doctor.facts.smoke import CpuBinding
-from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE
+from doctor.job.variables import EQUAL_EVERYWHERE, GLOO_INTERFACE, HCCL_INTERFACE, JOB_WIDE, NCCL_INTERFACE
 from doctor.smoke.speed.shared_cpus import shared_cpus
 from doctor.watch.rehearsal.rank_view import LOCAL_NAMES, RANK_NAMES, SIZE_NAMES, RankView
 
@@ -53,6 +53,7 @@ def judge(views: Sequence[RankView]) -> list[Misfit]:
         *_variables(views),
         *_properties(views),
         *_stores(views),
+        *_links(views),
         *_devices(views),
         *_cpus(views),
         *_places(views),
@@ -193,6 +194,25 @@ def _stores(views: Sequence[RankView]) -> Iterator[Misfit]:
             filled("{0}: the store at {1} takes no connection", describe_ranks(deaf), address),
             deaf,
         )
+
+
+def _links(views: Sequence[RankView]) -> Iterator[Misfit]:
+    """Variables that name an interface which the rank's host lacks: Gloo compares whole names, NCCL and HCCL how they
+    begin. The addresses of interfaces are judged by `doctor check`.
+    """
+    for view in views:
+        for variable in (GLOO_INTERFACE, *((NCCL_INTERFACE, HCCL_INTERFACE) if view.device else ())):
+            setting = view.variables.get(variable, "").strip(",")
+            names, is_whole = setting.lstrip("=").split(","), variable == GLOO_INTERFACE or setting[:1] == "="
+            absent = [name for name in names if not (name in view.links if is_whole else _begins(name, view.links))]
+            if setting and view.links and setting[0] != "^" and (absent == names or (absent and is_whole)):
+                problem = filled("there is no interface {0}", ", ".join(absent))
+                text = filled("{0}: {1} is {2}: {3}", describe_ranks([view]), variable, _excerpt(setting), problem)
+                yield _misfit("error", variable, text, [view])
+
+
+def _begins(start: str, names: Collection[str]) -> bool:
+    return any(name.startswith(start) for name in names)
 
 
 def _devices(views: Sequence[RankView]) -> Iterator[Misfit]:

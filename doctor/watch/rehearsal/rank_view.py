@@ -20,7 +20,7 @@ SIZE_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", 
 Sources: PyTorch, environment variable initialization; Open MPI, mpirun(1), "Environment Variables"; MPICH, Hydra (PMI);
 Slurm, srun(1), "OUTPUT ENVIRONMENT VARIABLES"; MindSpore, dynamic cluster; HCCL, RANK_ID of a rank table's job.
 """
-_LIMITS = ("open files", "locked memory", "processes")
+_LIMITS = ("open files", "locked memory", "processes", "address space")
 
 
 class HostPlace(msgspec.Struct, frozen=True):
@@ -60,6 +60,8 @@ class StubAnswer(msgspec.Struct, frozen=True):
     shm: int
     master: list[str]
     store: bool | None
+    links: list[str] = []
+    """Names of its network interfaces, up or not."""
 
 
 class RankView(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +92,8 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     adapters: dict[str, int] = {}
     """NUMA nodes of the host's RDMA adapters with an active port; -1: not known. So of interfaces."""
     interfaces: dict[str, int] = {}
+    links: frozenset[str] = frozenset()
+    """Its network interfaces, up or not; empty: not known."""
     store: bool | None = None
 
     @property
@@ -119,6 +123,7 @@ def view_of(answer: StubAnswer) -> RankView:
         size=_number(answer.variables, SIZE_NAMES),
         variables=variables,
         properties={name: printable(value, 300) for name, value in _properties(answer).items()},
+        links=frozenset(answer.links),
         store=answer.store,
     )
     return placed(
@@ -184,9 +189,7 @@ def _properties(answer: StubAnswer) -> dict[str, str]:
         "the user": str(answer.uid),
         "the size of /dev/shm": str(answer.shm),
         "the addresses of MASTER_ADDR": ", ".join(answer.master) or "none",
-        **{
-            name: value for name, value in limits.items() if name.endswith(("open files", "locked memory", "processes"))
-        },
+        **{name: value for name, value in limits.items() if name.endswith(_LIMITS)},
     }
 
 

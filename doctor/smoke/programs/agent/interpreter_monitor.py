@@ -1,9 +1,13 @@
 """An interpreter that starts: what it does until it has imported what its ranks need."""
 
+import os
+
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.procfs import child_pids, read_text
 
 IDLE = 0.5  # seconds without any work after which an interpreter is reported
+BUSY = 10.0  # seconds of CPU from which on it is reported, too
+TICKS = os.sysconf("SC_CLK_TCK")
 UNOBSERVED = 1.0  # seconds between two observations from which on the agent was held back
 MOST_PROCESSES = 64
 
@@ -13,14 +17,14 @@ class InterpreterMonitor:
 
     `rank` is -1 for the process that all ranks come from. `state` is "R" where it works, "T" stopped, "t" traced,
     "F" frozen, else the letter of /proc. `idle` are the seconds in which none of its processes ran, could run, or read
-    anything.
+    anything. `cpu` are the seconds that they, and their children that have ended, ran.
     """
 
     def __init__(self, pid, rank):
         self.pid, self.rank = pid, rank
         self.state, self.waits_for = "R", ""
         self.work, self.worked_at, self.idle = None, 0.0, 0.0
-        self.observed_at = 0.0
+        self.observed_at = self.cpu = 0.0
 
     def observe(self, clock):
         if self.work:  # of a time in which the agent itself did not run nothing is known
@@ -34,6 +38,7 @@ class InterpreterMonitor:
         if work != self.work or "R" in states:
             self.work, self.worked_at = work, clock
         self.idle = clock - self.worked_at
+        self.cpu = sum(int(ticks) for row in fields for ticks in row[11:15]) / TICKS
         self.state, self.waits_for = "R", ""
         if self.idle > IDLE:
             stopped = [state for state in states if state in "Tt"]
@@ -51,7 +56,7 @@ class InterpreterMonitor:
 
     def report(self):
         """For the controller's `starting`."""
-        return [self.rank, self.state, round(self.idle, 2), self.waits_for]
+        return [self.rank, self.state, round(self.idle, 2), self.waits_for, round(self.cpu, 1)]
 
 
 class StartingInterpreters:
@@ -72,8 +77,8 @@ class StartingInterpreters:
         self.by_pid = dict((pid, monitor) for pid, monitor in self.by_pid.items() if monitor.rank != rank)
 
     def report(self, clock):
-        """What the controller is told of those that do nothing; empty where none is idle."""
+        """What the controller is told of those that do nothing, or much; empty where there is none."""
         for monitor in self.by_pid.values():
             monitor.observe(clock)
-        idle = [monitor.report() for monitor in self.by_pid.values() if monitor.idle > IDLE]
-        return {"starting": idle} if idle else {}
+        reports = [each.report() for each in self.by_pid.values() if each.idle > IDLE or each.cpu > BUSY]
+        return {"starting": reports} if reports else {}

@@ -5,7 +5,8 @@ import platform
 import re
 
 from doctor.smoke.programs.agent.procfs import process_status, read_table, read_text
-from doctor.watch.attach.inspector.rank_state import thread_call
+from doctor.watch.attach.inspector.live_environment import memory_maps
+from doctor.watch.attach.inspector.rank_state import PAGE, thread_call
 
 # Number of a system call -> which of its arguments points to a path. x86_64; aarch64.
 PATH_X86 = {2: 0, 4: 0, 6: 0, 21: 0, 82: 0, 83: 0, 87: 0, 257: 1, 258: 1, 262: 1, 263: 1, 269: 1, 332: 1, 137: 0}
@@ -15,12 +16,16 @@ FILE_ARM = {63, 64, 67, 68, 65, 66, 80, 32, 25, 82, 83, 46, 44, 61, 47, 69, 70}
 AT_FDCWD = 0xFFFFFF9C
 MOST_BESIDE = 16
 MOST_MOUNTS = 4096
+MOST_MAPPED = 512
+OF_THE_KERNEL = ("overlay", "tmpfs", "ramfs", "rootfs", "hugetlbfs", "zfs", "proc", "sysfs", "devtmpfs", "aufs")
 NO_FILE = re.compile(r"^(?:pipe|socket|anon_inode|net|memfd)[:\[]|^/memfd:|^/dev/|^/proc/|^/sys/")
 
 
 def awaited_path(pid):
     """The path that the main thread's system call is about; empty where it is about none, or may not be read."""
-    _, number, arguments = thread_call(pid, pid)
+    kind, number, arguments = thread_call(pid, pid)
+    if kind == PAGE:
+        return mapped_path(pid)
     if len(arguments) < 3:
         return ""
     arm = platform.machine() == "aarch64"
@@ -35,6 +40,24 @@ def awaited_path(pid):
         folder = link_target(pid, "fd/%d" % (arguments[0] & 0xFFFFFFFF) if relative else "cwd")
         path = os.path.join(folder, path) if folder else path
     return path
+
+
+def mapped_path(pid):
+    """The file that a process has mapped from a file system of elsewhere; of several, their mount. Empty: none, or
+    several mounts. Which address a page was missing at, the kernel tells nobody.
+    """
+    paths = set(re.findall(r"^\S+ ..-. \S+ \S+ [1-9]\d* +(/[^\n]*)$", memory_maps(pid), re.M))
+    paths = set(path for path in paths if ".so" not in path)
+    mounts = dict((path, mount_of(pid, path)) for path in sorted(paths)[:MOST_MAPPED] if not NO_FILE.search(path))
+    far = dict((path, mount[0]) for path, mount in mounts.items() if mount and is_elsewhere(*mount))
+    if len(far) == 1:
+        return next(iter(far))
+    return far.popitem()[1] if len(set(far.values())) == 1 else ""
+
+
+def is_elsewhere(_, kind, source):
+    """Whether a mount is served by a program or another host, and not by this kernel from a device or memory."""
+    return not source.startswith("/dev/") and kind not in OF_THE_KERNEL
 
 
 def link_target(pid, name):
@@ -100,12 +123,17 @@ def file_wait(pid):
     return {"path": path[:300], "mount": mount or [], "seconds": seconds_off_cpu(pid), "beside": []}
 
 
+def awaits_server(pid):
+    """Whether a process waits for the answer of a file system in user space, which a signal may end."""
+    return read_text("/proc/%s/wchan" % pid, 64).startswith("request_wait_answer")
+
+
 def held_up_beside(waits):
     """Adds to each wait who else on the host hangs in the same mount: [pid, name], in an uninterruptible sleep."""
     points = dict((wait["mount"][0], []) for wait in waits.values() if wait["mount"])
     for name in os.listdir("/proc") if points else ():
         status = process_status(int(name)) if name.isdigit() else None
-        if status and status[0] == "D" and int(name) not in waits:
+        if status and int(name) not in waits and (status[0] == "D" or awaits_server(name)):
             path = awaited_path(int(name))
             mount = mount_of(int(name), path) if path.startswith("/") else None
             if mount and len(points.get(mount[0], [0] * MOST_BESIDE)) < MOST_BESIDE:

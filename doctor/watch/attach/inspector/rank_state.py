@@ -28,6 +28,7 @@ WAITS = (
     ("wait_for_partner", "open"), ("n_tty_read", "read"), ("unix_stream_read", "recv"), ("sk_wait_data", "recv"),
     ("inet_csk_accept", "accept"), ("do_signal_stop", "stop"),
 )  # fmt: skip
+PAGE = "page fault"
 HAS_FD = ("read", "write", "recv", "send", "connect", "accept", "lock", "sync")
 MOST_CHILDREN = 32
 
@@ -44,7 +45,8 @@ def thread_call(pid, thread):
     """(kind, number, arguments) of the call that a thread is in; the kind is empty where it may not be read."""
     fields = read_text("/proc/%d/task/%d/syscall" % (pid, thread), 256).split()
     if not fields or not re.match("[0-9]{1,4}$", fields[0]):
-        return "" if not fields else "running" if fields[0] == "running" else "?", -1, ()
+        outside = {"running": "running", "-1": PAGE}  # held up in the kernel, and in no call
+        return "" if not fields else outside.get(fields[0], "?"), -1, ()
     table = ARM if platform.machine() == "aarch64" else X86 if platform.machine() == "x86_64" else {}
     arguments = tuple(int(word, 16) for word in fields[1:7])
     return table.get(int(fields[0]), "call " + fields[0]), int(fields[0]), arguments

@@ -15,7 +15,8 @@ from doctor.net.matrix import EPHEMERAL, Matrix, TestedPort
 CauseKind = Literal["host", "itself", "link", "direction", "address", "groups", "border", "group", "fleet"]
 """What is to blame.
 
-host: one host, see `Way`. itself: attempts of one host to itself. link: one pair of hosts, both ways. direction: from one host to another, and not back.
+host: one host, see `Way`. itself: attempts of one host to itself. link: one pair of hosts, both ways. direction: from
+one host to another, and not back.
 address: two hosts that answer to one address. groups: between two groups, or a host and a group. border: between a
 group and all others. group: within a group. fleet: every pair.
 """

@@ -79,7 +79,9 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             "attempts": self.attempts,
             "how": filled("{0}{1}", outcome_text, detail_text),
             "doubt": filled("; equally possible: {0}", self.doubt) if self.doubt else "",
-            "look": filled(self._look, self.example[0], self.example[1]),
+            "look": filled(
+                self._look, *self.example, ", ".join(self.hosts[:4]), self.numbers[0] if self.numbers else "PORT"
+            ),
             "first": self.example[0],
             "other": self.example[1],
             "port": self.numbers[0] if self.numbers else "PORT",
@@ -87,7 +89,18 @@ class LocatedFailure(msgspec.Struct, frozen=True):
 
     @property
     def _look(self) -> str:
-        """Where to look first; 0 is the source of an attempt, 1 its target."""
+        """Where to look first; 0 is the source of an attempt, 1 its target, 2 the hosts to blame, 3 the port."""
+        if self.kind == "unavailable" and AttemptOutcome.BOUND.value not in self.outcomes:
+            return (
+                "No process holds it: {2} says why it cannot listen. A port below 1024 needs root, so give the job "
+                "another one (MASTER_PORT); ports that the kernel gives need a range (net.ipv4.ip_local_port_range) "
+                "that is not reserved."
+            )
+        if self.kind == "unavailable":
+            return (
+                'Find the process on {2}: `ss -tlnp "sport = :{3}"`. End a leftover process of your own; leave another '
+                "user's alone, and give the job other ports: MASTER_PORT, HCCL_IF_BASE_PORT."
+            )
         if self.cause.kind == "itself":
             return (
                 "On {0}: `ip link show lo` must say UP, and no rule of its firewall (`nft list ruleset`, "

@@ -80,14 +80,14 @@ def localize(matrix: Matrix, groups: Sequence[HostGroup] = ()) -> Localization:
     host (3,) inbound {'dropped': 4}
     """
     cells = CellMap(matrix)
-    found = _Search(matrix, cells, groups).result() if cells.failing_ports else Localization()
-    own = tuple(_to_themselves(matrix, found.causes))
-    return msgspec.structs.replace(found, causes=(*found.causes, *own)) if own else found
+    located = _Search(matrix, cells, groups).result() if cells.failing_ports else Localization()
+    to_itself = tuple(_to_themselves(matrix, located.causes))
+    return msgspec.structs.replace(located, causes=(*located.causes, *to_itself)) if to_itself else located
 
 
 def _to_themselves(matrix: Matrix, causes: Sequence[NetworkCause]) -> Iterator[NetworkCause]:
     """Hosts whose attempts to themselves failed, unless what fails to them from others is the cause of that as well."""
-    for host, letters in matrix.own.items():
+    for host, letters in matrix.to_itself.items():
         outcomes = Counter(OUTCOMES[letter].value for letter in letters if letter in FAILING)
         ports = tuple(port for port, letter in enumerate(letters) if letter in FAILING)
         inbound = (cause for cause in causes if cause.kind == "host" and cause.way != "outbound")

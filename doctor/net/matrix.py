@@ -176,7 +176,7 @@ class HostAnswer(msgspec.Struct, frozen=True):
     """Those that need more than a letter."""
     listeners: tuple[PortListener, ...] = ()
     speeds: tuple[PathSpeed, ...] = ()
-    own: str = ""
+    to_itself: str = ""
     """For each port the letter of its attempt to itself; ``-`` where it made none."""
     accepted: tuple[str, ...] = ()
     """For each port one letter for each source: ``o`` where its authenticated session arrived. Empty: not recorded."""
@@ -209,7 +209,7 @@ class Matrix(msgspec.Struct, frozen=True):
     """Statements that were refused, by host."""
     shared: tuple[tuple[int, int], ...] = ()
     """Pairs of hosts of which one says that it holds the address that the other is tried at, the lower first."""
-    own: dict[int, str] = {}
+    to_itself: dict[int, str] = {}
     """By host, for each port the letter of its attempt to itself; ``-`` where it made none, or does not listen."""
 
     def outcome(self, source: int, target: int, port: int) -> AttemptOutcome:

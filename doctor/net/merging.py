@@ -61,11 +61,11 @@ def read_answer(host: int, answer: object, hosts: int, ports: int) -> HostAnswer
     reader = _Reader(host, hosts, ports)
     rows = reader.rows(answer.get("rows", ()), _CLAIMABLE)
     accepted = reader.rows(answer["accepted"], "o.") if "accepted" in answer else ()
-    own = "".join(reader.own(answer.get("rows", ())))
-    attempts = tuple(reader.attempts(answer.get("attempts", ()), rows, own))
+    to_itself = "".join(reader.to_itself(answer.get("rows", ())))
+    attempts = tuple(reader.attempts(answer.get("attempts", ()), rows, to_itself))
     listeners = tuple(reader.listeners(answer.get("listeners", ())))
     speeds = tuple(reader.speeds(answer.get("speeds", ())))
-    return HostAnswer(host, rows, attempts, listeners, speeds, own, accepted, reader.rejected)
+    return HostAnswer(host, rows, attempts, listeners, speeds, to_itself, accepted, reader.rejected)
 
 
 class _Reader:
@@ -94,7 +94,7 @@ class _Reader:
             rows.append(row[: self.host] + "-" + row[self.host + 1 :])
         return tuple(rows)
 
-    def own(self, texts: Any) -> Iterator[str]:
+    def to_itself(self, texts: Any) -> Iterator[str]:
         """For each port the letter of the host's attempt to itself, which stands in its own place of the row."""
         sent = texts if isinstance(texts, list | tuple) else ()
         for port in range(self.ports):
@@ -102,7 +102,7 @@ class _Reader:
             letter = row[self.host] if isinstance(row, str) and len(row) == self.hosts else "-"
             yield letter if letter in _CLAIMABLE else "-"
 
-    def attempts(self, items: Any, rows: Sequence[str], own: str) -> Iterator[Attempt]:
+    def attempts(self, items: Any, rows: Sequence[str], to_itself: str) -> Iterator[Attempt]:
         """Details, each of which agrees with its letter in ``rows``, or ``own``."""
         earlier: set[tuple[int, int]] = set()
         for item in self._objects(items, MAX_ATTEMPTS_OF_A_HOST):
@@ -111,13 +111,13 @@ class _Reader:
             if (
                 target is None
                 or port is None
-                or (target == self.host and own[port] not in FAILING)
+                or (target == self.host and to_itself[port] not in FAILING)
                 or source != self.host
                 or (target, port) in earlier
             ):
                 self.rejected += 1
                 continue
-            outcome = OUTCOMES[own[port] if target == self.host else rows[port][target]]
+            outcome = OUTCOMES[to_itself[port] if target == self.host else rows[port][target]]
             if item.get("outcome", outcome.value) != outcome.value:
                 self.rejected += 1
                 continue
@@ -223,13 +223,6 @@ def merge_answers(hosts: Sequence[str], ports: Sequence[TestedPort], answers: Ma
                 row = _by_listener(row, doubtful, listening)
             rows[port][source] = row
         _dispute(rows[port], port, answers)
-    own = {
-        host: "".join(
-            letter if by_port[port].get(host) in _REACHABLE else "-" for port, letter in enumerate(answer.own)
-        )
-        for host, answer in sorted(answers.items())
-        if answer.own.strip("-")
-    }
     attempts = [
         attempt
         if attempt.source == attempt.target
@@ -246,11 +239,21 @@ def merge_answers(hosts: Sequence[str], ports: Sequence[TestedPort], answers: Ma
         tuple(speed for _, answer in sorted(answers.items()) for speed in answer.speeds),
         tuple(host for host in range(len(hosts)) if host not in answers),
         {host: answer.rejected for host, answer in sorted(answers.items()) if answer.rejected},
-        own=own,
+        to_itself=dict(_to_themselves(answers, by_port)),
     )
 
 
 _REACHABLE = (ListenerState.LISTENING, ListenerState.EXTERNAL)
+
+
+def _to_themselves(
+    answers: Mapping[int, HostAnswer], by_port: Sequence[Mapping[int, ListenerState]]
+) -> Iterator[tuple[int, str]]:
+    """Hosts that tried themselves, with the letters of the ports on which they listen."""
+    for host, answer in sorted(answers.items()):
+        if answer.to_itself.strip("-"):
+            listens = [listening.get(host) in _REACHABLE for listening in by_port]
+            yield host, "".join(letter if here else "-" for letter, here in zip(answer.to_itself, listens, strict=True))
 
 
 def _by_listener(row: str, doubtful: Sequence[int], listening: Mapping[int, ListenerState]) -> str:

@@ -96,8 +96,8 @@ class NetPlan(msgspec.Struct, frozen=True):
 
     def attempts_of(self, host: int) -> Iterator[tuple[int, list[int]]]:
         """Whom a host connects to, itself among them where its ranks do, and on which ports, by their places."""
-        own = [place for place, port in enumerate(self.ports) if port.purpose in self.endpoints[host].itself]
-        yield from [(host, own)] if own else ()
+        to_itself = [place for place, port in enumerate(self.ports) if port.purpose in self.endpoints[host].itself]
+        yield from [(host, to_itself)] if to_itself else ()
         yield from self.targets(host)
 
     def targets(self, host: int) -> Iterator[tuple[int, list[int]]]:
@@ -154,18 +154,19 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
             by_purpose[rendezvous] = launch.master_of(host)
         held = tuple(entry.address for entry in interfaces.addresses if not is_loopback(entry.address))
         devices = devices_of(device_addresses.get(host), adapters.get(host), launch.environ_of(host), pings.get(host))
-        own = (*((rendezvous,) if host == master else ()), *(EPHEMERAL if _has_several_ranks(fleet, host) else ()))
-        endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held, devices, own))
+        to_itself = _purposes_within(fleet, host, (rendezvous,) if host == master else ())
+        endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held, devices, to_itself))
     schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
     groups = _groups(options.topology, general_of, fleet.interfaces, cache.fleet(SwitchNeighbours))
     return NetPlan(tuple(endpoints), ports, schedule, left_out, groups[:MAX_GROUPS])
 
 
-def _has_several_ranks(fleet: FleetSockets, host: str) -> bool:
-    """Whether ranks of the host connect to each other; False also where their number is not known."""
+def _purposes_within(fleet: FleetSockets, host: str, meeting: tuple[str, ...]) -> tuple[str, ...]:
+    """Purposes at which ranks connect to their own host: ``meeting``, and others where it is known to have several."""
     stated = fleet.launch.ranks_per_host
     launched = stated.get(host) if isinstance(stated, Mapping) else stated
-    return (launched or accelerator_count(fleet.npus.get(host), fleet.gpus.get(host))) > 1
+    ranks = launched or accelerator_count(fleet.npus.get(host), fleet.gpus.get(host))
+    return (*meeting, *(EPHEMERAL if ranks > 1 else ()))
 
 
 def _groups(

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.facts.python_env import TorchImport, import_cause
 
 
@@ -12,15 +12,24 @@ def torch_import_fails(torch: TorchImport) -> Iterator[Finding]:
     Every rank on this host fails at its start, and the ranks of the other hosts wait for it until their timeout.
 
     ## What to do
+    {remedy}
+
     Show the whole message on {host}: `python3 -c "import torch"`, with the interpreter of --python. A missing module:
     install it (torch_npu needs yaml without declaring it). `Two accelerators cannot be used`: torch is a CUDA build;
     install the CPU build.
 
     ## Source
     One import, made with the job's interpreter; what was raised first is shown. What is due to CANN or the driver is
-    left to torch-npu-cannot-load.
+    left to torch-npu-cannot-load. Python looks first into the folder of the script that it runs, or with `-m` into the
+    working folder (`sys.path[0]`): the import does so, too, where a launch line names the script and the host has the
+    folder. That is wrong of an interpreter that is started with `-P` or `-I`.
     """
     if import_cause(torch.error_with_set_env) == "other":
+        files = ", ".join(f"{name}.py" for name in torch.hides)
+        remedy = filled("Rename {0} beside the job's script: it is loaded in place of Python's own module.", files)
         yield Finding(
-            "import torch fails: {observed}", observed=torch.error_with_set_env, expected="import torch succeeds"
+            "import torch fails: {observed}",
+            observed=torch.error_with_set_env,
+            expected="import torch succeeds",
+            remedy=remedy if files else "",
         )

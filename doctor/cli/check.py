@@ -37,7 +37,6 @@ from doctor.session.finish import examine_and_report, load_saved_run, replay_and
 from doctor.session.select_checks import choose_with_rounds, load_catalog, made_rounds
 
 if TYPE_CHECKING:
-    from doctor.engine.record import LaunchOptions
     from doctor.environment.inventory import Inventory
 
 
@@ -111,10 +110,9 @@ def command(
         selected = choose_with_rounds(catalog, choice.select, choice.ignore, rounds, requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output, named=bool(choice.select)))
     from doctor.net.plan import NetOptions, tries_devices
-    from doctor.session.code_revision import code_of_line
     from doctor.session.run_history import keeps_settings
     from doctor.session.select_hosts import select_inventory
-    from doctor.session.training_files import training_of_line
+    from doctor.session.training_files import with_launch_line
     from doctor.smoke.plan import SmokeOptions
 
     rounds = made_rounds(smoke, net != "off")
@@ -134,21 +132,14 @@ def command(
         paths=paths,
         net=network if net != "off" else None,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
-        training=training_of_line(job_environment.line, source.job_script, _shortest(launch)),
-        login=job_environment.login,
         after_reboot=after_reboot,
         reads_settings=reads_settings,
-        code=code_of_line(job_environment.line) if reads_settings else None,
     )
+    options = with_launch_line(options, job_environment, source.job_script)
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
     raise typer.Exit(
         examine_and_report(inventory, selected, options, environ, table, catalog, output, history, live=live)
     )
-
-
-def _shortest(launch: LaunchOptions) -> float | None:
-    """Seconds that the job has: its own limit, or what the scheduler leaves it."""
-    return min((limit for limit in (launch.time_limit_s, launch.time_left_s) if limit is not None), default=None)
 
 
 MAX_PATHS = 64

@@ -148,7 +148,9 @@ def command(
     if read.label:
         selection = with_hosts_of_line(options.hosts, read)
         within = read.within(options.within, is_local=options.scope == "local")
-        options = msgspec.structs.replace(options, source=read, hosts=selection, within=within)
+        options = msgspec.structs.replace(
+            options, source=read, job_script=source.job_script or "", hosts=selection, within=within
+        )
     raise typer.Exit(run_preflight(options))
 
 

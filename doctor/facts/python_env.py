@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -48,7 +50,9 @@ print("doctor version " + ".".join(str(part) for part in sys.version_info[:3]))
 """
 """Imports nothing that Python itself does not: `re`, `json` and `importlib.util` take twice as long as its start."""
 IMPORT_TORCH = """
-import gc, importlib.util, os, sys
+import sys
+sys.path[:1] = sys.argv[1:]
+import gc, importlib.util, os
 gc.disable()
 if importlib.util.find_spec("torch"):
     import torch
@@ -60,7 +64,10 @@ else:
 sys.stdout.flush()
 os._exit(0)
 """
-"""Collects no garbage and takes nothing down at its end: two fifths of the CPU time of an import of torch."""
+"""Arguments: the folder that the job's Python looks into first, where it is known.
+
+Collects no garbage and takes nothing down at its end: two fifths of the CPU time of an import of torch.
+"""
 
 
 def find_python(arguments: ProbeArguments) -> dict[str, object]:
@@ -228,6 +235,14 @@ def _require_interpreter(data: dict[str, object]) -> None:
         raise Unreadable(filled("{0} does not run: {1}", data["path"], data["error"]))
 
 
+def _standard_modules(folder: str) -> list:  # type: ignore[type-arg]
+    """Those of the standard library that a file of the folder stands in for."""
+    standard = set(getattr(sys, "stdlib_module_names", ()))  # from Python 3.10 on
+    with contextlib.suppress(OSError):
+        return sorted(standard & {name[:-3] for name in os.listdir(folder) if name.endswith(".py")})[:8]
+    return []
+
+
 def try_import(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: imports torch in the job's interpreter; exit code, stdout and stderr of each try."""
     import shutil
@@ -239,6 +254,9 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
     answer: dict[str, Any] = {"asked": requested, "path": python or "", "set_env": "", "tries": []}
     if not python:
         return answer
+    folder = str(arguments.get("import_folder") or "")
+    folders = [folder] if folder and os.path.isdir(folder) else []
+    answer["hides"] = _standard_modules(folder) if folders else []
     scripts = ["/cann/set_env.sh", "/ascend-toolkit/set_env.sh", "/nnae/set_env.sh", "/latest/set_env.sh"]
     tops = ["/usr/local/Ascend", os.environ.get("HOME", "") + "/Ascend"]
     set_env_scripts = [top + script for top in tops for script in scripts if os.path.exists(top + script)]
@@ -247,7 +265,7 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
     for script in ["", *set_env_scripts[:1]]:
         line = '. "$0" >/dev/null 2>&1; exec "$@"' if script else 'exec "$@"'
         shell = shutil.which("bash") or "/bin/sh"
-        command = [shell, "-c", line, script, python, "-c", IMPORT_TORCH]
+        command = [shell, "-c", line, script, python, "-c", IMPORT_TORCH, *folders]
         seconds = min(40, max(1, end - time.monotonic()))
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds)  # noqa: UP022
@@ -268,7 +286,8 @@ class TorchImport(Fact, frozen=True):
     r"""What came of one ``import torch`` (and torch_npu, where it is installed) with the job's interpreter.
 
     First in the environment of a plain login, as a launcher over SSH gets it; when that fails and the host has CANN's
-    ``set_env.sh``, once more after sourcing it.
+    ``set_env.sh``, once more after sourcing it. The folder of the job's script, where a launch line names it and the
+    host has it, is searched first, as Python does.
 
     Raw output, as JSON::
 
@@ -285,6 +304,8 @@ class TorchImport(Fact, frozen=True):
     """CANN's script on this host; empty when there is none."""
     error_with_set_env: str
     """What was raised with that script sourced, or without one; empty when it went well."""
+    hides: tuple[str, ...] = ()
+    """Modules of the standard library that files in the folder of the job's script stand in for."""
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
@@ -296,7 +317,8 @@ class TorchImport(Fact, frozen=True):
         data = answer.json()
         _require_interpreter(data)
         errors = [_attempt_error(attempt) for attempt in data["tries"]]
-        return cls(error=errors[0], set_env=data["set_env"], error_with_set_env=errors[-1])
+        hides = msgspec.convert(data.get("hides", []), tuple[str, ...])
+        return cls(error=errors[0], set_env=data["set_env"], error_with_set_env=errors[-1], hides=hides)
 
 
 def _attempt_error(attempt: dict[str, Any]) -> str:

@@ -285,7 +285,7 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
     from doctor.session.replay import EvaluationLimit
 
     seconds = budget.visit_seconds(len(gathered.hosts))
-    return ExamineOptions(
+    examined = ExamineOptions(
         transport=options.transport,
         ssh=options.ssh,
         sudo=options.sudo,
@@ -299,6 +299,11 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
         smoke=_smoke_options(options, gathered.tier) if gathered.tier in TRAINING_TIERS else None,
         reads_settings=_keeps_settings(options),
     )
+    if options.source is None:
+        return examined
+    from doctor.session.training_files import with_launch_line
+
+    return with_launch_line(examined, options.source, options.job_script)
 
 
 def _keeps_settings(options: PreflightOptions) -> bool:

@@ -81,6 +81,8 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     gang: GangOptions | None = None
     source: JobEnvironment | None = None
     """Where the job's environment was read; None: this process's is the job's."""
+    job_script: str = ""
+    """The job script that ``source`` was read from."""
     net: str = ""
     """Network test: quick, full or off; empty: that of the tier."""
     select: tuple[str, ...] = ()

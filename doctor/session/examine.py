@@ -90,6 +90,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The job's launch and configuration, where a launch line or files were given."""
     login: LauncherLogin | None = None
     """How the launcher of the launch line reaches the other hosts; None: not over SSH, or that is not known."""
+    import_folder: str = ""
+    """The folder that the job's Python looks into first: absolute; empty where no launch line tells it."""
     after_reboot: bool = False
     """Read what the hosts load when they start, and evaluate the checks as after a reboot."""
     reads_settings: bool = False
@@ -158,7 +160,7 @@ def examine(
 def _arguments(inputs: ProbeInputs, options: ExamineOptions) -> dict[str, object]:
     """What questions on the hosts get: what the run keeps, and how the launcher would log in."""
     login = msgspec.to_builtins(options.login) if options.login else None
-    return {**msgspec.to_builtins(inputs), "login": login}
+    return {**msgspec.to_builtins(inputs), "login": login, "import_folder": options.import_folder}
 
 
 def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
@@ -15,7 +18,12 @@ from doctor.job.training import Configuration, Setting, TrainingLaunch, Training
 from doctor.job.training.assemble import GivenFiles, LaunchText, assemble, read_configuration
 from doctor.job.training.python_code import read_python
 from doctor.job.training.tree import UnreadableFile
+from doctor.session.code_revision import code_of_line
 from doctor.session.script_launches import NoTrainingError, follow, launches_of_script
+
+if TYPE_CHECKING:
+    from doctor.environment.job_environment import JobEnvironment
+    from doctor.session.examine import ExamineOptions
 
 MAX_BYTES = 1 << 20
 """Bytes of a script, a program or a configuration."""
@@ -89,6 +97,31 @@ def training_of_line(
     entry = LaunchText(line, printable(script, 200), time_limit_s=time_limit_s)
     named = _NamedFiles(folders)
     return assemble(follow(entry, {}, named.read), GivenFiles(), named.read)
+
+
+def import_folder(source: JobEnvironment) -> str:
+    """Where the job's Python looks first (``sys.path[0]``): the folder of its script, or with ``-m`` its working
+    folder. Absolute; empty where that is not known.
+    """
+    line = source.line
+    if line is None or line.container or source.environ.get("PYTHONSAFEPATH") or "program" in line.unresolved:
+        return ""
+    if line.is_module:
+        return os.getcwd() if source.starts_here else ""
+    return os.path.dirname(os.path.abspath(line.program)) if line.program.endswith(".py") else ""
+
+
+def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: str = "") -> ExamineOptions:
+    """The options with all that the launch line tells; ``script``: the job script in which it stands."""
+    launch = options.launch
+    limits = [limit for limit in (launch.time_limit_s, launch.time_left_s) if limit is not None]
+    return msgspec.structs.replace(
+        options,
+        training=training_of_line(source.line, script, min(limits, default=None)),
+        login=source.login,
+        import_folder=import_folder(source),
+        code=code_of_line(source.line) if options.reads_settings else None,
+    )
 
 
 def read_text(path: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tests.checks.devices import HAL, HCCL, SET_ENV, of, torch
 
 look = of("torch_import_fails")
@@ -24,3 +26,11 @@ def test_what_is_raised_once_cann_is_there_counts() -> None:
 
 def test_cann_and_driver_are_left_to_the_other_check() -> None:
     assert look(torch(HCCL, HCCL)) == look(torch(HAL, HAL)) == []
+
+
+def test_a_file_that_hides_a_standard_module_is_named_in_the_remedy() -> None:
+    text = "AttributeError: module 'platform' has no attribute 'system'"
+    hidden = msgspec.structs.replace(torch(text, text), hides=("platform",))
+    (finding,) = look(hidden)
+    assert "Rename platform.py" in str(finding.values["remedy"])
+    assert look(msgspec.structs.replace(torch(), hides=("platform",))) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from doctor.facts.python_env import (
     import_cause,
     list_packages,
     missing_library,
+    try_import,
 )
 from tests.facts.answers import answered, learned
 
@@ -194,3 +196,22 @@ def test_noise_is_unreadable(fact: Any, noise: bytes) -> None:
 @given(st.text(max_size=300), st.integers(1, 255))
 def test_a_failed_import_is_never_a_good_one(message: str, code: int) -> None:
     assert tried(raised(message, code)).error
+
+
+def test_the_folder_of_the_jobs_script_is_searched_first_and_only_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module of the script's folder hides Python's own; one of the folder where the login happens to be does not."""
+    job, home = tmp_path / "job", tmp_path / "home"
+    for folder in (job, home):
+        folder.mkdir()
+        (folder / "colorsys.py").write_text("x = 1\n")
+    (job / "torch.py").write_text("import colorsys\n__version__ = '1'\ncolorsys.rgb_to_hsv\n")
+    monkeypatch.chdir(home)
+    there = answered(TorchImport, try_import({"python": sys.executable, "import_folder": str(job)}))
+    assert there.error == "AttributeError: module 'colorsys' has no attribute 'rgb_to_hsv'"
+    assert there.hides == ("colorsys",)
+    (job / "colorsys.py").unlink()
+    assert answered(TorchImport, try_import({"python": sys.executable, "import_folder": str(job)})).error == ""
+    gone = try_import({"python": sys.executable, "import_folder": str(tmp_path / "none")})
+    assert answered(TorchImport, gone).hides == ()

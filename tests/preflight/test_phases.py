@@ -15,9 +15,11 @@ from doctor.cli.host_options import JobOptions
 from doctor.engine.exit_code import Exit
 from doctor.engine.record import LaunchOptions
 from doctor.environment.inventory import Inventory
+from doctor.environment.job_environment import of_launch_line
 from doctor.hosts.selection import HostSelection
 from doctor.preflight.deadline import TimeBudget
 from doctor.preflight.decide import decide, decide_unevaluated, with_selection, with_unwritten_lists
+from doctor.preflight.gather import _examine_options
 from doctor.preflight.gathered import Gathered, NotReady
 from doctor.preflight.options import ExitCodePolicy, PreflightOptions
 from doctor.preflight.run import PreflightRun
@@ -184,3 +186,14 @@ def test_a_signal_while_hosts_were_visited_sets_the_exit_code() -> None:
 def test_the_settings_of_the_job_that_were_given() -> None:
     given = JobOptions(master_port=29500)
     assert given.launch("A2") == LaunchOptions(product="A2", master_port=29500)
+
+
+def test_preflight_knows_of_the_launch_line_what_check_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launch rules, the launcher's logins and the script's folder: what decides whether the job starts."""
+    monkeypatch.chdir(tmp_path)
+    source = of_launch_line(["mpirun", "-np", "4", "-H", "n1:2,n2:2", "python3", "train.py"], {})
+    flight = preflight(tmp_path, source=source)
+    visited = _examine_options(flight.options, examined(), flight.budget)
+    assert visited.login is not None and visited.login.program == "mpirun"
+    assert visited.training is not None and visited.training.jobs
+    assert visited.import_folder == str(tmp_path)

@@ -19,7 +19,7 @@ def net_port_unavailable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
 
     ## What to do
     {look} Only the host of rank 0 needs MASTER_PORT: without MASTER_ADDR it is tried on every host, and where another
-    can listen, the finding is a warning.
+    can listen, the finding is a warning. The port that fails: {port}.
 
     ## Source
     The network test binds each port at the address that the job will use, in the network namespace of the job; the

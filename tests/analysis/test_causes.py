@@ -12,6 +12,7 @@ import pytest
 from doctor.analysis.causes import EVERYONE, TRIALS, resolve_causes
 from doctor.engine.catalog import load_checks
 from doctor.engine.result import ERROR, Finding, Outcome, Reason, Report, Severity, Status, Waived
+from doctor.session.policy import apply_policy
 from tests.test_faults import ROWS
 
 HOSTS = ("a", "b", "c")
@@ -41,7 +42,7 @@ def trials(*hosts: str) -> tuple[Outcome, ...]:
 
 def unread_rules(outcomes: Sequence[Outcome], **reasons: Reason) -> Outcome:
     unread = Outcome("firewall-blocks-job", ERROR, "firewall", "open", unknown=reasons)
-    return resolve_causes(Report("here", HOSTS, (unread, *outcomes)), []).outcomes[0]
+    return apply_policy(Report("here", HOSTS, (unread, *outcomes)), None, [], {}).outcomes[0]
 
 
 def test_what_was_tried_and_passed_settles_what_could_not_be_read() -> None:

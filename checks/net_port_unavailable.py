@@ -18,13 +18,14 @@ def net_port_unavailable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     remained of the last job.
 
     ## What to do
-    Find the process on {host}: `ss -tlnp "sport = :{port}"`. End a leftover process of your own; leave another user's
-    alone, and give the job other ports: MASTER_PORT, HCCL_IF_BASE_PORT. Only the host of rank 0 needs MASTER_PORT:
-    without MASTER_ADDR it is tried on every host, and where another can listen, the finding is a warning.
+    {look} Only the host of rank 0 needs MASTER_PORT: without MASTER_ADDR it is tried on every host, and where another
+    can listen, the finding is a warning. The port that fails: {port}.
 
     ## Source
     The network test binds each port at the address that the job will use, in the network namespace of the job; the
-    kernel refused it. The process is named as far as it can be seen: without root, those of other users cannot.
+    kernel refused it. The process is named as far as it can be seen: without root, those of other users cannot. A port
+    below 1024 is not bound: of a user who may not (ip_unprivileged_port_start, CAP_NET_BIND_SERVICE) it is refused, and
+    of others it is not tried.
     """
     for failure in located_failures(answers, "unavailable"):
         yield Finding(

@@ -21,16 +21,16 @@ def net_unreachable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     job waits at its start for minutes, and its messages name the ranks that waited.
 
     ## What to do
-    Try it by hand: `ping -c 3 {other}` on {first}, and back. Where the address does not answer: the interface, the
-    cable, the switch port, a host with the same address. Where only some hosts fail: the route on {first} (`ip route`),
-    a rule for single addresses, the switch between them. Where packets arrive and their answers do not: the route back,
-    `rp_filter`, a rule on the host that asks. The path that fails: {place}.
+    {look} Where only some hosts fail: the route on {first} (`ip route`), a rule for single addresses, the switch
+    between them. Where packets arrive and their answers do not: the route back, `rp_filter`, a rule on the host that
+    asks. The path that fails: {place}.
 
     ## Source
     Each host listens for some seconds on the ports that the job will use, at the address that its library takes, and
     the others connect; both ends prove that they belong to the run. What fails is tried again. The host, link,
     direction or group that is named is the fewest that explain all failed attempts. It can be wrong where hosts were
-    so busy that they did not answer twice within 3.5 s.
+    so busy that they did not answer twice within 3.5 s. A host tries itself as well where its ranks do: at MASTER_PORT
+    on the host of MASTER_ADDR, and at ports that the kernel gives where more than one rank is on it.
     """
     for failure in located_failures(answers, "path"):
         yield Finding(

@@ -12,6 +12,9 @@ Three things tell of a cause, and all are resolved here, over the findings of on
 - `Finding.because_of`: an analysis that compared the evidence itself has told cause from consequence. Such a finding
   is unknown beside an error of one of the checks that it names.
 
+Beside them, what was tried settles what could not be read: a host whose rules are unknown, and whose connections on the
+job's ports were tried and all passed (`TRIALS`), is judged by these.
+
 A cause that was ignored, waived, skipped or unknown has no finding in the report: it explains nothing, so that its
 consequence stands. Nor does a warning make anything unknown: beside it, what was proved stays, else the run would be
 neither failed nor healthy.
@@ -19,7 +22,7 @@ neither failed nor healthy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -34,6 +37,14 @@ EITHER_END = "either_end"
 """The value of a finding that says that its cause is at one of its hosts: there it has to be, not on all."""
 MAX_REASON = 300
 """Characters of the reason why a host is unknown."""
+TRIALS = (
+    "net-unreachable",
+    "net-port-blocked",
+    "net-port-unavailable",
+    "net-large-packets-lost",
+    "net-answered-by-other",
+)
+"""The checks that together say that connections on the job's ports pass."""
 
 
 def resolve_causes(report: Report, checks: Iterable[Any]) -> Report:
@@ -46,10 +57,33 @@ def resolve_causes(report: Report, checks: Iterable[Any]) -> Report:
     explanations = _Explanations(
         report.outcomes, {check.name: getattr(check, "explained_by", {}) for check in declared}
     )
-    outcomes = [explanations.outcome(outcome) if outcome.findings else outcome for outcome in report.outcomes]
+    outcomes = [explanations.outcome(outcome) if outcome.findings else outcome for outcome in settled(report.outcomes)]
     relations = {check.name: relation for check in declared if (relation := getattr(check, "follows_from", None))}
     linker = _Linker(outcomes, relations)
     return msgspec.structs.replace(report, outcomes=tuple(linker.outcome(outcome) for outcome in outcomes))
+
+
+def settled(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+    """What is unknown, and decided by connections that were tried and passed, does not apply there any more."""
+    passed = {outcome.check: _passed_hosts(outcome) for outcome in outcomes if outcome.check in TRIALS}
+    hosts = set.intersection(*passed.values()) if len(passed) == len(TRIALS) else set[str]()
+    return [_without_settled(outcome, hosts) if outcome.unknown and hosts else outcome for outcome in outcomes]
+
+
+def _passed_hosts(outcome: Outcome) -> set[str]:
+    """The hosts that a check has judged wholly, and found nothing on; none where it speaks of the fleet."""
+    findings = (*outcome.findings, *(waived.finding for waived in outcome.waived))
+    named = {host for finding in findings for host in finding.hosts or ("",)}
+    others = {*named, *outcome.unknown, *outcome.skipped, *outcome.crashed}
+    return set(outcome.evaluated_hosts) - others if outcome.complete and "" not in others else set()
+
+
+def _without_settled(outcome: Outcome, hosts: Collection[str]) -> Outcome:
+    tried = {host: why for host, why in outcome.unknown.items() if why.by_trial and host in hosts}
+    unknown = {host: why for host, why in outcome.unknown.items() if host not in tried}
+    text = "connections on the job's ports were tried, to the host and from it, and all passed; not evaluated: {0}"
+    skipped = {host: filled(text, why.text) for host, why in tried.items()}
+    return msgspec.structs.replace(outcome, unknown=unknown, skipped={**outcome.skipped, **skipped})
 
 
 class _Explanations:

@@ -176,7 +176,7 @@ class _OutcomeBuilder:
 
     def mark_unavailable(self, host: str, why: Absent) -> None:
         if isinstance(why, Unreadable):
-            self.unknown[host] = Reason(str(why), why.root_cause)
+            self.unknown[host] = Reason(str(why), why.root_cause, why.by_trial)
         else:
             self.skipped[host] = str(why)
 

@@ -30,12 +30,12 @@ class Absent(Exception):
 class Unreadable(Absent):
     """The fact exists but could not be read: a check that needs it is *unknown*, with this reason.
 
-    ``root_cause`` names the check that reports the root cause, if one does.
+    ``root_cause`` names the check that reports the root cause, if one does. ``by_trial``: see `Reason`.
     """
 
-    def __init__(self, reason: str, root_cause: str = "") -> None:
+    def __init__(self, reason: str, root_cause: str = "", by_trial: bool = False) -> None:
         super().__init__(reason)
-        self.root_cause = root_cause
+        self.root_cause, self.by_trial = root_cause, by_trial
 
 
 class Output(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

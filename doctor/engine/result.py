@@ -176,6 +176,8 @@ class Reason(msgspec.Struct, frozen=True, order=True):
 
     text: str
     root_cause: str = ""
+    by_trial: bool = False
+    """Where connections on the job's ports were tried and passed, nothing more needs to be read."""
 
     @property
     def needs_root(self) -> bool:

@@ -12,10 +12,11 @@ from doctor.engine.texts import filled, joined
 from doctor.net.host_groups import HostGroup
 from doctor.net.matrix import EPHEMERAL, Matrix, TestedPort
 
-CauseKind = Literal["host", "link", "direction", "address", "groups", "border", "group", "fleet"]
+CauseKind = Literal["host", "itself", "link", "direction", "address", "groups", "border", "group", "fleet"]
 """What is to blame.
 
-host: one host, see `Way`. link: one pair of hosts, both ways. direction: from one host to another, and not back.
+host: one host, see `Way`. itself: attempts of one host to itself. link: one pair of hosts, both ways. direction: from
+one host to another, and not back.
 address: two hosts that answer to one address. groups: between two groups, or a host and a group. border: between a
 group and all others. group: within a group. fleet: every pair.
 """
@@ -106,6 +107,8 @@ def place(cause: NetworkCause, names: Sequence[str]) -> str:
             "inbound": filled("to {0}", name),
             "outbound": filled("from {0}", name),
         }[cause.way]
+    if cause.kind == "itself":
+        return filled("from {0} to itself", hosts[0])
     if cause.kind == "link":
         return filled("between {0} and {1}", hosts[0], hosts[1])
     if cause.kind == "direction":

@@ -12,7 +12,7 @@ from doctor.engine.fact import PerHost
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
 from doctor.facts.network_test import NetworkAnswer
-from doctor.net.assemble import assemble_matrix, groups_of
+from doctor.net.assemble import NO_ROUTE, assemble_matrix, groups_of
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
 from doctor.net.matrix import Attempt, AttemptOutcome, ListenerState, Matrix
@@ -54,6 +54,8 @@ class LocatedFailure(msgspec.Struct, frozen=True):
     """Other places that explain the same; empty where it is certain."""
     largest_bytes: int
     """Of packets that pass, where full-size ones do not; 0 where it is not known."""
+    is_refused_at_source: bool
+    """The sources' own kernels refused each attempt, before any packet was sent."""
     example: tuple[str, str]
     """Source and target of one of the attempts."""
     numbers: tuple[int, ...]
@@ -77,10 +79,43 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             "attempts": self.attempts,
             "how": filled("{0}{1}", outcome_text, detail_text),
             "doubt": filled("; equally possible: {0}", self.doubt) if self.doubt else "",
+            "look": filled(
+                self._look, *self.example, ", ".join(self.hosts[:4]), self.numbers[0] if self.numbers else "PORT"
+            ),
             "first": self.example[0],
             "other": self.example[1],
             "port": self.numbers[0] if self.numbers else "PORT",
         }
+
+    @property
+    def _look(self) -> str:
+        """Where to look first; 0 is the source of an attempt, 1 its target, 2 the hosts to blame, 3 the port."""
+        if self.kind == "unavailable" and AttemptOutcome.BOUND.value not in self.outcomes:
+            return (
+                "No process holds it: {2} says why it cannot listen. A port below 1024 needs root, so give the job "
+                "another one (MASTER_PORT); ports that the kernel gives need a range (net.ipv4.ip_local_port_range) "
+                "that is not reserved."
+            )
+        if self.kind == "unavailable":
+            return (
+                'Find the process on {2}: `ss -tlnp "sport = :{3}"`. End a leftover process of your own; leave another '
+                "user's alone, and give the job other ports: MASTER_PORT, HCCL_IF_BASE_PORT."
+            )
+        if self.cause.kind == "itself":
+            return (
+                "On {0}: `ip link show lo` must say UP, and no rule of its firewall (`nft list ruleset`, "
+                "`iptables-save`, `iptables-legacy-save`) may drop what comes in by `lo`."
+            )
+        if self.is_refused_at_source:
+            return (
+                "{0} itself refuses, before any packet is sent: look there at `ip rule`, `ip route` and the firewall's "
+                "rules for outgoing packets (`nft list ruleset`, `iptables-save`)."
+            )
+        return (
+            "Try it by hand: `ping -c 3 {1}` on {0}, and back. Where the address answers: the firewall of either host, "
+            "or one between them. Where it does not: the interface, the cable, the switch port, a host with the same "
+            "address."
+        )
 
 
 @once_per_fleet
@@ -132,6 +167,10 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
     answering = {attempt.answered_by for attempt in attempts} - {-1}
     if answering:
         details = [filled("{0} answered", matrix.hosts[host]) for host in sorted(answering)]
+    at_source = [attempt.detail.startswith(NO_ROUTE) for attempt in attempts]
+    refused = len(at_source) == cause.failed > 0 and all(at_source)
+    if refused and cause.kind == "direction":
+        cause = msgspec.structs.replace(cause, blamed=cause.hosts[:1], candidates=())
     example = (attempts[0].source, attempts[0].target) if attempts else (0, len(matrix.hosts) - 1)
     ports = [matrix.ports[port] for port in cause.ports]
     return LocatedFailure(
@@ -146,6 +185,7 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
         tuple(dict.fromkeys(details))[:4],
         joined("; ", (place(candidate, matrix.hosts) for candidate in cause.candidates[:4])),
         min(sizes, default=0),
+        refused,
         (matrix.hosts[example[0]], matrix.hosts[example[1]]),
         tuple(port.number for port in ports if port.number),
     )
@@ -155,6 +195,8 @@ def _belongs(attempt: Attempt, cause: NetworkCause) -> bool:
     if attempt.port not in cause.ports or attempt.outcome.value not in cause.outcomes:
         return False
     ends = {attempt.source, attempt.target}
+    if (len(ends) == 1) != (cause.kind == "itself"):
+        return False
     if cause.kind == "host":
         blamed_end = {"inbound": attempt.target, "outbound": attempt.source}.get(cause.way)
         return cause.hosts[0] in ends if blamed_end is None else blamed_end == cause.hosts[0]

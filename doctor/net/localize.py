@@ -11,6 +11,7 @@ What was not tried, or is unknown, counts neither as healthy nor as failed: it c
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -79,9 +80,26 @@ def localize(matrix: Matrix, groups: Sequence[HostGroup] = ()) -> Localization:
     host (3,) inbound {'dropped': 4}
     """
     cells = CellMap(matrix)
-    if not cells.failing_ports:
-        return Localization()
-    return _Search(matrix, cells, groups).result()
+    located = _Search(matrix, cells, groups).result() if cells.failing_ports else Localization()
+    to_itself = tuple(_to_themselves(matrix, located.causes))
+    return msgspec.structs.replace(located, causes=(*located.causes, *to_itself)) if to_itself else located
+
+
+def _to_themselves(matrix: Matrix, causes: Sequence[NetworkCause]) -> Iterator[NetworkCause]:
+    """Hosts whose attempts to themselves failed, unless what fails to them from others is the cause of that as well."""
+    for host, letters in matrix.to_itself.items():
+        outcomes = Counter(OUTCOMES[letter].value for letter in letters if letter in FAILING)
+        ports = tuple(port for port, letter in enumerate(letters) if letter in FAILING)
+        inbound = (cause for cause in causes if cause.kind == "host" and cause.way != "outbound")
+        if ports and not any(cause.hosts == (host,) and {*ports} <= {*cause.ports} for cause in inbound):
+            yield NetworkCause(
+                "itself",
+                (host,),
+                ports=ports,
+                all_ports="o" not in letters,
+                failed=len(ports),
+                outcomes=dict(outcomes.most_common()),
+            )
 
 
 class _Search:

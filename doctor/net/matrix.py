@@ -176,6 +176,8 @@ class HostAnswer(msgspec.Struct, frozen=True):
     """Those that need more than a letter."""
     listeners: tuple[PortListener, ...] = ()
     speeds: tuple[PathSpeed, ...] = ()
+    to_itself: str = ""
+    """For each port the letter of its attempt to itself; ``-`` where it made none."""
     accepted: tuple[str, ...] = ()
     """For each port one letter for each source: ``o`` where its authenticated session arrived. Empty: not recorded."""
     rejected: int = 0
@@ -198,7 +200,7 @@ class Matrix(msgspec.Struct, frozen=True):
     rows: tuple[tuple[str, ...], ...]
     """For each port, for each source, one letter for each target; ``-`` for a host and itself."""
     attempts: tuple[Attempt, ...] = ()
-    """Details of attempts that did not succeed, by source, target and port."""
+    """Details of attempts that did not succeed, by source, target and port; source and target may be one host."""
     listeners: tuple[PortListener, ...] = ()
     speeds: tuple[PathSpeed, ...] = ()
     silent: tuple[int, ...] = ()
@@ -207,6 +209,8 @@ class Matrix(msgspec.Struct, frozen=True):
     """Statements that were refused, by host."""
     shared: tuple[tuple[int, int], ...] = ()
     """Pairs of hosts of which one says that it holds the address that the other is tried at, the lower first."""
+    to_itself: dict[int, str] = {}
+    """By host, for each port the letter of its attempt to itself; ``-`` where it made none, or does not listen."""
 
     def outcome(self, source: int, target: int, port: int) -> AttemptOutcome:
         """The outcome of one cell; of a host with itself, not tried."""

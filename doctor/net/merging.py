@@ -61,10 +61,11 @@ def read_answer(host: int, answer: object, hosts: int, ports: int) -> HostAnswer
     reader = _Reader(host, hosts, ports)
     rows = reader.rows(answer.get("rows", ()), _CLAIMABLE)
     accepted = reader.rows(answer["accepted"], "o.") if "accepted" in answer else ()
-    attempts = tuple(reader.attempts(answer.get("attempts", ()), rows))
+    to_itself = "".join(reader.to_itself(answer.get("rows", ())))
+    attempts = tuple(reader.attempts(answer.get("attempts", ()), rows, to_itself))
     listeners = tuple(reader.listeners(answer.get("listeners", ())))
     speeds = tuple(reader.speeds(answer.get("speeds", ())))
-    return HostAnswer(host, rows, attempts, listeners, speeds, accepted, reader.rejected)
+    return HostAnswer(host, rows, attempts, listeners, speeds, to_itself, accepted, reader.rejected)
 
 
 class _Reader:
@@ -93,8 +94,16 @@ class _Reader:
             rows.append(row[: self.host] + "-" + row[self.host + 1 :])
         return tuple(rows)
 
-    def attempts(self, items: Any, rows: Sequence[str]) -> Iterator[Attempt]:
-        """Details, each of which agrees with its letter in ``rows``."""
+    def to_itself(self, texts: Any) -> Iterator[str]:
+        """For each port the letter of the host's attempt to itself, which stands in its own place of the row."""
+        sent = texts if isinstance(texts, list | tuple) else ()
+        for port in range(self.ports):
+            row = sent[port] if port < len(sent) else ""
+            letter = row[self.host] if isinstance(row, str) and len(row) == self.hosts else "-"
+            yield letter if letter in _CLAIMABLE else "-"
+
+    def attempts(self, items: Any, rows: Sequence[str], to_itself: str) -> Iterator[Attempt]:
+        """Details, each of which agrees with its letter in ``rows``, or ``own``."""
         earlier: set[tuple[int, int]] = set()
         for item in self._objects(items, MAX_ATTEMPTS_OF_A_HOST):
             target, port = _index(item.get("target"), self.hosts), _index(item.get("port"), self.ports)
@@ -102,13 +111,13 @@ class _Reader:
             if (
                 target is None
                 or port is None
-                or target == self.host
+                or (target == self.host and to_itself[port] not in FAILING)
                 or source != self.host
                 or (target, port) in earlier
             ):
                 self.rejected += 1
                 continue
-            outcome = OUTCOMES[rows[port][target]]
+            outcome = OUTCOMES[to_itself[port] if target == self.host else rows[port][target]]
             if item.get("outcome", outcome.value) != outcome.value:
                 self.rejected += 1
                 continue
@@ -215,7 +224,9 @@ def merge_answers(hosts: Sequence[str], ports: Sequence[TestedPort], answers: Ma
             rows[port][source] = row
         _dispute(rows[port], port, answers)
     attempts = [
-        msgspec.structs.replace(attempt, outcome=OUTCOMES[rows[attempt.port][attempt.source][attempt.target]])
+        attempt
+        if attempt.source == attempt.target
+        else msgspec.structs.replace(attempt, outcome=OUTCOMES[rows[attempt.port][attempt.source][attempt.target]])
         for answer in answers.values()
         for attempt in answer.attempts
     ]
@@ -228,10 +239,21 @@ def merge_answers(hosts: Sequence[str], ports: Sequence[TestedPort], answers: Ma
         tuple(speed for _, answer in sorted(answers.items()) for speed in answer.speeds),
         tuple(host for host in range(len(hosts)) if host not in answers),
         {host: answer.rejected for host, answer in sorted(answers.items()) if answer.rejected},
+        to_itself=dict(_to_themselves(answers, by_port)),
     )
 
 
 _REACHABLE = (ListenerState.LISTENING, ListenerState.EXTERNAL)
+
+
+def _to_themselves(
+    answers: Mapping[int, HostAnswer], by_port: Sequence[Mapping[int, ListenerState]]
+) -> Iterator[tuple[int, str]]:
+    """Hosts that tried themselves, with the letters of the ports on which they listen."""
+    for host, answer in sorted(answers.items()):
+        if answer.to_itself.strip("-"):
+            listens = [listening.get(host) in _REACHABLE for listening in by_port]
+            yield host, "".join(letter if here else "-" for letter, here in zip(answer.to_itself, listens, strict=True))
 
 
 def _by_listener(row: str, doubtful: Sequence[int], listening: Mapping[int, ListenerState]) -> str:

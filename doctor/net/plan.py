@@ -14,6 +14,7 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
 from doctor.facts.interfaces import Interfaces, same_address
+from doctor.facts.memory import accelerator_count
 from doctor.facts.names import HostNames, is_loopback
 from doctor.facts.npu import NpuInventory
 from doctor.facts.rdma import RdmaPorts
@@ -70,6 +71,8 @@ class HostEndpoint(msgspec.Struct, frozen=True):
     held: tuple[str, ...] = ()
     """Every address of the host's interfaces that are no loopback."""
     devices: HostDevices = HostDevices()
+    itself: tuple[str, ...] = ()
+    """Purposes at which ranks of the host connect to the host itself."""
 
     def bind_address(self, purpose: str) -> str:
         """What the listener binds: the empty string for all addresses."""
@@ -91,8 +94,14 @@ class NetPlan(msgspec.Struct, frozen=True):
     def hosts(self) -> tuple[str, ...]:
         return tuple(endpoint.host for endpoint in self.endpoints)
 
+    def attempts_of(self, host: int) -> Iterator[tuple[int, list[int]]]:
+        """Whom a host connects to, itself among them where its ranks do, and on which ports, by their places."""
+        to_itself = [place for place, port in enumerate(self.ports) if port.purpose in self.endpoints[host].itself]
+        yield from [(host, to_itself)] if to_itself else ()
+        yield from self.targets(host)
+
     def targets(self, host: int) -> Iterator[tuple[int, list[int]]]:
-        """Whom a host connects to, in its order, and on which ports, by their places; only where one listens."""
+        """Which others a host connects to, in its order, and on which ports, by their places; where one listens."""
         for number, target in self.schedule.partners(host):
             purposes = self.endpoints[target].addresses
             places = [
@@ -145,10 +154,19 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
             by_purpose[rendezvous] = launch.master_of(host)
         held = tuple(entry.address for entry in interfaces.addresses if not is_loopback(entry.address))
         devices = devices_of(device_addresses.get(host), adapters.get(host), launch.environ_of(host), pings.get(host))
-        endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held, devices))
+        to_itself = _purposes_within(fleet, host, (rendezvous,) if host == master else ())
+        endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held, devices, to_itself))
     schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
     groups = _groups(options.topology, general_of, fleet.interfaces, cache.fleet(SwitchNeighbours))
     return NetPlan(tuple(endpoints), ports, schedule, left_out, groups[:MAX_GROUPS])
+
+
+def _purposes_within(fleet: FleetSockets, host: str, meeting: tuple[str, ...]) -> tuple[str, ...]:
+    """Purposes at which ranks connect to their own host: ``meeting``, and others where it is known to have several."""
+    stated = fleet.launch.ranks_per_host
+    launched = stated.get(host) if isinstance(stated, Mapping) else stated
+    ranks = launched or accelerator_count(fleet.npus.get(host), fleet.gpus.get(host))
+    return (*meeting, *(EPHEMERAL if ranks > 1 else ()))
 
 
 def _groups(

@@ -68,7 +68,9 @@ def apply_policy(
             report = apply_skips_and_waivers(report, settings, environ, names, today())
     except ConfigError as error:
         raise InputError(str(error)) from None
-    if not any(outcome.findings for outcome in report.outcomes):
+    if not any(
+        outcome.findings or any(why.by_trial for why in outcome.unknown.values()) for outcome in report.outcomes
+    ):
         return report
     from doctor.analysis.causes import resolve_causes
 

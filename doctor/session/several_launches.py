@@ -85,7 +85,10 @@ def _placed(outcome: Outcome, launch: LaunchOptions, is_one_of_several: bool) ->
     findings = tuple(_with_place(finding, launch.places, usual) for finding in outcome.findings)
     unknown = outcome.unknown
     if is_one_of_several:
-        unknown = {host: Reason(filled("{0}: {1}", script, why.text), why.root_cause) for host, why in unknown.items()}
+        unknown = {
+            host: Reason(filled("{0}: {1}", script, why.text), why.root_cause, why.by_trial)
+            for host, why in unknown.items()
+        }
     return msgspec.structs.replace(outcome, findings=findings, unknown=unknown)
 
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
-from doctor.analysis.causes import EVERYONE, resolve_causes
+from doctor.analysis.causes import EVERYONE, TRIALS, resolve_causes
 from doctor.engine.catalog import load_checks
-from doctor.engine.result import ERROR, Finding, Outcome, Report, Severity, Status, Waived
+from doctor.engine.result import ERROR, Finding, Outcome, Reason, Report, Severity, Status, Waived
+from doctor.session.policy import apply_policy
 from tests.test_faults import ROWS
 
 HOSTS = ("a", "b", "c")
@@ -31,6 +33,45 @@ def linked(
 
 def on(*hosts: str, **values: Any) -> Finding:
     return Finding("text", hosts=hosts, **values)
+
+
+def trials(*hosts: str) -> tuple[Outcome, ...]:
+    """The checks of the network test, which passed on these hosts."""
+    return tuple(Outcome(name, ERROR, "network", name, (), hosts, complete=True) for name in TRIALS)
+
+
+def unread_rules(outcomes: Sequence[Outcome], **reasons: Reason) -> Outcome:
+    unread = Outcome("firewall-blocks-job", ERROR, "firewall", "open", unknown=reasons)
+    return apply_policy(Report("here", HOSTS, (unread, *outcomes)), None, [], {}).outcomes[0]
+
+
+def test_what_was_tried_and_passed_settles_what_could_not_be_read() -> None:
+    by_trial, other = Reason("only root may read", by_trial=True), Reason("the command failed")
+    outcome = unread_rules(trials("a", "b"), a=by_trial, b=other, c=by_trial)
+    assert outcome.unknown == {"b": other, "c": by_trial}
+    assert outcome.skipped["a"].endswith("all passed; not evaluated: only root may read")
+    assert unread_rules(trials("a"), a=by_trial).status is Status.SKIPPED
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"findings": (on("a"),)},
+        {"findings": (on(),)},
+        {"waived": (Waived(on("a"), "known", "2099-01-01"),)},
+        {"unknown": {"a": Reason("1 of 3 attempts were not made in time")}},
+        {"skipped": {"": "only one host"}, "complete": False},
+        {"complete": False},
+        {"evaluated_hosts": ("b",)},
+    ],
+)
+@pytest.mark.parametrize("check", TRIALS)
+def test_a_trial_that_did_not_pass_on_the_host_settles_nothing(check: str, changed: dict[str, Any]) -> None:
+    whole = {outcome.check: outcome for outcome in trials("a")}
+    outcomes = {**whole, check: msgspec.structs.replace(whole[check], **changed)}
+    reason = Reason("only root may read", by_trial=True)
+    assert unread_rules(tuple(outcomes.values()), a=reason).unknown == {"a": reason}
+    assert unread_rules([outcome for outcome in whole.values() if outcome.check != check], a=reason).unknown
 
 
 BY_NPU = {"unreachable": {"link-down": ("npu",)}}

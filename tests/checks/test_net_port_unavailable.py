@@ -28,6 +28,14 @@ def test_a_port_that_another_process_holds_is_its_own_hosts_whoever_tried_it() -
     assert 'ss -tlnp "sport = :29500"' in advice(NAME, outcome)
 
 
+def test_a_port_that_no_process_holds_has_its_own_reason_and_no_process_to_find() -> None:
+    why = "only root, or a process with CAP_NET_BIND_SERVICE, may listen on a port below 1024"
+    refused = [{"port": 0, "state": "failed", "number": 80, "detail": why}, {"port": 1, "state": "listening"}]
+    outcome = run_check(NAME, answers(ROWS, (("master", 80), ("ephemeral", 0)), listeners={1: refused}))
+    assert messages(outcome) == [("w2", f"it cannot listen on port master 80: no listener; {why}")]
+    assert "ss -tlnp" not in advice(NAME, outcome)
+
+
 def test_a_refusal_of_a_host_that_listens_is_no_held_port() -> None:
     assert messages(run_check(NAME, answers(ROWS))) == []
 

@@ -78,6 +78,19 @@ def test_one_direction_between_two_hosts(fleet_cpu: Any) -> None:
     assert f"from {first} to {last} fail on all ports" in message
 
 
+def test_a_host_that_does_not_reach_itself_is_named_where_its_ranks_need_it(fleet_cpu: Any) -> None:
+    """Rank 0 connects to its own store; any other host connects to itself where it has several ranks."""
+    first, *_, last = fleet_cpu.hosts
+    environ = {**os.environ, "MASTER_ADDR": fleet_cpu.addresses[first], "MASTER_PORT": "29500"}
+    found = []
+    with fleet_cpu.broken(first, sh="ip link set lo down"), fleet_cpu.broken(last, nft=rules('iif "lo" drop')):
+        for ranks in ("1", "2"):
+            command = net_command(fleet_cpu, "--json", "--ranks-per-host", ranks)
+            done = fleet_cpu.run(command, cwd=ROOT, timeout=110, env=environ)
+            found.append([(check, hosts) for check, hosts, _ in findings(json.loads(done.stdout))])
+    assert found == [[("net-unreachable", [first])], [("net-unreachable", [first]), ("net-unreachable", [last])]]
+
+
 def test_a_fleet_that_is_cut_in_two_halves_names_both_and_no_single_host(fleet_cpu: Any) -> None:
     """A dead spine: each half works, and neither is worse than the other."""
     upper, lower = fleet_cpu.hosts[:2], fleet_cpu.hosts[2:]

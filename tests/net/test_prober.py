@@ -14,6 +14,7 @@ from random import Random
 
 import pytest
 
+from doctor.net.prober import listener
 from doctor.net.prober.handshake import CALL_SIZE, CHALLENGE_SIZE, make_call
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.socket_loop import SocketLoop
@@ -107,6 +108,20 @@ def test_a_held_port_is_not_bound_and_its_holder_is_named() -> None:
 def test_no_port_below_1024_is_bound() -> None:
     with prober(0) as first:
         assert first.listen((HERE, 1023), ("", 80)) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "first", "refused"),
+    [("0000000000000000", "1024", True), ("0000000000000400", "1024", False), ("0000000000000000", "80", False)],
+)
+def test_a_low_port_is_refused_for_a_user_who_may_not_listen_there(
+    monkeypatch: pytest.MonkeyPatch, capabilities: str, first: str, refused: bool
+) -> None:
+    texts = {listener.PRIVILEGED: f"{first}\n", "/proc/self/status": f"Name:\tx\nCapEff:\t{capabilities}\n"}
+    monkeypatch.setattr(listener, "read_text", lambda path, limit: texts[path])
+    with pytest.raises(OSError) as why:
+        listener.open_listener("", 80)
+    assert (why.value.strerror == listener.NOT_TRIED) is not refused
 
 
 def read_all(link: socket.socket) -> bytes:

@@ -72,7 +72,7 @@ class FirewallRules(Fact, frozen=True):
         if dump.error:
             if dump.refused and dump.root:
                 raise Absent(NO_RIGHT)
-            raise Unreadable(NEEDS_ROOT if dump.refused else dump.error)
+            raise Unreadable(NEEDS_ROOT if dump.refused else dump.error, by_trial=dump.refused)
         if not dump.local:
             raise Unreadable("the kernel lists no address of the host")
         for address in dump.local:

@@ -169,10 +169,22 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
                     UNCLEAR_RULE,
                     shorten_rule(doubt.position.rule),
                     doubt.position.chain,
-                )
+                ),
+                by_trial=_is_tried(doubt, route, ports),
             )
     _reject_bridge_rules(rules, route)
     return []
+
+
+def _is_tried(doubt: Obstacle, route: Route, ports: JobPorts) -> bool:
+    """Whether the network test tries what a rule is about: all peers, and all ports that the kernel may give or none.
+
+    It tries one or two of those that the kernel gives: a rule about a part of them may spare these.
+    """
+    host_range = to_ranges([(route.local.number, route.local.number)])
+    spared = difference(route.fleet_addresses, to_ranges([*doubt.peer_addresses, *host_range]))
+    kernel_ports = intersect(doubt.ports, ports.free)
+    return not spared and (not kernel_ports or not difference(ports.free, kernel_ports))
 
 
 def gate_query(route: Route, ports: JobPorts) -> GateQuery:

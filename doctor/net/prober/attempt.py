@@ -111,6 +111,9 @@ class ConnectionAttempt:
 
     def connected(self):
         code = self.link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code == errno.ENETUNREACH:  # a router says so: a route of this host would have said it at once
+            self.finish("unreachable", errno.errorcode[code])
+            return
         if code:
             self.fail(code)
             return

@@ -11,6 +11,7 @@ from doctor.net.prober.socket_loop import READ, WRITE, close_now
 from doctor.net.prober.transfer import serve_transfer
 from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.agent.network import listen_on, start_listening
+from doctor.smoke.programs.agent.procfs import read_text
 
 UNPROVEN_SECONDS = 8.0  # for a caller to prove that it belongs to the run
 MAX_CALLS = 2048  # that wait for a proof at the same time; fewer where few files may be open
@@ -18,6 +19,9 @@ MAX_BULK = 1 << 18
 MAX_NOTED = 4096
 FIRST_PORT = 1024
 IN_UPPER_HALF = -1  # for a port's number: one that the kernel gives, of the upper half of its range
+NOT_TRIED = "not tried"  # the problem of a listener that this user might open, and that is not opened
+PRIVILEGED = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+BIND_SERVICE = 10  # the bit of CAP_NET_BIND_SERVICE
 PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
@@ -28,8 +32,8 @@ def open_listener(address, port):
     """
     if port == IN_UPPER_HALF:
         return _open_in_upper_half(address)
-    if port and port < FIRST_PORT:
-        raise OSError(errno.EACCES, filled("no port below {0} is ever bound", FIRST_PORT))
+    if 0 < port < FIRST_PORT:
+        raise OSError(errno.EACCES, _refusal(port) or NOT_TRIED)
     if not address:
         return listen_on(port)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -37,6 +41,15 @@ def open_listener(address, port):
     if family == socket.AF_INET6:
         server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     return start_listening(server, address, port)
+
+
+def _refusal(port):
+    """Why this user may not listen on a low port; empty where it may."""
+    first = int(read_text(PRIVILEGED, 16).strip() or FIRST_PORT)
+    status = dict(line.split(":", 1) for line in read_text("/proc/self/status", 1 << 16).splitlines() if ":" in line)
+    if port >= first or int(status.get("CapEff", "0"), 16) >> BIND_SERVICE & 1:
+        return ""
+    return filled("only root, or a process with CAP_NET_BIND_SERVICE, may listen on a port below {0}", first)
 
 
 def _open_in_upper_half(address):

@@ -184,7 +184,7 @@ class Conductor:
         by_host: dict[str, list[Target]] = {}
         for number, host in enumerate(self.plan.hosts):
             targets = by_host[host] = []
-            for target, places in self.plan.targets(number):
+            for target, places in self.plan.attempts_of(number):
                 targets += self._listening_ports(target, places)
         return by_host
 

@@ -105,7 +105,7 @@ def flow_targets(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[str, l
         (number, target)
         for number, host in enumerate(plan.hosts)
         for target in range(len(plan.hosts))
-        if results[host].tries[target, True] and results[host].tries[target, False]
+        if target != number and results[host].tries[target, True] and results[host].tries[target, False]
     }
     ends = {host for pair in suspected for host in pair}
     chosen: dict[str, list[Target]] = {}

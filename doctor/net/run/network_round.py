@@ -18,6 +18,7 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.job import LaunchConfig
 from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE, assemble_matrix, schedule_of
 from doctor.net.plan import NetOptions, NetPlan, plan_network_test
+from doctor.net.prober.listener import NOT_TRIED
 from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
 from doctor.net.run.conduct import Conductor, NetTest, PhaseCallback
 from doctor.net.run.flow_trial import FlowTrial, flow_trials, has_arrived, is_open, lossy_flows, undecided_flows
@@ -222,7 +223,7 @@ def _answer(
         "rows": ["".join(row) for row in rows],
         "attempts": details,
         "arrived": arrived,
-        "listeners": [_listener(place, report) for place, report in sorted(result.listeners.items())],
+        "listeners": list(_listeners(result)),
         "speeds": [speed_values(speed) for speed in result.speeds],
         "devices": result.devices,
         "too_busy": too_busy,
@@ -236,12 +237,13 @@ def _planned_rows(test: NetTest, number: int) -> list[list[str]]:
     rows = [["."] * len(plan.hosts) for _ in plan.ports]
     for row in rows:
         row[number] = "-"
-    for target, places in plan.targets(number):
+    for target, places in plan.attempts_of(number):
         listeners = test.results[plan.hosts[target]].listeners
         for place in places:
             # No host connects to a port that its own host cannot bind: the problem of its listener decides.
             unbound = place in listeners and bool(listeners[place].problem)
-            rows[place][target] = "r" if unbound else "?"
+            letter = "." if unbound and listeners[place].problem == NOT_TRIED else "r" if unbound else "?"
+            rows[place][target] = "-" if unbound and target == number else letter
     return rows
 
 
@@ -325,6 +327,12 @@ def own_addresses(result: HostTrial) -> list[str]:
     if not isinstance(by_interface, dict):
         return []
     return [str(ip) for addresses in by_interface.values() if isinstance(addresses, list) for ip in addresses[:64]]
+
+
+def _listeners(result: HostTrial) -> Iterator[dict[str, object]]:
+    for place, report in sorted(result.listeners.items()):
+        if report.problem != NOT_TRIED:
+            yield _listener(place, report)
 
 
 def _listener(place: int, report: ListenerReport) -> dict[str, object]:

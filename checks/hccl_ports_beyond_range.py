@@ -30,14 +30,17 @@ def hccl_ports_beyond_range(
     base = launch.hccl_base_port
     last = base + HCCL_PORTS - 1
     if last > 65535 and required_hccl_ports(launch)[:1] == [base]:
-        lists = [part for ports in (reserved or {}).values() for part in ports.reserved]
-        lists.append(PortRange(HCCL_BASE_PORT, HCCL_BASE_PORT + HCCL_PORTS - 1))
+        lists = {ports.reserved for ports in (reserved or {}).values()}
+        # Where they differ, no host's list may become that of all.
+        kept = (
+            [*next(iter(lists)), PortRange(HCCL_BASE_PORT, HCCL_BASE_PORT + HCCL_PORTS - 1)] if len(lists) == 1 else []
+        )
         yield Finding(
             "HCCL_IF_BASE_PORT is {base}: {missing} of its {ports} ports would be above 65535",
             base=base,
             missing=last - 65535,
             ports=HCCL_PORTS,
-            merged=format_ports(merge_ranges(lists)) if reserved else None,
+            merged=format_ports(merge_ranges(kept)) if kept else None,
             observed=base,
             expected=filled("at most {0}", 65536 - HCCL_PORTS),
         )

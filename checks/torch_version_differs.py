@@ -11,7 +11,7 @@ ONE_HOST = "only one host: nothing to compare"
 
 
 @check(severity=ERROR, area="versions", single_host=ONE_HOST)
-def torch_version_differs(python: PerHost[PythonEnv], launch: LaunchConfig) -> Iterator[Finding]:
+def torch_version_differs(python: PerHost[PythonEnv], launch: LaunchConfig | None) -> Iterator[Finding]:
     """All hosts have the same versions of torch, torch_npu and MindSpore.
 
     ## Why it matters

@@ -20,10 +20,12 @@ def test_a_base_too_near_the_end() -> None:
     assert [str(finding) for finding in outcome.findings] == [text]
 
 
-def test_the_list_keeps_what_a_host_has_reserved() -> None:
+def test_the_list_keeps_what_all_hosts_have_reserved_and_takes_no_word_of_one() -> None:
     reserved = ReservedPorts(reserved=(PortRange(8080, 8080),), ephemeral=PortRange(32768, 60999))
-    outcome = run_check(NAME, {"a": [npus(8), reserved], "b": [npus(8)]}, job(HCCL_IF_BASE_PORT="65520"))
-    assert outcome.findings[0].values["merged"] == "8080,60000-60031"
+    liar = ReservedPorts(reserved=(PortRange(1024, 65000),), ephemeral=PortRange(32768, 60999))
+    for other, merged in ((reserved, "8080,60000-60031"), (liar, None)):
+        outcome = run_check(NAME, {"a": [npus(8), reserved], "b": [npus(8), other]}, job(HCCL_IF_BASE_PORT="65520"))
+        assert outcome.findings[0].values["merged"] == merged
 
 
 def test_a_range_of_the_jobs_own_replaces_the_base() -> None:

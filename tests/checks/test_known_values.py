@@ -45,13 +45,13 @@ def fix(outcome: Outcome) -> tuple[str, tuple[str, ...]]:
 def test_the_address_of_the_file_is_in_the_command_for_the_npu_that_lost_it() -> None:
     files = [HccnConf(by_npu={0: {"address": "29.1.0.7", "netmask": "255.255.0.0"}}), HccnConf(by_npu={})]
     text, unfilled = fix(conflict(Facts, *files))
-    assert "on w1: `hccn_tool -i 0 -ip -s address 29.1.0.7 netmask 255.255.0.0`" in text
+    assert "On w1, while no job runs: `hccn_tool -i 0 -ip -s address 29.1.0.7 netmask 255.255.0.0`" in text
     assert unfilled == ()
 
 
 def test_what_nobody_knows_is_marked_and_listed() -> None:
     text, unfilled = fix(conflict(Facts))
-    assert "on w2: `hccn_tool -i 0 -ip -s address <address> netmask 255.255.0.0`" in text
+    assert "On w2, while no job runs: `hccn_tool -i 0 -ip -s address <address> netmask 255.255.0.0`" in text
     assert unfilled == ("<address>",)
 
 

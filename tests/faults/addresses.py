@@ -32,7 +32,7 @@ ROWS: list[Row] = [
         5,
         "echo 29.1.101.203 >ip",
         blamed=(0, 1),
-        values={"ip": "29.1.101.203", "observed": 2},
+        values={"ip": "29.1.101.203"},
         also=("hccn-conf-differs",),
     ),
     npu_row(

@@ -78,10 +78,9 @@ def line(
     """The line, without a line feed; ``code`` is the exit code that it comes with, ``word`` stands for the verdict's.
 
     ``nodes`` counts healthy hosts of all; of the job itself, without hosts, ``checks`` counts those that judged;
-    ``warn`` and ``waived`` count checks; ``unknown`` counts checks that could not look at all they should for a reason
-    of their own, and names the hosts. ``why`` names what the word rests on: errors by check, else what is unknown by
-    its reason, else warnings; ``cause`` stands there where the run came to no verdict, or where it is not of the
-    checks. ``scope`` is ``this-host`` where preflight checked this host alone.
+    ``warn`` and ``waived`` count checks, ``unknown`` those that could not look at all they should for a reason of their
+    own, with the hosts. ``why`` names what the word rests on: errors by check, else what is unknown by its reason, else
+    warnings; or the ``cause`` why the run came to no verdict. ``scope``: ``this-host`` this host alone was checked.
     """
     status_word = word or verdict_word(report, code, need)
     ends = [
@@ -97,8 +96,8 @@ def line(
         pairs = [
             (key, percent_escape(cause) if cause and key == "why" else value) for key, value in report_keys.keys(limits)
         ]
-        keys = [*pairs, ("skip", join_within(skipped, limits.bad)), *ends]
-        text = " ".join([f"doctor {command}: {status_word}", *(f"{key}={value}" for key, value in keys if value)])
+        pairs += [("skip", join_within(skipped, limits.bad)), *ends]
+        text = " ".join([f"doctor {command}: {status_word}", *(f"{key}={value}" for key, value in pairs if value)])
         if len(text) <= MAX_LINE_CHARS:
             break
     return text

@@ -2,6 +2,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network, IPv6Network
 
 from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.analysis.majority import most_common_value
 from doctor.facts.hccn import DeviceAddresses, DeviceGateways, SuperPodId
 from doctor.facts.hccn.fleet import (
     Npu,
@@ -9,7 +10,6 @@ from doctor.facts.hccn.fleet import (
     families,
     flatten_by_npu,
     group_by_host,
-    most_common_value,
     require_port_use,
     tie_finding,
 )

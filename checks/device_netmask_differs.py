@@ -3,8 +3,9 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.analysis.majority import most_common_value
 from doctor.facts.hccn import DeviceAddresses
-from doctor.facts.hccn.fleet import Npu, flatten_by_npu, group_by_host, most_common_value, tie_finding
+from doctor.facts.hccn.fleet import Npu, flatten_by_npu, group_by_host, tie_finding
 
 Network = IPv4Network | IPv6Network
 

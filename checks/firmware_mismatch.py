@@ -1,8 +1,7 @@
-from collections import Counter
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
-from doctor.analysis.majority import leader
+from doctor.analysis.majority import most_common_value
 from doctor.engine.fact import Unreadable
 from doctor.engine.version_matrix import in_version_range
 from doctor.facts.npu import NpuProduct
@@ -44,12 +43,11 @@ def firmware_mismatch(
         ) from None
     if not fits:
         alike = [other.firmware for other in (fleet or {}).values() if other.driver == versions.driver]
-        common = leader(Counter(text for text in alike if text and text != firmware))
         yield Finding(
             "driver {driver} does not support firmware {observed}; expected {expected}",
             driver=versions.driver,
             package=product.package if product else None,
-            version=common[0] if common else None,
+            version=most_common_value(text for text in alike if text and text != firmware),
             observed=firmware,
             expected=[filled("{0} to {1}", first, last) for first, last in ranges],
         )

@@ -1,8 +1,7 @@
-from collections import Counter
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled, joined
-from doctor.analysis.majority import leader
+from doctor.analysis.majority import most_common_value
 from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.facts.versions import NpuVersions
@@ -42,11 +41,11 @@ def npu_tools_missing(
             filled("the container was not given {0}; on its host they can be used", joined(" and ", absent_tools))
         )
     if absent_tools:
-        common = [installed.driver] if installed else leader(Counter(other.driver for other in (fleet or {}).values()))
+        drivers = (other.driver for other in (fleet or {}).values())
         yield Finding(
             "{missing} not installed, on a host with {npus} NPUs",
             missing=absent_tools,
             npus=max(inventory.pci_count, len(inventory.devices)),
             package=product.package if product else None,
-            version=common[0] if common else None,
+            version=installed.driver if installed else most_common_value(drivers),
         )

@@ -28,6 +28,11 @@ def leader(votes: Mapping[Value, int], *casting: Value) -> tuple[Value, ...]:
     return tuple(top) if len(top) == 1 else tuple(value for value in casting if value in top)
 
 
+def most_common_value(values: Iterable[Value]) -> Value | None:
+    """The commonest value; None when two are equally common, or there is none."""
+    return next(iter(leader(Counter(values))), None)
+
+
 class Split(msgspec.Struct, Generic[Item], frozen=True):
     """Items with two or more values, divided by the value that most of them have."""
 

@@ -6,12 +6,12 @@ import csv
 import os
 import re
 import struct
-from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
+from doctor.analysis.majority import most_common_value
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, ProbeArguments, Unreadable, ask, run, unusable_reason
 from doctor.engine.texts import filled, joined
 from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_report, short_bus
@@ -137,9 +137,8 @@ class GpuCards(Fact, frozen=True):
 
 def driver_to_install(cards: GpuCards, fleet: Mapping[str, GpuCards] | None) -> str | None:
     """The version of the loaded driver, else the one that most hosts have; None: not known."""
-    versions = Counter(other.driver_version for other in (fleet or {}).values() if other.driver_version)
-    most = [version for version, count in versions.items() if count == max(versions.values())]
-    return cards.driver_version or (most[0] if len(most) == 1 else None)
+    others = (other.driver_version for other in (fleet or {}).values())
+    return cards.driver_version or most_common_value(version for version in others if version)
 
 
 _REPORT = """report=$(nvidia-smi -q -x)

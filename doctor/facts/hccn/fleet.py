@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
-from doctor.analysis.majority import leader
+from doctor.analysis.majority import most_common_value
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
@@ -33,11 +32,6 @@ class HasNpus(Protocol[T_co]):
 def flatten_by_npu(facts: Mapping[str, HasNpus[T]]) -> dict[Npu, T]:
     """The values of all NPUs of all hosts."""
     return {(host, npu): value for host, fact in facts.items() for npu, value in sorted(fact.by_npu.items())}
-
-
-def most_common_value(values: Iterable[T]) -> T | None:
-    """The commonest value; None when two are equally common, or there is none."""
-    return next(iter(leader(Counter(values))), None)
 
 
 def watchers(detect: DetectAddresses | None, addresses: Iterable[object]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -10,7 +10,7 @@ from doctor.engine.texts import filled
 from doctor.job.job_script.directives import Directive, Resources, read_directives, resources, variables_of
 from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.read import launcher_among, read_launch_line, runs_shell_script, starts_ranks, with_script
-from doctor.job.shell.script_evaluation import ShellCommand, evaluate
+from doctor.job.shell.script_evaluation import ShellCommand, ShellText, evaluate
 from doctor.job.shell.tokens import MAX_TEXT
 from doctor.job.shell.word import UnreadText, Word, unread
 
@@ -60,7 +60,8 @@ def read_job_script(
     >>> script.resources.nodes, script.job_line.world_size, script.job_line.environ
     (4, 4, {'A': '1'})
     """
-    requested = resources(directives := tuple(read_directives(_script_lines(text))))
+    directives = tuple(read_directives(_script_lines(text)))
+    requested = resources(directives)
     inherited = {**variables_of(requested), **(environ or {})}
     shell = evaluate(text, inherited, arguments)
     listed: list[LaunchLine] = []
@@ -80,11 +81,10 @@ def read_job_script(
         recognized, not_understood = _recognized(command, inherited)
         listed += recognized
         strange += not_understood
-    mistakes = tuple(OptionProblem("bash", *mistake) for mistake in shell.mistakes)
     return JobScript(
         directives=directives,
         resources=requested,
-        launch_lines=tuple(msgspec.structs.replace(one, problems=one.problems + mistakes) for one in listed),
+        launch_lines=_with_mistakes(listed, shell),
         unread=tuple(skipped),
         refused=shell.refused,
         not_understood=tuple(strange[:_MOST_LINES]),
@@ -99,6 +99,12 @@ def _recognized(command: ShellCommand, inherited: Mapping[str, str]) -> tuple[li
     if not launcher:
         return recognized, []
     return [] if recognized and recognized[0].is_module else recognized, [_strange(command, launcher)]
+
+
+def _with_mistakes(lines: Sequence[LaunchLine], shell: ShellText) -> tuple[LaunchLine, ...]:
+    """The lines, each with what bash makes of the script's mistakes before it."""
+    mistakes = tuple(OptionProblem("bash", *mistake) for mistake in shell.mistakes)
+    return tuple(msgspec.structs.replace(line, problems=line.problems + mistakes) for line in lines)
 
 
 def _script_lines(text: str) -> list[str]:

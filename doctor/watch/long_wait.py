@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
+from doctor.diagnose.excerpter.tracebacks import is_of_program
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.model import Failure
 from doctor.smoke.run.failure_evidence import main_thread_stack
 
 _FRAME = re.compile(r'File "([^"]{1,300})", line (\d{1,7}) in ([^\n]{1,100})')
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen")
 
 
 def program_line(stack: str) -> str:
@@ -20,7 +20,7 @@ def program_line(stack: str) -> str:
     'f at t.py:7'
     """
     for path, line, name in _FRAME.findall(main_thread_stack(stack)):
-        if not _LIBRARY.search(path):
+        if is_of_program(path):
             return f"{name.strip()} at {path.rpartition('/')[2]}:{line}"
     return ""
 

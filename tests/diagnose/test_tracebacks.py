@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from doctor.diagnose.diagnosis import Diagnosis
-from doctor.diagnose.excerpter.tracebacks import MAX_LABELS, TRACEBACK_HEAD, OpenTracebacks
+from doctor.diagnose.excerpter.tracebacks import MAX_LABELS, TRACEBACK_HEAD, OpenTracebacks, is_of_program
+from doctor.watch.long_wait import program_line
 from tests.diagnose.test_rules import logs
 
 MISMATCH = "RuntimeError: The size of tensor a (4) must match the size of tensor b (8) at non-singleton dimension 0"
@@ -172,3 +173,22 @@ def test_what_a_program_handles_and_goes_on_is_at_most_possible(step: str, noise
     diagnosis = logs(train=before + noise + behind)
     assert all(cause.confidence == "possible" for cause in diagnosis.causes)
     assert diagnosis.undecidable is None and not diagnosis.waiting
+
+
+@pytest.mark.parametrize(
+    ("path", "is_ours"),
+    [
+        ("/job/train.py", True),
+        ("/opt/lib/train.py", True),
+        ("<ipython-input-3-1a2b>", True),
+        ("/usr/lib/python3.11/threading.py", False),
+        ("/usr/lib64/python3.9/threading.py", False),  # of RHEL, openEuler and SUSE
+        ("/opt/conda/lib/python3.10/site-packages/torch/_ops.py", False),
+        ("/usr/lib/python3/dist-packages/numpy/core.py", False),
+        ("<frozen importlib._bootstrap>", False),
+        ("<string>", False),
+    ],
+)
+def test_a_frame_is_of_the_program_or_of_a_library(path: str, is_ours: bool) -> None:
+    assert is_of_program(path) is is_ours
+    assert (program_line(f'File "{path}", line 7 in fit') != "") is is_ours

@@ -22,7 +22,7 @@ RAY_ORIGIN = re.compile(
     r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]"
 )  # where the exception was raised that ray shows in the traceback of another process: RayTaskError
 FRAME = re.compile(r'  File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})')
-LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python")  # in the path of a frame
+LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python|^<(?!ipython-input|stdin)")  # a frame's path
 HEADLESS_LINES = 4  # at the beginning of a log: a frame in one of them is of a traceback whose first line was cut off
 INNER_LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:? $")
 
@@ -41,9 +41,9 @@ def label_before_head(text):
     return match.group() if match and match.group() != between else label
 
 
-def is_of_program(path):
+def is_of_program(path: str) -> bool:
     """Whether a frame's file belongs to the program, and to no installed library."""
-    return not path.startswith("<") and not any(part in path for part in LIBRARIES)
+    return not LIBRARIES.search(path)
 
 
 def stream_of(label):

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.diagnose.excerpter.tracebacks import is_of_program
 from doctor.engine.texts import filled
 from doctor.watch.attach.rank_report import FileWait, Frame, Look, ProcessReport
 
@@ -25,7 +26,6 @@ _COLLECTIVE = re.compile(
     r"|/mindspore/(?:communication|ops/.*comm|mint/distributed)|/horovod/|/mpi4py/|/jax/experimental/multihost_utils"
     r"|/ray/util/collective/"
 )
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<(?:frozen|string)")
 _BACKWARD = frozenset({"_engine_run_backward", "synchronize"})
 """Functions within which a rank waits for a reduction of its gradients, or for its device."""
 _LOADER = re.compile(
@@ -113,7 +113,7 @@ def function_of(name: str) -> str:
 
 
 def _idle(frames: list[Frame]) -> str:
-    above = takewhile(lambda frame: _LIBRARY.search(frame[1]), frames)
+    above = takewhile(lambda frame: not is_of_program(frame[1]), frames)
     innermost = [f"{function_of(name)} {path}" for name, path, _ in above]
     return next((text for pattern, text in _IDLE if any(map(pattern.match, innermost))), "")
 
@@ -121,7 +121,7 @@ def _idle(frames: list[Frame]) -> str:
 def _role(frames: list[Frame]) -> str:
     if any(function_of(name) == "main_loop" and path.endswith(TASKS) for name, path, _ in frames):
         return TASKS
-    of_program = [name for name, path, _ in frames if not _LIBRARY.search(path) and name != "<module>"]
+    of_program = [name for name, path, _ in frames if is_of_program(path) and name != "<module>"]
     return of_program[-1] if of_program else ""
 
 
@@ -231,7 +231,7 @@ def _operation(frames: list[Frame]) -> str:
 
 def _where(frames: list[Frame]) -> str:
     """The innermost line of the program itself, in brackets."""
-    program_frames = [frame for frame in frames if not _LIBRARY.search(frame[1])]
+    program_frames = [frame for frame in frames if is_of_program(frame[1])]
     if not program_frames:
         return ""
     name, path, line = program_frames[0]

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check, filled
+from doctor import WARNING, Finding, check
 from doctor.facts.kernel_log import KernelLog
 
 
@@ -30,8 +30,5 @@ def hardware_error_logged(log: KernelLog) -> Iterator[Finding]:
     for fault in log.merged_faults("hardware-error-logged"):
         yield Finding(
             "the kernel reported {kind}{where}, {count} times in 24 hours, last {age}: {text}",
-            kind=fault.row.meaning,
-            where=filled(" at {0}", fault.device) if fault.device else "",
-            device=fault.device or None,
-            **fault.values,
+            **fault.placed_values,
         )

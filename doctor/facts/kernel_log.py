@@ -100,6 +100,14 @@ class LoggedValues(TypedDict):
     text: str
 
 
+class PlacedValues(LoggedValues):
+    """The same, with what was reported and where."""
+
+    kind: str
+    where: str
+    device: str | None
+
+
 class LoggedFault(msgspec.Struct, frozen=True):
     """All messages of one kind about one device."""
 
@@ -118,6 +126,12 @@ class LoggedFault(msgspec.Struct, frozen=True):
     def values(self) -> LoggedValues:
         """The same as a finding shows it."""
         return {"count": self.count, "age": format_age(self.age), "text": self.text[:160]}
+
+    @property
+    def placed_values(self) -> PlacedValues:
+        """The same, with what it is and where."""
+        where = filled(" at {0}", self.device) if self.device else ""
+        return {"kind": self.row.meaning, "where": where, "device": self.device or None, **self.values}
 
 
 class KernelLog(Fact, frozen=True):

@@ -25,8 +25,8 @@ def torch_import_fails(torch: TorchImport) -> Iterator[Finding]:
     folder. That is wrong of an interpreter that is started with `-P` or `-I`.
     """
     if import_cause(torch.error_with_set_env) == "other":
-        files = ", ".join(f"{name}.py" for name in torch.hides)
-        remedy = filled("Rename {0} beside the job's script: it is loaded in place of Python's own module.", files)
+        files = ", ".join(torch.hides)
+        remedy = filled("Rename {0}: beside the job's script, it is loaded in place of Python's own module.", files)
         yield Finding(
             "import torch fails: {observed}",
             observed=torch.error_with_set_env,

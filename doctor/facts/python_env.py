@@ -236,10 +236,10 @@ def _require_interpreter(data: dict[str, object]) -> None:
 
 
 def _standard_modules(folder: str) -> list:  # type: ignore[type-arg]
-    """Those of the standard library that a file of the folder stands in for."""
-    standard = set(getattr(sys, "stdlib_module_names", ()))  # from Python 3.10 on
+    """The files of a folder that stand in for modules of the standard library."""
+    standard = {name + ".py" for name in getattr(sys, "stdlib_module_names", ())}  # from Python 3.10 on
     with contextlib.suppress(OSError):
-        return sorted(standard & {name[:-3] for name in os.listdir(folder) if name.endswith(".py")})[:8]
+        return [os.path.join(folder, name) for name in sorted(standard.intersection(os.listdir(folder)))[:8]]
     return []
 
 
@@ -305,7 +305,7 @@ class TorchImport(Fact, frozen=True):
     error_with_set_env: str
     """What was raised with that script sourced, or without one; empty when it went well."""
     hides: tuple[str, ...] = ()
-    """Modules of the standard library that files in the folder of the job's script stand in for."""
+    """Files in the folder of the job's script that stand in for modules of the standard library."""
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:

@@ -30,7 +30,7 @@ def test_cann_and_driver_are_left_to_the_other_check() -> None:
 
 def test_a_file_that_hides_a_standard_module_is_named_in_the_remedy() -> None:
     text = "AttributeError: module 'platform' has no attribute 'system'"
-    hidden = msgspec.structs.replace(torch(text, text), hides=("platform",))
+    hidden = msgspec.structs.replace(torch(text, text), hides=("/opt/j/platform.py",))
     (finding,) = look(hidden)
-    assert "Rename platform.py" in str(finding.values["remedy"])
-    assert look(msgspec.structs.replace(torch(), hides=("platform",))) == []
+    assert "Rename /opt/j/platform.py:" in str(finding.values["remedy"])
+    assert look(msgspec.structs.replace(torch(), hides=("/opt/j/platform.py",))) == []

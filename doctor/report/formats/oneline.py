@@ -80,7 +80,7 @@ def line(
     ``nodes`` counts healthy hosts of all; of the job itself, without hosts, ``checks`` counts those that judged;
     ``warn`` and ``waived`` count checks, ``unknown`` those that could not look at all they should for a reason of their
     own, with the hosts. ``why`` names what the word rests on: errors by check, else what is unknown by its reason, else
-    warnings; or the ``cause`` why the run came to no verdict. ``scope``: ``this-host`` this host alone was checked.
+    warnings; or the ``cause`` why the run came to no verdict. ``scope``: ``this-host`` where no other was.
     """
     status_word = word or verdict_word(report, code, need)
     ends = [

@@ -15,7 +15,7 @@ _PERSONAL_WORD = re.compile(
     r"|FILE|DATA|DIRECTORY|FOLDER|HOSTS|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
 )
 _PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
-_SPACED_PLACEHOLDER = re.compile(f" ?{PLACEHOLDER.pattern}")
+_SPACED_PLACEHOLDER = re.compile(f"( ?){PLACEHOLDER.pattern}")
 _MARK = re.compile(r"<[a-z][a-z ]{0,30}>")
 
 
@@ -57,7 +57,7 @@ def fill_advice(template: str, values: Mapping[str, str], texts: Mapping[str, st
 
 def _fill_text(part: str, values: Mapping[str, str]) -> str:
     def substitute(match: re.Match[str]) -> str:
-        return "" if match[1] not in values else (" " if match[0].startswith(" ") else "") + values[match[1]]
+        return match[1] + values[match[2]] if match[2] in values else ""
 
     return _SPACED_PLACEHOLDER.sub(substitute, part)
 

@@ -151,7 +151,7 @@ def _area(
     healthy = [outcome for outcome in clear if standings[outcome.check] in ("passed", "hidden")]
     return Area(
         name,
-        tuple(sorted(failures, key=lambda failure: (not failure.is_error, -len(failure.consequences)))),
+        tuple(failures),
         tuple(outcome for outcome in outcomes if outcome.crashed),
         tuple(healthy),
         sum(standings[outcome.check] != "skipped" for outcome in outcomes),

@@ -263,3 +263,14 @@ def test_an_exception_after_which_the_run_ended_well_is_no_cause_unless_a_launch
     assert logs(rank_0=caught + "step 8\n").causes
     failed = caught + "training finished\nRoot Cause (first observed failure):\n" + BLOCK
     assert logs(train=failed).failed
+
+
+def test_an_exception_of_unknown_kind_beside_a_wait_counts_only_where_it_is_known_to_have_come_first() -> None:
+    raised = "ValueError: bad batch"
+    for own, ranks in (
+        ({"rank_1": f"[rank1]: {raised}\n[rank1]: {TIMED_OUT}\n"}, [1, 2]),  # what it held up waited for it
+        ({"rank_1": f"[rank1]: {TIMED_OUT}\n[rank1]: {raised}\n"}, [2]),  # the error of the wait led to it
+        ({"rank_1": f"[rank1]: {TIMED_OUT}\n", "older": f"[rank1]: {raised}\n"}, [2]),  # nothing shows which was first
+    ):
+        (cause,) = logs(rank_0=f"[rank0]: {TIMED_OUT}\n", **own, rank_2=f"[rank2]: {raised}\n").causes
+        assert (cause.signature, [culprit.rank for culprit in cause.culprits]) == ("python-exception", ranks)

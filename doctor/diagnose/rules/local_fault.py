@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -63,13 +63,8 @@ def first_fault(case: Case, process: Process) -> Fault | None:
     faults = _corrected(case, faults, process.events)
     launches = case.launch_failures
     faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports, launches)]
-    others = {item.signature for item in (*case.waits(process), *case.with_role(process, "wrapper"))}
-    # An exception of unknown kind beside a known error of communication is that error's own exception.
-    faults = [
-        event
-        for event in faults
-        if not (case.has_trait(event, "unspecific") and others - {*case.signatures[event.signature].explains})
-    ]
+    others = [*case.waits(process), *case.with_role(process, "wrapper")]
+    faults = [event for event in faults if not _is_of_another(case, event, others)]
     if not faults:
         return None
     explained = {name for event in faults for name in case.signatures[event.signature].explains}
@@ -77,6 +72,18 @@ def first_fault(case: Case, process: Process) -> Fault | None:
     telling = [event for event in first if not _is_generic(case, event)]
     generic_first = _time(first[0]) + 60 < _time(telling[0]) if telling else True
     return Fault(process, first[0] if generic_first else telling[0])
+
+
+def _is_of_another(case: Case, fault: Event, others: Sequence[Event]) -> bool:
+    """Whether an exception of unknown kind is that of a known error beside it: one that it does not explain, or of
+    which nothing shows that it came later.
+    """
+    explains = case.signatures[fault.signature].explains
+    return case.has_trait(fault, "unspecific") and any(
+        other.signature not in explains
+        or not (other.line > fault.line if other.file == fault.file else _is_after(other, fault))
+        for other in others
+    )
 
 
 def is_unspecific(case: Case, signature: str) -> bool:

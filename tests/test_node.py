@@ -81,6 +81,12 @@ class TestTheExitCode:
         assert doctor("node", *arguments).returncode == 10
         assert b"our-rule" in doctor("node", *arguments).stdout
 
+    def test_counts_what_the_launch_line_shows_as_check_does(self) -> None:
+        line = ["--", "torchrun", "--nproc-per-node", "8", "x.py", "--tensor-model-parallel-size", "3"]
+        for command in ("check", "node"):
+            done = doctor(command, "--select", "training", *line)
+            assert done.returncode == 10 and b"FAIL    launch-ranks-not-divisible" in done.stdout, done.stdout
+
     def test_with_a_file_is_0_so_that_the_merge_can_judge(self, site: Any, tmp_path: Path) -> None:
         arguments = [*site("echo no"), "--out", str(tmp_path)]
         done = doctor("node", *arguments)

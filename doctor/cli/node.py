@@ -99,6 +99,10 @@ def command(
         budget=budget,
         launch=replace(launch.of_one_host(), environ=of_one_host(environ)),
     )
+    if job_environment.line is not None:
+        from doctor.session.training_files import with_launch_line
+
+        options = with_launch_line(options, job_environment, source.job_script)
     host = job_environment.annotate(this_host_only(me, named))
     examination = examine(host, selected, options, environ, rank_table=fleet.rank_table or "")
     if out is None:

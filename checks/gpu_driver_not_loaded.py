@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
-from doctor.facts.gpu import GpuCards, driver_to_install
+from doctor.facts.gpu import GpuCards
+from doctor.facts.versions import driver_to_install
 
 ADVISORY = ("fleet",)
 

@@ -6,12 +6,10 @@ import csv
 import os
 import re
 import struct
-from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
-from doctor.analysis.majority import most_common_value
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, ProbeArguments, Unreadable, ask, run, unusable_reason
 from doctor.engine.texts import filled, joined
 from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_report, short_bus
@@ -133,12 +131,6 @@ class GpuCards(Fact, frozen=True):
         if not (cards.pci or cards.driver or cards.tool):
             raise Absent("the host has no NVIDIA GPU")
         return cards
-
-
-def driver_to_install(cards: GpuCards, fleet: Mapping[str, GpuCards] | None) -> str | None:
-    """The version of the loaded driver, else the one that most hosts have; None: not known."""
-    others = (other.driver_version for other in (fleet or {}).values())
-    return cards.driver_version or most_common_value(version for version in others if version)
 
 
 _REPORT = """report=$(nvidia-smi -q -x)

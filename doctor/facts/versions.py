@@ -7,10 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from doctor.analysis.majority import most_common_value
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
 from doctor.engine.version_matrix import in_version_range
+from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuProduct
 from doctor.facts.python_env import PythonEnv
 from doctor.remote.runtime.reading import matching_paths
@@ -43,6 +45,12 @@ def package_values(finding: Finding, products: Mapping[str, NpuProduct] | None) 
     except ValueError:
         change = ""
     return {"package": product.package if product else None, "change": change}
+
+
+def driver_to_install(cards: GpuCards, fleet: Mapping[str, GpuCards] | None) -> str | None:
+    """The version of the loaded driver, else the one that most hosts have; None: not known."""
+    others = (other.driver_version for other in (fleet or {}).values())
+    return cards.driver_version or most_common_value(version for version in others if version)
 
 
 class NpuVersions(Fact, frozen=True):

@@ -238,9 +238,9 @@ def _rank_table(run: Run) -> object:
 
 def _part(run: Run, name: str) -> Any:
     """A part that has a type of its own, or `Absent`."""
-    from doctor.session import saved_parts
+    from doctor.session.saved_parts import saved_part
 
-    return saved_parts.READERS[name](getattr(run, name))
+    return saved_part(getattr(run, name), name)
 
 
 _READERS: dict[str, Callable[[Run], object]] = {

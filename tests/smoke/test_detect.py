@@ -166,7 +166,6 @@ def test_bytes_that_do_not_arrive(name: str, evidence: bool) -> None:
     assert trouble.certainty == ("evidence" if evidence else "timeout")
     assert {1, 3} & set(trouble.culprit_ranks)
     assert sim.now - cut < (0.8 if evidence else 3.5)
-    assert {1, 3} <= set(detector.suspects)
 
 
 def endless(groups: simulation.Groups, layout: Layout, rank: int) -> Iterator[Act]:

@@ -34,7 +34,7 @@ class TestWhereRank0Is:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         scontrol = tmp_path / "scontrol"
-        scontrol.write_text('#!/bin/sh\necho "NodeName=$5 Arch=x86_64 NodeAddr=10.1.2.3 NodeHostName=$5"\n')
+        scontrol.write_text('#!/bin/sh\necho "NodeName=$4 Arch=x86_64 NodeAddr=10.1.2.3 NodeHostName=$4"\n')
         scontrol.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
         monkeypatch.setattr(slurm_steps, "_resolves", lambda name: False)

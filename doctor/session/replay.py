@@ -145,8 +145,8 @@ HCCN_TOOL = "where the shell does not find hccn_tool, first type `export PATH=$P
 
 
 def _tool_notes(checks: Sequence[Check], outcomes: Sequence[Outcome]) -> Iterator[str]:
-    found = {outcome.check for outcome in outcomes if outcome.findings}
-    if any("`hccn_tool " in check.section("What to do") for check in checks if check.name in found):
+    failed_checks = {outcome.check for outcome in outcomes if outcome.findings}
+    if any("`hccn_tool " in check.section("What to do") for check in checks if check.name in failed_checks):
         yield HCCN_TOOL
 
 

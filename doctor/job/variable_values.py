@@ -11,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.addresses import parse_address
+from doctor.engine.addresses import numeric_ipv4, parse_address
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
+from doctor.job.job_size import python_number
 
 Family = str
 """A1, A2 or A3; the empty string where it is not known, and then what any of them accepts is right."""
@@ -53,6 +54,8 @@ class ValueRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Capital and small letters are the same to the reader."""
     trimmed: bool = False
     """Blanks around the value are none to the reader."""
+    by_python: bool = False
+    """Python's int() reads the number of ``digits``: with blanks, a plus sign and underscores."""
     expected: str = ""
     """What ``pattern`` demands, in words."""
     rule: str = ""
@@ -79,7 +82,8 @@ class ValueRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if self.rule:
             return _RULES[self.rule](value)
         if self.digits:
-            return _digits(value, self.digits, self.multiple_of)
+            number = python_number(value) if self.by_python else None
+            return _digits(value if number is None else str(number), self.digits, self.multiple_of)
         if self.number:
             return _number(value, *self.number)
         if self.pattern:
@@ -213,19 +217,10 @@ def expected_host(value: str) -> str:
         parse_address(value)
         or value.startswith("127.")
         or value in ("::1", "0.0.0.0", "::")
+        or numeric_ipv4(value)
         or (name and not re.fullmatch(r"[0-9.]+", value))
-        or (re.fullmatch(r"0*[0-9]{1,3}(\.0*[0-9]{1,3}){3}", value, re.ASCII) and _means_the_same(value.split(".")))
     )
     return "" if right else "a host name or an IP address"
-
-
-def _means_the_same(numbers: list[str]) -> bool:
-    """C reads a part with a zero before it by base 8: 02 is 2, and 010 is 8.
-
-    >>> [_means_the_same(text.split(".")) for text in ("10.1.201.02", "10.1.201.010", "10.1.201.300")]
-    [True, False, False]
-    """
-    return all(int(text) < 256 and (text[0] != "0" or int(text) < 8) for text in numbers)
 
 
 def _seconds(value: str) -> str:

@@ -165,7 +165,7 @@ CASES = [
     Case(
         "remove-stale-segments",
         ("shm-stale-segments",),
-        FILL.format(count=4 << 20, path="'/dev/shm/nccl $(dead)'") + "\ntouch -d '2 hours ago' '/dev/shm/nccl $(dead)'",
+        FILL.format(count=4 << 20, path="'/dev/shm/sm_segment.$(dead) 1'") + "\ntouch -d '2 hours ago' '/dev/shm/sm_segment.$(dead) 1'",
         host=3,
         leaves="cannot be brought back",
     ),

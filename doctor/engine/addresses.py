@@ -9,10 +9,12 @@ from functools import lru_cache
 
 @lru_cache(maxsize=1 << 16)
 def plain_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """A literal address. Raises: ValueError for a name, and for a scope, which may hold any text, line breaks too.
+    """A literal address; an IPv4 one in IPv6 form is the IPv4 one, to which the kernel connects.
 
-    >>> plain_address("10.0.0.1")
-    IPv4Address('10.0.0.1')
+    Raises: ValueError for a name, and for a scope, which may hold any text, line breaks too.
+
+    >>> plain_address("10.0.0.1"), plain_address("::ffff:10.0.0.1")
+    (IPv4Address('10.0.0.1'), IPv4Address('10.0.0.1'))
     >>> plain_address("fe80::1%eth0")
     Traceback (most recent call last):
     ...
@@ -20,7 +22,8 @@ def plain_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """
     if "%" in text:
         raise ValueError("an address with a scope")
-    return ipaddress.ip_address(text)
+    address = ipaddress.ip_address(text)
+    return (address.ipv4_mapped or address) if address.version == 6 else address
 
 
 def is_plain_address(text: str) -> bool:
@@ -61,7 +64,9 @@ def numeric_ipv4(text: str) -> ipaddress.IPv4Address | None:
     Source: inet_aton(3), by which getaddrinfo(3) reads numbers: the last one fills the bytes that remain.
     """
     parts = text.split(".")
-    if len(parts) > 4 or not all(re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|0[0-7]{0,20}|[1-9][0-9]{0,15}", part) for part in parts):
+    if len(parts) > 4 or not all(
+        re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|0[0-7]{0,20}|[1-9][0-9]{0,15}", part) for part in parts
+    ):
         return None
     numbers = [int(part, 8 if part[0] == "0" and part[1:2] not in ("", "x", "X") else 0) for part in parts]
     *first, last = numbers

@@ -146,8 +146,8 @@ def list_idle_segments(arguments: ProbeArguments) -> dict:  # type: ignore[type-
         with open("/proc/sysvipc/shm") as file:
             table = file.read()
     text = " ".join([table] + [str(file["path"]) for file in files])
-    numbers = set("".join(letter if letter in "0123456789" else " " for letter in text).split())
-    living = sorted(number for number in numbers if os.path.isdir("/proc/" + number))
+    words = set("".join(letter if letter in "0123456789" else " " for letter in text).split())
+    living = sorted(word for word in words if os.path.isdir("/proc/" + word))
     return {"files": files, "untold": untold, "sysv": table, "now": time.time(), "living": living}
 
 
@@ -158,7 +158,9 @@ MADE_BY_JOBS = re.compile(
     r"|psm[23]_shm\..+|ucx_shm_posix_[0-9a-f]+|__KMP_REGISTERED_LIB_([0-9]+)(?:_[0-9]+)?",
     re.ASCII,
 )
-"""Names in /dev/shm that a library makes anew for each run of a job, and that no other program looks for; the groups are processes.
+"""Names in /dev/shm that a library makes anew for each run of a job, and that no other program looks for.
+
+The groups are the processes that made them.
 
 PyTorch (libshm), Python's multiprocessing; NCCL, CUDA; Open MPI, MPICH, Intel MPI, MVAPICH2; PSM2, PSM3, UCX; OpenMP of
 LLVM. A file with another name may be a lock or the data of a service, which is found again by that name when nobody
@@ -177,10 +179,10 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class IdleSegments(Fact, frozen=True):
-    """Shared memory that jobs have left on the host: nobody has it open, mapped or attached, for ten minutes or longer.
+    """Shared memory that jobs have left on the host: nobody has it open, mapped or attached, for ten minutes or more.
 
     Of files those with a name of `MADE_BY_JOBS`, of System V segments those without a key, by which a program that
-    starts later could find them; and none whose name, or row in the kernel's table, has the number of a living process as that of its maker.
+    starts later could find them; and none whose maker lives, by its name or its row in the kernel's table.
 
     Raw output, as JSON::
 

@@ -222,5 +222,5 @@ def python_number(text: str) -> int | None:
 def _number(text: str) -> int:
     """0 for what is no number of a job's size. Of an elastic range the least."""
     least, colon, most = text.partition(":")
-    number = python_number(least)
-    return number if number in range(10**7) and (not colon or python_number(most) is not None) else 0
+    number = python_number(least) or 0
+    return number if 0 <= number < 10**7 and (not colon or python_number(most) is not None) else 0

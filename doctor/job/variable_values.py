@@ -116,6 +116,20 @@ def refused(environ: Mapping[str, str], on_bad: OnBad, family: Family = "") -> l
     return [EnvSetting(name, printable(environ[name], 80), text) for name, text in refusals.items() if text]
 
 
+_NPU_ALONE = re.compile(
+    r"(HCCL|P2P_HCCL|TORCH_HCCL|ASCEND|ACL|PYTORCH_NPU)_\w+|MULTI_STREAM_MEMORY_REUSE|TASK_QUEUE_ENABLE"
+)
+
+
+def is_read_on_npus_alone(variable: str) -> bool:
+    """Only HCCL, CANN and torch_npu read it: it ends no job on hosts without NPUs.
+
+    >>> [is_read_on_npus_alone(name) for name in ("HCCL_CONNECT_TIMEOUT", "TASK_QUEUE_ENABLE", "MASTER_PORT")]
+    [True, True, False]
+    """
+    return _NPU_ALONE.fullmatch(variable) is not None
+
+
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
@@ -126,7 +140,7 @@ def invalid_settings(env: Mapping[str, str], family: Family = "", hosts: int = 1
     wrong = refused(env, "ends", family)
     pcie, roce = env.get("HCCL_INTRA_PCIE_ENABLE"), env.get("HCCL_INTRA_ROCE_ENABLE")
     if (pcie, roce) not in {(None, None), ("1", None), ("1", "0"), ("0", "0"), ("0", "1"), (None, "1")}:
-        value = filled("HCCL_INTRA_PCIE_ENABLE={0} and HCCL_INTRA_ROCE_ENABLE={1}", _or_unset(pcie), _or_unset(roce))
+        value = filled("{0} and HCCL_INTRA_ROCE_ENABLE={1}", _or_unset(pcie), _or_unset(roce))
         wrong.append(EnvSetting("HCCL_INTRA_PCIE_ENABLE", value, "1 and 0 (PCIe), or 0 and 1 (RoCE)"))
     if env.get("HCCL_WHITELIST_DISABLE") == "0" and not env.get("HCCL_WHITELIST_FILE"):
         wrong.append(EnvSetting("HCCL_WHITELIST_FILE", "unset", "a file, since HCCL_WHITELIST_DISABLE=0"))

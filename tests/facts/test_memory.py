@@ -133,9 +133,9 @@ class TestIdleSegments:
         segments()
         assert path.stat() == before
 
-
     @pytest.mark.parametrize(
-        "name", ["libpod_lock", "lttng-ust-wait-8", "sem.oracle", "PostgreSQL.3059463094", "data.bin", "pulse-shm-12345"]
+        "name",
+        ["libpod_lock", "lttng-ust-wait-8", "sem.oracle", "PostgreSQL.3059463094", "data.bin", "pulse-shm-12345"],
     )
     def test_a_name_that_no_job_makes_may_be_a_service_s(
         self, name: str, tmp_path: Path, segments: Callable[[], IdleSegments]

@@ -33,6 +33,7 @@ RUN: dict[str, tuple[str, ...]] = {
         f'echo "net.ipv4.tcp_max_syn_backlog = 65535" >> {KEEP}',
     ),
     "sysctl-lost-at-reboot": ("{remedy}",),
+    "local-ports-few": ("{remedy}",),
     "master-port-unreserved": (
         "sysctl -w net.ipv4.ip_local_reserved_ports={merged}",
         f'echo "net.ipv4.ip_local_reserved_ports = {{merged}}" >> {KEEP}',

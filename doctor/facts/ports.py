@@ -75,7 +75,7 @@ def count_local_ports(ephemeral: PortRange, reserved: Iterable[PortRange]) -> in
     >>> count_local_ports(PortRange(32768, 60999), [PortRange(8080, 8080), PortRange(60000, 60031)])
     28200
     """
-    kept = sum(max(0, min(one.last, ephemeral.last) - max(one.first, ephemeral.first) + 1) for one in reserved)
+    kept = sum(max(0, min(span.last, ephemeral.last) - max(span.first, ephemeral.first) + 1) for span in reserved)
     return ephemeral.last - ephemeral.first + 1 - kept
 
 

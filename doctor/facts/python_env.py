@@ -283,10 +283,10 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
     tops = ["/usr/local/Ascend", os.environ.get("HOME", "") + "/Ascend"]
     set_env_scripts = [top + script for top in tops for script in scripts if os.path.exists(top + script)]
     answer["set_env"] = set_env_scripts[0] if set_env_scripts else ""
-    given = dict(arguments.get("environ") or {})
-    answer["given"] = sorted(given)
-    runs = [(script, given) for script in ["", *set_env_scripts[:1]]]
-    runs += [(runs[-1][0], {})] if given else []
+    variables = dict(arguments.get("environ") or {})
+    answer["given"] = sorted(variables)
+    runs = [(script, variables) for script in ["", *set_env_scripts[:1]]]
+    runs += [(runs[-1][0], {})] if variables else []
     end = time.monotonic() + 50
     for script, environ in runs:
         line = '. "$0" >/dev/null 2>&1; exec "$@"' if script else 'exec "$@"'
@@ -339,14 +339,14 @@ class TorchImport(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> TorchImport:
         data = answer.json()
         _require_interpreter(data)
-        given = msgspec.convert(data.get("given", []), list[str])
+        variables = msgspec.convert(data.get("given", []), list[str])
         tries = data["tries"]
         count = 2 if data["set_env"] else 1  # with the job's variables
         errors = [_attempt_error(attempt) for attempt in tries[:count]]
         hides = msgspec.convert(data.get("hides", []), tuple[str, ...])
-        goes_without = given and len(tries) > count and tries[count].get("code") == 0
+        goes_without = variables and len(tries) > count and tries[count].get("code") == 0
         text = tries[count - 1].get("err", "") if goes_without else ""
-        named = [name for name in given if name in text] or given
+        named = [name for name in variables if name in text] or variables
         return cls(
             error=errors[0],
             set_env=data["set_env"],

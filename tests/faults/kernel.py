@@ -121,6 +121,7 @@ ROWS = [
         *setting(PORTS, "32768-60990"),
         fleet="cpu",
         values={"observed": 9, "reserved": "32768-60990"},
+        also=("sysctl-lost-at-reboot",),
     ),
     Row("syn-queue-short", *setting("net.ipv4.tcp_max_syn_backlog", "128"), values={"observed": 128, "expected": 256}),
     Row(

@@ -33,7 +33,10 @@ RUN: dict[str, tuple[str, ...]] = {
         f'echo "net.ipv4.tcp_max_syn_backlog = 65535" >> {KEEP}',
     ),
     "sysctl-lost-at-reboot": ("{remedy}",),
-    "local-ports-few": ("{remedy}",),
+    "local-ports-few": (
+        'sysctl -w net.ipv4.ip_local_port_range="32768 60999"',
+        f'echo "net.ipv4.ip_local_port_range = 32768 60999" >> {KEEP}',
+    ),
     "master-port-unreserved": (
         "sysctl -w net.ipv4.ip_local_reserved_ports={merged}",
         f'echo "net.ipv4.ip_local_reserved_ports = {{merged}}" >> {KEEP}',

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from doctor.analysis.outliers.own_past import LEAST_STEPS, PaceComparison, compare_pace, pace_lines
+from doctor.analysis.outliers.own_past import LEAST_STEPS, compare_pace, pace_lines
 from doctor.config.file import find_config, parse_history
 from doctor.engine.errors import CommandError
-from doctor.engine.watch_summary import RunPace
+from doctor.engine.watch_summary import PaceComparison, RunPace
 from doctor.history.paces import PaceFolder, job_identity
 from doctor.watch.training import Training
 

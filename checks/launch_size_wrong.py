@@ -35,7 +35,7 @@ def launch_size_wrong(
     are spares, and no finding. A WORLD_SIZE below what the hosts start is a warning: spares are not started, and
     `doctor preflight --need` tells how many are needed. A rank that is started with a number from WORLD_SIZE on waits
     until its timeout, while the others end well (measured with PyTorch 2.13, Gloo). torchrun, msrun, accelerate and
-    deepspeed give their ranks their own, whatever is exported; srun and mpirun pass on what is exported.
+    deepspeed give their ranks their own and ignore what is exported; srun and mpirun pass it on.
     """
     hosts = len(fleet)
     sizes = {} if hosts < 2 else launch.stated_ranks

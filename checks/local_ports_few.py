@@ -1,10 +1,10 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check, filled
+from doctor import ERROR, Finding, check
 from doctor.facts.gpu import GpuCards
 from doctor.facts.memory import accelerator_count, host_rank_count
 from doctor.facts.npu import NpuInventory
-from doctor.facts.ports import LOCAL_PORTS, LOCAL_PORTS_PER_RANK, ReservedPorts, count_local_ports, format_ports
+from doctor.facts.ports import LOCAL_PORTS, LOCAL_PORTS_PER_RANK, ReservedPorts, format_ports
 from doctor.job import LaunchConfig
 
 DEVICES = ("npus", "gpus")
@@ -22,7 +22,10 @@ def local_ports_few(
     and the later the more groups the job makes.
 
     ## What to do
-    On {host}: {remedy}
+    On {host}, where the range is narrow: `sysctl -w net.ipv4.ip_local_port_range="32768 60999" && echo
+    "net.ipv4.ip_local_port_range = 32768 60999" >> /etc/sysctl.d/99-zz-cluster.conf`. Where
+    net.ipv4.ip_local_reserved_ports holds too many, take out those that no service needs, there and in the file of
+    /etc/sysctl.d that sets it.
 
     ## In a container
     Start the container of {host} again with `docker run --sysctl net.ipv4.ip_local_port_range="32768 60999"`, without
@@ -46,19 +49,4 @@ def local_ports_few(
             range=format_ports([ports.ephemeral]),
             reserved=format_ports(ports.reserved),
             ranks=ranks,
-            remedy=_remedy(count_local_ports(ports.ephemeral, ()) < LOCAL_PORTS),
         ).as_warning(ports.local_ports >= LOCAL_PORTS_PER_RANK * ranks)
-
-
-def _remedy(is_narrow: bool) -> str:
-    if is_narrow:
-        return filled(
-            "`sysctl -w net.ipv4.ip_local_port_range={0}`, and to keep it: `echo {1} >> {2}`.",
-            '"32768 60999"',
-            '"net.ipv4.ip_local_port_range = 32768 60999"',
-            "/etc/sysctl.d/99-zz-cluster.conf",
-        )
-    return (
-        "`sysctl net.ipv4.ip_local_reserved_ports` shows the ports that are reserved. Take out those that no service "
-        "needs, there and in the file of /etc/sysctl.d that sets them."
-    )

@@ -179,7 +179,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class IdleSegments(Fact, frozen=True):
-    """Shared memory that jobs have left on the host: nobody has it open, mapped or attached, for ten minutes or more.
+    """Shared memory that jobs have left on the host: no process has had it open, mapped or attached for ten minutes.
 
     Of files those with a name of `MADE_BY_JOBS`, of System V segments those without a key, by which a program that
     starts later could find them; and none whose maker lives, by its name or its row in the kernel's table.

@@ -33,10 +33,6 @@ RUN: dict[str, tuple[str, ...]] = {
         f'echo "net.ipv4.tcp_max_syn_backlog = 65535" >> {KEEP}',
     ),
     "sysctl-lost-at-reboot": ("{remedy}",),
-    "local-ports-few": (
-        'sysctl -w net.ipv4.ip_local_port_range="32768 60999"',
-        f'echo "net.ipv4.ip_local_port_range = 32768 60999" >> {KEEP}',
-    ),
     "master-port-unreserved": (
         "sysctl -w net.ipv4.ip_local_reserved_ports={merged}",
         f'echo "net.ipv4.ip_local_reserved_ports = {{merged}}" >> {KEEP}',
@@ -57,6 +53,8 @@ RUN: dict[str, tuple[str, ...]] = {
 RUN_ALONE = {
     "hccl-rootinfo-stale": "mv {path} {path}.old",
     "interfaces-in-one-subnet": "{routing}",
+    "local-ports-few": 'sysctl -w net.ipv4.ip_local_port_range="32768 60999" && echo '
+    f'"net.ipv4.ip_local_port_range = 32768 60999" >> {KEEP}',
 }
 """The same on a host with the first fault of the check in `tests.faults`."""
 NOT_RUN = {

@@ -16,6 +16,7 @@ EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 
 EXAMPLES: Mapping[str, Any] = {
     "address": "192.0.2.10",
+    "all_hosts": "node[001-004]",
     "addresses": ["192.0.2.10", "192.0.2.11"],
     "boot_files": ["/etc/iptables/rules.v4", "/etc/sysconfig/iptables"],
     "boot_lines": ["insert rule inet filter input ip saddr 192.0.2.11 tcp dport 60000-60031 accept"],

@@ -42,9 +42,9 @@ def device_ip_segment_wrong(
     links and times out minutes later, and only on the ranks that talk to that NPU.
 
     ## What to do
-    On {host}, while no job runs, with a free address in {expected}: `hccn_tool -i {npu} -ip -s address {address}
-    netmask {netmask}`. {source} In a routed network give it its gateway instead: `hccn_tool -i {npu} -gateway -s
-    gateway GATEWAY`.
+    On {host}, while no job runs, an address in {expected}: `hccn_tool -i {npu} -ip -s address {address} netmask
+    {netmask}`. {source}
+    - A routed network: give it its gateway instead: `hccn_tool -i {npu} -gateway -s gateway GATEWAY`.
 
     ## Source
     The vendor's configuration guides. A1 in SMP mode: NPUs 0/4, 1/5, 2/6 and 3/7 share a segment, 0 to 3 each have
@@ -72,6 +72,7 @@ def device_ip_segment_wrong(
             file = conf.get(host) if conf else None
             usable = address_values(file, finding.values["npu"], addresses[host], own_segment)
             finding.values.update(usable if own_segment else {**usable, "address": None, "source": ""})
+            finding.values["case"] = "A flat network" if usable["address"] else ""
             yield finding
     require_port_use(use, [host for host in addresses if addresses[host].by_npu], "NPUs have device IPs")
     judged = [

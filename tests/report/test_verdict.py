@@ -224,3 +224,11 @@ def test_the_verdict_names_a_host_on_which_many_checks_do_not_apply() -> None:
     everywhere = [msgspec.structs.replace(outcome_of(ERROR_CHECK), check=f"each-{number}") for number in range(8)]
     report = example_reports.report(*everywhere, *partly[:4])
     assert summary_lines(report, fold(report)).verdict == "HEALTHY: 12 checks passed on 64 hosts"
+
+
+def test_no_host_is_cut_off_from_a_command() -> None:
+    hosts = tuple(f"host-{letters}" for letters in (2 * letter for letter in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJ"))
+    outcome = outcome_of(ERROR_CHECK, Finding("bad", hosts=hosts), evaluated_hosts=hosts)
+    report = example_reports.report(outcome, hosts=hosts)
+    lines = summary_lines(report, fold(report, 160), fixable=[ERROR_CHECK])
+    assert "..." not in lines.fix_command and all(host in lines.fix_command for host in hosts)

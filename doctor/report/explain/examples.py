@@ -43,6 +43,7 @@ EXAMPLES: Mapping[str, Any] = {
     "nft_table": "inet filter",
     "npu": 0,
     "npus": "0-7",
+    "own_address": "192.0.2.10",
     "owner": "python train.py (pid 4711, user alice)",
     "path": "/etc/example.conf",
     "peers": ["node002"],

@@ -77,7 +77,7 @@ NOT_RUN = {
         privileged: securityContext.capabilities.add: {setting}""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": """* USER LimitMEMLOCK
         printf""",
-    "run under another check's name, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",
+    "run for another check, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",
     "copies a file from this machine, or on the job's hosts": "{copy} cp",
 }
 """Why commands are not run here, and how they begin."""

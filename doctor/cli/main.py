@@ -41,7 +41,8 @@ def localized_help(command: str) -> str:
 
 def run_fast_path(argv: list[str]) -> bool:
     """Answers ``--help``, ``list`` and ``explain NAME`` without loading the command line parser, and refuses no words
-    with the help: a job script whose command is an empty variable has checked nothing."""
+    with the help: a job script whose command is an empty variable has checked nothing.
+    """
     from doctor.engine.streams import print_stderr, write_stdout
 
     saved_help = help_page(argv or ["--help"])

@@ -48,11 +48,11 @@ def run_fast_path(argv: list[str]) -> bool:
     saved_help = help_page(argv or ["--help"])
     if saved_help:
         with open(saved_help, encoding="utf-8") as file:
-            page = file.read()
+            text = file.read()
         if not argv:
-            print_stderr(page, end="")
+            print_stderr(text, end="")
             sys.exit(2)
-        write_stdout(page)
+        write_stdout(text)
     elif argv[:1] == ["list"] and not any(word.startswith("-") or "/" in word for word in argv):
         from doctor.cli.fast_list import check_list
 

@@ -195,6 +195,28 @@ def test_a_pickle_that_would_take_memory_or_depth_is_refused_soon(data: bytes | 
     assert time.process_time() - start < 6.0
 
 
+def test_lists_that_share_their_items_are_never_written_out() -> None:
+    """Printed, 40 lists that hold the next one twice are a tebibyte."""
+    shared: Any = 1
+    for _ in range(40):
+        shared = [shared, shared]
+    deep: Any = 1
+    for _ in range(900):
+        deep = (deep,)
+    for value in (shared, deep, 7**700):
+        fields = {
+            "collective_seq_id": 1,
+            "process_group": [value, value],
+            "pg_id": value,
+            "profiling_name": value,
+            "input_dtypes": [value],
+            "input_sizes": [[value]],
+        }
+        data = {"entries": [fields, {**fields, "process_group": 0}], "pg_config": {"name": {"ranks": [value, 3]}}}
+        (group,) = read_recording([pickle.dumps(data, 2)]).groups
+        assert (group.name, group.ranks, [call.operation for call in group.collectives.values()]) == ("", [3], ["?"])
+
+
 def test_json_that_is_no_dump_is_refused(tmp_path: Path) -> None:
     for text in (b'{"pg_config": ' + b"[" * 200_000, b'{"pg_config": {}, "entries": 3}', b'{"pg_status": 1'):
         with pytest.raises(NoRecordingError):

@@ -81,16 +81,22 @@ def _members(configuration: Any) -> dict[str, list[int]]:
     members: dict[str, list[int]] = {}
     for name, fields in list(configuration.items())[:MAX_COLLECTIVES] if isinstance(configuration, dict) else ():
         ranks = fields.get("ranks") if isinstance(fields, dict) else None
-        text = ranks if isinstance(ranks, str) else str(ranks)[: 1 << 20] if isinstance(ranks, list) else ""
-        members[str(name)[:80]] = [int(number) for number in _RANKS.findall(text)]
+        words = ranks[:MAX_COLLECTIVES] if isinstance(ranks, list) else [ranks]
+        text = " ".join(_scalar_text(word, 1 << 20) for word in words)
+        members[_scalar_text(name)] = [int(number) for number in _RANKS.findall(text)]
     return members
 
 
 def _name(entry: dict[str, object]) -> tuple[str, str]:
     group = entry.get("process_group")
     if isinstance(group, list | tuple) and len(group) >= 2:
-        return str(group[0])[:80], str(group[1])[:80]
-    return str(entry.get("pg_id", ""))[:80], ""
+        return _scalar_text(group[0]), _scalar_text(group[1])
+    return _scalar_text(entry.get("pg_id")), ""
+
+
+def _scalar_text(value: object, limit: int = 80) -> str:
+    """A text or a number; empty for any other value: lists that a pickle shares can be of endless length when printed."""
+    return value[:limit] if isinstance(value, str) else "" if _integer(value) is None else str(value)
 
 
 _SAME_SIZES = frozenset({"all_reduce", "broadcast", "_broadcast_oop", "_all_gather_base", "_reduce_scatter_base"})
@@ -98,14 +104,14 @@ _SAME_SIZES = frozenset({"all_reduce", "broadcast", "_broadcast_oop", "_all_gath
 
 
 def _collective(sequence: int, entry: dict[str, object]) -> RecordedCollective:
-    operation = printable(str(entry.get("profiling_name", ""))[:80].partition(":")[2] or "?", 80)
+    operation = printable(_scalar_text(entry.get("profiling_name")).partition(":")[2] or "?", 80)
     sizes = ""
     if operation in _SAME_SIZES:
         inputs = entry.get("input_sizes")
         numbers = inputs[:_MAX_SIZES] if isinstance(inputs, list) else []
         total = sum(_elements(shape) for shape in numbers)
         types = entry.get("input_dtypes")
-        kind = str(types[0])[:20] if isinstance(types, list) and types else ""
+        kind = _scalar_text(types[0], 20) if isinstance(types, list) and types else ""
         sizes = printable(f"{total} x {kind}" if kind else str(total), 60)
     ended = entry.get("state") == "completed" or entry.get("retired") is True
     return RecordedCollective(sequence, operation, sizes, ended)

@@ -95,7 +95,7 @@ def _name(entry: dict[str, object]) -> tuple[str, str]:
 
 
 def _scalar_text(value: object, limit: int = 80) -> str:
-    """A text or a number; empty for any other value: lists that a pickle shares can be of endless length when printed."""
+    """A text or a number; empty for any other value: printed, lists that share their items can be endless."""
     return value[:limit] if isinstance(value, str) else "" if _integer(value) is None else str(value)
 
 

@@ -62,8 +62,8 @@ def other_collectives(failure: Failure) -> dict[int, str]:
     """
     inside = {rank: called_collective(failure.stacks.get(rank, ""), failure.op) for rank in failure.culprit_ranks}
     calls = [Call(rank, operation=name) for rank, name in inside.items() if name]
-    odd = differing(calls, ("operation",)) if failure.op not in PAIRED else None
-    return {call.member: inside[call.member] for call in odd[1].differing} if odd and odd[1].majority else {}
+    apart = differing(calls, ("operation",)) if failure.op not in PAIRED else None
+    return {call.member: inside[call.member] for call in apart[1].differing} if apart and apart[1].majority else {}
 
 
 def called_collective(stack: str, op: str) -> str:

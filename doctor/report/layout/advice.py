@@ -51,7 +51,7 @@ def for_cases(text: str, labels: Sequence[str], cases: Collection[str]) -> str:
         if not line.startswith("- "):
             kept.append(line)
         elif (label := next(remaining)) in cases or not label:
-            gap = "" if kept and kept[-1].endswith("。") else " "
+            gap = "" if kept and kept[-1].endswith(("。", "：")) else " "
             kept[-1:] = [f"{kept[-1]}{gap}{line[2:]}" if kept else line[2:]]
     return "\n\n".join(kept)
 

@@ -194,6 +194,22 @@ def test_a_sum_for_a_mean_is_not_the_reference_run() -> None:
     assert run.of("step", step=0)[0]["grad"] == pytest.approx(2 * reference["grads"][0], rel=1e-5)
 
 
+SUMS_OF_RANK_1_ARE_DOUBLED = """
+class TracedComm(TracedComm):
+    def all_reduce(self, tensor, group, op=None):
+        super().all_reduce(tensor, group, op)
+        if self.rank == 1 and self.recorder.step:
+            tensor.mul_(2)
+"""
+
+
+def test_a_rank_whose_sums_become_wrong_while_it_trains_is_isolated_by_the_second_round() -> None:
+    """Its collectives were right when they were tested. Of a healthy training no second round is made."""
+    (isolated,) = Ranks(3, ("training",), SUMS_OF_RANK_1_ARE_DOUBLED, hosts=["a", "b", "c"]).of("isolated")
+    assert (isolated["recurred"], isolated["culprits"], isolated["links"]) == (True, [[1]], [])
+    assert trained(3).of("isolated") == []
+
+
 SPOIL = """
 place = "{place}"
 def spoilt(model):

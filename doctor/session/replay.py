@@ -20,6 +20,7 @@ from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import Run, load_run, load_run_file
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report
 from doctor.engine.texts import filled
+from doctor.session.saved_hosts import with_listed_hosts
 
 CHECK_SECONDS = 60.0
 """For one check where there is no time budget, and a part for each host beside it."""
@@ -64,11 +65,12 @@ def load_file(file: BinaryIO, limit: int, name: str) -> Run:
 
 
 def _with_parts(run: Run, name: str) -> Run:
+    """Raises: BadRun for a part that cannot be read. Hosts without a record are unknown ones."""
     if run.training or run.smoke or run.watch:
         from doctor.session.saved_parts import require_parts
 
         require_parts(run, name)
-    return run
+    return with_listed_hosts(run)
 
 
 def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = EvaluationLimit()) -> Report:

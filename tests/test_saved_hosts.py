@@ -5,23 +5,28 @@ record holds nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from doctor import ERROR, Finding, PerHost, check
 from doctor.cli.app import application
+from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
 from doctor.engine.errors import CommandError
 from doctor.engine.fact import Output, Visit
 from doctor.engine.record import BadRun, HostRecord, LaunchOptions, ProbeInputs, Run, load_run
 from doctor.engine.result import Status
+from doctor.facts.visit import Reachability
 from doctor.session.replay import load, replay
 from doctor.session.saved_checks import checks_of_run
 from doctor.session.saved_hosts import NO_RECORD, with_listed_hosts
-from tests.preflight.runs import gauge_differs, gauge_high, gauge_low, ours, run
+from tests.attack.hostile import record
+from tests.node_files import run_of
+from tests.preflight.runs import Gauge, gauge_differs, gauge_high, gauge_low, ours, run
 
 CHECKS = ours(gauge_low, gauge_high, gauge_differs)
 HEALTHY = run({"n1": 5, "n2": 5, "n3": 5})
@@ -79,7 +84,9 @@ def test_pods_call_each_other_by_other_names_than_the_report() -> None:
     assert list(with_listed_hosts(without(saved, "job-1")).hosts) == ["job-0", "job-1.workers"]
 
 
-@pytest.mark.parametrize("form", [json.dumps, lambda document: json.dumps(document, indent=1)], ids=["line", "indented"])
+@pytest.mark.parametrize(
+    "form", [json.dumps, lambda document: json.dumps(document, indent=1)], ids=["line", "indented"]
+)
 def test_a_host_with_two_records_is_refused(form: Callable[[object], str]) -> None:
     text = form(json.loads(encoded(run({"n1": 5, "twice": 3}))))
     with pytest.raises(BadRun, match="a host has two records; expected one of each"):
@@ -132,3 +139,51 @@ def test_no_command_that_reads_a_saved_run_lets_it_pass(
         code = int(end.code or 0)
     printed = capsys.readouterr()
     assert code in (12, 78), printed
+
+
+def passed_on(saved: Run, host: str) -> set[str]:
+    """The checks that have judged a host of a run of real hosts, and found nothing there."""
+    report = replay(saved, load_checks())
+    return {
+        outcome.check
+        for outcome in report.outcomes
+        if host in outcome.evaluated_hosts and not any(host in finding.hosts for finding in outcome.findings)
+    } - {outcome.check for outcome in report.outcomes if outcome.unknown.get(host)}
+
+
+VISITED = {"clocks-differ", "host-unreachable", "python3-missing"}
+"""What the visit itself shows."""
+SILENT: dict[str, Callable[[Output], Output | None]] = {
+    "left out": lambda output: None,
+    "not there": lambda output: Output("absent", err="not found"),
+    "an error": lambda output: Output("error", err="x"),
+}
+
+
+@pytest.mark.parametrize("kind", SILENT)
+def test_a_host_that_answers_nothing_passes_no_check(kind: str) -> None:
+    """Every answer of a real host's record is left out of it, is absent, or is an error: no check has judged that."""
+    real = record()
+    silent: dict[str, dict[str, Output]] = {}
+    for fact, answers in real.outputs.items():
+        changed = {name: SILENT[kind](output) for name, output in answers.items()}
+        silent[fact] = {name: output for name, output in changed.items() if output}
+    saved = run_of("n1", observed_outputs=real.outputs)
+    other = HostRecord(saved.hosts["n1"].visit, silent)
+    both = msgspec.structs.replace(saved, hosts={"n1": saved.hosts["n1"], "n2": other})
+    assert passed_on(both, "n1") - passed_on(both, "n2")
+    assert passed_on(both, "n2") <= VISITED | {"launch-size-wrong"}
+
+
+def test_a_fleet_check_has_not_judged_a_host_that_it_does_not_apply_to() -> None:
+    absent = HostRecord(Visit(), {"Gauge": {"/gauge": Output("absent")}})
+    saved = msgspec.structs.replace(HEALTHY, hosts={**HEALTHY.hosts, "n2": absent})
+    (outcome,) = replay(saved, ours(gauge_and_visit)).outcomes
+    assert (outcome.evaluated_hosts, [*outcome.skipped]) == (("n1", "n3"), ["n2"])
+
+
+@check(severity=ERROR)
+def gauge_and_visit(gauges: PerHost[Gauge], visits: PerHost[Reachability]) -> Iterator[Finding]:
+    """Of hosts with a gauge, and their visits."""
+    assert len(gauges) < len(visits)
+    yield from ()

@@ -191,10 +191,17 @@ def parse_report(text: str) -> GpuReport:
     unread: dict[str, str] = {}
     for index, element in enumerate(root.findall("gpu")[:MAX_GPUS]):
         bus = short_bus(element.get("id", ""))
-        if any(LOST.search(value) for value in element.itertext()):
+        if bus and any(gpu.bus == bus for gpu in gpus):
+            unread[filled("GPU {0} ({1})", index, bus)] = "nvidia-smi lists it twice"
+        elif any(LOST.search(value) for value in element.itertext()):
             unread[filled("GPU {0} ({1})", index, bus)] = "GPU is lost"
         else:
             gpus.append(_gpu(index, bus, driver, element))
+    stated = _text(root, "attached_gpus")
+    if stated.isdecimal() and int(stated[:9]) > len(gpus) + len(unread):
+        unread[filled("{0} more GPUs", int(stated[:9]) - len(gpus) - len(unread))] = (
+            "nvidia-smi counts and does not list them"
+        )
     return GpuReport(driver, _text(root, "cuda_version"), tuple(gpus), unread)
 
 

@@ -24,8 +24,10 @@ def hardware_error_logged(log: KernelLog) -> Iterator[Finding]:
     (drivers/pci/hotplug/pciehp_ctrl.c), and of a device that does not answer (drivers/pci/pci.c): on servers often the
     first sign of an accelerator or network card that is gone. Of an access to memory that the IOMMU refused, and of its
     own errors (drivers/iommu: amd/iommu.c, intel/dmar.c, arm-smmu-v3.c); USB, sound and devices of virtual machines
-    are left out. Errors that were corrected are no finding: of a machine check that was read later, bit 61 of its
-    status (UC) says so (Intel SDM volume 3, IA32_MCi_STATUS).
+    are left out. An NMI for an error of the bus, a temperature at which the host shuts itself down, and, until the next
+    restart, an error for which the processor restarted it (arch/x86/kernel/cpu/amd.c). Errors that were corrected are
+    no finding: of a machine check that was read later, bit 61 of its status (UC) says so (Intel SDM volume 3,
+    IA32_MCi_STATUS).
     """
     for fault in log.merged_faults("hardware-error-logged"):
         yield Finding(

@@ -21,7 +21,10 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
     {remedy}
 
     Give each host a unique name: `hostnamectl set-hostname NAME` on {host}, and the same name in /etc/hosts everywhere.
-    In containers: `docker run --hostname NAME`, or `--net=host --uts=host`.
+
+    ## In a container
+    Start the container of {host} again with a name of its own, `docker run --hostname NAME`, or with the name of its
+    machine, `docker run --net=host --uts=host`.
 
     ## Source
     MindSpore documentation, msrun ("host names must differ on all nodes"), and its FAQ on distributed configuration.

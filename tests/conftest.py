@@ -21,6 +21,7 @@ import pytest
 
 from doctor.remote.runtime.host_texts import HOST_TEXTS
 from tests import sampling, scheduling, workers
+from tests.cpu_seconds import CpuSeconds
 from tests.examples import register_profiles
 from tests.file_times import FileTimes
 from tests.hosts.fleet import Fleet, Overrides, merge, sweep, unavailable
@@ -62,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--full", action="store_true", help="Run also the tests marked `full`, and all those marked `sample`."
     )
+    parser.addoption("--cpu-seconds", metavar="FILE", help="Write the costly tests into FILE (tests/cpu_seconds.py).")
     workers.add_option(parser)
 
 
@@ -74,6 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis.settings.load_profile("full")
     config.stash[FLEETS] = []
     config.pluginmanager.register(FileTimes(config), "file-times")
+    if config.getoption("cpu_seconds"):
+        config.pluginmanager.register(CpuSeconds(config.getoption("cpu_seconds")), "cpu-seconds")
     if config.getoption("workers"):
         config.pluginmanager.register(workers.Workers(config.getoption("workers")), "workers")
 

@@ -1,12 +1,16 @@
-"""Tests marked `sample` take turns: of those of one group, every fifth runs for a commit; ``--full`` runs all.
+"""Some tests take turns: of one group, every fifth runs for a commit; ``--full`` runs all.
 
-They are cases of one proof that cost seconds each: kinds of fault in a real training, launchers that start one, further
-faults of a check. Which of them run follows from the commit alone, so that a run can be repeated; DOCTOR_TEST_SAMPLE
-names another commit, or ``all``.
+Those marked `sample` are cases of one proof that cost seconds each: kinds of fault in a real training, launchers that
+start one, further faults of a check. Those of `COSTLY` each need more than `COSTLY_SECONDS` of CPU, as measured; what
+every commit must prove, such as that healthy hosts have no finding, is marked `every` and takes no turns.
+
+Which of them run follows from the commit alone, so that a run can be repeated; DOCTOR_TEST_SAMPLE names another
+commit, or ``all``.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -18,6 +22,16 @@ import pytest
 
 PARTS = 5
 ROOT = Path(__file__).resolve().parents[1]
+COSTLY = Path(__file__).with_name("costly.txt")
+"""Lines ``SECONDS NODEID``; made anew by ``pytest -n 6 --full --cpu-seconds tests/costly.txt``."""
+COSTLY_SECONDS = 2.0
+
+
+@functools.cache
+def costly() -> dict[str, float]:
+    """CPU seconds of the tests of `COSTLY`."""
+    pairs = (line.split(" ", 1) for line in COSTLY.read_text(encoding="utf-8").splitlines())
+    return {nodeid: float(seconds) for seconds, nodeid in pairs}
 
 
 def commit() -> str:
@@ -33,7 +47,8 @@ def commit() -> str:
 
 def left_out(items: Sequence[pytest.Item], revision: str) -> set[pytest.Item]:
     """Those that another commit's sample has: four fifths of the marked tests of a class, or outside of classes;
-    of a group of fewer than five, all but one.
+    of a group of fewer than five, all but one. And four fifths of the costly tests of a folder, with like shares of
+    the seconds in each part; fewer than five run.
 
     ``revision``: hexadecimal digits, or ``all``, which leaves nothing out. A test that is asked for alone runs.
 
@@ -42,13 +57,16 @@ def left_out(items: Sequence[pytest.Item], revision: str) -> set[pytest.Item]:
     if revision == "all":
         return set()
     turn = int(revision[:8], 16)
-    groups: dict[str, list[pytest.Item]] = {}
+    marked: dict[str, list[pytest.Item]] = {}
+    unmarked: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sample"):
-            groups.setdefault(item.nodeid.rpartition("::")[0].partition("[")[0], []).append(item)
-    return {
-        item
-        for group in groups.values()
-        for number, item in enumerate(group)
-        if (number + turn) % min(PARTS, len(group))
-    }
+            marked.setdefault(item.nodeid.rpartition("::")[0].partition("[")[0], []).append(item)
+        elif item.nodeid in costly() and not item.get_closest_marker("every"):
+            folders = item.nodeid.split("/")[1:-1]
+            unmarked.setdefault(folders[0] if folders else "", []).append(item)
+    groups = [
+        *marked.values(),
+        *(sorted(group, key=lambda item: -costly()[item.nodeid]) for group in unmarked.values() if len(group) >= PARTS),
+    ]
+    return {item for group in groups for number, item in enumerate(group) if (number + turn) % min(PARTS, len(group))}

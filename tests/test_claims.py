@@ -30,6 +30,7 @@ def test_each_proof_is_for_words_of_the_claim() -> None:
     assert all(len(parts(CLAIMS[check])) > 1 for check in proofs()), "a claim of one clause needs no row"
 
 
+@pytest.mark.every
 def test_each_proof_makes_its_finding(tmp_path: Path) -> None:
     """The tests of the table are run once more: each exists, passes, and makes its check find what the table says."""
     tests = sorted({f"tests/{proof.test}" for clauses in proofs().values() for proof in clauses.values()})

@@ -218,6 +218,7 @@ def is_linear(use: Use, text: str) -> bool:
     return True
 
 
+@pytest.mark.every
 def test_the_expressions_are_found() -> None:
     assert len(every_use()) > 150
     assert len({use.place.partition(":")[0] for use in every_use()}) > 60
@@ -229,6 +230,7 @@ def test_an_expression_that_is_not_linear_is_found(pattern: str) -> None:
     assert not all(is_linear(use, text) for text in pumped(pattern, 0))
 
 
+@pytest.mark.every
 def test_every_expression_is_linear() -> None:
     slow = {}
     for use in dict.fromkeys(every_use()):

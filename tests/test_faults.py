@@ -162,7 +162,11 @@ def found_by(fleet: Any, row: Row, report: dict[str, Any], others: Iterable[str]
 
 
 @pytest.mark.hosts
-@pytest.mark.parametrize(("kind", "fleet"), [(kind, kind) for kind in KINDS], indirect=["fleet"], ids=KINDS)
+@pytest.mark.parametrize(
+    ("kind", "fleet"),
+    [pytest.param(kind, kind, marks=[pytest.mark.every] * (kind in ("cpu", "a2")), id=kind) for kind in KINDS],
+    indirect=["fleet"],
+)
 def test_a_healthy_fleet_is_silent(kind: str, fleet: Any) -> None:
     """The whole catalogue finds nothing, and nothing is unknown."""
     if kind not in HEALTHY:

@@ -64,6 +64,7 @@ def test_vague_identifiers_are_found_in_every_place() -> None:
     assert sorted(filter(is_vague, identifiers(tree))) == ["Scene", "_found", "one", "one", "seen", "told"]
 
 
+@pytest.mark.every
 def test_identifiers_say_what_a_value_is() -> None:
     lines = sum(path.read_text("utf-8").count("\n") for path in FILES)
     vague = Counter({str(path.relative_to(ROOT)): sum(map(is_vague, identifiers(trees()[path]))) for path in FILES})
@@ -96,6 +97,7 @@ def test_a_function_fits_on_a_screen() -> None:
     assert len(long) <= MOST_LONG_FUNCTIONS, long
 
 
+@pytest.mark.every
 def test_imports_stand_at_the_top() -> None:
     late = {
         node for function in functions() for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)

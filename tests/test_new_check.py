@@ -46,6 +46,7 @@ def test_the_three_files_are_there_and_well_formed(tree: Path) -> None:
         assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.every
 def test_the_check_is_loaded_and_has_its_row_and_its_test(tree: Path) -> None:
     listed = run(tree, "-m", "doctor", "list", "--select", NAME)
     assert listed.stdout.split()[:3] == ["memory", NAME, "error"], listed.stderr

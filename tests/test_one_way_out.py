@@ -273,6 +273,7 @@ def callers(names: set[str]) -> set[str]:
     }
 
 
+@pytest.mark.every
 def test_nothing_is_printed_or_written_on_another_way() -> None:
     assert callers(WRITERS) - {"engine/streams.py"} <= NO_FOREIGN_TEXT.keys(), "expected doctor.engine.streams"
     ways = callers({"write_atomic", "write_pieces", "GrowingFile"}) - {"config/atomic_write.py"}

@@ -91,6 +91,7 @@ OF_DEPENDENCIES = {"markupsafe", "invoke"}
 """Jinja2 requires the one; the other is kept out of paramiko."""
 
 
+@pytest.mark.every
 def test_what_it_imports_is_declared() -> None:
     """The environment of the tests has more packages than `pip install` brings."""
     project = loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -163,6 +163,7 @@ def test_the_recipes_name_paths_that_exist() -> None:
     assert {path for path in real if not (ROOT / path).exists()} == set()
 
 
+@pytest.mark.every
 def test_everything_generated_is_fresh() -> None:
     """If not: python -m tests.regen."""
     assert [str(path) for path, _ in stale()] == []

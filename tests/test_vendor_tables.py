@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.toml_compat import loads
+from doctor.facts.kernel_faults import fault_rows
 from tests import vendor_tables
+from tests.kernel_formats import kernel_formats
 
 LEVELS = {"NotHandleFaultCodes": ["81B58004", "80E01805"], "SeparateNPUCodes": ["8F180200"]}
 SWITCH = {"ResetFaultCodes": [], "SeparateFaultCodes": ["[0x08520003,na,npu,na]"]}
@@ -66,6 +68,33 @@ def test_releases_of_torch_npu(tmp_path: Path) -> None:
     vendor = commit(tmp_path / "vendor", {"COMPATIBILITY.en.md": rows})
     written = loads(vendor_tables.torch_npu_releases(vendor))
     assert written["torch_npu"] == {"9.1.0": ["2.10.0.post4"], "6.0.1": ["1.11.0.rc2"]}
+
+
+DPC = """
+	pci_info(pdev, "containment event, status:%#06x source:%#06x\\n", status, source);
+	pci_err(pdev, "DPC controller hung, " "port %d\\n", port);
+	pci_err(pdev, "no device\\n");
+	pci_dbg(pdev, "controller is dead\\n");
+"""
+
+
+def test_formats_of_the_kernel_and_what_a_newer_one_prints(tmp_path: Path) -> None:
+    makefile = "VERSION = 6\nPATCHLEVEL = 99\nSUBLEVEL = 3\nEXTRAVERSION =\n"
+    linux = commit(tmp_path / "linux", {"Makefile": makefile, "drivers/pci/pcie/dpc.c": DPC})
+    head, columns, *rows = kernel_formats(linux).splitlines()
+    assert head.startswith("# Linux 6.99.3. ") and columns == "row\tlevel\tfile\tformat"
+    cells = [row.split("\t") for row in rows]
+    source = "drivers/pci/pcie/dpc.c"
+    assert ["pcie-containment", "6", source, "containment event, status:%#06x source:%#06x"] in cells
+    assert [row for row in cells if row[0] == "(none)"] == [["(none)", "3", source, "DPC controller hung, port %d"]]
+    assert any(row[:3] == ["nmi", "-", "-"] for row in cells)
+
+
+def test_each_row_of_linux_stands_in_the_recorded_formats() -> None:
+    """A new row is looked up in a copy of Linux: `python -m tests.vendor_tables linux PATH --write`."""
+    recorded = {line.partition("\t")[0] for line in vendor_tables.KERNEL_FORMATS.read_text().splitlines()}
+    rows = {name for name, row in fault_rows().items() if not row.unlisted and "github.com" not in row.source}
+    assert not rows - recorded
 
 
 @pytest.mark.parametrize("path", [vendor_tables.NPU_CODES, vendor_tables.XIDS, vendor_tables.TORCH_NPU_TABLE])

@@ -24,6 +24,7 @@ def test_every_fact_of_all_hosts_is_in_the_table() -> None:
     assert set(ALLOWED) <= KINDS
 
 
+@pytest.mark.every
 @pytest.mark.hosts
 def test_a_liar_among_the_hosts(fleet_a2: Fleet) -> None:
     """Every fact of all hosts three times; `python -m tests.attack liars 10000` is the campaign."""

@@ -2,12 +2,13 @@
 
 python -m tests.vendor_tables mind-cluster PATH          shows the difference
 python -m tests.vendor_tables mind-cluster PATH --write  and writes the table
-python -m tests.vendor_tables gpud|torch-npu|cann PATH [--write]
+python -m tests.vendor_tables gpud|torch-npu|cann|linux PATH [--write]
 
 PATH is a clone, bare or not: github.com/Ascend/mind-cluster (NPU fault codes and their levels, and those of the L1
 switch), github.com/leptonai/gpud (NVIDIA's Xid catalog, which NVIDIA publishes as a spreadsheet only, and the SXids
 of the fabric manager's guide), github.com/Ascend/pytorch (torch_npu and the CANN that each release was made for), or
-gitcode.com/cann/release-management (the matrix of CANN and drivers). Nothing is fetched.
+gitcode.com/cann/release-management (the matrix of CANN and drivers); or Linux itself: which of its messages each row of
+doctor/facts/kernel_faults.toml knows, and which errors in the same files no row has. Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from doctor.engine.version_matrix import DRIVER_MATRIX, TORCH_NPU_TABLE
+from tests.kernel_formats import kernel_formats
 
 FACTS = Path(__file__).resolve().parents[1] / "doctor" / "facts"
 NPU_CODES = FACTS / "npu_fault_codes.toml"
 XIDS = FACTS / "xid_catalog.toml"
+KERNEL_FORMATS = Path(__file__).parent / "facts" / "recorded" / "kernel_formats.tsv"
 MIND_CLUSTER = "component/ascend-device-plugin/build"
 GPUD = "components/accelerator/nvidia"
 
@@ -151,6 +154,7 @@ TABLES: Mapping[str, tuple[Path, object]] = {
     "gpud": (XIDS, xid_catalog),
     "torch-npu": (TORCH_NPU_TABLE, torch_npu_releases),
     "cann": (DRIVER_MATRIX, cann_driver_matrix),
+    "linux": (KERNEL_FORMATS, kernel_formats),
 }
 
 

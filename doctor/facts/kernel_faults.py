@@ -11,18 +11,6 @@ import msgspec
 
 from doctor.engine.toml_compat import read_table
 
-PCI = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-CARDS = (
-    r"mlx[45]_(?:core|en|ib)|bnxt_(?:en|re)|ice|i40e|iavf|idpf|igb|igc|ixgbe|ixgbevf|e1000e|tg3|bnx2x|hns3|hclge|hinic\w{0,4}"
-    r"|qed[er]|cxgb4|iw_cxgb4|ena|efa|hfi1|mana|gve|ionic|sfc|atlantic|be2net"
-)
-"""Drivers of network cards."""
-DRIVERS = (
-    CARDS + r"|amdgpu|xe|habanalabs|nvidia|nvidia-nvswitch[0-9]{0,2}|irdma\S{0,8}|infiniband|pcieport|nvme|ahci"
-    r"|mpt[23]sas|mpi3mr|megaraid_sas|smartpqi|hpsa|aacraid|arcmsr|qla2xxx|lpfc"
-)
-"""These, and those of accelerators, PCIe ports, disks and their controllers."""
-
 
 class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One kind of message; what the columns mean stands at the head of kernel_faults.toml."""
@@ -46,13 +34,20 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    parts: dict[str, str]
+    """What stands for a name in braces in patterns; those that name others stand before them."""
     fault: tuple[KernelFaultRow, ...]
+
+
+@cache
+def _table() -> _Table:
+    return read_table(Path(__file__).with_suffix(".toml"), _Table)
 
 
 @cache
 def fault_rows() -> dict[str, KernelFaultRow]:
     """The rows by id, in the order of the file."""
-    return {row.id: row for row in read_table(Path(__file__).with_suffix(".toml"), _Table).fault}
+    return {row.id: row for row in _table().fault}
 
 
 @cache
@@ -62,7 +57,9 @@ def compiled_pattern(text: str) -> re.Pattern[str]:
 
 
 def _filled_pattern(text: str) -> str:
-    return text.replace("{cards}", CARDS).replace("{drivers}", DRIVERS).replace("{pci}", PCI)
+    for name, part in _table().parts.items():
+        text = text.replace("{" + name + "}", part)
+    return text
 
 
 def fault_text(name: str) -> str:

@@ -21,13 +21,13 @@ DAY = 24 * HOUR
 FAULT_TEXTS = fault_words()
 """Of records that may report a fault: one of these is in each."""
 UNLISTED_TEXTS = fault_words(unlisted=True)
-"""Of records that no row of the table names, and may report a fault, at warning level or above."""
-MAX_LINES, MAX_OF_A_WORD, MAX_UNLISTED = 400, 100, 100
-"""Of the newest; a message that floods the log leaves room for others."""
+"""Of records that no row of the table names, and may report a fault, at warning level; at error level all are kept."""
+MAX_LINES, MAX_OF_A_WORD, MAX_UNLISTED, MAX_ALIKE = 400, 100, 100, 5
+"""Of the newest; a message that floods the log leaves room for others. Alike: unlisted ones that differ in numbers."""
 NEAR = 60
 """Seconds: what a driver says around a fault that a row names is of that fault."""
-WARNING_LEVEL = 4
-"""KERN_WARNING of linux/kern_levels.h."""
+ERROR_LEVEL, WARNING_LEVEL = 3, 4
+"""KERN_ERR and KERN_WARNING of linux/kern_levels.h."""
 
 
 def _read_log() -> bytes:
@@ -62,20 +62,29 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
         uptime = float(file.read().split()[0])
     present, others = ([word for word in texts if word.encode() in data] for texts in (FAULT_TEXTS, UNLISTED_TEXTS))
     lines: list[list[object]] = []
-    unlisted = 0
     counts = dict.fromkeys(present, 0)
-    record = re.compile(r"(\d+),\d+,(\d+),[^;]*;(.*)")
+    alike: dict[str, int] = {}
+    unlisted = 0
+    record = re.compile(
+        r"([0-7]),\d+,(\d+),[^;]*;(.*)"
+    )  # of programs, which write there too, the first number is larger
     for line in reversed(data.decode("utf-8", "replace").splitlines()):
+        level = int(line[0]) if line[1:2] == "," and line[0] in "01234567" else 8
         keywords = [word for word in present if word in line]
-        match = record.match(line) if keywords or any(word in line for word in others) else None
+        is_unlisted = not keywords and (
+            level <= ERROR_LEVEL or (level == WARNING_LEVEL and any(word in line for word in others))
+        )
+        match = record.match(line) if keywords or is_unlisted else None
         if not match or "SATA link" in line or len(lines) - unlisted >= MAX_LINES:
             continue
-        level = int(match.group(1)) & 7
-        is_kept = unlisted < MAX_UNLISTED and level <= WARNING_LEVEL
-        if keywords:
+        if is_unlisted:
+            kind = re.sub(r"[0-9a-f]{2,}|[0-9]", "", match.group(3)[:100])
+            alike[kind] = alike.get(kind, 0) + 1
+            is_kept = unlisted < MAX_UNLISTED and alike[kind] <= MAX_ALIKE
+            unlisted += is_kept
+        else:
             is_kept = min(counts[word] for word in keywords) < MAX_OF_A_WORD
             counts.update((word, counts[word] + 1) for word in keywords if is_kept)
-        unlisted += is_kept and not keywords
         if is_kept:
             lines.append([round(max(0.0, uptime - int(match.group(2)) / 1e6), 1), match.group(3)[:300], level])
     return {"uptime": uptime, "lines": lines[::-1]}

@@ -77,8 +77,9 @@ CATALOG: dict[int, tuple[str, str]] = {
     **dict.fromkeys(LINK_CODES, ("an NVLink error", RESET)),
 }
 _NEW_STATE = re.compile(r"recovery action changed from \S+ \([^)]{0,40}\)\s+to (0x[0-9a-fA-F]{1,4}) \(([^)]{0,40})\)")
-_XID, _SXID, _LOST, _OFF_BUS, _INITIALISATION, _DETECTION = (
-    fault_pattern(name) for name in ("xid", "sxid", "gpu-fallen", "gpu-lost", "gpu-init", "nvlink-detection")
+_XID, _SXID, _LOST, _OFF_BUS, _INITIALISATION, _DETECTION, _RESET = (
+    fault_pattern(name)
+    for name in ("xid", "sxid", "gpu-fallen", "gpu-lost", "gpu-init", "nvlink-detection", "gpu-reset-required")
 )
 
 ECC_CODES = frozenset({48, 94, 95, 140, 171, 172})
@@ -222,6 +223,8 @@ def _classify_words(text: str) -> tuple[_Key, str, str, str] | None:
     if failed:
         key = (short_bus(named_device(failed)), "", "driver", 0)
         return key, *CATALOG[143], failed[0] if failed["text"] is None else f"RmInitAdapter failed!{failed['text']}"
+    if _RESET.search(text):
+        return ("", "", "driver", 0), "the driver refuses a GPU until it is reset", RESET, "Reset required"
     if _DETECTION.search(text):
         return ("", "", "driver", 0), "an NVLink was not detected", "restart the host", text.partition(": ")[2]
     return None

@@ -216,6 +216,7 @@ def site(fleet: Fleet, tmp_path: Path) -> Iterator[Site]:
         yield created_site
 
 
+@pytest.mark.every
 def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> None:
     hosts, sample_host = ",".join(site.hosts), site.hosts[0]
     was = [site.sees(host) for host in site.hosts]

@@ -78,6 +78,7 @@ def applied(site: Site, book: str = "every", *arguments: str) -> str:
     return site.ids()[-1]
 
 
+@pytest.mark.every
 def test_an_undo_is_exact_for_every_kind_of_step(site: Site) -> None:
     was = see(site)
     plan = applied(site)

@@ -157,6 +157,7 @@ def test_a_dead_slurmd_is_seen_over_ssh(site: Site, signal: str) -> None:
 # -- stop on trouble
 
 
+@pytest.mark.every
 def test_a_healthy_job_runs(site: Site, submit: Submit) -> None:
     job = submit.run("stop-on-trouble", "--nodes=3")
     assert (job.state, job.code) == ("COMPLETED", 0), job
@@ -166,6 +167,7 @@ def test_a_healthy_job_runs(site: Site, submit: Submit) -> None:
     assert (job.report["verdict"], job.report["hosts"]) == ("healthy", list(site.hosts[:3]))
 
 
+@pytest.mark.every
 def test_a_fault_on_one_host_stops_the_job_and_names_the_host(site: Site, submit: Submit) -> None:
     bad = site.hosts[1]
     with site.little_shm(bad):

@@ -45,6 +45,7 @@ def saved_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subproces
 
 @needs_torch
 class TestTwoRanksOnThisMachine:
+    @pytest.mark.every
     def test_all_is_well(self, saved_run: Any) -> None:
         _, done = saved_run
         report = json.loads(done.stdout)

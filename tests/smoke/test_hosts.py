@@ -108,6 +108,7 @@ def left_behind(fleet: Fleet) -> list[str]:
     return [host for host in fleet.hosts if fleet.enter(host, look).stdout.strip()]
 
 
+@pytest.mark.every
 def test_healthy_hosts_have_no_finding(smoke: Callable[..., Any], fleet: Fleet) -> None:
     code, report = smoke(hosts=fleet.hosts[:2])  # of three, healthy in other ways: tests/smoke/test_outside.py
     assert failed(report) == {}, messages(report)

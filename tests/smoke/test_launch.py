@@ -693,6 +693,7 @@ def abandoned_segments() -> set[str]:
     }
 
 
+@pytest.mark.every
 def test_two_ranks_train(marker: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = abandoned_segments()
     monkeypatch.setenv("TMPDIR", str(tmp_path))

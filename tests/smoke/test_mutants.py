@@ -30,6 +30,7 @@ def test_of_four_ranks_the_guilty_one_is_named_without_a_tie(name: str) -> None:
     assert not list(problems(mutant, run(mutant, 4, 2), 2)), mutant.why
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_the_right_program_has_no_finding_and_is_the_reference_run(world: int) -> None:
     ranks = run(None, world, 0)

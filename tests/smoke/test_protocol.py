@@ -87,6 +87,7 @@ def events() -> list[dict[str, Any]]:
     return [{name: value for name, value in event.items() if name != TEXTS} for event in ranks]
 
 
+@pytest.mark.every
 def test_what_workers_emit_is_what_is_defined(events: list[dict[str, Any]]) -> None:
     assert not [difference for event in events for difference in event_differences(event)]
 

@@ -90,6 +90,7 @@ def judged(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return {name: value for name, value in report.items() if name not in ("seconds", "started", "source")}
 
 
+@pytest.mark.every
 def test_the_report_is_the_same_as_over_ssh(fleet: Fleet, job: dict[str, str]) -> None:
     """With a fault on one host. The job itself names the hosts."""
     fleet.enter(fleet.hosts[1], "sysctl -qw net.core.somaxconn=64")

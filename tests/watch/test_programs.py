@@ -34,6 +34,7 @@ def test_a_healthy_training_has_no_finding_and_computes_the_same_to_the_last_bit
     assert "2 of 2 ranks, step 6" in watched.stderr
 
 
+@pytest.mark.every
 def test_a_rank_that_sleeps_is_named_with_its_place_in_the_program(tmp_path: Path) -> None:
     watched = doctor_watch(*training(3, 8, "sleep", 1, 3), options=HANG, folder=tmp_path)
     assert watched.code == 10, watched.stderr

@@ -96,13 +96,8 @@ def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) 
     hosts = folded.fleet.ordered(
         host for failure in failures for host in failure.hosts if host in folded.fleet.positions
     )
-<<<<<<< HEAD
     if hosts and not report.source.startswith(THIS_HOST_ALONE):
-        command_words += ["-w", shlex.quote(clean(folded.fleet.fold(hosts), 2000))]
-=======
-    if hosts and not report.source.startswith("this host alone"):
         command_words += ["-w", shlex.quote(clean(folded.fleet.nodeset(hosts), 2000))]
->>>>>>> main
     return " ".join(command_words)
 
 

@@ -23,9 +23,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     """
     if not launch.launch_line:
         raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
-    for launcher, option, value, expected in launch.refused:
-        if option.startswith("$"):
-            continue  # of `launch-variable-misspelt`
+    for launcher, option, value, expected in launch.refused_options:
         yield Finding(
             "{launcher} refuses {option} {observed}; expected {expected}",
             launcher=launcher,

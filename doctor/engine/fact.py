@@ -331,8 +331,11 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> Fact:
-        """The fact's value. Raises: Absent, Unreadable."""
-        raise NotImplementedError
+        """The fact's value: unless a fact has a way of its own, the JSON of its `ask` function, field by field.
+
+        Raises: Absent, Unreadable.
+        """
+        return msgspec.convert(answer.json(), cls)
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> Mapping[str, object]:

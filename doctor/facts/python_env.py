@@ -94,10 +94,6 @@ class JobPython(Fact, frozen=True):
     path: str
     """Empty: there is none."""
 
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> JobPython:
-        return msgspec.convert(answer.json(), cls)
-
 
 def list_packages(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the versions of the packages that the job's interpreter finds."""

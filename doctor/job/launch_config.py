@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from doctor.engine.record import LaunchSettings
+from doctor.engine.record import LaunchOptions, LaunchSettings
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import StatedSize, python_number, stated_sizes
@@ -22,7 +22,6 @@ from doctor.job.variables import (
 )
 
 if TYPE_CHECKING:
-    from doctor.engine.record import LaunchOptions
     from doctor.job.variable_values import EnvSetting
 
 HCCL_BASE_PORT = 60000
@@ -101,6 +100,16 @@ class LaunchConfig(LaunchSettings, frozen=True):
     def stated_ranks(self) -> dict[str, int]:
         """The number of the job's ranks as each variable in force states it, by variable."""
         return {size.source: size.number for size in self.stated_sizes if size.kind == "ranks"}
+
+    @property
+    def refused_options(self) -> list[tuple[str, str, str, str]]:
+        """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
+        return [row for row in self.refused if not row[1].startswith("$")]
+
+    @property
+    def misspelt_names(self) -> list[tuple[str, str]]:
+        """Names of variables that the job script uses and does not set, ``$`` before them, and the one that it sets."""
+        return [(name, intended) for _, name, _, intended in self.refused if name.startswith("$")]
 
     @property
     def is_of_job_script(self) -> bool:

@@ -19,7 +19,7 @@ from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits
 from doctor.collect.rounds import run_rounds
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
-from doctor.engine.fact import Visit
+from doctor.engine.fact import Fact, Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
@@ -39,7 +39,6 @@ from doctor.transport.options import SshOptions as SshOptions
 from doctor.transport.options import workers
 
 if TYPE_CHECKING:
-    from doctor.engine.fact import Fact
     from doctor.environment.inventory import Inventory
     from doctor.net.plan import NetOptions
     from doctor.net.run.network_round import NetRoundResult

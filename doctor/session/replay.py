@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import msgspec
@@ -20,7 +20,6 @@ from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import Run, load_run, load_run_file
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report
 from doctor.engine.texts import filled
-from doctor.session.saved_hosts import with_listed_hosts
 
 CHECK_SECONDS = 60.0
 """For one check where there is no time budget, and a part for each host beside it."""
@@ -70,7 +69,17 @@ def _with_parts(run: Run, name: str) -> Run:
         from doctor.session.saved_parts import require_parts
 
         require_parts(run, name)
-    return with_listed_hosts(run)
+    names = (*run.probe_inputs.hosts, *run.launch.by_host, *_hosts_with_ranks(run))
+    if run.hosts.keys() >= {*names}:
+        return run
+    from doctor.session.saved_hosts import with_listed_hosts
+
+    return with_listed_hosts(run, names)
+
+
+def _hosts_with_ranks(run: Run) -> Iterable[str]:
+    ranks = run.launch.ranks_per_host
+    return ranks if isinstance(ranks, dict) else ()
 
 
 def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = EvaluationLimit()) -> Report:

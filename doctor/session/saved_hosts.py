@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import msgspec
 
@@ -13,33 +13,26 @@ from doctor.engine.result import THIS_HOST_ALONE
 NO_RECORD = "the saved run names it and has no record of it"
 
 
-def with_listed_hosts(run: Run) -> Run:
-    """The run with an unknown host for each one that it names and holds no record of; the same run where it names none.
+def with_listed_hosts(run: Run, names: Iterable[str]) -> Run:
+    """The run with an unknown host for each of ``names``, by which it calls its hosts, that it holds no record of.
 
     A run of one host alone names its fleet, and is about no other host.
 
-    >>> from doctor.engine.record import SCHEMA, ProbeInputs
-    >>> list(with_listed_hosts(Run(SCHEMA, "2 hosts", "", 0.0, {}, ProbeInputs(hosts=("n1", "n2")))).hosts)
+    >>> from doctor.engine.record import SCHEMA
+    >>> list(with_listed_hosts(Run(SCHEMA, "2 hosts", "", 0.0, {}), ("n1", "n2")).hosts)
     ['n1', 'n2']
     """
-    listed = [name for name in dict.fromkeys(_listed(run)) if name and name not in run.hosts]
+    named = dict.fromkeys(names)
+    listed = [name for name in named if name and name not in run.hosts]
     if not listed or _is_of_this_host_alone(run):
         return run
     from doctor.collect.merge.hosts import HostIdentity, match_hosts
 
-    others = [HostIdentity(host, run.hosts[host].visit.name) for host in run.hosts.keys() - {*_listed(run)}]
+    others = [HostIdentity(host, run.hosts[host].visit.name) for host in run.hosts.keys() - named.keys()]
     known = match_hosts(listed, others)
     absent = [name for name in listed if name not in known]
     records = dict.fromkeys(absent, HostRecord(Visit("no-file", NO_RECORD)))
     return msgspec.structs.replace(run, hosts={**run.hosts, **records}) if absent else run
-
-
-def _listed(run: Run) -> Iterator[str]:
-    """Every name of a host of the fleet in a run, outside of its records."""
-    yield from run.probe_inputs.hosts
-    yield from run.launch.by_host
-    if isinstance(run.launch.ranks_per_host, dict):
-        yield from run.launch.ranks_per_host
 
 
 def _is_of_this_host_alone(run: Run) -> bool:

@@ -27,6 +27,9 @@ BUSY_SHARE = 0.05
 """Of a CPU, for all processes of the rank together; what watchdogs and loggers use in the background is less."""
 MOVING_RATE = 1 << 15
 """Bytes a second; heartbeats and logs are less."""
+WANTED_SHARE = 0.5
+"""Of the time, in which its threads together ran or waited for a CPU: on a loaded host what works gets next to none,
+and what wakes up now and then waits for a moment each time."""
 WRITEBACK_PAGES = 64
 """A second, by all writers of the host, while the rank waits in the kernel for its own (fsync)."""
 MOST_PROCESSES = 64
@@ -46,6 +49,8 @@ class _Counters(NamedTuple):
     """Voluntary switches of the rank's own main thread."""
     written: int
     """Pages that the host has written back; 0 where the rank does not wait in the kernel."""
+    threads: dict[tuple[int, int], tuple[float, int]]
+    """By process and thread: seconds in which it ran or waited for a CPU, and how often it got one."""
 
 
 class Effort:
@@ -84,7 +89,7 @@ class Effort:
         kind = _progress(before, now, seconds)
         if not kind and not loads and not woken and now.switches > before.switches:
             kind = "asks again and again"
-        if not kind and _ready(now.processes):
+        if not kind and _wants_cpus(before, now, seconds):
             kind = "works"
         if not kind and (peer := awaited_peer(pid, now.processes)):
             kind = filled("waits for {0}", peer)
@@ -106,14 +111,33 @@ def _progress(before: _Counters, now: _Counters, seconds: float) -> str:
     return ""
 
 
-def _ready(processes: Iterable[int]) -> bool:
-    """Whether one of their threads runs or waits for a CPU: under load it may use next to none."""
+def _wants_cpus(before: _Counters, now: _Counters, seconds: float) -> bool:
+    """Whether its threads would have run for much of the time. A wait that lasts, the kernel has not counted yet."""
+    wanted = 0.0
+    for thread, (spent, turns) in now.threads.items():
+        spent_before, turns_before = before.threads.get(thread, (spent, turns))
+        if turns == turns_before and _is_ready(*thread):
+            wanted += seconds
+        else:
+            wanted += spent - spent_before
+    return wanted > WANTED_SHARE * seconds
+
+
+def _is_ready(pid: int, thread: int) -> bool:
+    text: str = read_text(f"/proc/{pid}/task/{thread}/stat", 512)  # type: ignore[no-untyped-call]
+    return text[text.rfind(")") + 2 :][:1] == "R"
+
+
+def _thread_times(processes: Iterable[int]) -> dict[tuple[int, int], tuple[float, int]]:
+    """proc(5), /proc/PID/schedstat (Linux, Documentation/scheduler/sched-stats.rst): ran, waited, number of turns."""
+    times = {}
     for process in processes:
         for thread in threads_of(process):
-            text: str = read_text(f"/proc/{process}/task/{thread}/stat", 512)  # type: ignore[no-untyped-call]
-            if text[text.rfind(")") + 2 :][:1] == "R":
-                return True
-    return False
+            text: str = read_text(f"/proc/{process}/task/{thread}/schedstat", 256)  # type: ignore[no-untyped-call]
+            fields = text.split()
+            if len(fields) == 3:
+                times[process, thread] = (int(fields[0]) + int(fields[1])) / 1e9, int(fields[2])
+    return times
 
 
 def _counters(pid: int) -> _Counters:
@@ -126,7 +150,7 @@ def _counters(pid: int) -> _Counters:
     carried += sum(tcp_bytes(processes).values())  # type: ignore[no-untyped-call]
     status = process_status(pid)  # type: ignore[no-untyped-call]
     written = _pages_written() if status and status[0] == "D" else 0
-    return _Counters(frozenset(processes), cpu, carried, _switches(pid), written)
+    return _Counters(frozenset(processes), cpu, carried, _switches(pid), written, _thread_times(processes))
 
 
 def process_tree(pid: int) -> list[int]:

@@ -14,7 +14,7 @@ import msgspec
 from doctor.analysis.outliers.own_past import LEAST_STEPS, compare_pace, pace_lines
 from doctor.config.file import find_config, parse_history
 from doctor.engine.errors import CommandError
-from doctor.engine.watch_summary import RunPace
+from doctor.engine.watch_summary import PaceComparison, RunPace
 from doctor.history.paces import PaceFolder, job_identity
 from doctor.watch.training import Training
 
@@ -47,8 +47,9 @@ class LivePace:
         if seconds < self._next or not training.decides:
             return []
         self._next = seconds + LOOK_SECONDS
-        report = compare_pace(training.run_pace(RECENT_STEPS), self._earlier)
-        training.pace_report = report
+        report = self._compare(training, RECENT_STEPS)
+        if report is None:
+            return []
         by_place = {
             f"{row.part} {row.ranks} {row.hosts}": line
             for row, line in zip(report.slow, pace_lines(report), strict=True)
@@ -57,15 +58,20 @@ class LivePace:
         self._said.update(by_place)
         return lines
 
+    def _compare(self, training: Training, newest: int = 0) -> PaceComparison | None:
+        """What the training's report says of its pace; None before there are enough steps to say anything."""
+        now = training.run_pace(newest)
+        is_known = training.decides and now.steps >= LEAST_STEPS
+        training.pace_report = compare_pace(now, self._earlier) if is_known else None
+        return training.pace_report
+
     def finish(self, training: Training) -> None:
         """The training has ended without a failure: its whole run is judged, and kept."""
-        now = training.run_pace()
         self._thread.join(FINISH_SECONDS)
-        if not training.decides or now.steps < LEAST_STEPS:
-            training.pace_report = None
+        report = self._compare(training)
+        if report is None:
             return
-        training.pace_report = report = compare_pace(now, self._earlier)
-        kept = msgspec.structs.replace(now, is_slow=bool(report.slow or report.starved))
+        kept = msgspec.structs.replace(report.now, is_slow=bool(report.slow or report.starved))
         self._earlier = [*self._earlier, kept]
         if self._keeps:
             thread = threading.Thread(target=self._write, args=(kept,), daemon=True)

@@ -80,6 +80,29 @@ def test_what_a_process_does(program: str, kind: str) -> None:
         assert kind_of(process.pid) in expected_kinds
 
 
+BEATS = "import threading; threading.Thread(target=lambda: [time.sleep(0.2) for _ in range(1000)]).start(); "
+
+
+@pytest.mark.full
+def test_a_thread_that_wakes_up_now_and_then_on_a_loaded_host_is_no_work() -> None:
+    """Each time it waits for a CPU for a moment, in which it is found ready to run."""
+    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6 * (os.cpu_count() or 1))]
+    try:
+        with python(BEATS + "reader, writer = os.pipe(); os.write(writer, bytes(1 << 20))") as process:
+            time.sleep(1)
+            effort, kinds = Effort(), []
+            effort.begin(time.monotonic())
+            for _ in range(10):
+                time.sleep(1.05)
+                effort.look(process.pid, time.monotonic(), 0.0, loads=False)
+                kinds.append(effort.kind)
+    finally:
+        for spinner in load:
+            spinner.kill()
+            spinner.wait()
+    assert "works" not in kinds, kinds
+
+
 CHILD = "import subprocess; subprocess.{0}(['sh', '-c', 'sleep 90; true']{1})"
 FORK = "import multiprocessing; fork = multiprocessing.get_context('fork'); "
 ASYNC = """import asyncio

@@ -11,11 +11,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from doctor.analysis.outliers.own_past import LEAST_RUNS, compare_pace, pace_lines, pace_notes, seconds_text
+from doctor.analysis.outliers.own_past import (
+    LEAST_RUNS,
+    LEAST_STEPS,
+    compare_pace,
+    pace_lines,
+    pace_notes,
+    seconds_text,
+)
 from doctor.engine.sanitize import rank_names
 from doctor.engine.watch_summary import PathPace, RankPace, RunPace
 from doctor.history.paces import MOST_RUNS, PaceFolder, job_identity, last_runs
+from doctor.watch.live_pace import LivePace
 from doctor.watch.pace import Entry, StepPace, StepTimes
+from doctor.watch.training import Training
 from tests.smoke.slurm import free_ports
 from tests.watch.running import Watched, doctor_watch
 
@@ -38,6 +47,17 @@ def run_of(
 
 
 PAST = [run_of(noise=noise) for noise in (1.0, 1.03, 0.98)]
+
+
+@pytest.mark.parametrize("steps", [0, LEAST_STEPS - 1, LEAST_STEPS])
+def test_a_job_of_few_steps_has_no_pace_to_report(steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that hangs in its first step, say, and is looked at for longer than a minute."""
+    training = Training(4, 10.0, "w0", 0.0)
+    assert training.run_pace().ranks == {}
+    if steps:
+        monkeypatch.setattr(training, "run_pace", lambda newest=0: run_of(steps=steps))
+    assert LivePace(["train.py"], {"XDG_STATE_HOME": str(tmp_path)}).look(training, 100.0) == []
+    assert (training.pace_report is not None) == (steps >= LEAST_STEPS)
 
 
 @pytest.mark.parametrize("part", ["input", "compute"])

@@ -97,6 +97,27 @@ def test_a_worker_without_a_number_elsewhere_is_a_misfit() -> None:
     assert not [misfit for misfit in judge(later) if misfit.subject == "RANK"]
 
 
+def test_modules_beside_the_program_that_hide_others_are_named_and_not_run(program: Path) -> None:
+    for name in ("queue", "json", "socket", "os", "helper"):
+        program.with_name(f"{name}.py").write_text("open('STARTED', 'w').close()\n")
+    for name in ("jax", "test", "torch"):
+        program.with_name(name).mkdir()
+    for name in ("jax", "test"):
+        program.with_name(name).joinpath("__init__.py").write_text("")
+    installed = program.with_name("lib") / "jax"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text("")
+    line, elsewhere = (sys.executable, str(program)), program.parent / "lib"
+    code, document = rehearse(elsewhere, *line, PYTHONPATH=f"{ROOT}:{elsewhere}")
+    assert code == 0 and not list(program.parent.rglob("STARTED"))
+    (misfit,) = [misfit for misfit in document["misfits"] if misfit["subject"] == "modules"]
+    assert misfit["severity"] == "warning" and misfit["text"].endswith(": jax, json, queue, socket")
+    document = rehearse(elsewhere, *line, PYTHONPATH=f"{ROOT}:{elsewhere}", PYTHONSAFEPATH="1")[1]
+    assert sys.version_info < (3, 11) or not [
+        misfit for misfit in document["misfits"] if misfit["subject"] == "modules"
+    ]
+
+
 def test_the_verdict_has_the_right_number_of_ranks(program: Path) -> None:
     argv = [sys.executable, "-m", "doctor", "rehearse", "--", "python3", program.name]
     done = subprocess.run(

@@ -110,7 +110,7 @@ class DigestCollection:
 
         torch.autograd.backward = wrapped
         self.groups.install()
-        BatchIndices(torch, self.out.write, max(self.first, 4), self._trains).install()
+        BatchIndices(torch, self.out.write, max(self.first, 4), self.trains).install()
         if self.marks:
             self.marks.install()
 
@@ -217,17 +217,16 @@ class DigestCollection:
                     tensor,
                 )
 
-    def _trains(self) -> bool:
-        if not self.torch.is_grad_enabled():
-            return False
-        modules = self.modules()
-        return not modules or any(map(in_training, modules))
+    def trains(self, *modules: Any) -> bool:
+        """Whether a call of these modules, or else of those that the program calls, belongs to a training."""
+        called = modules or self.modules()
+        return self.torch.is_grad_enabled() and (not called or any(map(in_training, called)))
 
     # One step
 
     def _enter(self, module: Any, arguments: Any, named: Any) -> None:
         self.depth += 1
-        if self.depth > 1 or not self.torch.is_grad_enabled() or not in_training(module):
+        if self.depth > 1 or not self.trains(module):
             return
         self.has_run = True
         if self.marks and not is_gathered(module):

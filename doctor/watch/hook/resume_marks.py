@@ -37,7 +37,7 @@ class ResumeMarks:
         self.collection, self.torch, self.out = collection, collection.torch, collection.out
         self.state = TrainingState(collection.torch, collection)
         self.contents = LoadedContents(collection.torch)
-        self.position = DataPosition(collection._trains, collection.guard)
+        self.position = DataPosition(collection.trains, collection.guard)
         guard = collection.guard
         self.calls = CheckpointCalls(
             lambda *arguments: guard(self._saving, *arguments),
@@ -209,9 +209,8 @@ class ResumeMarks:
         collection = self.collection
 
         def mark(module: Any, arguments: Any, named: Any) -> None:
-            if not collection.compiling() and not collection.depth and self.torch.is_grad_enabled():
-                if module.training:
-                    collection.guard(self.before_forward, module, arguments, named)
+            if not collection.compiling() and not collection.depth and collection.trains(module):
+                collection.guard(self.before_forward, module, arguments, named)
 
         mark.of_doctor = True  # type: ignore[attr-defined]
         return [module.register_forward_pre_hook(mark, prepend=True, with_kwargs=True)]

@@ -54,6 +54,7 @@ def judge(views: Sequence[RankView]) -> list[Misfit]:
         *_properties(views),
         *_stores(views),
         *_links(views),
+        *_hidden_modules(views),
         *_devices(views),
         *_cpus(views),
         *_places(views),
@@ -209,6 +210,18 @@ def _links(views: Sequence[RankView]) -> Iterator[Misfit]:
                 problem = filled("there is no interface {0}", ", ".join(absent))
                 text = filled("{0}: {1} is {2}: {3}", describe_ranks([view]), variable, _excerpt(setting), problem)
                 yield _misfit("error", variable, text, [view])
+
+
+def _hidden_modules(views: Sequence[RankView]) -> Iterator[Misfit]:
+    """Modules that whoever imports them gets from the program's folder: a framework that needs Python's own fails."""
+    for names, members in _groups(views, lambda view: ", ".join(sorted(view.hidden_modules))).items():
+        if names:
+            text = filled(
+                "{0}: beside the program are modules with the names of others, which imports find first: {1}",
+                describe_ranks(members),
+                names,
+            )
+            yield _misfit("warning", "modules", text, members)
 
 
 def _begins(start: str, names: Collection[str]) -> bool:

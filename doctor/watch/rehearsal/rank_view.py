@@ -62,6 +62,8 @@ class StubAnswer(msgspec.Struct, frozen=True):
     store: bool | None
     links: list[str] = []
     """Names of its network interfaces, up or not."""
+    hidden: list[str] = []
+    """Modules of Python and of frameworks in whose place one beside the program stands."""
 
 
 class RankView(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +96,8 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     interfaces: dict[str, int] = {}
     links: frozenset[str] = frozenset()
     """Its network interfaces, up or not; empty: not known."""
+    hidden_modules: frozenset[str] = frozenset()
+    """Of Python or a framework: a module beside the program stands in their place."""
     store: bool | None = None
 
     @property
@@ -105,10 +109,6 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     def is_numbered_later(self) -> bool:
         """Its number comes from MindSpore's scheduler, when the ranks meet: a worker without MS_NODE_ID."""
         return self.rank is None and self.variables.get("MS_ROLE") == "MS_WORKER"
-
-    @property
-    def label(self) -> str:
-        return f"rank {self.rank}" if self.rank is not None else filled("pid {0} on {1}", self.pid, self.host)
 
 
 def view_of(answer: StubAnswer) -> RankView:
@@ -124,6 +124,7 @@ def view_of(answer: StubAnswer) -> RankView:
         variables=variables,
         properties={name: printable(value, 300) for name, value in _properties(answer).items()},
         links=frozenset(answer.links),
+        hidden_modules=frozenset(printable(name, 60) for name in answer.hidden[:64]),
         store=answer.store,
     )
     return placed(

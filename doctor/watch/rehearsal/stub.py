@@ -1,6 +1,6 @@
 """What a launch line starts in a rehearsal in place of the training program: it writes what the rank got, and ends.
 
-Standard library of Python 3.6 alone; joined with `doctor.remote.runtime.rank_place`, and FOLDER, SECONDS and MARK are
+Standard library of Python 3.6 alone; joined with `hidden_modules` and `rank_place`, and FOLDER, SECONDS and MARK are
 set in it.
 """
 
@@ -15,6 +15,7 @@ import time
 import zlib
 
 from doctor.remote.runtime.rank_place import host_place, place_text, process_place
+from doctor.watch.rehearsal.hidden_modules import hidden_modules
 
 FOLDER, SECONDS, MARK = ("", 30, "")  # where the answer goes, how long the rank lives at most, how its line begins
 MAX_VARIABLES, MAX_VALUE = 2000, 2000
@@ -96,6 +97,7 @@ def main():
         "shm": os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize if os.path.isdir("/dev/shm") else 0,
         "master": addresses(master) if master else [],
         "store": store_answers(),
+        "hidden": hidden_modules(),
         "links": [name for _, name in socket.if_nameindex()][:1024],
     }
     text = json.dumps(answer)

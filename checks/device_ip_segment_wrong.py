@@ -3,7 +3,8 @@ from ipaddress import IPv4Network, IPv6Network
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.analysis.majority import most_common_value
-from doctor.facts.hccn import DeviceAddresses, DeviceGateways, SuperPodId
+from doctor.facts.hccn import DeviceAddresses, DeviceGateways, HccnConf, SuperPodId
+from doctor.facts.hccn.device_addresses import address_values
 from doctor.facts.hccn.fleet import (
     Npu,
     address_use,
@@ -21,15 +22,17 @@ Network = IPv4Network | IPv6Network
 CAUSES = {
     "device-ip-refused": ("npu",),
 }
+ADVISORY = ("conf",)
 
 
-@check(severity=ERROR, area="addresses", follows_from=CAUSES)
+@check(severity=ERROR, area="addresses", follows_from=CAUSES, advisory=ADVISORY)
 def device_ip_segment_wrong(
     addresses: PerHost[DeviceAddresses],
     products: PerHost[NpuProduct],
     gateways: PerHost[DeviceGateways] | None,
     pods: PerHost[SuperPodId] | None,
     reach: PerHost[Reachability],
+    conf: PerHost[HccnConf] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """The device IPs lie in the segments that the product's network plan requires.
@@ -39,8 +42,9 @@ def device_ip_segment_wrong(
     links and times out minutes later, and only on the ranks that talk to that NPU.
 
     ## What to do
-    On {host}, while no job runs, with a free address in {expected}: `hccn_tool -i {npu} -ip -s address ADDRESS netmask
-    {netmask}`. In a routed network give it its gateway instead: `hccn_tool -i {npu} -gateway -s gateway GATEWAY`.
+    On {host}, while no job runs, an address in {expected}: `hccn_tool -i {npu} -ip -s address {address} netmask
+    {netmask}`. {source}
+    - A routed network: give it its gateway instead: `hccn_tool -i {npu} -gateway -s gateway GATEWAY`.
 
     ## Source
     The vendor's configuration guides. A1 in SMP mode: NPUs 0/4, 1/5, 2/6 and 3/7 share a segment, 0 to 3 each have
@@ -62,7 +66,14 @@ def device_ip_segment_wrong(
         routed = {host_npu for host_npu, net in networks.items() if _has_local_gateway(host_npu, net, gateways)}
         excused = routed if 2 * len(routed) > len(networks) else set()  # a way out is no use where there is none back
         stray = {host_npu: net for host_npu, net in networks.items() if host_npu not in excused}
-        yield from _stray_findings(networks, stray, 4 if product == "A1" else 64)
+        for finding in _stray_findings(networks, stray, 4 if product == "A1" else 64):
+            host, segment = finding.hosts[0], finding.values["expected"]
+            own_segment = segment if isinstance(segment, IPv4Network) else None
+            file = conf.get(host) if conf else None
+            usable = address_values(file, finding.values["npu"], addresses[host], own_segment)
+            finding.values.update(usable if own_segment else {**usable, "address": None, "source": ""})
+            finding.values["case"] = "A flat network" if usable["address"] else ""
+            yield finding
     require_port_use(use, [host for host in addresses if addresses[host].by_npu], "NPUs have device IPs")
     judged = [
         address_interface for host, used in use.items() if used for address_interface in addresses[host].by_npu.values()
@@ -117,7 +128,6 @@ def _outside_findings(stray: Mapping[Npu, Network], plan: Mapping[int, Network],
             npu=npus[0],
             npus=npus,
             settings=["address", "netmask"],
-            netmask=expected.netmask,
             observed=observed,
             expected=expected,
         )
@@ -134,7 +144,6 @@ def _shared_findings(networks: Mapping[Npu, Network], plan: Mapping[int, Network
                 npu=place,
                 npus=npus,
                 settings=["address", "netmask"],
-                netmask=net.netmask,
                 twin=twin,
                 far_twin=twin + 4,
                 observed=net,

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, HccnConf, SuperPodId
-from doctor.facts.hccn.device_addresses import address_source, configured_address
+from doctor.facts.hccn.device_addresses import address_values, configured_address
 from doctor.facts.hccn.fleet import address_use, require_port_use, watchers
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reachability
@@ -41,19 +41,16 @@ def device_ip_unset(
         if host_addresses.unset and use.get(host):
             first, file = host_addresses.unset[0], conf.get(host) if conf else None
             lost = [configured_address(file, npu, host_addresses)[0] for npu in host_addresses.unset]
-            address, netmask = configured_address(file, first, host_addresses)
             yield Finding(
                 "no device IP on NPU {npus}; expected one on each of the host's {total} NPUs",
                 hosts=[host],
                 npu=first,
                 npus=list(host_addresses.unset),
                 settings=["address", "netmask"],
-                source=address_source(address),
                 others="The other NPUs likewise, each with its own address." if host_addresses.unset[1:] else "",
                 cuts=[*host_addresses.unset, *watchers(detect.get(host) if detect else None, lost)],
-                address=address,
-                netmask=netmask,
                 total=len(host_addresses.by_npu) + len(host_addresses.unset),
+                **address_values(file, first, host_addresses),
             )
     require_port_use(
         use, [host for host, host_addresses in addresses.items() if host_addresses.unset], "NPUs have no device IP"

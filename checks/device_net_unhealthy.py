@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
-from doctor.facts.hccn import DetectAddresses, DeviceHealth, DeviceLinks, SuperPodId
+from doctor import ERROR, Finding, PerHost, check, filled
+from doctor.facts.hccn import DetectAddresses, DeviceGateways, DeviceHealth, DeviceLinks, SuperPodId
 from doctor.facts.hccn.fleet import port_use, require_port_use
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reachability
@@ -15,13 +15,15 @@ CAUSES = {
     "device-ip-segment-wrong": ("npu",),
     "gateway-outside-segment": ("npu",),
 }
+ADVISORY = ("gateways",)
 
 
-@check(severity=ERROR, area="links", follows_from=CAUSES)
+@check(severity=ERROR, area="links", follows_from=CAUSES, advisory=ADVISORY)
 def device_net_unhealthy(
     health: PerHost[DeviceHealth],
     links: PerHost[DeviceLinks] | None,
     detect: PerHost[DetectAddresses] | None,
+    gateways: PerHost[DeviceGateways] | None,
     products: PerHost[NpuProduct],
     pods: PerHost[SuperPodId] | None,
     reach: PerHost[Reachability],
@@ -34,10 +36,10 @@ def device_net_unhealthy(
     fail too.
 
     ## What to do
-    `hccn_tool -i {npu} -netdetect -g` shows what it pings, `hccn_tool -i {npu} -ping -g address {address}` repeats the
-    ping by hand. Check `hccn_tool -i {npu} -ip -g`, `hccn_tool -i {npu} -gateway -g` and `hccn_tool -i {npu} -lldp -g`,
-    then the VLAN of its switch port. `hccn_tool -i {npu} -cfg recovery` sets the NPU up again from /etc/hccn.conf; run
-    it only while no job runs. After a change the net health takes some seconds to follow.
+    {watch} `hccn_tool -i {npu} -netdetect -g` shows what it pings, `hccn_tool -i {npu} -ping -g address {address}`
+    repeats the ping by hand. Check `hccn_tool -i {npu} -ip -g`, `hccn_tool -i {npu} -gateway -g` and `hccn_tool -i
+    {npu} -lldp -g`, then the VLAN of its switch port. `hccn_tool -i {npu} -cfg recovery` sets the NPU up again from
+    /etc/hccn.conf; run it only while no job runs. After a change the net health takes some seconds to follow.
 
     ## Source
     `hccn_tool -net_health -g`. As the vendor's own cluster manager does, `Init` counts as neither: an NPU reports it
@@ -51,12 +53,17 @@ def device_net_unhealthy(
     for host, npus in sick.items():
         for npu in npus if use.get(host) else ():
             watched = detect[host].by_npu.get(npu) if detect and host in detect else None
+            gateway = gateways[host].by_npu.get(npu) if gateways and host in gateways else None
+            command = f"hccn_tool -i {npu} -netdetect -s address {gateway}"
             yield Finding(
                 "NPU {npu} reports net health {observed} (detect address {watched}); expected {expected}",
                 hosts=[host],
                 npu=npu,
                 watched=watched or "unknown",
                 address=watched,
+                watch=filled("If {0} is not in use, let the NPU ping its gateway: `{1}`.", watched, command)
+                if watched and gateway and gateway != watched
+                else "",
                 observed=health[host].by_npu[npu],
                 expected="Success",
             )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check, filled
+from doctor import WARNING, Finding, Skip, check
 from doctor.facts.hccn import DeviceFec, DeviceLinks
 from doctor.facts.npu import NpuProduct
 
@@ -16,10 +16,10 @@ def fec_off(fec: DeviceFec, links: DeviceLinks | None, product: NpuProduct | Non
     windows again, and the job is slow or stops with an error CQE (EI0013).
 
     ## What to do
-    {remedy}
-
-    On A1: `hccn_tool -i {npu} -fec -s encoding rs`, and RS FEC on the switch port. On A2 and A3 the NPU takes what the
-    switch port offers: enable RS FEC there.
+    On {host}, for NPU {npu}:
+    - A1: `hccn_tool -i {npu} -fec -s encoding rs`, and RS FEC on the switch port.
+    - A2 and A3: enable RS FEC on the switch port, whose mode the NPU takes: `hccn_tool -i {npu} -lldp -g` names the
+      port.
 
     ## Source
     `hccn_tool -fec -g`; the vendor's fault diagnosis takes `no FEC mode` for a fault.
@@ -33,15 +33,5 @@ def fec_off(fec: DeviceFec, links: DeviceLinks | None, product: NpuProduct | Non
             "no forward error correction on the link of NPU {npus}; expected RS",
             npu=npus[0],
             npus=npus,
-            remedy=_remedy(npus[0], product),
+            case="" if product is None else "A1" if product.family == "A1" else "A2 and A3",
         )
-
-
-def _remedy(npu: int, product: NpuProduct | None) -> str:
-    if product is None:
-        return ""
-    if product.family == "A1":
-        return filled("Switch it on: `hccn_tool -i {0} -fec -s encoding rs`, and RS FEC on the switch port.", npu)
-    return filled(
-        "Enable RS FEC on the switch port, whose mode the NPU takes: `hccn_tool -i {0} -lldp -g` names the port.", npu
-    )

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
-from doctor.analysis.majority import most_common_value
+from doctor.analysis.majority import agreed_value
 from doctor.engine.fact import Unreadable
 from doctor.engine.version_matrix import in_version_range
 from doctor.facts.npu import NpuProduct
@@ -47,7 +47,7 @@ def firmware_mismatch(
             "driver {driver} does not support firmware {observed}; expected {expected}",
             driver=versions.driver,
             package=product.package if product else None,
-            version=most_common_value(text for text in alike if text and text != firmware),
+            version=agreed_value(text for text in alike if text and text != firmware),
             observed=firmware,
             expected=[filled("{0} to {1}", first, last) for first, last in ranges],
         )

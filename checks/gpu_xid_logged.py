@@ -21,7 +21,9 @@ def gpu_xid_logged(log: KernelLog, inventory: GpuInventory | None, cards: GpuCar
     it again in the job; some stay until the GPU is reset.
 
     ## What to do
-    On {host}, for the GPU at {device}: {action}. Then `dmesg | grep -i xid`; if it comes back, have the GPU examined.
+    On {host}, for the GPU at {device}: {action}. To drain it in Slurm: `scontrol update NodeName={host} State=DRAIN
+    Reason=gpu`; to reset it, while no program uses the GPUs: `nvidia-smi -r`. Then `dmesg | grep -i xid`; if it comes
+    back, have the GPU examined.
 
     ## Source
     NVIDIA, Analyzing Xid Errors with the Xid Catalog, immediate action; Fabric Manager User Guide, appendix D. Reported

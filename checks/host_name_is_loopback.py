@@ -3,19 +3,22 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.engine.addresses import is_localhost
 from doctor.facts.agreed_addresses import hosts_file_lines
+from doctor.facts.interfaces import Interfaces, only_usable
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 
+ADVISORY = ("interfaces",)
 ONE_HOST = "only one host: its loopback address is enough"
 
 
-@check(severity=WARNING, area="connectivity", single_host=ONE_HOST)
+@check(severity=WARNING, area="connectivity", single_host=ONE_HOST, advisory=ADVISORY)
 def host_name_is_loopback(
     names: HostNames,
     others: PerHost[HostNames],
     addresses: PerHost[HostAddresses] | None,
     fleet: PerHost[Reachability],
+    interfaces: Interfaces | None,
 ) -> Iterator[Finding]:
     r"""Every host's own name resolves to an address that the other hosts can reach.
 
@@ -25,15 +28,14 @@ def host_name_is_loopback(
     `hccl_tools.py` gets a loopback server_id; a launcher that asks for rank 0 by name waits on the wrong address.
 
     ## What to do
-    On {host}:
-    `sed -i.bak -E '/^(127\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\1/g' /etc/hosts`, then
-    `echo {hosts_entry} >> /etc/hosts`. Until then, in the job: `export GLOO_SOCKET_IFNAME=NIC`.
+    On {host}: `sed -i.bak -E '/^(127\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\1/g' /etc/hosts`, then `echo
+    {hosts_entry} >> /etc/hosts`. Until then, in the job: `export GLOO_SOCKET_IFNAME={nic}`.
 
     ## In a container
-    Start the container of {host} again with `docker run --network host`, or with `--add-host {name}:ADDRESS`, an
+    Start the container of {host} again with `docker run --network host`, or with `--add-host {name}:{own_address}`, an
     address that the other hosts reach. A change of /etc/hosts inside is lost with the container. In Kubernetes the
     pod's own line comes from the kubelet: leave `hostAliases` of this name out. Until then, in the job: `export
-    GLOO_SOCKET_IFNAME=NIC`.
+    GLOO_SOCKET_IFNAME={nic}`.
 
     ## Source
     Debian and its children write the line `127.0.1.1 NAME` at installation (Debian Reference, "The hostname
@@ -56,4 +58,6 @@ def host_name_is_loopback(
             expected="an address that other hosts reach",
             lines=lines,
             hosts_entry=lines[0] if lines else None,
+            own_address=lines[0].split()[0] if lines else None,
+            nic=only.label if interfaces and (only := only_usable(interfaces)) else None,
         )

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled, joined
 from doctor.facts.names import HostNames
+from doctor.job import LaunchConfig
+from doctor.job.variables import GLOO_INTERFACE
 
 ONE_HOST = "only one host: nothing to compare"
 
 
 @check(severity=ERROR, area="connectivity", single_host=ONE_HOST)
-def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
+def host_name_repeated(names: PerHost[HostNames], launch: LaunchConfig) -> Iterator[Finding]:
     """Every host has a unique host name.
 
     ## Why it matters
@@ -21,12 +23,18 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
     {remedy}
 
     Give each host a unique name: `hostnamectl set-hostname NAME` on {host}, and the same name in /etc/hosts everywhere.
-    In containers: `docker run --hostname NAME`, or `--net=host --uts=host`.
+
+    ## In a container
+    Start the container of {host} again with a name of its own, `docker run --hostname NAME`, or with the name of its
+    machine, `docker run --net=host --uts=host`.
 
     ## Source
     MindSpore documentation, msrun ("host names must differ on all nodes"), and its FAQ on distributed configuration.
     Hosts with one name are one machine where they also have one boot (/proc/sys/kernel/random/boot_id), and one
     namespace of network and mounts, as two names of one machine in the list have; two containers of a machine differ.
+    It is a warning for a job of torch that goes by no host name: its launch line, or the variables of its ranks, name
+    MASTER_ADDR, GLOO_SOCKET_IFNAME is set on each host, no mpirun starts it, and torchrun is not to find the store by
+    name.
     """
     if len(names) < 2:
         raise Skip(ONE_HOST)
@@ -55,7 +63,18 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
                 observed=filled("{0} hosts named {1}", len(hosts), name),
                 expected="a unique name for each host",
                 remedy=_remedy(hosts, set(called)),
-            )
+            ).as_warning(_goes_by_no_name(hosts, launch))
+
+
+BY_NAME = ("openmpi", "hydra", "msrun", "deepspeed")
+"""Launchers that tell hosts apart by their names."""
+
+
+def _goes_by_no_name(hosts: list[str], launch: LaunchConfig) -> bool:
+    torch_alone = launch.framework == "torch" or "torchrun" in launch.launchers
+    by_name = launch.store_by_name or launch.announces_name or not {*BY_NAME}.isdisjoint(launch.launchers)
+    interface = all(launch.environ_of(host).get(GLOO_INTERFACE) for host in hosts)
+    return torch_alone and bool(launch.master_addr) and interface and not by_name
 
 
 def _remedy(hosts: list[str], names: set[str]) -> str:

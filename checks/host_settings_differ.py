@@ -32,9 +32,17 @@ def host_settings_differ(settings: PerHost[HostSettings]) -> Iterator[Finding]:
     slowest host.
 
     ## What to do
-    On {host}, set {setting} as on the other hosts. Kernel: install it and restart; huge pages, NUMA balancing and
-    governor: tuned, or a file in /etc/sysctl.d; NUMA nodes and clock source: the firmware; swap: /etc/fstab; command
-    line: /etc/default/grub.
+    On {host}, set {setting} as on the other hosts.
+    - the kernel: install the package of kernel {expected}, then `reboot`.
+    - the CPU frequency governor: `cpupower frequency-set -g {expected}`, and tuned for every start.
+    - transparent huge pages: `echo {expected} > /sys/kernel/mm/transparent_hugepage/enabled`, and tuned for every
+      start.
+    - vm.nr_hugepages: `sysctl -w vm.nr_hugepages={expected}`, and a file in /etc/sysctl.d for every start.
+    - kernel.numa_balancing: `sysctl -w kernel.numa_balancing={expected}`, and a file in /etc/sysctl.d for every start.
+    - the number of NUMA nodes: the firmware's setting "NUMA nodes per socket".
+    - the clock source: `dmesg | grep -iE 'tsc|clocksource'` has the reason why the kernel chose another one.
+    - swap: /etc/fstab; `swapon --show` lists what is on.
+    - tuning words of the kernel's command line: GRUB_CMDLINE_LINUX in /etc/default/grub, `update-grub`, then `reboot`.
 
     ## Source
     The hosts are compared with each other; the majority is the norm. Of the kernel's command line only words that tune
@@ -46,7 +54,9 @@ def host_settings_differ(settings: PerHost[HostSettings]) -> Iterator[Finding]:
         values = {host: _value(own, setting) for host, own in settings.items()}
         shown = {host: value for host, value in values.items() if value}
         if len(shown) > 1:
-            yield from differing(shown, "{setting}: {observed}; {count} of {total} hosts have {expected}", setting=name)
+            yield from differing(
+                shown, "{setting}: {observed}; {count} of {total} hosts have {expected}", setting=name, case=name
+            )
 
 
 def _value(settings: HostSettings, name: str) -> str:

@@ -13,7 +13,9 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     from a variable, the launchers of the other hosts start, and wait for this one until their timeout.
 
     ## What to do
-    Correct {option} of {launcher}: {expected}.
+    In the launch line:
+    - A wrong name: write {expected} in place of {option}.
+    - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
 
     ## Source
     PyTorch, torchrun; Slurm, srun(1); Open MPI, mpirun(1); MindSpore, msrun; DeepSpeed and Accelerate, their launchers:
@@ -21,13 +23,12 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     """
     if not launch.launch_line:
         raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
-    for launcher, option, value, expected in launch.refused:
-        if option.startswith("$"):
-            continue  # of `launch-variable-misspelt`
+    for launcher, option, value, expected in launch.refused_options:
         yield Finding(
-            "{launcher} refuses {option} {observed}",
+            "{launcher} refuses {option} {observed}; expected {expected}",
             launcher=launcher,
             option=option,
             observed=value or "without a value",
             expected=expected,
+            case="A wrong name" if expected.startswith("-") else "A wrong value",
         )

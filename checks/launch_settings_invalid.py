@@ -3,12 +3,13 @@ from collections.abc import Iterator, Mapping
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuCards
-from doctor.facts.npu import NpuProduct
+from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
+from doctor.facts.visit import Reachability
 from doctor.job import EnvSetting, LaunchConfig, invalid_settings, product_family
 from doctor.job.nccl_lists import FIRST_TORCH, STRICT, list_faults
-from doctor.job.variable_values import refused
+from doctor.job.variable_values import is_read_on_npus_alone, refused
 from doctor.job.variable_versions import is_rule_of_release, release_numbers
 
 VERSIONS = ("python", "cann", "gpus")
@@ -17,6 +18,8 @@ VERSIONS = ("python", "cann", "gpus")
 @check(severity=ERROR, area="ranks", advisory=VERSIONS)
 def launch_settings_invalid(
     launch: LaunchConfig,
+    fleet: PerHost[Reachability] | None,
+    npus: PerHost[NpuInventory] | None,
     products: PerHost[NpuProduct] | None,
     python: PerHost[PythonEnv] | None,
     cann: PerHost[CannVersion] | None,
@@ -41,8 +44,10 @@ def launch_settings_invalid(
     of CANN 8.5, HCCL_OP_EXPANSION_MODE of 8.5 and 9.1, HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO of 9.1,
     PYTORCH_NPU_ALLOC_CONF of torch_npu 7.2.0. NCCL documentation, "Environment Variables", and its source, 2.29, for
     NCCL_ALGO and NCCL_PROTO of 2.12 to 2.30; OpenMP 5.2, chapter 21; PyTorch, c10d/Utils.hpp. It is a warning where the
-    reader goes on with another value, and where only NCCL or CUDA would end and no host has a GPU.
+    reader goes on with another value, and where only NCCL or CUDA would end and no host has a GPU, or only HCCL, CANN
+    or torch_npu and no host has an NPU.
     """
+    without_npu = bool(fleet) and not npus and launch.framework != "mindspore"
     without_gpu = not any(cards.pci for cards in (gpus or {}).values())
     for setting in refused(launch.env, "ends_nccl"):
         yield _finding(setting).as_warning(without_gpu)
@@ -64,12 +69,17 @@ def launch_settings_invalid(
         try:
             always |= each.get(product_family(launch, products), set())
         except Unreadable:
-            yield from map(_finding, sorted(always))
+            yield from _judged(always, without_npu)
             names = ", ".join(sorted({setting.variable for setting in depends}))
             raise Unreadable(
                 filled("{0}: whether the value is valid depends on the product; name it with --product", names)
             ) from None
-    yield from map(_finding, sorted(always))
+    yield from _judged(always, without_npu)
+
+
+def _judged(settings: set[EnvSetting], without_npu: bool) -> Iterator[Finding]:
+    for setting in sorted(settings):
+        yield _finding(setting).as_warning(without_npu and is_read_on_npus_alone(setting.variable))
 
 
 def _installed(python: Mapping[str, PythonEnv], cann: Mapping[str, CannVersion]) -> set[tuple[str, str]]:
@@ -98,7 +108,7 @@ def _is_certain(setting: EnvSetting, installed: set[tuple[str, str]]) -> bool:
 def _finding(setting: EnvSetting) -> Finding:
     observed = setting.value or '""'
     return Finding(
-        "{variable} has an invalid value",
+        "{variable} is {observed}; expected {expected}",
         variable=setting.variable,
         observed=observed,
         expected=setting.expected,

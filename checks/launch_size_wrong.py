@@ -32,7 +32,10 @@ def launch_size_wrong(
     PyTorch, torchrun: "--nnodes" and "--nproc-per-node"; MindSpore, msrun: "--worker_num" and "--local_worker_num";
     Slurm, srun(1): "--nodes". A rank for each device is the rule of `torch.cuda.set_device(LOCAL_RANK)` and of msrun. A
     job that trains on the CPUs of hosts with accelerators may start more ranks. More hosts than the launch line uses
-    are spares, and no finding.
+    are spares, and no finding. A WORLD_SIZE below what the hosts start is a warning: spares are not started, and
+    `doctor preflight --need` tells how many are needed. A rank that is started with a number from WORLD_SIZE on waits
+    until its timeout, while the others end well (measured with PyTorch 2.13, Gloo). torchrun, msrun, accelerate and
+    deepspeed give their ranks their own and ignore what is exported; srun and mpirun pass it on.
     """
     hosts = len(fleet)
     sizes = {} if hosts < 2 else launch.stated_ranks
@@ -68,7 +71,7 @@ def launch_size_wrong(
 
 
 def _stated_sizes(sizes: dict[str, int], launch: LaunchConfig, hosts: int) -> Iterator[Finding]:
-    """A number of ranks that the hosts cannot start. Fewer are spares; up to ``hosts`` may be a number of hosts."""
+    """A number of ranks that the hosts do not start. Fewer may leave spares; ``hosts`` may be a number of hosts."""
     each = launch.ranks_per_host or 0
     counts = [each] * hosts if isinstance(each, int) else list(each.values())
     # Of a list of hosts, one task on each may start all ranks of it.
@@ -84,6 +87,15 @@ def _stated_sizes(sizes: dict[str, int], launch: LaunchConfig, hosts: int) -> It
                 expected=room,
                 remedy=_corrected(name, room),
             )
+        elif room and ranks < room and ranks != hosts:
+            yield Finding(
+                "{option} is {observed}, and the hosts start {expected}: the rest wait in vain, unless they are spares",
+                launch=f"{name}={ranks}",
+                option=name,
+                observed=ranks,
+                expected=room,
+                remedy=_corrected(name, room),
+            ).as_warning()
 
 
 def _more_than_devices(sizes: dict[str, int], devices: Sequence[int]) -> Iterator[Finding]:

@@ -27,14 +27,10 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
     for host, environ in environs.items():
         for name, intended in misspelt(environ).items():
             hosts_by_name.setdefault((name, intended), []).extend([host] if host else [])
-    for _, option, _, expected in launch.refused:
-        if option.startswith("$"):
-            yield Finding(
-                "nothing sets {variable}; the script sets {expected}",
-                variable=option,
-                observed=option,
-                expected=expected,
-            )
+    for name, intended in launch.misspelt_names:
+        yield Finding(
+            "nothing sets {variable}; the script sets {expected}", variable=name, observed=name, expected=intended
+        )
     for (name, intended), hosts in sorted(hosts_by_name.items()):
         yield Finding(
             "{variable} is read by no library; {expected} is",

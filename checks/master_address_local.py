@@ -1,12 +1,15 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.addresses import means_own_host
+from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
 from doctor.job import LaunchConfig
 
+ADVISORY = ("interfaces",)
 
-@check(severity=ERROR, area="ranks")
-def master_address_local(launch: LaunchConfig) -> Iterator[Finding]:
+
+@check(severity=ERROR, area="ranks", advisory=ADVISORY)
+def master_address_local(launch: LaunchConfig, interfaces: PerHost[Interfaces] | None) -> Iterator[Finding]:
     """A job of several hosts meets at an address that is not each host's own.
 
     ## Why it matters
@@ -14,8 +17,8 @@ def master_address_local(launch: LaunchConfig) -> Iterator[Finding]:
     job ends after minutes: "Timed out waiting for clients", or "Not all nodes are joined".
 
     ## What to do
-    Give the launch line an address of the host with rank 0 that the others reach: {option}. torchrun and msrun take
-    127.0.0.1 where the line gives none; torchrun does not read the variable MASTER_ADDR.
+    Give the launch line an address of the host with rank 0 that the others reach: {option}. {where} torchrun and msrun
+    take 127.0.0.1 where the line gives none; torchrun does not read the variable MASTER_ADDR.
 
     ## Source
     PyTorch, torch/distributed/run.py (`--master-addr`: default 127.0.0.1) and environment variable initialization
@@ -32,21 +35,26 @@ def master_address_local(launch: LaunchConfig) -> Iterator[Finding]:
         raise Skip("the launch line is that of rank 0's host")
     if means_own_host(launch.master_addr):
         launcher = launch.launchers[-1] if launch.launchers else ""
+        first = next(iter(interfaces or {}), "")
+        only = only_usable(interfaces[first]) if interfaces else None
         yield Finding(
             "{nodes} hosts meet at {master}, which every host takes for itself",
             nodes=launch.nodes,
             master=launch.master_addr,
-            option=OPTIONS.get(launcher, "`export MASTER_ADDR=<address>`"),
+            option=filled(OPTIONS.get(launcher, "`export MASTER_ADDR={0}`"), only.address if only else "<address>"),
+            where=filled("That is for rank 0 on {0}: {1}.", first, usable_addresses(interfaces[first]))
+            if interfaces
+            else "",
             observed=launch.master_addr,
             expected="an address of the host with rank 0",
         )
 
 
 OPTIONS = {
-    "torchrun": "`--master-addr <address>`, or `--rdzv-backend c10d --rdzv-endpoint <address>:29400`",
-    "msrun": "`--master_addr <address>`",
-    "accelerate": "`--main_process_ip <address>`",
-    "deepspeed": "`--master_addr <address>`",
-    "colossalai": "`--master_addr <address>`",
+    "torchrun": "`--master-addr {0}`, or `--rdzv-backend c10d --rdzv-endpoint {0}:29400`",
+    "msrun": "`--master_addr {0}`",
+    "accelerate": "`--main_process_ip {0}`",
+    "deepspeed": "`--master_addr {0}`",
+    "colossalai": "`--master_addr {0}`",
 }
 """By launcher: what gives the address."""

@@ -20,10 +20,12 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     not carry data stalls the first collective until a timeout of minutes; the message names the ranks that waited.
 
     ## What to do
-    NPU: `hccn_tool -i {number} -link -g`, `hccn_tool -i {number} -ip -g` and `hccn_tool -i {number} -gateway -g` on
-    {first} and the others, then the switch port and its VLAN. RDMA: `ibv_devinfo -v`, `show_gids`, the switch port, its
-    MTU, PFC and VLAN; on Ethernet both ends need an address of one RoCE version in one network. Try {device} again from
-    {first}: `doctor net --select net-device-path-broken`.
+    - NPU: `hccn_tool -i {number} -link -g`, `hccn_tool -i {number} -ip -g` and `hccn_tool -i {number} -gateway -g` on
+      {first} and the others, then the switch port and its VLAN.
+    - RDMA: `ibv_devinfo -v`, `show_gids`, the switch port, its MTU, PFC and VLAN; on Ethernet both ends need an address
+      of one RoCE version in one network.
+
+    Try {device} again from {first}: `doctor net --select net-device-path-broken`.
 
     ## Source
     In mode full, all pairs: `hccn_tool -ping` from each NPU to that of the same number, unless the pings of

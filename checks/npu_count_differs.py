@@ -6,6 +6,7 @@ from doctor.facts.npu import NpuInventory
 
 CAUSES = {
     "npu-missing": ("expected=devices",),
+    "npu-driver-not-loaded": (),
 }
 
 

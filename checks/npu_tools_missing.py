@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled, joined
-from doctor.analysis.majority import most_common_value
+from doctor.analysis.majority import agreed_value
 from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.facts.versions import NpuVersions
@@ -47,5 +47,5 @@ def npu_tools_missing(
             missing=absent_tools,
             npus=max(inventory.pci_count, len(inventory.devices)),
             package=product.package if product else None,
-            version=installed.driver if installed else most_common_value(drivers),
+            version=installed.driver if installed else agreed_value(drivers),
         )

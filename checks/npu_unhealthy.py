@@ -138,12 +138,12 @@ def _finding(device: int, card: int, chip: int, observed: str, report: ChipHealt
         )
     order = list(REMEDIES)
     return Finding(
-        "NPU {npu} reports health {observed}, fault {codes} ({text}): {remedy}; expected health {expected}",
+        "NPU {npu} reports health {observed}, fault {codes} ({text}): {remedy}; expected {expected}",
         npu=device,
         card=card,
         chip=chip,
         observed=observed,
-        expected="OK",
+        expected="no fault",
         codes=list(report.codes[:8]),
         text=report.text or "no text",
         remedy=REMEDIES[max(report.levels, key=order.index)],

@@ -18,9 +18,9 @@ def npu_user_not_in_group(access: JobAccess) -> Iterator[Finding]:
     driver.
 
     ## In a container
-    Start the container of {host} again as root, or with `docker run --group-add NUMBER`, the group of the device files
-    (`stat -c %g /dev/davinci_manager`). In Kubernetes, Volcano and MindCluster: `securityContext.supplementalGroups` of
-    the pod.
+    Start the container of {host} again as root, or on its host with the group of the device files: `docker run
+    --group-add $(stat -c %g /dev/davinci_manager)`. In Kubernetes, Volcano and MindCluster:
+    `securityContext.supplementalGroups` of the pod.
 
     ## Source
     Installation files of the driver: mode 660 for HwHiAiUser, or 666 after an installation for all users.

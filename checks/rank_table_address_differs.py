@@ -19,7 +19,7 @@ def rank_table_address_differs(
 
     ## What to do
     {edit}
-    `doctor rank-table HOSTS --out rank_table.json` makes the whole table anew from the hosts.
+    `doctor rank-table {all_hosts} --out rank_table.json` writes the table anew from the hosts.
 
     ## Source
     HCCL documentation, fault diagnosis, rank table load failure.

@@ -1,13 +1,16 @@
 import hashlib
+import shlex
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.facts.ranks import RankTableOnHost
 from doctor.job import LaunchConfig, RankTableFile, limit_items
 
+CAUSES = {"rank-table-path-relative": ("path",)}
 
-@check(severity=ERROR, area="ranks")
+
+@check(severity=ERROR, area="ranks", follows_from=CAUSES)
 def rank_table_differs_between_hosts(
     file: RankTableFile, launch: LaunchConfig, copies: PerHost[RankTableOnHost]
 ) -> Iterator[Finding]:
@@ -18,8 +21,8 @@ def rank_table_differs_between_hosts(
     Under torch_npu, a host without the file starts in another way, and its ranks never connect to the others.
 
     ## What to do
-    Copy one file to the same path everywhere. Tables joined by `merge_hccl.py` on each host differ with the order of
-    the arguments.
+    Copy the file that was checked to the same path on {who}: `{copy}`. Tables joined by `merge_hccl.py` on each host
+    differ with the order of the arguments.
 
     ## Source
     torch_npu `ProcessGroupHCCL` (createHCCLCommEx); MindSpore models `merge_hccl.py`.
@@ -28,7 +31,13 @@ def rank_table_differs_between_hosts(
     if len(without) == len(copies) and not launch.rank_table_variable:
         raise Skip(filled("no host has {0}: it was given only to be checked", file.path))
     if without:
-        yield Finding("{path} does not exist on {who}", hosts=without, path=file.path, who=limit_items(without))
+        yield Finding(
+            "{path} does not exist on {who}",
+            hosts=without,
+            path=file.path,
+            who=limit_items(without),
+            copy=_copy(file.path, without),
+        )
     holders: dict[str, list[str]] = defaultdict(list)
     for host, copy in copies.items():
         if copy.present:
@@ -39,4 +48,18 @@ def rank_table_differs_between_hosts(
     for sha, hosts in sorted(holders.items(), key=lambda item: item[1]):
         if sha != right:
             template = "{who} has another rank table than the one that was checked"
-            yield Finding(template, hosts=hosts, who=limit_items(hosts), observed=sha[:12], expected=right[:12])
+            yield Finding(
+                template,
+                hosts=hosts,
+                path=file.path,
+                who=limit_items(hosts),
+                copy=_copy(file.path, hosts),
+                observed=sha[:12],
+                expected=right[:12],
+            )
+
+
+def _copy(path: str, hosts: Sequence[str]) -> str:
+    """The command that copies a file to the same path on other hosts."""
+    word = shlex.quote(path)
+    return f"for host in {' '.join(map(shlex.quote, hosts))}; do scp {word} $host:{word}; done"

@@ -13,7 +13,8 @@ def rank_table_path_refused(file: RankTableFile) -> Iterator[Finding]:
     follow a symbolic link: it starts as if there were no table.
 
     ## What to do
-    Copy the file to a plain path on every host, such as /etc/rank_table.json.
+    `cp -L {path} /etc/rank_table.json` on every host, and `export RANK_TABLE_FILE=/etc/rank_table.json` where the job
+    is launched.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (CheckFilePath); torch_npu `ProcessGroupHCCL` (createHCCLCommEx).

@@ -18,7 +18,7 @@ def rdma_devices_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     ## What to do
     On {host}: `ibdev2netdev`, `lspci -d 15b3:` and `dmesg | grep mlx5`. A missing adapter has failed or lost its slot.
     Names are given by udev (rdma-core, 60-rdma-persistent-naming.rules): use one rule on all hosts. The link layer is
-    set in the adapter's firmware: `mlxconfig -d NAME query LINK_TYPE_P1`.
+    set in the adapter's firmware: `mlxconfig query | grep LINK_TYPE`.
 
     ## Source
     /sys/class/infiniband and `link_layer` of its ports; what most hosts have is the norm.

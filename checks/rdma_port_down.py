@@ -14,9 +14,10 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
     ranks find no partner on the same rail.
 
     ## What to do
-    On {host}: `ibstat` or `rdma link show`. Polling: no signal, check the cable, the transceiver and the switch port.
-    Disabled: switched off here, `ip link set dev $(ls /sys/class/infiniband/{adapter}/device/net) up`. INIT with a
-    link: no subnet manager has configured it.
+    On {host}: `ibstat` or `rdma link show`.
+    - Polling: there is no signal. Check the cable, the transceiver and the switch port.
+    - Disabled: it is switched off on the host: `ip link set dev $(ls /sys/class/infiniband/{adapter}/device/net) up`.
+    - LinkUp: there is a link, but no subnet manager has configured the port: `sminfo` shows whether one runs.
 
     ## Source
     `state` and `phys_state` of /sys/class/infiniband/NAME/ports (Linux ABI, sysfs-class-infiniband). A port counts when
@@ -45,5 +46,6 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
                     adapter=name.partition(":")[0],
                     observed=port.state.partition(": ")[2] or port.state or "in an unknown state",
                     physical=port.physical.partition(": ")[2] or port.physical or "no physical state",
+                    case=port.physical.partition(": ")[2],
                     expected="ACTIVE",
                 )

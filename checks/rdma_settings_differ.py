@@ -1,3 +1,4 @@
+import shlex
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
@@ -17,8 +18,7 @@ def rdma_settings_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     only with large messages.
 
     ## What to do
-    On {host}, for {interface}: `mlnx_qos -i {interface}`, `cma_roce_tos -d NAME`, `ip link set dev {interface} mtu
-    MTU`, with the values of the other hosts; put them where the host sets them at each start.
+    On {host}: `{command}`. Put the same where the host sets it at each start.
 
     ## Source
     /sys/class/net/NAME/mtu, qos/trust and ecn/*/enable, and /sys/class/infiniband/NAME/tc/1/traffic_class (NVIDIA
@@ -34,10 +34,24 @@ def rdma_settings_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
         for setting in sorted({key for own_values in values.values() for key in own_values}):
             found = {host: own_values[setting] for host, own_values in values.items() if own_values.get(setting)}
             if len(found) > 1:
-                yield from differing(
-                    found,
-                    "{setting} of {port} is {observed}; {count} of {total} hosts have {expected}",
-                    setting=setting,
-                    port=name,
-                    interface=next(port.interface for port in ports.values()) or None,
-                )
+                template = "{setting} of {port} is {observed}; {count} of {total} hosts have {expected}"
+                for finding in differing(found, template, setting=setting, port=name):
+                    expected = str(finding.values.get("expected", "<value>"))
+                    interface = ports[finding.hosts[0]].interface
+                    finding.values["command"] = _command(setting, name.partition(":")[0], interface, expected)
+                    yield finding
+
+
+def _command(setting: str, adapter: str, interface: str, value: str) -> str:
+    """What gives a port the value of a setting; ``<value>`` where no value has a majority."""
+    adapter, interface = shlex.quote(adapter), shlex.quote(interface)
+    word = value if value == "<value>" else shlex.quote(value.rpartition("tclass=")[2])
+    if setting == "MTU":
+        return f"ip link set dev {interface} mtu {word}"
+    if setting == "trust":
+        return f"mlnx_qos -i {interface} --trust {word}"
+    if setting == "traffic class":
+        return f"echo {word} > /sys/class/infiniband/{adapter}/tc/1/traffic_class; cma_roce_tos -d {adapter} -t {word}"
+    folder = f"/sys/class/net/{interface}/ecn/{setting.rpartition(' ')[2]}/enable"
+    digits = " ".join(value) if value.isdecimal() else "<value>"
+    return f"p=0; for on in {digits}; do echo $on > {folder}/$p; p=$((p+1)); done"

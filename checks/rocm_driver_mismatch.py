@@ -7,6 +7,8 @@ from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import RocmVersion, rocm_of_job
 
+WHEELS = ("5.6", "5.7", "6.0", "6.1", "6.2", "6.3", "6.4", "7.0", "7.1")
+"""Releases of ROCm for which download.pytorch.org has an index of torch."""
 OF_JOB = ("python", "rocm")
 """One of them tells the ROCm that the job uses: torch's, else the installed one."""
 
@@ -21,8 +23,8 @@ def rocm_driver_mismatch(amd: AmdGpus, python: PythonEnv | None, rocm: RocmVersi
     names neither of the two.
 
     ## What to do
-    On {host}: use a ROCm of {expected} for the job (for torch: `pip install torch --index-url
-    https://download.pytorch.org/whl/rocmX.Y`), or install the driver that belongs to ROCm {rocm} (`amdgpu-install
+    On {host}: use a ROCm of {expected} for the job (for torch: `{python} -m pip install torch --index-url
+    https://download.pytorch.org/whl/{wheel}`), or install the driver that belongs to ROCm {rocm} (`amdgpu-install
     --usecase=dkms`) and restart.
 
     ## Source
@@ -53,5 +55,7 @@ def rocm_driver_mismatch(amd: AmdGpus, python: PythonEnv | None, rocm: RocmVersi
             module=row.module,
             rocm=version,
             origin=origin,
+            python=python.path if python else "python3",
+            wheel=next((f"rocm{release}" for release in reversed(row.rocm) if release in WHEELS), None),
             expected=list(row.rocm),
         )

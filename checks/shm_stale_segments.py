@@ -8,7 +8,7 @@ from doctor.job import limit_items
 
 @check(severity=WARNING, area="memory")
 def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
-    """No shared memory is left behind by programs that have ended.
+    """No shared memory is left behind by jobs that have ended.
 
     ## Why it matters
     A job that was killed does not remove its shared memory. It takes memory of the host until the next start, and fills
@@ -19,8 +19,12 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
 
     ## Source
     shm_overview(7), shmctl(2): shared memory lives until it is removed. A file counts as left behind when no process
-    has it open or mapped (the kernel would not grant a lease, fcntl(2) F_SETLEASE), a System V segment when none is
-    attached; both when older than ten minutes, and from 1 MiB in total: a few pages do no harm.
+    has it open or mapped (the kernel would not grant a lease, fcntl(2) F_SETLEASE), and its name is one that PyTorch,
+    Python's multiprocessing, NCCL, CUDA, an MPI, PSM, UCX or OpenMP makes anew for each run. Other files may be locks
+    of a service, such as podman's libpod_lock, or data that somebody keeps there. A System V segment counts when none
+    is attached, and it has no key by which a later program could find it (shmget(2), IPC_PRIVATE). Both when older
+    than ten minutes, when no process lives that the name or the kernel's table names as the maker, and from 1 MiB in
+    total: a few pages do no harm.
     """
     stale_segments = [*segments.files, *segments.sysv]
     total = sum(segment.bytes for segment in stale_segments)
@@ -33,7 +37,7 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
             f"`ipcrm -m {segment.path}`" for segment in segments.sysv
         ]
         yield Finding(
-            "{observed} of shared memory are not used by any process: {names}",
+            "{observed} of shared memory of jobs are not used by any process: {names}",
             observed=format_bytes(total),
             expected="none",
             names=limit_items(names, 4),

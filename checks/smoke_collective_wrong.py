@@ -18,11 +18,13 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     give the same symptoms.
 
     ## What to do
-    On {host}: `dmesg -T` for PCIe and machine check errors, `ethtool -S NIC` for bad packets. NPU: `npu-smi info -t ecc
-    -i N` for memory errors, `hccn_tool -i N -stat -g` for bad packets. GPU: `nvidia-smi -q -d ECC`. Compare driver,
-    firmware, collective library and torch with the other hosts. If all values are those of another rank, the mapping is
-    wrong: compare the rank table, RANK and the visible devices. Run `doctor smoke` again without this host; if it
-    passes, take the host out of the job.
+    On {host}: `dmesg -T` for PCIe and machine check errors, `ethtool -S NIC` for bad packets.
+    - NPU: `npu-smi info -t ecc -i N` for memory errors, `hccn_tool -i N -stat -g` for bad packets.
+    - GPU: `nvidia-smi -q -d ECC`.
+
+    Compare driver, firmware, collective library and torch with the other hosts. If all values are those of another
+    rank, the mapping is wrong: compare the rank table, RANK and the visible devices. Run `doctor smoke` again without
+    this host; if it passes, take the host out of the job.
 
     ## Source
     Each rank puts in small numbers of its own (a formula of rank and place), so that every result is known in advance,

@@ -19,9 +19,12 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
 
     ## What to do
     On {host}: `ip -s link` (errors, drops), `ethtool NIC | grep Speed`, `ethtool -S NIC | grep -i -E 'err|drop|pause'`,
-    `lspci -vv | grep -E 'LnkCap|LnkSta'` (a width or speed below what the card can do), `top -b -n 1 | head -20`. NPU:
-    `hccn_tool -i N -speed -g`, `hccn_tool -i N -link_stat -g`, `hccn_tool -i N -stat -g`, `hccn_tool -i N -optical -g`.
-    GPU: `ibstat`, `nvidia-smi topo -m`. Then measure again: `doctor smoke --select smoke-host-slow`.
+    `lspci -vv | grep -E 'LnkCap|LnkSta'` (a width or speed below what the card can do), `top -b -n 1 | head -20`.
+    - NPU: `hccn_tool -i N -speed -g`, `hccn_tool -i N -link_stat -g`, `hccn_tool -i N -stat -g`, `hccn_tool -i N
+      -optical -g`.
+    - GPU: `ibstat`, `nvidia-smi topo -m`.
+
+    Then measure again: `doctor smoke --select smoke-host-slow`.
 
     ## Source
     All hosts exchange messages pairwise, in rounds in which each has one partner; with more than 32 hosts, in as many

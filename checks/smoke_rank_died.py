@@ -74,8 +74,9 @@ def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
 
     Signal 9 and no memory left: `dmesg -T | grep -i -E 'oom|killed process'`, give the job or its cgroup more memory,
     or use less. Signal 11 or 6: a crash in native code; compare the versions of torch, torch_npu and the driver with
-    the other hosts. An error of its own: read it in the job's log of that rank. A device error: read its health. NPU:
-    `npu-smi info -t health -i N`. GPU: `dmesg | grep -i xid`.
+    the other hosts. An error of its own: read it in the job's log of that rank. A device error: read its health.
+    - NPU: `npu-smi info -t health -i N`.
+    - GPU: `dmesg | grep -i xid`.
 
     ## Source
     The host's agent reaps each rank and knows its exit status, whether the kernel killed it for memory (kernel log,

@@ -3,8 +3,9 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check, filled
+from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.facts.container import HostContainer
+from doctor.facts.gpu import GpuCards
 from doctor.facts.kernel import (
     MAIN_FILE,
     RESERVED_PORTS,
@@ -12,15 +13,28 @@ from doctor.facts.kernel import (
     SYN_BACKLOG,
     LiveSettings,
     SysctlFiles,
+    expected_connections,
     may_be_default,
 )
-from doctor.facts.ports import parse_ports
+from doctor.facts.npu import NpuInventory
+from doctor.facts.ports import faulty_settings, parse_ports
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
 OWN_FILE = "/etc/sysctl.d/99-zz-cluster.conf"
+JOB = ("fleet", "npus", "gpus")
 
 
-@check(severity=WARNING, area="kernel")
-def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostContainer | None) -> Iterator[Finding]:
+@check(severity=WARNING, area="kernel", advisory=JOB)
+def sysctl_lost_at_reboot(
+    live: LiveSettings,
+    files: SysctlFiles,
+    place: HostContainer | None,
+    fleet: PerHost[Reachability],
+    npus: PerHost[NpuInventory] | None,
+    gpus: PerHost[GpuCards] | None,
+    launch: LaunchConfig,
+) -> Iterator[Finding]:
     """The kernel settings that a job needs are those that the host's files set at boot.
 
     ## Why it matters
@@ -35,18 +49,24 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
     sysctl.conf(5), sysctl.d(5), `sysctl --system`: files are applied by the order of their names, a file hides those of
     its name in later folders, the last line wins. systemd does not read /etc/sysctl.conf by itself. Checked are
     somaxconn, tcp_max_syn_backlog, ip_local_reserved_ports (as a set) and ip_local_port_range. A value that no file
-    sets is lost only if it is none that a kernel starts with. A container does not have its host's files.
+    sets is lost only if it is none that a kernel starts with. A value that another check finds too small for the job
+    (listen-queue-short, syn-queue-short, local-ports-few) is never one to keep. A container does not have its host's
+    files.
     """
     if place and place.engine:
         raise Skip(filled("in a container ({0}) the host's files are not to be seen", place.engine))
+    _, connections = expected_connections(launch, fleet, npus, gpus)
+    faulty = faulty_settings(live.values, connections)
     for key, value in live.values.items():
         line = files.boot_setting(key)
+        if key in faulty and (line is None or key in faulty_settings({**live.values, key: line.value}, connections)):
+            continue  # the reboot mends it, or nothing does: the check that finds it too small says how
         if line is None and may_be_default(key, value):
             continue
         if line is not None and _same_value(key, value, line.value):
             continue
         unheeded = any(other.key == key for other in files.ignored)
-        keeps = line is None or not _is_lowered(key, value, line.value)
+        keeps = line is None or not (key in faulty or _is_lowered(key, value, line.value))
         kept = _keep_command(key, value, line.path if line else "")
         nobody = filled("only {0} sets it, which systemd does not read", MAIN_FILE) if unheeded else "no file sets it"
         yield Finding(
@@ -54,8 +74,9 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
             key=key,
             live=value or "empty",
             boot=filled("{0} sets {1} at boot", line.path, line.value or "nothing") if line else nobody,
-            remedy=kept if keeps or line is None else _restore_command(key, line.value),
+            remedy=kept if keeps or line is None else _restore_command(key, line.value, key in faulty),
             keep="yes" if keeps else "no",
+            faulty="yes" if key in faulty else "no",
             target=line.value if line else value,
             observed=value or "none",
             expected=(line.value or "none") if line else "a file that sets it",
@@ -70,9 +91,9 @@ def _keep_command(key: str, value: str, path: str) -> str:
     return " ".join(("sed -i.bak --follow-symlinks -E", shlex.quote(change), shlex.quote(path)))
 
 
-def _restore_command(key: str, boot: str) -> str:
-    """Sets the value of the files; of reserved ports those that are reserved now stay."""
-    if key == RESERVED_PORTS and re.fullmatch(r"[0-9,-]+", boot, re.ASCII):
+def _restore_command(key: str, boot: str, frees: bool) -> str:
+    """Sets the value of the files; of reserved ports those that are reserved now stay, unless they are too many."""
+    if key == RESERVED_PORTS and not frees and re.fullmatch(r"[0-9,-]+", boot, re.ASCII):
         return f'sysctl -w {key}="$(sysctl -n {key}),{boot}"'
     return f"sysctl -w {shlex.quote(f'{key}={boot}')}"
 

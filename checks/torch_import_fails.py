@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check, filled
+from doctor import ERROR, Finding, check, filled, joined
 from doctor.facts.python_env import TorchImport, import_cause
+from doctor.job import limit_items
 
 
 @check(severity=ERROR, area="versions")
@@ -19,12 +20,22 @@ def torch_import_fails(torch: TorchImport) -> Iterator[Finding]:
     install the CPU build.
 
     ## Source
-    One import, made with the job's interpreter; what was raised first is shown. What is due to CANN or the driver is
+    One import, made with the job's interpreter and those of its variables that Python, torch, OpenMP and MKL read at a
+    start; it also starts OpenMP's threads. What was raised first is shown. What is due to CANN or the driver is
     left to torch-npu-cannot-load. Python looks first into the folder of the script that it runs, or with `-m` into the
     working folder (`sys.path[0]`): the import does so, too, where a launch line names the script and the host has the
     folder. That is wrong of an interpreter that is started with `-P` or `-I`.
     """
-    if import_cause(torch.error_with_set_env) == "other":
+    if torch.broken_by:
+        names = limit_items(list(torch.broken_by), 4)
+        yield Finding(
+            "import torch fails with the job's variables ({names}), and succeeds without: {observed}",
+            names=names,
+            observed=torch.error_with_set_env,
+            expected="import torch succeeds",
+            remedy=filled("Correct or unset {0} in the job's environment.", joined(" or ", names)),
+        )
+    elif import_cause(torch.error_with_set_env) == "other":
         files = ", ".join(torch.hides)
         remedy = filled("Rename {0}: beside the job's script, it is loaded in place of Python's own module.", files)
         yield Finding(

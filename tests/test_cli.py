@@ -329,6 +329,14 @@ def test_a_dead_budget_is_unknown_and_says_so(site: Any) -> None:
     assert json.loads(done.stdout)["outcomes"][-1]["status"] == "unknown"
 
 
+@pytest.mark.parametrize(("arguments", "title"), [([], "Commands:"), (["--lang", "zh"], "命令：")])
+def test_without_a_command_the_help_is_the_error(arguments: list[str], title: str) -> None:
+    done = preloaded.run([sys.executable, "-m", "doctor", *arguments], capture_output=True, text=True, check=False)
+    asked = preloaded.run([sys.executable, "-m", "doctor", "--help", *arguments], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", asked.stdout)
+    assert title in done.stderr
+
+
 def test_list_and_explain_speak_of_every_check(site: Any) -> None:
     names = [check["name"] for check in json.loads(doctor("list", "--json").stdout)["checks"]]
     listing = doctor("list").stdout.decode()

@@ -33,6 +33,16 @@ def most_common_value(values: Iterable[Value]) -> Value | None:
     return next(iter(leader(Counter(values))), None)
 
 
+def agreed_value(values: Iterable[Value]) -> Value | None:
+    """The commonest value, where at least two have it: what one host says is in no command for another host.
+
+    >>> agreed_value(["550", "550", "535"]), agreed_value(["550"])
+    ('550', None)
+    """
+    votes = Counter(values)
+    return next((value for value in leader(votes) if votes[value] > 1), None)
+
+
 class Split(msgspec.Struct, Generic[Item], frozen=True):
     """Items with two or more values, divided by the value that most of them have."""
 

@@ -41,14 +41,12 @@ from doctor.remedy.catalog import load_playbooks
 from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.policy import apply_policy
 from doctor.session.redact import text_redactor
-from doctor.session.run_history import remember
+from doctor.session.run_history import HistoryOptions, remember
 from doctor.session.select_checks import load_catalog
 
 if TYPE_CHECKING:
     from doctor.diagnose.diagnosis import Diagnosis
-    from doctor.diagnose.render.document import SignatureCatalog
     from doctor.engine.result import Report
-    from doctor.session.run_history import HistoryOptions
 
 
 @expand_option_groups

@@ -17,7 +17,6 @@ from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from doctor.engine.record import Run
-    from doctor.environment.inventory import Inventory
 
 
 class ExpectedHostOptions(NamedTuple):

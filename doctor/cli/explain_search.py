@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from doctor.diagnose.lookup import find, score_text, signature_blocks, word_weights
+from doctor.diagnose.lookup import SignatureMatch, find, score_text, signature_blocks, word_weights
 from doctor.engine.catalog import bundled_folder
 from doctor.engine.language import localized, phrase
 from doctor.engine.output_encoding import padded
@@ -15,7 +15,6 @@ from doctor.remedy.playbook import built_in_playbook
 from doctor.report.layout.terminal import page_width
 
 if TYPE_CHECKING:
-    from doctor.diagnose.lookup import SignatureMatch
     from doctor.diagnose.signature import Signature
 
 MAX_PAGES = 2

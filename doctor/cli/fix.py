@@ -33,7 +33,6 @@ from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from doctor.engine.record import Run
-    from doctor.fix.plan import PlanContext
 
 
 @expand_option_groups

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,16 +19,13 @@ from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.engine.utc_time import utc_text
 from doctor.history.render_history import render, render_json
-from doctor.history.run_record import recorded_names
+from doctor.history.run_record import RunRecord, recorded_names
 from doctor.history.run_store import NoHistory, open_history
 from doctor.history.tracks import HistoryPage, history_page
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.report.layout.formatting import count_noun
 from doctor.report.layout.terminal import terminal_columns
 from doctor.session.run_history import machine_name
-
-if TYPE_CHECKING:
-    from doctor.history.run_record import RunRecord
 
 DEFAULT_RUNS = 50
 

@@ -15,7 +15,6 @@ from doctor.engine.record import LaunchOptions
 from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
-    from doctor.engine.record import LaunchOptions
     from doctor.hosts.selection import HostSelection
     from doctor.session.examine import ExamineOptions
     from doctor.transport.options import SshOptions as SshOptions

@@ -40,13 +40,19 @@ def localized_help(command: str) -> str:
 
 
 def run_fast_path(argv: list[str]) -> bool:
-    """Answers ``--help``, ``list`` and ``explain NAME`` without loading the command line parser."""
-    from doctor.engine.streams import write_stdout
+    """Answers ``--help``, ``list`` and ``explain NAME`` without loading the command line parser, and refuses no words
+    with the help: a job script whose command is an empty variable has checked nothing.
+    """
+    from doctor.engine.streams import print_stderr, write_stdout
 
-    saved_help = help_page(argv)
+    saved_help = help_page(argv or ["--help"])
     if saved_help:
         with open(saved_help, encoding="utf-8") as file:
-            write_stdout(file.read())
+            text = file.read()
+        if not argv:
+            print_stderr(text, end="")
+            sys.exit(2)
+        write_stdout(text)
     elif argv[:1] == ["list"] and not any(word.startswith("-") or "/" in word for word in argv):
         from doctor.cli.fast_list import check_list
 

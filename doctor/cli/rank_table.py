@@ -29,7 +29,7 @@ from doctor.engine.evaluate import FactCache
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.job import LaunchConfig
-from doctor.rank_table.build import REQUIRED_FACTS
+from doctor.rank_table.build import REQUIRED_FACTS, BuiltRankTable
 from doctor.rank_table.build_parts import RankTableBuildError
 from doctor.rank_table.from_hosts import build_verified
 from doctor.report.layout.formatting import clean, count_noun
@@ -41,11 +41,8 @@ from doctor.session.select_hosts import select_inventory
 from doctor.transport.options import workers as usual
 
 if TYPE_CHECKING:
-    from doctor.collect.fanout import TimeLimits
     from doctor.engine.record import HostRecord
     from doctor.environment.inventory import Inventory
-    from doctor.rank_table.build import BuiltRankTable
-    from doctor.rank_table.build_parts import RankTableBuildError
 
 PLACEHOLDER_NAME = "rank_table.json"
 """Placeholder for stdout when its file name is unknown."""

@@ -17,13 +17,13 @@ from doctor.diagnose.render.document import SCHEMA as DIAGNOSIS_SCHEMA
 from doctor.engine.bounded_read import open_bounded
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.exit_code import Exit
-from doctor.engine.record import EARLIER_SCHEMAS, MAX_RUN_BYTES, SCHEMA, BadRun
+from doctor.engine.record import EARLIER_SCHEMAS, MAX_RUN_BYTES, SCHEMA, BadRun, Run
 from doctor.engine.report_secrets import without_secrets
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
 from doctor.report.diff import render
-from doctor.report.diff.compare import compare
+from doctor.report.diff.compare import ReportDifference, compare
 from doctor.report.diff.load import BadReport, parse_document, report_from_document
 from doctor.report.diff.values import RunValues, ValueChange, compare_values, values_of_run
 from doctor.session.finish import report_exit_code, validate_output, write_report
@@ -37,9 +37,7 @@ from doctor.watch.data_outcomes import evaluate_watch
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
-    from doctor.engine.record import Run
     from doctor.engine.result import Report
-    from doctor.report.diff.compare import ReportDifference
 
 DIFF_FORMATS = ("human", "plain", "json", "md")
 """Formats for --diff."""

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.environment.inventory import Inventory
     from doctor.hosts.selection import HostSelection
-    from doctor.smoke.plan import SmokeOptions
 
 AREA = ("smoke",)
 ENVIRONMENTS = ("job", "clean")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from doctor.cli.host_options import ssh_options
+from doctor.cli.host_options import ConnectionOptions, VisitOptions, ssh_options
 from doctor.diagnose.fetch.ask_hosts import LogRequest
 from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
 from doctor.diagnose.fetch.excerpt_reading import LOCAL
@@ -28,18 +28,15 @@ from doctor.transport.options import workers
 from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
 from doctor.watch.attach.attached_run import attached_run
 from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
-from doctor.watch.attach.recorded_causes import recorded_causes
+from doctor.watch.attach.recorded_causes import RecordedCause, recorded_causes
 from doctor.watch.data_outcomes import evaluate_watch
 
 if TYPE_CHECKING:
-    from doctor.cli.host_options import ConnectionOptions, VisitOptions
     from doctor.cli.shared_options import OutputOptions
     from doctor.cli.watch_options import AttachOptions, ChoiceOptions
     from doctor.diagnose.fetch.saved_logs import LogRecord
     from doctor.engine.record import Run
-    from doctor.environment.inventory import Inventory
     from doctor.watch.attach.rank_report import HostReport
-    from doctor.watch.attach.recorded_causes import RecordedCause
 
 SIGNALS = ("USR1", "USR2", "QUIT", "TRAP", "ABRT")
 

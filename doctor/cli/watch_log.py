@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.cli.watch_options import live_notifier
+from doctor.cli.watch_options import ChoiceOptions, LogOptions, live_notifier
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.exit_code import Exit
 from doctor.engine.language import localized_filled
@@ -16,7 +16,7 @@ from doctor.engine.loss_rules import LOSS_CHECKS, is_warning
 from doctor.engine.sanitize import printable
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled, joined
-from doctor.engine.watch_summary import WatchResult
+from doctor.engine.watch_summary import LossVerdict, WatchResult
 from doctor.session.finish import report_exit_code, save_and_report, validate_output
 from doctor.session.policy import apply_policy
 from doctor.session.replay import Examination
@@ -25,16 +25,12 @@ from doctor.watch.data_outcomes import evaluate_watch
 from doctor.watch.loss.follow_logs import Follower, follow, read_once
 from doctor.watch.loss.followed_file import FollowedFile
 from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
-from doctor.watch.loss.log_watch import LossOptions, headline, verdict_line
+from doctor.watch.loss.log_watch import LogWatch, LossOptions, headline, verdict_line
 from doctor.watch.loss.loss_pattern import PatternRefusedError, compile_pattern
 from doctor.watch.outcome import output_only_run
 
 if TYPE_CHECKING:
     from doctor.cli.shared_options import OutputOptions
-    from doctor.cli.watch_options import ChoiceOptions, LogOptions
-    from doctor.engine.watch_summary import LossVerdict
-    from doctor.watch.loss.followed_file import FollowedFile
-    from doctor.watch.loss.log_watch import LogWatch, LossOptions
 
 
 def loss_options(options: LogOptions, choice: ChoiceOptions) -> LossOptions:

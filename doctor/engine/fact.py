@@ -81,7 +81,8 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 class ProbeArguments(TypedDict, total=False):
     """What a question on a host gets: the fields of `doctor.engine.record.ProbeInputs`, which says what they are.
 
-    Beside them ``login``, which a run does not keep: how the launcher logs in (`doctor.job.launch_line.logins`).
+    Beside them what a run does not keep: ``login``, how the launcher logs in (`doctor.job.launch_line.logins`), and
+    ``environ``, the job's variables that are read at a start (`doctor.job.variables.at_start`).
     In round 2 also, by the name of the fact that is ``asked`` for, what its `Fact.plan` returned for this host.
     """
 
@@ -96,6 +97,7 @@ class ProbeArguments(TypedDict, total=False):
     temporary_folder: str
     paths: list[str]
     login: dict[str, Any] | None
+    environ: dict[str, str]
     job: str
 
 
@@ -306,8 +308,11 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> Fact:
-        """The fact's value. Raises: Absent, Unreadable."""
-        raise NotImplementedError
+        """The fact's value: unless a fact has a way of its own, the JSON of its `ask` function, field by field.
+
+        Raises: Absent, Unreadable.
+        """
+        return msgspec.convert(answer.json(), cls)
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> Mapping[str, object]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from doctor.engine.addresses import is_plain_address, plain_address
+from doctor.engine.addresses import is_localhost, is_plain_address, plain_address
 from doctor.engine.check import once_per_fleet
 from doctor.facts.address_proofs import AddressProofs, addresses_proven_elsewhere
 from doctor.facts.hardware_addresses import HardwareAddresses, cards_seen_elsewhere
@@ -54,7 +54,7 @@ def hosts_file_command(lines: Sequence[str]) -> str:
     printf '%s\n' '192.0.2.10 node001' '192.0.2.11 a'"'"'b' >> /etc/hosts
     """
     words = [shlex.quote(line) for line in lines if "`" not in line]
-    return f"printf '%s\\n' {' '.join(words)} >> /etc/hosts" if words else "echo 'ADDRESS NAME' >> /etc/hosts"
+    return f"printf '%s\\n' {' '.join(words)} >> /etc/hosts" if words else "echo '<address> <name>' >> /etc/hosts"
 
 
 def hosts_file_correction(name: str, lines: Sequence[str]) -> str:
@@ -64,6 +64,14 @@ def hosts_file_correction(name: str, lines: Sequence[str]) -> str:
     pattern = name.replace(".", "[.]")
     remove = rf"sed -i.bak -E '/^[^#]/s/[[:space:]]{pattern}([[:space:]]|$)/\1/g' /etc/hosts"
     return f"{remove}; {hosts_file_command(lines)}"
+
+
+def listed_name(host_names: HostNames, names: Mapping[str, HostNames]) -> str:
+    """The name by which the list of hosts has a host; empty where that is an address, or several hosts go by it."""
+    index = _name_index(names)
+    name = index.host_by_names.get(id(host_names), "")
+    is_name = re.fullmatch(r"[A-Za-z][\w.-]{0,62}", name, re.ASCII) and not is_localhost(name)
+    return name if is_name and index.owner(name) == name else ""
 
 
 class _NameIndex:

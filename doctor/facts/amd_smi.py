@@ -33,7 +33,6 @@ done"""
 REQUIRED = ("list", "metric --ecc", "static --asic --bus --driver")
 """Queries that all releases have; the modes of partitions are elsewhere in the newest ones."""
 ROCM = "rocm-smi "
-TOPOLOGY = "topology --access --link-type"
 MAX_GPUS = 256
 
 

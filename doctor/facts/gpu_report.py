@@ -129,7 +129,6 @@ class Gpu(msgspec.Struct, frozen=True):
     """The clocks are lowered from here on."""
     power_limit: float | None = None
     """Watts."""
-    power_limit_default: float | None = None
     fabric_state: str = ""
     fabric_status: str = ""
     fabric_faults: tuple[str, ...] = ()
@@ -234,7 +233,6 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         temperature=_number(temperature, "gpu_temp"),
         temperature_limit=_temperature_limit(temperature),
         power_limit=_watts(power, ("current_power_limit", "power_limit", "enforced_power_limit")),
-        power_limit_default=_watts(power, ("default_power_limit",)),
         fabric_state=_text(element, "fabric/state"),
         fabric_status=_fabric_status(element),
         fabric_faults=_fabric_faults(element.find("fabric/health")),

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import time
+from collections.abc import Set
 
 import msgspec
 
@@ -144,7 +145,27 @@ def list_idle_segments(arguments: ProbeArguments) -> dict:  # type: ignore[type-
     if os.path.exists("/proc/sysvipc/shm"):
         with open("/proc/sysvipc/shm") as file:
             table = file.read()
-    return {"files": files, "untold": untold, "sysv": table, "now": time.time()}
+    text = " ".join([table] + [str(file["path"]) for file in files])
+    words = set("".join(letter if letter in "0123456789" else " " for letter in text).split())
+    living = sorted(word for word in words if os.path.isdir("/proc/" + word))
+    return {"files": files, "untold": untold, "sysv": table, "now": time.time(), "living": living}
+
+
+MADE_BY_JOBS = re.compile(
+    r"torch_([0-9]+)_[0-9]+(?:_[0-9]+)?|psm_[0-9a-f]{8}|sem\.mp-\w{8}"
+    r"|nccl-\w{6}|nccl-shm-(?:send|recv)-[\w-]+|cuda\.shm\.[0-9a-f]+\.[0-9a-f]+\.[0-9]+"
+    r"|(?:vader|sm)_segment\..+|osc_rdma\..+|mpich_shar_tmp\w{6}|Intel_MPI_\w{6}|(?:ib|cm|slot)_shmem-.+"
+    r"|psm[23]_shm\..+|ucx_shm_posix_[0-9a-f]+|__KMP_REGISTERED_LIB_([0-9]+)(?:_[0-9]+)?",
+    re.ASCII,
+)
+"""Names in /dev/shm that a library makes anew for each run of a job, and that no other program looks for.
+
+The groups are the processes that made them.
+
+PyTorch (libshm), Python's multiprocessing; NCCL, CUDA; Open MPI, MPICH, Intel MPI, MVAPICH2; PSM2, PSM3, UCX; OpenMP of
+LLVM. A file with another name may be a lock or the data of a service, which is found again by that name when nobody
+has it open: libpod_lock of podman, lttng-ust-wait-8, sem.* of databases, files that a user keeps there.
+"""
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -158,12 +179,17 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class IdleSegments(Fact, frozen=True):
-    """Shared memory on the host that no process has open, mapped or attached, and that is older than ten minutes.
+    """Shared memory that jobs have left on the host: no process has had it open, mapped or attached for ten minutes.
+
+    Of files those with a name of `MADE_BY_JOBS`, of System V segments those without a key, by which a program that
+    starts later could find them; and none whose maker lives, by its name or its row in the kernel's table.
 
     Raw output, as JSON::
 
-        {"files": [{"path": "/dev/shm/torch_99_1", "bytes": 8192, "age": 7200}], "untold": 0, "sysv": "", "now": 1795251294.5}
-    """  # noqa: E501
+        {"files": [{"path": "/dev/shm/torch_99_1", "bytes": 8192, "age": 7200},
+                   {"path": "/dev/shm/libpod_lock", "bytes": 73728, "age": 90000}],
+         "untold": 0, "sysv": "", "now": 1795251294.5, "living": ["1"]}
+    """
 
     probe = ask(list_idle_segments, root=True, timeout=20)
 
@@ -177,28 +203,37 @@ class IdleSegments(Fact, frozen=True):
             raise Absent(
                 filled("Linux {0} cannot show who uses a file in /dev/shm; Linux 5.3 and later can", data["release"])
             )
-        files = msgspec.convert(data["files"], list[Segment])
+        listed = msgspec.convert(data["files"], list[Segment])
+        living = set(msgspec.convert(data.get("living", []), list[str]))
+        files = [segment for segment in listed if _is_left_by_job(segment.path, living)]
         hidden = {
             "/dev/shm": filled("only root may check the files of other users, {0} here: use --sudo", data["untold"])
         }
         return cls(
             files=tuple(sorted(files, key=lambda segment: (-segment.bytes, segment.path))),
-            sysv=_unattached_segments(data["sysv"], data["now"]),
+            sysv=_unattached_segments(data["sysv"], data["now"], living),
             unread=hidden if data["untold"] else {},
         )
 
 
-def _unattached_segments(table: str, now: float) -> tuple[Segment, ...]:
-    """The rows of /proc/sysvipc/shm with no process attached. Raises: Unreadable."""
+def _is_left_by_job(path: str, living: Set[str]) -> bool:
+    name = path.removeprefix("/dev/shm/")
+    match = MADE_BY_JOBS.fullmatch(name)
+    return match is not None and living.isdisjoint(match.groups())
+
+
+def _unattached_segments(table: str, now: float, living: Set[str]) -> tuple[Segment, ...]:
+    """The rows of /proc/sysvipc/shm without a key and a process. Raises: Unreadable."""
     lines = table.splitlines()
     names = lines[0].split() if lines else []
-    if lines and not {"shmid", "size", "nattch", "atime", "dtime", "ctime"} <= set(names):
+    if lines and not {"key", "shmid", "size", "cpid", "lpid", "nattch", "atime", "dtime", "ctime"} <= set(names):
         raise Unreadable(filled("/proc/sysvipc/shm: {0} are not the columns expected", f"{lines[0][:80]!r}"))
     segments = []
     for line in lines[1:]:
         row = dict(zip(names, (int(word) for word in line.split()), strict=True))
         age = int(now - max(row["atime"], row["dtime"], row["ctime"]))
-        if row["nattch"] == 0 and age >= 600:
+        used = row["nattch"] or row["key"] or not living.isdisjoint((str(row["cpid"]), str(row["lpid"])))
+        if not used and age >= 600:
             held = row.get("rss", row["size"]) + row.get("swap", 0)
             segments.append(Segment(str(row["shmid"]), held, age))
     return tuple(segments)

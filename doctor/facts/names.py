@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _socket as socket
 import _thread
-import ipaddress
 import os
 import sys
 import time
@@ -262,4 +261,4 @@ def is_address(text: str) -> bool:
 
 def normalize_host(text: str) -> str:
     """One spelling for every address; a name in lower case."""
-    return str(ipaddress.ip_address(text)) if is_address(text) else text.lower()
+    return str(plain_address(text)) if is_address(text) else text.lower()

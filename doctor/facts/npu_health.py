@@ -136,10 +136,6 @@ class NpuHealth(Fact, frozen=True):
     refused: dict[int, str]
     """Cards that npu-smi lists and that did not answer, and the message."""
 
-    def of(self, npu: int, chip: int) -> ChipHealth | None:
-        """The report of one chip; None when there is none."""
-        return next((report for report in self.chips if (report.npu, report.chip) == (npu, chip)), None)
-
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuHealth:
         chips: list[ChipHealth] = []

@@ -7,7 +7,7 @@ import os
 import pwd
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
-from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, SysctlFiles, sysctl_path
+from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, SOMAXCONN, SYN_BACKLOG, SysctlFiles, sysctl_path
 from doctor.job import LaunchConfig, PortRange
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_messages
 
@@ -63,6 +63,41 @@ def contains_port(ranges: Iterable[PortRange], port: int) -> bool:
     return any(port_range.first <= port <= port_range.last for port_range in ranges)
 
 
+LOCAL_PORTS = 1024
+"""Ports that a host of a job should be able to assign; the kernel's own range has 28232."""
+LOCAL_PORTS_PER_RANK = 2
+"""Of Gloo: a rank with two groups lives with two (measured), since connections to different places share one."""
+
+
+def count_local_ports(ephemeral: PortRange, reserved: Iterable[PortRange]) -> int:
+    """The ports that the kernel may assign.
+
+    >>> count_local_ports(PortRange(32768, 60999), [PortRange(8080, 8080), PortRange(60000, 60031)])
+    28200
+    """
+    kept = sum(max(0, min(span.last, ephemeral.last) - max(span.first, ephemeral.first) + 1) for span in reserved)
+    return ephemeral.last - ephemeral.first + 1 - kept
+
+
+def faulty_settings(values: Mapping[str, str], connections: int) -> set[str]:
+    """The kernel settings that checks find too small for a job with so many ``connections`` to one host.
+
+    >>> sorted(faulty_settings({"net.core.somaxconn": "128", "net.ipv4.ip_local_port_range": "40000 40003"}, 256))
+    ['net.core.somaxconn', 'net.ipv4.ip_local_port_range']
+    """
+    queues = {key: values.get(key, "") for key in (SOMAXCONN, SYN_BACKLOG)}
+    faulty = {key for key, value in queues.items() if value.isdecimal() and int(value) < connections}
+    try:
+        (ephemeral,) = parse_ports(values.get(PORT_RANGE, "").replace(" ", "-"))
+        reserved = parse_ports(values.get(RESERVED_PORTS, ""))
+    except ValueError:
+        return faulty
+    if count_local_ports(ephemeral, reserved) < LOCAL_PORTS:
+        narrow = count_local_ports(ephemeral, ()) < LOCAL_PORTS
+        faulty.add(PORT_RANGE if narrow else RESERVED_PORTS)
+    return faulty
+
+
 class ReservedPorts(Fact, frozen=True):
     """Local ports that the kernel hands to outgoing connections, and those among them that it must leave alone.
 
@@ -98,6 +133,11 @@ class ReservedPorts(Fact, frozen=True):
     def kernel_may_assign(self, port: int) -> bool:
         """The kernel may hand the port to an outgoing connection of any program."""
         return contains_port([self.ephemeral], port) and not contains_port(self.reserved, port)
+
+    @property
+    def local_ports(self) -> int:
+        """How many ports the kernel may assign to sockets that ask for no certain one."""
+        return count_local_ports(self.ephemeral, self.reserved)
 
     @property
     def port_outside(self) -> int | None:

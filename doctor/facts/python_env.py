@@ -58,6 +58,7 @@ if importlib.util.find_spec("torch"):
     import torch
     if importlib.util.find_spec("torch_npu"):
         import torch_npu
+    getattr(torch, "sin", id)(getattr(torch, "ones", range)(1 << 17))
     print("doctor-imported " + torch.__version__)
 else:
     print("doctor-no-torch")
@@ -66,7 +67,8 @@ os._exit(0)
 """
 """Arguments: the folder that the job's Python looks into first, where it is known.
 
-Collects no garbage and takes nothing down at its end: two fifths of the CPU time of an import of torch.
+The sine of many numbers starts OpenMP's threads. Collects no garbage and takes nothing down at its end: two fifths of
+the CPU time of an import of torch.
 """
 
 
@@ -91,10 +93,6 @@ class JobPython(Fact, frozen=True):
     """As the user named it; empty when not named."""
     path: str
     """Empty: there is none."""
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> JobPython:
-        return msgspec.convert(answer.json(), cls)
 
 
 def list_packages(arguments: ProbeArguments) -> dict[str, object]:
@@ -243,10 +241,30 @@ def _standard_modules(folder: str) -> list:  # type: ignore[type-arg]
     return []
 
 
-def try_import(arguments: ProbeArguments) -> dict[str, object]:
-    """Runs on the host: imports torch in the job's interpreter; exit code, stdout and stderr of each try."""
-    import shutil
+def _attempt(command: list, environ: dict, seconds: float) -> dict:  # type: ignore[type-arg]
+    """Exit code, stdout and stderr of a command that gets these variables, too; or the seconds that it had."""
     import subprocess
+
+    try:
+        done = subprocess.run(  # noqa: UP022
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=seconds,
+            env=dict(os.environ, **environ),
+        )
+    except subprocess.TimeoutExpired:
+        return {"timeout": int(seconds)}
+    out, err = [text.decode("utf-8", "replace")[-8000:] for text in (done.stdout, done.stderr)]
+    return {"code": done.returncode, "out": out, "err": err}
+
+
+def try_import(arguments: ProbeArguments) -> dict[str, object]:
+    """Runs on the host: imports torch in the job's interpreter; exit code, stdout and stderr of each try.
+
+    The last one, where no other went well, is without the job's variables.
+    """
+    import shutil
 
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
@@ -261,20 +279,17 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
     tops = ["/usr/local/Ascend", os.environ.get("HOME", "") + "/Ascend"]
     set_env_scripts = [top + script for top in tops for script in scripts if os.path.exists(top + script)]
     answer["set_env"] = set_env_scripts[0] if set_env_scripts else ""
+    variables = dict(arguments.get("environ") or {})
+    answer["given"] = sorted(variables)
+    runs = [(script, variables) for script in ["", *set_env_scripts[:1]]]
+    runs += [(runs[-1][0], {})] if variables else []
     end = time.monotonic() + 50
-    for script in ["", *set_env_scripts[:1]]:
+    for script, environ in runs:
         line = '. "$0" >/dev/null 2>&1; exec "$@"' if script else 'exec "$@"'
         shell = shutil.which("bash") or "/bin/sh"
         command = [shell, "-c", line, script, python, "-c", IMPORT_TORCH, *folders]
-        seconds = min(40, max(1, end - time.monotonic()))
-        try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds)  # noqa: UP022
-            out, err = [text.decode("utf-8", "replace")[-8000:] for text in (done.stdout, done.stderr)]
-            answer["tries"].append({"code": done.returncode, "out": out, "err": err})
-        except subprocess.TimeoutExpired:
-            answer["tries"].append({"timeout": int(seconds)})
-            break
-        if done.returncode == 0:
+        answer["tries"].append(_attempt(command, environ, min(40, max(1, end - time.monotonic()))))
+        if answer["tries"][-1].get("code", 0) == 0:  # it went well, or took too long
             break
     return answer
 
@@ -285,14 +300,16 @@ Cause = Literal["", "cann", "driver", "other"]
 class TorchImport(Fact, frozen=True):
     r"""What came of one ``import torch`` (and torch_npu, where it is installed) with the job's interpreter.
 
-    First in the environment of a plain login, as a launcher over SSH gets it; when that fails and the host has CANN's
-    ``set_env.sh``, once more after sourcing it. The folder of the job's script, where a launch line names it and the
+    First in the environment of a plain login, as a launcher over SSH gets it, with the job's variables that are read at
+    a start; when that fails and the host has CANN's ``set_env.sh``, once more after sourcing it; and when that fails,
+    once more without the job's variables. The folder of the job's script, where a launch line names it and the
     host has it, is searched first, as Python does.
 
     Raw output, as JSON::
 
-        {"asked": "", "path": "/usr/bin/python3", "set_env": "", "tries": [{"code": 0, "out": "doctor-imported 2.7.1\n", "err": ""}]}
-    """  # noqa: E501
+        {"asked": "", "path": "/usr/bin/python3", "set_env": "", "given": ["TORCH_LOGS"],
+         "tries": [{"code": 0, "out": "doctor-imported 2.7.1\n", "err": ""}]}
+    """
 
     probe = ask(try_import, job=True, timeout=55)
     needs = (PythonEnv,)
@@ -306,6 +323,8 @@ class TorchImport(Fact, frozen=True):
     """What was raised with that script sourced, or without one; empty when it went well."""
     hides: tuple[str, ...] = ()
     """Files in the folder of the job's script that stand in for modules of the standard library."""
+    broken_by: tuple[str, ...] = ()
+    """Variables of the job without which the import goes well, where it fails with them: of several, any may be it."""
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
@@ -316,9 +335,21 @@ class TorchImport(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> TorchImport:
         data = answer.json()
         _require_interpreter(data)
-        errors = [_attempt_error(attempt) for attempt in data["tries"]]
+        variables = msgspec.convert(data.get("given", []), list[str])
+        tries = data["tries"]
+        count = 2 if data["set_env"] else 1  # with the job's variables
+        errors = [_attempt_error(attempt) for attempt in tries[:count]]
         hides = msgspec.convert(data.get("hides", []), tuple[str, ...])
-        return cls(error=errors[0], set_env=data["set_env"], error_with_set_env=errors[-1], hides=hides)
+        goes_without = variables and len(tries) > count and tries[count].get("code") == 0
+        text = tries[count - 1].get("err", "") if goes_without else ""
+        named = [name for name in variables if name in text] or variables
+        return cls(
+            error=errors[0],
+            set_env=data["set_env"],
+            error_with_set_env=errors[-1],
+            hides=hides,
+            broken_by=tuple(named[:16]) if goes_without else (),
+        )
 
 
 def _attempt_error(attempt: dict[str, Any]) -> str:
@@ -331,7 +362,11 @@ def _attempt_error(attempt: dict[str, Any]) -> str:
         if "doctor-no-torch" in attempt["out"]:
             raise Absent("torch is not installed for the job's interpreter")
         raise Unreadable("import torch: the interpreter printed nothing")
-    raised = re.findall(r"^((?:[\w.]+(?:Error|Exception|Warning)|Exception|SystemExit)\b:? ?.*)$", attempt["err"], re.M)
+    raised = re.findall(
+        r"^((?:[\w.]+(?:Error|Exception|Warning)|Exception|SystemExit|Fatal Python error)\b:? ?.*)$",
+        attempt["err"],
+        re.M,
+    )
     # The root stands first: what is raised while it is handled says only that loading torch_npu failed.
     causes = [line for line in raised if "Failed to load the backend extension" not in line and "Warning" not in line]
     set_env_errors = [line for line in causes if "set_env.sh" in line]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from doctor.analysis.majority import most_common_value
+from doctor.analysis.majority import agreed_value
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
@@ -48,9 +48,9 @@ def package_values(finding: Finding, products: Mapping[str, NpuProduct] | None) 
 
 
 def driver_to_install(cards: GpuCards, fleet: Mapping[str, GpuCards] | None) -> str | None:
-    """The version of the loaded driver, else the one that most hosts have; None: not known."""
+    """The version of the loaded driver, else the one that most of several other hosts have; None: not known."""
     others = (other.driver_version for other in (fleet or {}).values())
-    return cards.driver_version or most_common_value(version for version in others if version)
+    return cards.driver_version or agreed_value(version for version in others if version)
 
 
 class NpuVersions(Fact, frozen=True):

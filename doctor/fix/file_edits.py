@@ -35,16 +35,9 @@ class FileState(msgspec.Struct, frozen=True):
     """Where the path itself leads, if it is a symbolic link."""
     xattrs: dict[str, bytes] = {}
 
-    def same(self, other: FileState) -> bool:
-        """Content, mode, owner, link and attributes are equal."""
-        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
-
     @property
     def content(self) -> bytes | None:
         return self.data if self.kind == "file" else None
-
-
-_COMPARED = ("kind", "sha", "mode", "uid", "gid", "link", "xattrs")
 
 
 def edited_content(old: bytes | None, step: PlaybookStep, filtered: bytes | None = None) -> bytes | None:

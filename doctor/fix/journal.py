@@ -23,6 +23,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.engine.utc_time import utc_text
+from doctor.fix.executor.file_changes import sync_folder
 from doctor.fix.file_edits import FileState
 
 JOURNAL_FILE, UNDO_FILE, AFTER_FILE = "journal.jsonl", "undo.jsonl", "after.jsonl"
@@ -200,15 +201,7 @@ class Journal:
             finally:
                 os.close(handle)
             if fresh:
-                _sync_folder(self._folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+                sync_folder(self._folder)  # type: ignore[no-untyped-call]
 
 
 def _read_lines(path: Path, kind: type[Line]) -> list[Line]:

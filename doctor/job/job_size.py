@@ -6,7 +6,6 @@ of the launch line sets itself for its ranks is not in force before it runs, and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -54,6 +53,10 @@ ASKED_OF_TORCHRUN = frozenset(("NUM_NODES", "NNODES", "PET_NNODES"))
 """What a script exports for its launch line. torchrun gives its ranks what it started, which may be another number:
 an option goes before PET_NNODES, ``--standalone`` is one host, an elastic job has fewer or more, and it reads no
 NNODES. In its ranks these are not in force."""
+
+
+_LONGEST = 4096
+"""Characters; Python refuses to read numbers of thousands of digits."""
 
 
 class StatedSize(msgspec.Struct, frozen=True):
@@ -202,7 +205,22 @@ def _tasks_per_host(sizes: Sequence[StatedSize]) -> Iterator[Contradiction]:
             yield Contradiction(hosts, first, filled("{1} to be {0}", first.number, hosts.source), False)
 
 
+def python_number(text: str) -> int | None:
+    """What int() makes of a text, with blanks, a sign and underscores; None where it raises ValueError.
+
+    >>> python_number(" 29_500"), python_number("+29500"), python_number("29500.0")
+    (29500, 29500, None)
+
+    Source: PyTorch, torch/distributed/rendezvous.py, which reads RANK, WORLD_SIZE and MASTER_PORT so.
+    """
+    try:
+        return int(text) if len(text) <= _LONGEST else None
+    except ValueError:
+        return None
+
+
 def _number(text: str) -> int:
     """0 for what is no number of a job's size. Of an elastic range the least."""
-    match = re.fullmatch(r"\s*([0-9]{1,7})(?::[0-9]{1,7})?\s*", text, re.ASCII)
-    return int(match[1]) if match else 0
+    least, colon, most = text.partition(":")
+    number = python_number(least) or 0
+    return number if 0 <= number < 10**7 and (not colon or python_number(most) is not None) else 0

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from doctor.engine.record import LaunchSettings
+from doctor.engine.record import LaunchOptions, LaunchSettings
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.job.job_size import StatedSize, stated_sizes
+from doctor.job.job_size import StatedSize, python_number, stated_sizes
 from doctor.job.variables import (
     BY_HOST,
     MINDSPORE_PORT,
@@ -22,7 +22,6 @@ from doctor.job.variables import (
 )
 
 if TYPE_CHECKING:
-    from doctor.engine.record import LaunchOptions
     from doctor.job.variable_values import EnvSetting
 
 HCCL_BASE_PORT = 60000
@@ -101,6 +100,16 @@ class LaunchConfig(LaunchSettings, frozen=True):
     def stated_ranks(self) -> dict[str, int]:
         """The number of the job's ranks as each variable in force states it, by variable."""
         return {size.source: size.number for size in self.stated_sizes if size.kind == "ranks"}
+
+    @property
+    def refused_options(self) -> list[tuple[str, str, str, str]]:
+        """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
+        return [row for row in self.refused if not row[1].startswith("$")]
+
+    @property
+    def misspelt_names(self) -> list[tuple[str, str]]:
+        """Names of variables that the job script uses and does not set, ``$`` before them, and the one that it sets."""
+        return [(name, intended) for _, name, _, intended in self.refused if name.startswith("$")]
 
     @property
     def is_of_job_script(self) -> bool:
@@ -214,7 +223,7 @@ def _detect_framework(word: str, env: Mapping[str, str]) -> Literal["torch", "mi
 def _master_port(kind: str, env: Mapping[str, str]) -> int:
     if kind == "mindspore":
         return _parse_number(env.get("MS_SCHED_PORT", ""), 1024, 65535) or MINDSPORE_PORT
-    return _parse_number(env.get("MASTER_PORT", ""), 1, 65535) or _comm_id(env)[1] or TORCH_PORT
+    return _in_range(python_number(env.get("MASTER_PORT", "")), 1, 65535) or _comm_id(env)[1] or TORCH_PORT
 
 
 def _comm_id(env: Mapping[str, str]) -> tuple[str, int]:
@@ -226,7 +235,7 @@ def _comm_id(env: Mapping[str, str]) -> tuple[str, int]:
 
 
 def _world_size(env: Mapping[str, str]) -> int | None:
-    sizes = (_parse_number(env.get(name, ""), 1, 9_999_999) for name in WORLD_SIZE_VARIABLES)
+    sizes = (_in_range(python_number(env.get(name, "")), 1, 9_999_999) for name in WORLD_SIZE_VARIABLES)
     return next((number for number in sizes if number), None)
 
 
@@ -243,5 +252,8 @@ def _hccl_ports(base: int, range_: str | None) -> tuple[PortRange, ...]:
 
 def _parse_number(text: str, least: int, most: int) -> int:
     """0 stands for what is not such a number."""
-    number = int(text) if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) else 0
-    return number if least <= number <= most else 0
+    return _in_range(int(text) if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) else None, least, most)
+
+
+def _in_range(number: int | None, least: int, most: int) -> int:
+    return number if number is not None and least <= number <= most else 0

@@ -11,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.addresses import parse_address
+from doctor.engine.addresses import numeric_ipv4, parse_address
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
+from doctor.job.job_size import python_number
 
 Family = str
 """A1, A2 or A3; the empty string where it is not known, and then what any of them accepts is right."""
@@ -53,6 +54,8 @@ class ValueRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Capital and small letters are the same to the reader."""
     trimmed: bool = False
     """Blanks around the value are none to the reader."""
+    by_python: bool = False
+    """Python's int() reads the number of ``digits``: with blanks, a plus sign and underscores."""
     expected: str = ""
     """What ``pattern`` demands, in words."""
     rule: str = ""
@@ -79,7 +82,8 @@ class ValueRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if self.rule:
             return _RULES[self.rule](value)
         if self.digits:
-            return _digits(value, self.digits, self.multiple_of)
+            number = python_number(value) if self.by_python else None
+            return _digits(value if number is None else str(number), self.digits, self.multiple_of)
         if self.number:
             return _number(value, *self.number)
         if self.pattern:
@@ -112,6 +116,20 @@ def refused(environ: Mapping[str, str], on_bad: OnBad, family: Family = "") -> l
     return [EnvSetting(name, printable(environ[name], 80), text) for name, text in refusals.items() if text]
 
 
+_NPU_ALONE = re.compile(
+    r"(HCCL|P2P_HCCL|TORCH_HCCL|ASCEND|ACL|PYTORCH_NPU)_\w+|MULTI_STREAM_MEMORY_REUSE|TASK_QUEUE_ENABLE"
+)
+
+
+def is_read_on_npus_alone(variable: str) -> bool:
+    """Only HCCL, CANN and torch_npu read it: it ends no job on hosts without NPUs.
+
+    >>> [is_read_on_npus_alone(name) for name in ("HCCL_CONNECT_TIMEOUT", "TASK_QUEUE_ENABLE", "MASTER_PORT")]
+    [True, True, False]
+    """
+    return _NPU_ALONE.fullmatch(variable) is not None
+
+
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
@@ -122,7 +140,7 @@ def invalid_settings(env: Mapping[str, str], family: Family = "", hosts: int = 1
     wrong = refused(env, "ends", family)
     pcie, roce = env.get("HCCL_INTRA_PCIE_ENABLE"), env.get("HCCL_INTRA_ROCE_ENABLE")
     if (pcie, roce) not in {(None, None), ("1", None), ("1", "0"), ("0", "0"), ("0", "1"), (None, "1")}:
-        value = filled("HCCL_INTRA_PCIE_ENABLE={0} and HCCL_INTRA_ROCE_ENABLE={1}", _or_unset(pcie), _or_unset(roce))
+        value = filled("{0} and HCCL_INTRA_ROCE_ENABLE={1}", _or_unset(pcie), _or_unset(roce))
         wrong.append(EnvSetting("HCCL_INTRA_PCIE_ENABLE", value, "1 and 0 (PCIe), or 0 and 1 (RoCE)"))
     if env.get("HCCL_WHITELIST_DISABLE") == "0" and not env.get("HCCL_WHITELIST_FILE"):
         wrong.append(EnvSetting("HCCL_WHITELIST_FILE", "unset", "a file, since HCCL_WHITELIST_DISABLE=0"))
@@ -213,19 +231,10 @@ def expected_host(value: str) -> str:
         parse_address(value)
         or value.startswith("127.")
         or value in ("::1", "0.0.0.0", "::")
+        or numeric_ipv4(value)
         or (name and not re.fullmatch(r"[0-9.]+", value))
-        or (re.fullmatch(r"0*[0-9]{1,3}(\.0*[0-9]{1,3}){3}", value, re.ASCII) and _means_the_same(value.split(".")))
     )
     return "" if right else "a host name or an IP address"
-
-
-def _means_the_same(numbers: list[str]) -> bool:
-    """C reads a part with a zero before it by base 8: 02 is 2, and 010 is 8.
-
-    >>> [_means_the_same(text.split(".")) for text in ("10.1.201.02", "10.1.201.010", "10.1.201.300")]
-    [True, False, False]
-    """
-    return all(int(text) < 256 and (text[0] != "0" or int(text) < 8) for text in numbers)
 
 
 def _seconds(value: str) -> str:

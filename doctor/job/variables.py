@@ -113,6 +113,7 @@ _FAMILIES = re.compile(
     r"(HCCL|NCCL|GLOO|TP|TORCH_HCCL|TORCH_NCCL|TORCH_GLOO|TORCH_FR|TORCH_DISTRIBUTED|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
 )
 _COMMUNICATION = re.compile(r"(NCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+")
+_AT_START = re.compile(r"(TORCH|PYTORCH|OMP|GOMP|KMP|MKL|OPENBLAS)_[A-Z0-9_]+|PYTHON[A-Z0-9]+")
 _SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
 
 
@@ -144,6 +145,22 @@ def communication(environ: Mapping[str, str]) -> dict[str, str]:
     """
     names = sorted(name for name in environ if _COMMUNICATION.fullmatch(name) and environ[name])
     return {name: printable(environ[name], 256) for name in names[:64] if not _SECRET.search(name)}
+
+
+def at_start(environ: Mapping[str, str], with_path: bool) -> dict[str, str]:
+    """The variables that Python, torch and its math libraries read while they start, each bounded.
+
+    ``with_path``: also PYTHONPATH, which another host may have otherwise. LD_LIBRARY_PATH is left out: what a login on
+    the host sets decides it.
+
+    >>> at_start({"TORCH_LOGS": "all", "PYTHONPATH": "/a", "OMP_STACKSIZE": "", "HOME": "/root"}, False)
+    {'TORCH_LOGS': 'all'}
+    """
+    names = sorted(
+        name for name in environ if _AT_START.fullmatch(name) and environ[name] and "\0" not in environ[name]
+    )
+    kept = [name for name in names if not _SECRET.search(name) and (with_path or name != "PYTHONPATH")]
+    return {name: environ[name] for name in kept[:64] if len(environ[name]) <= 4096}
 
 
 def _describes_job(name: str) -> bool:

@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.sanitize import count_noun, strip_control_chars
-from doctor.engine.texts import filled, joined
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.net.host_groups import HostGroup
-from doctor.net.matrix import EPHEMERAL, Matrix, TestedPort
+from doctor.net.matrix import EPHEMERAL, TestedPort
 
 CauseKind = Literal["host", "itself", "link", "direction", "address", "groups", "border", "group", "fleet"]
 """What is to blame.
@@ -55,11 +55,6 @@ class NetworkCause(msgspec.Struct, frozen=True):
         return not self.candidates
 
     @property
-    def constant(self) -> bool:
-        """Whether every attempt in its area failed."""
-        return not self.opened
-
-    @property
     def members(self) -> frozenset[int]:
         """All hosts that this cause names, by itself or in a group."""
         return frozenset(self.hosts).union(*(group.hosts for group in self.groups))
@@ -68,32 +63,6 @@ class NetworkCause(msgspec.Struct, frozen=True):
     def accused(self) -> frozenset[int]:
         """The hosts to blame: empty for the whole fleet."""
         return frozenset(self.blamed) or self.members
-
-
-def describe(cause: NetworkCause, matrix: Matrix) -> str:
-    """The cause as a line of text: place, ports, how much failed, and how. Names are made safe to show.
-
-    >>> matrix = Matrix(("n1", "n2"), (TestedPort("master", 29500),), (("-d", "o-"),))
-    >>> describe(NetworkCause("direction", (0, 1), ports=(0,), failed=1, outcomes={"dropped": 1}), matrix)
-    'from n1 to n2: 1 of 1 attempt failed (dropped)'
-    """
-    total = cause.failed + cause.opened
-    results = ", ".join(
-        f"{name} {number}" if len(cause.outcomes) > 1 else name for name, number in cause.outcomes.items()
-    )
-    ports = "" if cause.all_ports else filled(", {0}", port_text([matrix.ports[port] for port in cause.ports]))
-    text = filled(
-        "{0}{1}: {2} of {3} failed ({4})",
-        place(cause, matrix.hosts),
-        ports,
-        cause.failed,
-        count_noun(total, "attempt"),
-        results,
-    )
-    if cause.certain:
-        return text
-    others = joined(", or ", (place(candidate, matrix.hosts) for candidate in cause.candidates))
-    return filled("{0}; equally possible: {1}", text, others)
 
 
 def place(cause: NetworkCause, names: Sequence[str]) -> str:

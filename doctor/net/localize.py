@@ -51,10 +51,6 @@ class Localization(msgspec.Struct, frozen=True):
     more: int = 0
     """Pairs of hosts with failures that are not among the causes, because there are too many."""
 
-    @property
-    def certain(self) -> tuple[NetworkCause, ...]:
-        return tuple(cause for cause in self.causes if cause.certain)
-
 
 class _Pick(msgspec.Struct):
     """A box that was chosen, and the ports that it explains."""

@@ -212,10 +212,6 @@ class Matrix(msgspec.Struct, frozen=True):
     to_itself: dict[int, str] = {}
     """By host, for each port the letter of its attempt to itself; ``-`` where it made none, or does not listen."""
 
-    def outcome(self, source: int, target: int, port: int) -> AttemptOutcome:
-        """The outcome of one cell; of a host with itself, not tried."""
-        return OUTCOMES.get(self.rows[port][source][target], AttemptOutcome.NOT_TRIED)
-
     def failures(self) -> Iterator[tuple[int, int, int, AttemptOutcome]]:
         """Source, target, port and outcome of every attempt that failed."""
         for port, rows in enumerate(self.rows):

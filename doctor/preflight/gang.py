@@ -25,7 +25,7 @@ from doctor.engine.texts import filled
 from doctor.environment.gang_place import GangPlace, PodDescription, find_place
 from doctor.environment.inventory import Inventory
 from doctor.hosts.selection import PodAccess
-from doctor.preflight.gathered import NotReady
+from doctor.preflight.gathered import GatherProgress, NotReady
 from doctor.preflight.host_leader import LeaderVerdict
 from doctor.transport.gang.gang_transport import GangTransport
 from doctor.transport.gang.links import PORTS, Gathering
@@ -35,7 +35,6 @@ from doctor.transport.gang.sealed import gang_key
 if TYPE_CHECKING:
     from doctor.environment.job_context import JobContext
     from doctor.preflight.deadline import TimeBudget
-    from doctor.preflight.gathered import GatherProgress
     from doctor.preflight.options import GangOptions, PreflightOptions
 
 NO_KEY = "none"

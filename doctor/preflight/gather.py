@@ -17,9 +17,9 @@ from doctor.engine.bounded_read import read_text_file
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.environment.job_context import choose_scope, detect
+from doctor.environment.job_context import JobContext, Scope, choose_scope, detect
 from doctor.job.variables import communication
-from doctor.preflight.gathered import NotReady
+from doctor.preflight.gathered import Gathered, GatherProgress, NotReady
 from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, tests_network
 from doctor.session import named_files
 from doctor.session.output_files import STDOUT, combine_callbacks, open_event_streams, requested_targets
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.record import LaunchOptions
     from doctor.environment.inventory import Inventory
-    from doctor.environment.job_context import JobContext, Scope
     from doctor.net.plan import NetOptions
     from doctor.preflight.deadline import TimeBudget
-    from doctor.preflight.gathered import Gathered, GatherProgress
     from doctor.preflight.host_leader import LeaderVerdict
     from doctor.preflight.options import PreflightOptions
     from doctor.session.examine import ExamineOptions

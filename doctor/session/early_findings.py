@@ -31,13 +31,13 @@ class EarlyFindings:
     def __init__(self, checks: Sequence[Check], config: Path | None, show: Callable[[str], None]) -> None:
         self.catalog, self.config, self.show = checks, config, show
         self.checks: list[Check] | None = None
-        self.shown: set[str] = set()
+        self.reported: set[str] = set()
         """Checks: of one fault on many hosts the first is enough."""
         self.seconds = SECONDS
 
     def step(self, host: str, record: HostRecord) -> None:
         """A host has answered, or could not be reached: the ``progress`` of `doctor.session.examine.examine`."""
-        if len(self.shown) >= MOST_FINDINGS or self.seconds <= 0:
+        if len(self.reported) >= MOST_FINDINGS or self.seconds <= 0:
             return
         if self.checks is None:
             self.checks = [check for check in self.catalog if check.severity is ERROR and _needs_this_host_alone(check)]
@@ -57,13 +57,13 @@ class EarlyFindings:
             self.seconds = 0.0
             return
         for outcome in report.outcomes:
-            if outcome.found_severity is ERROR and outcome.findings and outcome.check not in self.shown:
-                self.shown.add(outcome.check)
+            if outcome.found_severity is ERROR and outcome.findings and outcome.check not in self.reported:
+                self.reported.add(outcome.check)
                 message = localized_filled(str(outcome.findings[0]))
                 self.show(
                     phrase("so far: {host}: {message} ({check})", host=host, message=message, check=outcome.check)
                 )
-                if len(self.shown) >= MOST_FINDINGS:
+                if len(self.reported) >= MOST_FINDINGS:
                     return
 
 

@@ -19,7 +19,7 @@ from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits
 from doctor.collect.rounds import run_rounds
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
-from doctor.engine.fact import Visit
+from doctor.engine.fact import Fact, Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
@@ -28,7 +28,7 @@ from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
 from doctor.job.launch_line.logins import LauncherLogin
 from doctor.job.training import TrainingLaunch
-from doctor.job.variables import relevant
+from doctor.job.variables import at_start, relevant
 from doctor.session.connection import ssh_to
 from doctor.session.contained import needed_facts
 from doctor.session.replay import EvaluationLimit, Examination, replay
@@ -39,7 +39,6 @@ from doctor.transport.options import SshOptions as SshOptions
 from doctor.transport.options import workers
 
 if TYPE_CHECKING:
-    from doctor.engine.fact import Fact
     from doctor.environment.inventory import Inventory
     from doctor.net.plan import NetOptions
     from doctor.net.run.network_round import NetRoundResult
@@ -90,6 +89,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The job's launch and configuration, where a launch line or files were given."""
     login: LauncherLogin | None = None
     """How the launcher of the launch line reaches the other hosts; None: not over SSH, or that is not known."""
+    job_environ: Mapping[str, str] = {}
+    """Of a launch line, a file or a process: all that the job has; empty: the caller's."""
     import_folder: str = ""
     """The folder that the job's Python looks into first: absolute; empty where no launch line tells it."""
     after_reboot: bool = False
@@ -129,7 +130,7 @@ def examine(
         )
         facts = unique_facts(_facts_to_read(checks, options))
         ask = CollectOptions(
-            facts, _arguments(job.probe_inputs, options), options.sudo, tuple(shlex.split(options.within))
+            facts, _arguments(job.probe_inputs, options, environ), options.sudo, tuple(shlex.split(options.within))
         )
         share = ROUNDS_SHARE if options.smoke else BEFORE_NET_SHARE if options.net else 1.0
         limits = TimeLimits(options.timeout, options.budget * share, options.workers or workers(len(hosts)))
@@ -157,10 +158,16 @@ def examine(
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing, options.code)
 
 
-def _arguments(inputs: ProbeInputs, options: ExamineOptions) -> dict[str, object]:
-    """What questions on the hosts get: what the run keeps, and how the launcher would log in."""
+def _arguments(inputs: ProbeInputs, options: ExamineOptions, caller: Mapping[str, str]) -> dict[str, object]:
+    """What questions on the hosts get: what the run keeps, how the launcher logs in, and what a job starts with."""
     login = msgspec.to_builtins(options.login) if options.login else None
-    return {**msgspec.to_builtins(inputs), "login": login, "import_folder": options.import_folder}
+    is_of_job = bool(options.job_environ) or options.gates_job
+    return {
+        **msgspec.to_builtins(inputs),
+        "login": login,
+        "import_folder": options.import_folder,
+        "environ": at_start(options.job_environ or caller, with_path=is_of_job),
+    }
 
 
 def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:

@@ -14,7 +14,7 @@ from doctor.engine.bounded_read import open_bounded
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.interrupts import remove_old
-from doctor.engine.record import MAX_RUN_BYTES, BadRun
+from doctor.engine.record import MAX_RUN_BYTES, BadRun, Run
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.report.formats.registry import FormatTarget, RenderContext, render
@@ -33,7 +33,6 @@ from doctor.session.replay import Examination, load_file, replay
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
-    from doctor.engine.record import Run
     from doctor.engine.result import Report
     from doctor.environment.inventory import Inventory
     from doctor.report.diff.values import RunValues

@@ -10,14 +10,13 @@ from doctor.engine.errors import UsageError
 from doctor.engine.language import localized_filled
 from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
-from doctor.report.formats.registry import REPORT_FORMATS, parse_targets, render_bytes
+from doctor.report.formats.registry import REPORT_FORMATS, FormatTarget, RenderContext, parse_targets, render_bytes
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.record import HostRecord
     from doctor.engine.result import Report
     from doctor.report.formats.jsonl import EventStream
-    from doctor.report.formats.registry import FormatTarget, RenderContext
 
 
 STDOUT = "-"

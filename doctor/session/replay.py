@@ -145,8 +145,8 @@ HCCN_TOOL = "where the shell does not find hccn_tool, first type `export PATH=$P
 
 
 def _tool_notes(checks: Sequence[Check], outcomes: Sequence[Outcome]) -> Iterator[str]:
-    found = {outcome.check for outcome in outcomes if outcome.findings}
-    if any("`hccn_tool " in check.section("What to do") for check in checks if check.name in found):
+    failed_checks = {outcome.check for outcome in outcomes if outcome.findings}
+    if any("`hccn_tool " in check.section("What to do") for check in checks if check.name in failed_checks):
         yield HCCN_TOOL
 
 
@@ -238,9 +238,9 @@ def _rank_table(run: Run) -> object:
 
 def _part(run: Run, name: str) -> Any:
     """A part that has a type of its own, or `Absent`."""
-    from doctor.session import saved_parts
+    from doctor.session.saved_parts import saved_part
 
-    return saved_parts.READERS[name](getattr(run, name))
+    return saved_part(getattr(run, name), name)
 
 
 _READERS: dict[str, Callable[[Run], object]] = {

@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.config.file import find_config, parse_history
+from doctor.config.file import HistorySettings, find_config, parse_history
 from doctor.engine.texts import filled
 from doctor.history.run_record import RunRecord, RunView, make_record, recorded_names
-from doctor.history.run_store import NoHistory, current_time, open_history
+from doctor.history.run_store import HistoryFolder, NoHistory, current_time, open_history
 from doctor.session.output_files import print_warning
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from doctor.config.file import HistorySettings
     from doctor.engine.check import Check
     from doctor.engine.report_parts import AgeKey, FindingAge
     from doctor.engine.result import Report
-    from doctor.history.run_store import HistoryFolder
     from doctor.report.diff.values import RunValues
 
 HISTORY_SECONDS = 1.0

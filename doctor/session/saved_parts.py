@@ -5,7 +5,7 @@ Loaded where a run has one of them, or a check wants one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,43 +23,47 @@ NOT_STARTED = "not_started"
 """The key of `Run.smoke` that holds why a smoke run was not started."""
 
 
-def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
-    """The smoke run out of `Run.smoke`, or why there is none."""
+PARTS: Mapping[str, tuple[type, Absent, str]] = {
+    "watch": (
+        WatchResult,
+        Absent("no program was watched; doctor watch does that"),
+        "what was watched cannot be read: {0}",
+    ),
+    "training": (TrainingLaunch, TrainingLaunch.absent, "the launch cannot be read: {0}"),
+    "smoke": (SmokeRun, SmokeRun.absent, "the smoke run cannot be read: {0}"),
+}
+"""By the field of `Run`: the part's type, why it may not be there, and what is said of one that cannot be read."""
+
+
+def saved_part(saved: Mapping[str, Any], field: str) -> Any:
+    """The part that a run keeps in ``field``, one of `PARTS`; where there is none, or it cannot be read, why."""
+    kind, absent, unreadable = PARTS[field]
     if not saved:
-        return SmokeRun.absent
-    if NOT_STARTED in saved:
+        return absent
+    if field == "smoke" and NOT_STARTED in saved:
         return Unreadable(filled("the smoke run was not started: {0}", saved[NOT_STARTED]))
     try:
-        return _convert(saved)
+        return msgspec.convert(saved, kind, str_keys=True)
     except msgspec.ValidationError as error:
-        return Unreadable(filled("the smoke run cannot be read: {0}", error))
+        return Unreadable(filled(unreadable, error))
 
 
-def training_launch(saved: Mapping[str, Any]) -> TrainingLaunch | Absent:
-    """The training out of `Run.training`, or why there is none."""
-    if not saved:
-        return TrainingLaunch.absent
-    try:
-        return msgspec.convert(saved, TrainingLaunch)
-    except msgspec.ValidationError as error:
-        return Unreadable(filled("the launch cannot be read: {0}", error))
-
-
-def watch_result(saved: Mapping[str, Any]) -> WatchResult | Absent:
-    """What was seen of a watched program out of `Run.watch`, or why there is nothing."""
-    if not saved:
-        return Absent("no program was watched; doctor watch does that")
-    try:
-        return _convert_watch(saved)
-    except msgspec.ValidationError as error:
-        return Unreadable(filled("what was watched cannot be read: {0}", error))
+def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
+    """The smoke run out of `Run.smoke`, or why there is none."""
+    part: SmokeRun | Absent = saved_part(saved, "smoke")
+    return part
 
 
 def require_parts(run: Run, name: str) -> None:
     """Raises: BadRun, with the field, for a part that is not what it must be. ``name``: of the file."""
-    for field, require in (("watch", require_watch), ("training", require_training), ("smoke", require_smoke)):
+    for field, (kind, _, _) in PARTS.items():
+        saved = getattr(run, field)
         with _naming_field(name, field):
-            require(getattr(run, field))
+            if saved:
+                is_reason = field == "smoke" and NOT_STARTED in saved
+                part: Any = msgspec.convert(saved, _NotStarted if is_reason else kind, str_keys=True)
+                if isinstance(part, SmokeRun):
+                    _check_ranks(part)
 
 
 @contextmanager
@@ -73,35 +77,8 @@ def _naming_field(name: str, field: str) -> Iterator[None]:
         raise BadRun(filled("{0}: not a saved run: {1}{2}", name, strip_control_chars(message, 300), place)) from None
 
 
-def require_watch(saved: Mapping[str, Any]) -> None:
-    """Raises: msgspec.ValidationError, RecursionError for what no watched program left."""
-    if saved:
-        _convert_watch(saved)
-
-
-def require_training(saved: Mapping[str, Any]) -> None:
-    """Raises: msgspec.ValidationError, RecursionError for what is no training."""
-    msgspec.convert(saved, TrainingLaunch)
-
-
-def require_smoke(saved: Mapping[str, Any]) -> None:
-    """Raises: msgspec.ValidationError, ValueError, RecursionError for what is no smoke run."""
-    if NOT_STARTED in saved:
-        msgspec.convert(saved, _NotStarted)
-    elif saved:
-        _check_ranks(_convert(saved))
-
-
 class _NotStarted(msgspec.Struct, forbid_unknown_fields=True):
     not_started: str
-
-
-def _convert_watch(saved: Mapping[str, Any]) -> WatchResult:
-    return msgspec.convert(saved, WatchResult, str_keys=True)
-
-
-def _convert(saved: Mapping[str, Any]) -> SmokeRun:
-    return msgspec.convert(saved, SmokeRun, str_keys=True)
 
 
 def _check_ranks(smoke: SmokeRun) -> None:
@@ -123,11 +100,3 @@ def _require_ranks(ranks: tuple[int, ...], world: int, path: str) -> None:
     for rank in ranks:
         if not 0 <= rank < world:
             raise ValueError(f"rank {rank}, expected 0 to {world - 1} - at `{path}`")
-
-
-READERS: dict[str, Callable[[Mapping[str, Any]], object]] = {
-    "smoke": smoke_run,
-    "training": training_launch,
-    "watch": watch_result,
-}
-"""By the field of `Run`."""

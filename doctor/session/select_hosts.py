@@ -11,12 +11,11 @@ import msgspec
 from doctor.engine.bounded_read import read_text_file
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.texts import filled
-from doctor.environment.inventory import InventoryError, resolve_hosts
+from doctor.environment.inventory import Inventory, InventoryError, resolve_hosts
 from doctor.environment.job_context import detect
 from doctor.session.named_files import require_rank_table
 
 if TYPE_CHECKING:
-    from doctor.environment.inventory import Inventory
     from doctor.hosts.selection import HostSelection
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,14 +14,11 @@ from doctor.environment.inventory import Inventory, without
 from doctor.facts.container import ALLOTTED_NPUS, REQUESTED_GPUS, parse_visible
 from doctor.facts.pod_networks import ATTACHED, MAX_TEXT, REQUESTED, VARIABLE
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
-from doctor.hosts.selection import PodAccess, PodSelection
+from doctor.hosts.selection import HostSelection, PodAccess, PodSelection
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.jobs import pods_of_job, rows_of_kind, without_replaced
 from doctor.transport.kubernetes.pods import Pod, list_pods, namespace_of, natural_order, read_pod
-
-if TYPE_CHECKING:
-    from doctor.hosts.selection import HostSelection
 
 _ONE_BY_ONE = 8
 """Named pods that are read each for itself; more are looked up in the list of their namespace."""

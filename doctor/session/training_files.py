@@ -119,6 +119,7 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
         options,
         training=training_of_line(source.line, script, min(limits, default=None)),
         login=source.login,
+        job_environ=source.environ,
         import_folder=import_folder(source),
         code=code_of_line(source.line) if options.reads_settings else None,
     )

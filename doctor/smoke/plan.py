@@ -29,7 +29,7 @@ ATLAS_TRAINING = "d801"
 """PCI device id of the Atlas training series (910A, 910ProA and their like)."""
 _GROUPS_OF_HALVES = "1, 2, 4 or 8 on each host, 2 and 4 within NPUs 0-3 or 4-7"
 LOCAL_ADDRESS = "127.0.0.1"
-_KINDS: dict[Backend, str] = {"hccl": "npu", "nccl": "gpu"}
+KINDS: dict[Backend, str] = {"hccl": "npu", "nccl": "gpu"}
 _LAYOUT_FORM = "dp=4,tp=2,pp=1, then zero=1, acc=2 or recompute as wished"
 
 
@@ -66,7 +66,7 @@ class SmokeOptions(SmokeSettings, frozen=True, kw_only=True):
 
 def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:
     """The plan for these hosts, which are in inventory order. Raises: ValueError."""
-    backend = options.backend or _backend(hosts)
+    backend = options.backend or common_backend([host.devices for host in hosts.values()])
     placements = _placements(hosts, backend, options)
     rule = group_rule(backend, (host.npu_model for host in hosts.values()))
     return SmokePlan(
@@ -234,10 +234,14 @@ def _layout_problem(layout: Layout, world: int) -> str:
     return ""
 
 
-def _backend(hosts: Mapping[str, PlanHost]) -> Backend:
-    """NPUs or GPUs where every host has some, else CPUs."""
-    for backend, kind in _KINDS.items():
-        if all(host.devices.get(kind) for host in hosts.values()):
+def common_backend(devices: Sequence[Mapping[str, object]]) -> Backend:
+    """NPUs or GPUs where every host, or every rank, has some, else CPUs. ``devices``: of each, what it has by kind.
+
+    >>> common_backend([{"gpu": (0, 1)}, {"gpu": (0, 1), "npu": ()}])
+    'nccl'
+    """
+    for backend, kind in KINDS.items():
+        if devices and all(held.get(kind) for held in devices):
             return backend
     return "gloo"
 
@@ -250,12 +254,12 @@ def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeO
         count = options.ranks_per_host or len(options.devices) or host.slots or len(devices)
         count = count or (RANKS_ON_SINGLE_HOST if len(hosts) == 1 else RANKS_ON_EACH_HOST)
         if devices and count > len(devices):
-            kind = _KINDS[backend].upper()
+            kind = KINDS[backend].upper()
             raise ValueError(
                 filled("{0}: {1} ranks for {2} {3}s; expected one {4} a rank", name, count, len(devices), kind, kind)
             )
         numbers = devices or (-1,) * count
-        visible = tuple(host.devices.get(_KINDS.get(backend, ""), ()))
+        visible = tuple(host.devices.get(KINDS.get(backend, ""), ()))
         ordinals = [visible.index(number) if number in visible else -1 for number in numbers]
         placements += [
             RankPlacement(len(placements) + local, name, local, numbers[local], ordinals[local])
@@ -274,7 +278,7 @@ def _devices(name: str, host: PlanHost, backend: Backend, options: SmokeOptions)
         )
     if backend == "gloo":
         return ()
-    kind = _KINDS[backend]
+    kind = KINDS[backend]
     host_devices = tuple(host.devices.get(kind, ()))
     absent_devices = sorted(set(options.devices) - set(host_devices))
     if absent_devices:

@@ -13,7 +13,7 @@ from doctor.engine.result import Finding, Outcome, Report
 from doctor.engine.texts import filled
 from doctor.engine.watch_summary import WatchResult
 from doctor.session.replay import replay
-from doctor.session.saved_parts import watch_result
+from doctor.session.saved_parts import saved_part
 from doctor.watch.data.data_report import DataReport
 from doctor.watch.data_folder import saved_report
 
@@ -81,7 +81,7 @@ def evaluate_watch(
     ``data``: what the ranks' digests show; None reads it from the digests that the run has kept.
     """
     report = replay(run, selected)
-    watched = watch_result(run.watch)
+    watched = saved_part(run.watch, "watch")
     if not isinstance(watched, WatchResult):
         return report
     if data is None and watched.digests:

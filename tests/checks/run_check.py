@@ -61,12 +61,10 @@ def skipped(outcome: Outcome) -> set[str]:
 
 
 def advice(name: str, outcome: Outcome) -> str:
-    """What to do, with the values of the first finding."""
-    from doctor.engine.result import fill_template
-    from doctor.report.layout.advice import mark_unknown
+    """What to do, as a report prints it for the first finding."""
+    from doctor.report.layout.failures import filled_fix, fix_template
+    from doctor.report.layout.host_names import Fleet
 
     finding = outcome.findings[0]
-    template = mark_unknown(
-        check(name).section("What to do"), {key for key, value in finding.values.items() if not value}
-    )
-    return fill_template(template, {**finding.values, "host": finding.hosts[0]})
+    template = fix_template(check(name), [finding])
+    return "\n".join(filled_fix(template, finding, finding.hosts, Fleet(finding.hosts)))

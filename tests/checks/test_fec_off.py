@@ -1,8 +1,13 @@
+import re
+
 import pytest
 
 from doctor import Skip
 from doctor.facts.hccn import DeviceFec
+from doctor.report.layout.failures import filled_fix, fix_template
+from doctor.report.layout.host_names import Fleet
 from tests.checks.device_network import links, product, run_check
+from tests.checks.run_check import check
 
 MIXED = DeviceFec(by_npu={0: "rs", 1: "no", 2: "base"})
 
@@ -29,4 +34,5 @@ def test_no_link_is_up() -> None:
 @pytest.mark.parametrize(("family", "command"), [("A1", "-fec -s encoding rs"), ("A2", "-lldp -g"), ("A3", "-lldp -g")])
 def test_the_remedy_is_that_of_the_product(family: str, command: str) -> None:
     [finding] = run_check("fec_off", fec=MIXED, links=links(), product=product(family))
-    assert f"`hccn_tool -i 1 {command}`" in finding.values["remedy"]
+    lines = filled_fix(fix_template(check("fec_off"), [finding]), finding, ["node1"], Fleet(["node1"]))
+    assert re.findall("`.*?`", " ".join(lines)) == [f"`hccn_tool -i 1 {command}`"]

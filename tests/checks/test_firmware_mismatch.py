@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.checks.devices import of, skipped, unknown, versions
+from tests.checks.devices import fleet, of, skipped, unknown, versions
 
 look = of("firmware_mismatch")
 
@@ -25,3 +25,10 @@ def test_what_cannot_be_compared_is_unknown() -> None:
 def test_where_one_side_is_not_there() -> None:
     assert skipped(look, versions(firmware=None))
     assert skipped(look, versions(firmware_ranges=()))
+
+
+def test_one_other_host_gives_no_version_for_the_command() -> None:
+    sick, well = versions(firmware="6.4.0.4.220"), versions(firmware="7.1.0.11.220")
+    for others, version in ([well], None), ([well, well], "7.1.0.11.220"), ([well, versions(firmware="7.2.0")], None):
+        (finding,) = look(sick, None, fleet(sick, *others))
+        assert finding.values["version"] == version

@@ -1,7 +1,7 @@
 import msgspec
 
 from doctor.facts.names import HostNames, NameResolution
-from tests.checks.run_check import messages, run_check, skipped
+from tests.checks.run_check import job, messages, run_check, skipped
 
 
 def called(name: str) -> list[HostNames]:
@@ -41,3 +41,14 @@ def test_two_names_of_one_machine_are_said_once_and_no_name_is_to_be_changed() -
     assert messages(outcome) == [("a b", "2 hosts have the host name vm")], "two containers, or a copied image"
     outcome = run_check("host-name-repeated", {"a": [one], "b": [other]})
     assert messages(outcome) == [("a b", "2 hosts have the host name vm")], "a run of before: not known"
+
+
+def test_a_job_of_torch_that_goes_by_no_name_lives() -> None:
+    hosts = {"a": called("a"), "b": called("a")}
+    environ = {"MASTER_ADDR": "10.0.0.1", "GLOO_SOCKET_IFNAME": "eth0"}
+    assert run_check("host-name-repeated", hosts, job(**environ)).found_severity.value == "warning"
+    for change in ({"MASTER_ADDR": ""}, {"GLOO_SOCKET_IFNAME": ""}, {"MS_ROLE": "MS_WORKER"}):
+        assert run_check("host-name-repeated", hosts, job(**{**environ, **change})).found_severity.value == "error"
+    for given in ({"launchers": ("openmpi",)}, {"launchers": ("torchrun",), "store_by_name": True}):
+        launch = msgspec.structs.replace(job(**environ), **given)
+        assert run_check("host-name-repeated", hosts, launch).found_severity.value == "error"

@@ -7,7 +7,7 @@ import pytest
 from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import PerHost, Visit
 from doctor.engine.record import HostRecord
-from doctor.engine.result import Outcome, Status
+from doctor.engine.result import Outcome, Severity, Status
 from doctor.facts.npu import NpuProduct
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
@@ -25,9 +25,10 @@ def check_findings(product: str = "", **environ: str) -> Outcome:
 
 
 def test_each_value_is_named_with_what_was_expected() -> None:
-    assert list_messages(check_findings(HCCL_CONNECT_TIMEOUT="60", HCCL_RDMA_TC="133")) == [
-        "HCCL_CONNECT_TIMEOUT has an invalid value | observed 60 | expected a whole number from 120 to 7200",
-        "HCCL_RDMA_TC has an invalid value | observed 133 | expected a multiple of 4 from 0 to 252",
+    outcome = check_findings(HCCL_CONNECT_TIMEOUT="60", HCCL_RDMA_TC="133")
+    assert list(map(str, outcome.findings)) == [
+        "HCCL_CONNECT_TIMEOUT is 60; expected a whole number from 120 to 7200",
+        "HCCL_RDMA_TC is 133; expected a multiple of 4 from 0 to 252",
     ]
 
 
@@ -52,12 +53,21 @@ def test_what_depends_on_the_product() -> None:
 def test_the_hosts_say_which_product() -> None:
     products = PerHost({"n1": NpuProduct(family="A1", evidence="")})
     launch = LaunchConfig.from_environment({"HCCL_EXEC_TIMEOUT": "20000"})
-    assert len(list(check(NAME).function(launch=launch, products=products, python=None, cann=None, gpus=None))) == 1
+    assert (
+        len(
+            list(
+                check(NAME).function(
+                    launch=launch, products=products, python=None, cann=None, gpus=None, fleet=None, npus=None
+                )
+            )
+        )
+        == 1
+    )
 
 
 def test_a_product_that_is_none() -> None:
     assert list_messages(check_findings("B1")) == [
-        "--product has an invalid value | observed B1 | expected one of A1, A2, A3"
+        "--product is B1; expected one of A1, A2, A3 | observed B1 | expected one of A1, A2, A3"
     ]
 
 
@@ -104,3 +114,35 @@ def test_versions_that_cannot_be_read_make_nothing_unknown() -> None:
 
 def test_healthy() -> None:
     assert check_findings(HCCL_CONNECT_TIMEOUT="600").status is Status.PASSED
+
+
+def test_what_only_npus_read_ends_no_job_without_one() -> None:
+    launch = LaunchConfig.from_environment({"HCCL_RDMA_TC": "133", "WORLD_SIZE": "2.0"})
+    found = {
+        str(finding.values["variable"]): finding for finding in run_check.run_check(NAME, {"a": []}, launch).findings
+    }
+    assert {name: finding.is_warning for name, finding in found.items()} == {
+        "HCCL_RDMA_TC": True,
+        "WORLD_SIZE": False,
+    }
+    launch = LaunchConfig.from_environment({"HCCL_RDMA_TC": "133", "MS_ROLE": "MS_WORKER"})
+    assert run_check.run_check(NAME, {"a": []}, launch).found_severity is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "right"),
+    [
+        ("MASTER_PORT", " 29500", True),
+        ("MASTER_PORT", "29_500", True),
+        ("MASTER_PORT", "29500.0", False),
+        ("WORLD_SIZE", "+8 ", True),
+        ("WORLD_SIZE", "0x8", False),
+        ("RANK_SIZE", " 8", False),
+        ("MASTER_ADDR", "10.91.257", True),
+        ("MASTER_ADDR", "0x0a5b0101", True),
+        ("MASTER_ADDR", "10.91.300.1", False),
+        ("MASTER_ADDR", "tcp://n1", False),
+    ],
+)
+def test_numbers_are_read_as_the_job_reads_them(variable: str, value: str, right: bool) -> None:
+    assert (check_findings(**{variable: value}).status is Status.PASSED) is right

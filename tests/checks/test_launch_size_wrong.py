@@ -34,11 +34,15 @@ def test_without_a_launch_line_there_is_nothing_to_judge() -> None:
     assert run_check("launch-size-wrong", LaunchConfig()).status is Status.SKIPPED
 
 
+FEWER = ": the rest wait in vain, unless they are spares"
+
+
 @pytest.mark.parametrize(
     ("env", "each", "hosts", "messages"),
     [
         ({"WORLD_SIZE": "16"}, 8, 2, []),
-        ({"WORLD_SIZE": "8"}, 8, 2, []),
+        ({"WORLD_SIZE": "8"}, 8, 2, ["WORLD_SIZE is 8, and the hosts start 16" + FEWER]),
+        ({"WORLD_SIZE": "2"}, 1, 3, ["WORLD_SIZE is 2, and the hosts start 3" + FEWER]),
         ({"WORLD_SIZE": "2"}, 8, 2, []),
         ({"WORLD_SIZE": "12"}, {"n0": 8, "n1": 4}, 2, []),
         ({"WORLD_SIZE": "16"}, 8, 1, []),
@@ -60,3 +64,4 @@ def test_a_size_in_the_environment(
     launch = LaunchConfig.from_environment(environ=env, ranks_per_host=each)
     outcome = run_check("launch-size-wrong", launch, hosts, 0)
     assert [text.partition(" | ")[0] for text in list_messages(outcome)] == messages
+    assert [finding.is_warning for finding in outcome.findings] == [FEWER in message for message in messages]

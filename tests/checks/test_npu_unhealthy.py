@@ -31,7 +31,7 @@ def test_a_code_is_named_with_its_text_and_what_it_demands() -> None:
     (finding,) = look(table(state(0), state(1, health="Alarm")), health(report), CHIPS, None)
     assert str(finding) == (
         "NPU 1 reports health Alarm, fault 80E18402 and 80E01801 (hbm ecc): take the NPU out of service and report it "
-        "to the vendor; expected health OK"
+        "to the vendor; expected no fault"
     )
 
 

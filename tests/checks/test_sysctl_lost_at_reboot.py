@@ -1,3 +1,7 @@
+import shlex
+
+import pytest
+
 from doctor.facts.kernel import KernelSetting, LiveSettings, SysctlFiles
 from tests.checks.run_check import FactsByHost, advice, messages, run_check
 
@@ -77,3 +81,23 @@ def test_a_worse_value_of_now_is_not_kept() -> None:
         assert [finding.values["keep"] for finding in outcome.findings] == ["no"]
     outcome = run_check("sysctl-lost-at-reboot", host({SOMAXCONN: "65535"}, (SOMAXCONN, "128; reboot")))
     assert [finding.values["keep"] for finding in outcome.findings] == ["yes"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(SOMAXCONN, "60"), (SYN, "100"), (RANGE, "40000 40003"), (RANGE, "60998 60999"), (PORTS, "1-65000")],
+)
+def test_a_value_that_is_a_fault_is_not_made_to_last(key: str, value: str) -> None:
+    """Where no file sets it, the reboot mends it; where one sets a better value, that is the one to have."""
+    live = {RANGE: "32768 60999", key: value}
+    assert findings(live) == []
+    better = {SOMAXCONN: "65535", SYN: "65535", RANGE: "32768 60999", PORTS: "60000-60031"}[key]
+    outcome = run_check("sysctl-lost-at-reboot", host(live, (key, better)))
+    text = advice("sysctl-lost-at-reboot", outcome)
+    assert f"`sysctl -w {shlex.quote(f'{key}={better}')}`" in text and "echo" not in text
+    assert [finding.values["keep"] for finding in outcome.findings] == ["no"]
+
+
+def test_a_file_that_sets_another_faulty_value_is_left_to_the_check_that_judges_it() -> None:
+    assert findings({RANGE: "40000 40003"}, (RANGE, "50000 50003")) == []
+    assert findings({RANGE: "32768 60999"}, (RANGE, "50000 50003")) != []

@@ -34,3 +34,10 @@ def test_a_file_that_hides_a_standard_module_is_named_in_the_remedy() -> None:
     (finding,) = look(hidden)
     assert "Rename /opt/j/platform.py:" in str(finding.values["remedy"])
     assert look(msgspec.structs.replace(torch(), hides=("/opt/j/platform.py",))) == []
+
+
+def test_variables_of_the_job_that_break_it_are_named() -> None:
+    """Whatever the words are: without the variables the same interpreter has imported it."""
+    (finding,) = look(msgspec.structs.replace(torch(HCCL, HCCL), broken_by=("OMP_STACKSIZE", "TORCH_LOGS")))
+    assert str(finding).startswith("import torch fails with the job's variables (OMP_STACKSIZE and TORCH_LOGS)")
+    assert "OMP_STACKSIZE or TORCH_LOGS" in finding.values["remedy"]

@@ -31,7 +31,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "quadro-p2000-v12.xml": {"persistence": True, "is_data_center": False},
     "quadro-p400.xml": {"power_limit": None, "memory": 1998},
     "rtx-3060-v12.xml": {"driver": "570.124.04", "mig": ""},
-    "rtx-3080-v12.xml": {"power_limit": 336.0, "power_limit_default": 320.0},
+    "rtx-3080-v12.xml": {"power_limit": 336.0},
     "rtx-3080-v13.xml": {"driver": "595.58.03", "fabric_state": ""},
     "rtx-3090-v12.xml": {"power_limit": 200.0, "bus": "0000:00:10.0"},
     "rtx-4000-sff-ada-v13.xml": {"persistence": True, "reset_required": False},

@@ -98,7 +98,7 @@ NEW_ENOUGH = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (
 @pytest.mark.skipif(not NEW_ENOUGH, reason="this kernel cannot tell who uses a file in memory")
 class TestIdleSegments:
     def test_an_old_file_that_nobody_uses(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
-        path = old(tmp_path / "nccl-dead")
+        path = old(tmp_path / "nccl-a1B2c3")
         (segment,) = segments().files
         assert (segment.path, segment.bytes) == (f"/dev/shm/{path.name}", 8192)
         assert 7200 <= segment.age < 7300
@@ -112,26 +112,48 @@ class TestIdleSegments:
         assert segments().files == ()
 
     def test_a_young_file_may_be_on_its_way(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
-        old(tmp_path / "young", age=60)
+        old(tmp_path / "nccl-youngx", age=60)
         assert segments().files == ()
 
     def test_a_file_that_is_open(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
-        with old(tmp_path / "open").open("rb"):
+        with old(tmp_path / "nccl-openxx").open("rb"):
             assert segments().files == ()
         assert segments().files
 
     def test_a_file_that_is_mapped_and_closed(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
-        with old(tmp_path / "mapped").open("r+b") as file:
+        with old(tmp_path / "nccl-mapped").open("r+b") as file:
             memory = mmap.mmap(file.fileno(), 0)
         with memory:
             assert segments().files == ()
         assert segments().files
 
     def test_looking_changes_nothing(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
-        path = old(tmp_path / "dead")
+        path = old(tmp_path / "nccl-deadxx")
         before = path.stat()
         segments()
         assert path.stat() == before
+
+    @pytest.mark.parametrize(
+        "name",
+        ["libpod_lock", "lttng-ust-wait-8", "sem.oracle", "PostgreSQL.3059463094", "data.bin", "pulse-shm-12345"],
+    )
+    def test_a_name_that_no_job_makes_may_be_a_service_s(
+        self, name: str, tmp_path: Path, segments: Callable[[], IdleSegments]
+    ) -> None:
+        old(tmp_path / name)
+        assert segments().files == ()
+
+    @pytest.mark.parametrize(
+        "name",
+        ["torch_4194398_1_2", "torch_4194399_123", "psm_0a1b2c3d", "sem.mp-ab_12xyz", "vader_segment.n1.0.3a5f.1"],
+    )
+    def test_names_that_jobs_make(self, name: str, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
+        old(tmp_path / name)
+        assert [segment.path for segment in segments().files] == ["/dev/shm/" + name]
+
+    def test_a_file_of_a_living_process_is_kept(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
+        old(tmp_path / f"torch_{os.getpid()}_4194399")
+        assert segments().files == ()
 
 
 class TestSegmentsSaid:
@@ -143,6 +165,12 @@ class TestSegmentsSaid:
     def test_a_system_v_segment_without_a_process(self) -> None:
         table = SYSV.format(nattch=0, then=" " * 6 + "9000")
         assert self.idle_segments(table) == IdleSegments(files=(), sysv=(Segment("3", 8192, 1000),))
+
+    @pytest.mark.parametrize(("key", "living"), [("77", []), (" 0", ["100"])], ids=["key", "living"])
+    def test_one_that_a_later_program_may_find_or_whose_maker_lives(self, key: str, living: list[str]) -> None:
+        table = SYSV.format(nattch=0, then=" " * 6 + "9000").replace("\n         0", f"\n        {key}", 1)
+        assert table.splitlines()[1].split()[0] == key.strip()
+        assert self.idle_segments(table, living=living) == IdleSegments(files=(), sysv=())
 
     @pytest.mark.parametrize(("nattch", "then"), [(1, "9000"), (0, "9500")], ids=["attached", "young"])
     def test_one_that_is_used_or_young(self, nattch: int, then: str) -> None:

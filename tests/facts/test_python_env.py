@@ -215,3 +215,50 @@ def test_the_folder_of_the_jobs_script_is_searched_first_and_only_it(
     assert answered(TorchImport, try_import({"python": sys.executable, "import_folder": str(job)})).error == ""
     gone = try_import({"python": sys.executable, "import_folder": str(tmp_path / "none")})
     assert answered(TorchImport, gone).hides == ()
+
+
+TORCH_OF_TEST = """
+import os, sys
+if os.environ.get("TORCH_LOGS") == "loud":
+    raise ValueError("Invalid log settings: loud")
+if os.environ.get("OMP_STACKSIZE") == "9999999G":
+    print("libgomp: Thread creation failed: Resource temporarily unavailable", file=sys.stderr)
+    os._exit(1)
+__version__ = "2.13.0"
+"""
+
+
+@pytest.mark.parametrize(
+    ("environ", "named", "observed"),
+    [
+        ({"TORCH_LOGS": "all", "OMP_STACKSIZE": "4M"}, (), ""),
+        (
+            {"TORCH_LOGS": "loud", "OMP_STACKSIZE": "4M"},
+            ("OMP_STACKSIZE", "TORCH_LOGS"),
+            "ValueError: Invalid log settings: loud",
+        ),
+        ({"OMP_STACKSIZE": "9999999G"}, ("OMP_STACKSIZE",), "Thread creation failed"),
+        ({"PYTHONHASHSEED": "abc", "OMP_STACKSIZE": "4M"}, ("PYTHONHASHSEED",), "PYTHONHASHSEED"),
+    ],
+)
+def test_the_trial_has_the_variables_of_the_job(
+    environ: dict[str, str], named: tuple[str, ...], observed: str, tmp_path: Any
+) -> None:
+    """A value that ends Python, torch or its threads is the job's, whatever the host has."""
+    (tmp_path / "torch.py").write_text(TORCH_OF_TEST)
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} -S "$@"\n')
+    wrapper.chmod(0o755)
+    value = answered(TorchImport, try_import({"python": str(wrapper), "environ": environ}))
+    assert value.broken_by == named
+    assert observed in value.error_with_set_env and bool(observed) == bool(value.error_with_set_env)
+    assert answered(TorchImport, try_import({"python": str(wrapper)})).error == ""
+
+
+def test_a_torch_that_fails_by_itself_is_not_laid_on_the_variables(tmp_path: Any) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libtorch_cpu.so')")
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} -S "$@"\n')
+    wrapper.chmod(0o755)
+    value = answered(TorchImport, try_import({"python": str(wrapper), "environ": {"TORCH_LOGS": "all"}}))
+    assert (value.broken_by, value.error) == ((), "ImportError: libtorch_cpu.so")

@@ -136,7 +136,11 @@ ROWS: list[Row] = [
     ),
     npu_row("npu-driver-not-loaded", f"touch {NPU}/drvmng", expected="npu-smi starts"),
     npu_row(
-        "npu-driver-not-loaded", "rm /dev/davinci*", fleet="a1", observed="dcmi module initialize failed. ret is -8005"
+        "npu-driver-not-loaded",
+        "rm /dev/davinci*",
+        fleet="a1",
+        observed="dcmi module initialize failed. ret is -8005",
+        also=("npu-count-differs",),
     ),
     npu_row("npu-driver-not-loaded", f"touch {NPU}/occupied"),
     Row(

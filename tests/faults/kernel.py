@@ -109,6 +109,20 @@ ROWS = [
         environ={"WORLD_SIZE": "1024"},
         values={"expected": 4096, "ranks": 1024},
     ),
+    Row(
+        "local-ports-few",
+        *setting("net.ipv4.ip_local_port_range", "40000 40000"),
+        fleet="cpu",
+        values={"observed": 1, "expected": 1024, "range": "40000"},
+        apart=("*",),
+    ),
+    Row(
+        "local-ports-few",
+        *setting(PORTS, "32768-60990"),
+        fleet="cpu",
+        values={"observed": 9, "reserved": "32768-60990"},
+        also=("sysctl-lost-at-reboot",),
+    ),
     Row("syn-queue-short", *setting("net.ipv4.tcp_max_syn_backlog", "128"), values={"observed": 128, "expected": 256}),
     Row(
         "hccl-ports-unreserved",

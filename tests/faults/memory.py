@@ -42,10 +42,10 @@ ROWS = [
     ),
     Row(
         "shm-stale-segments",
-        FILL.format(count=4 << 20, path="/dev/shm/nccl-dead") + "\ntouch -d '2 hours ago' /dev/shm/nccl-dead",
-        "rm /dev/shm/nccl-dead",
+        FILL.format(count=4 << 20, path="/dev/shm/nccl-Xq3f9Z") + "\ntouch -d '2 hours ago' /dev/shm/nccl-Xq3f9Z",
+        "rm /dev/shm/nccl-Xq3f9Z",
         host=2,
-        values={"observed": "4 MiB", "count": 1, "objects": ["/dev/shm/nccl-dead"]},
+        values={"observed": "4 MiB", "count": 1, "objects": ["/dev/shm/nccl-Xq3f9Z"]},
     ),
     Row(
         "memory-short",

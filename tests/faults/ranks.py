@@ -267,6 +267,7 @@ ROWS = [
         blamed=(),
         values={"variable": "RANK_TABLE_FILE"},
         prepare=by_variable,
+        also=("rank-table-differs-between-hosts",),
     ),
     table(
         "rank-table-address-differs",

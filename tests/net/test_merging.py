@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.net.localize import localize
-from doctor.net.matrix import AttemptOutcome, HostAnswer, Matrix, TestedPort
+from doctor.net.matrix import OUTCOMES, AttemptOutcome, HostAnswer, Matrix, TestedPort
 from doctor.net.merging import MAX_ATTEMPTS_OF_A_HOST, MalformedAnswer, merge_answers, read_answer
 from tests.examples import examples
 
@@ -41,7 +41,7 @@ def test_a_silent_host_is_unknown_and_its_peers_are_innocent() -> None:
 
 def test_a_target_that_does_not_say_that_it_listens_makes_no_failure() -> None:
     matrix = merged(listening("-d"), {"rows": ["o-"]})
-    assert matrix.outcome(0, 1, 0) is AttemptOutcome.UNKNOWN
+    assert OUTCOMES[matrix.rows[0][0][1]] is AttemptOutcome.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_host_decides_what_its_own_port_is(state: str, letter: str, outcome: A
     matrix = merged(
         listening("-" + letter), {"rows": ["o-"], "listeners": [{"port": 0, "state": state, "detail": "pid 7 redis"}]}
     )
-    assert matrix.outcome(0, 1, 0) is outcome
+    assert OUTCOMES[matrix.rows[0][0][1]] is outcome
     assert matrix.listeners[1].detail == "pid 7 redis"
 
 
@@ -70,8 +70,8 @@ def test_a_source_cannot_say_that_a_port_of_another_is_bound() -> None:
 
 def test_an_open_attempt_that_the_target_did_not_see_is_disputed() -> None:
     matrix = merged(listening("-oo"), listening("o-o", accepted=["..o"]), listening("oo-", accepted=["oo."]))
-    assert matrix.outcome(0, 1, 0) is AttemptOutcome.DISPUTED
-    assert matrix.outcome(2, 1, 0) is AttemptOutcome.OPEN
+    assert OUTCOMES[matrix.rows[0][0][1]] is AttemptOutcome.DISPUTED
+    assert OUTCOMES[matrix.rows[0][2][1]] is AttemptOutcome.OPEN
     assert localize(matrix).causes == ()
 
 

@@ -139,6 +139,13 @@ CASES = [
     Case("allow-overcommit", ("overcommit-forbidden",), STRICT),
     Case("raise-listen-queues", ("syn-queue-short",), setting("net.ipv4.tcp_max_syn_backlog", "128")[0], host=2),
     Case(
+        "widen-local-ports",
+        ("local-ports-few",),
+        f"{setting('net.ipv4.ip_local_port_range', '40000 40063')[0]}\n"
+        "echo 'net.ipv4.ip_local_port_range = 40000 40063' >/etc/sysctl.d/80-range.conf",
+        host=1,
+    ),
+    Case(
         "reserve-job-ports",
         ("master-port-unreserved",),
         f"{setting(PORTS, '8080')[0]}; {setting('net.ipv4.ip_local_port_range', '20000 60999')[0]}\n"
@@ -165,7 +172,8 @@ CASES = [
     Case(
         "remove-stale-segments",
         ("shm-stale-segments",),
-        FILL.format(count=4 << 20, path="'/dev/shm/nccl $(dead)'") + "\ntouch -d '2 hours ago' '/dev/shm/nccl $(dead)'",
+        FILL.format(count=4 << 20, path="'/dev/shm/sm_segment.$(dead) 1'")
+        + "\ntouch -d '2 hours ago' '/dev/shm/sm_segment.$(dead) 1'",
         host=3,
         leaves="cannot be brought back",
     ),

@@ -53,12 +53,14 @@ RUN: dict[str, tuple[str, ...]] = {
 RUN_ALONE = {
     "hccl-rootinfo-stale": "mv {path} {path}.old",
     "interfaces-in-one-subnet": "{routing}",
+    "local-ports-few": 'sysctl -w net.ipv4.ip_local_port_range="32768 60999" && echo '
+    f'"net.ipv4.ip_local_port_range = 32768 60999" >> {KEEP}',
 }
 """The same on a host with the first fault of the check in `tests.faults`."""
 NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
         hccn_tool npu-smi ascend-dmi nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
-        {up} msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
+        {up} {command} sminfo msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
         ethtool rdma perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos""",
     "containers: there is none on a test host": """
         docker --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
@@ -67,17 +69,18 @@ NOT_RUN = {
         uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP {python}
         make mkdir DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed int(os""",
     "would change this machine's clock, services, mounts or frequency": """
-        umount cpupower tuned-adm chronyc systemctl timedatectl hwclock hostnamectl reboot
+        umount update-grub cpupower tuned-adm chronyc systemctl timedatectl hwclock hostnamectl reboot
         scontrol""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
-        smartctl ras-mc-ctl findmnt coredumpctl timeout nfsstat lfs lctl rsync arping tracepath taskset""",
+        smartctl ras-mc-ctl swapon findmnt coredumpctl timeout nfsstat lfs lctl rsync arping tracepath taskset""",
     "a text in a file or in a message, and no command": """
         "rank_id": "status": "version": Compatibility Two {item}:{expected} {observed}
         privileged: securityContext.capabilities.add: {setting}""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": """* USER LimitMEMLOCK
         printf""",
-    "run under another check's name, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix}",
+    "run for another check, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",
+    "copies a file from this machine, or on the job's hosts": "{copy} cp",
 }
 """Why commands are not run here, and how they begin."""
 PAGES = {

@@ -38,7 +38,7 @@ def unbreakable(line: str) -> bool:
 class TestEveryCheck:
     def test_has_values_for_every_placeholder_of_its_page_and_message(self, check: Check) -> None:
         row = ROWS[check.name]
-        assert needed_names(check, row.template) - {"host"} <= set(row.values)
+        assert needed_names(check, row.template) - {"host", "all_hosts"} <= set(row.values)
         assert not re.search(r"\{\w+\}", row.message)
 
     def test_has_no_value_that_runs_into_a_word(self, check: Check) -> None:

@@ -38,7 +38,7 @@ CONSTANT_WORDS = {
         "GPU",
         "INPUT",
         "IPC_LOCK",
-        "LINK_TYPE_P1",
+        "LINK_TYPE",
         "OK",
         "TARGET",
         "THAWED",

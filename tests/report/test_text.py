@@ -308,11 +308,13 @@ def test_the_remedy_of_the_cause_stands_for_those_of_all_causes() -> None:
         assert finding_of(page, **unknown).endswith("fix For a cable: replace it. For a port: `enable it`.")
 
 
-def test_commands_for_another_device_are_left_out() -> None:
-    page = "Look. NPU: `npu-smi info`. GPU: `nvidia-smi`. Then wait."
+def test_commands_for_another_device_or_case_are_left_out() -> None:
+    page = "Look.\n- NPU: `npu-smi info`.\n- GPU: `nvidia-smi`.\n\nThen wait."
     assert finding_of(page, accelerator="NPU").endswith("fix Look. NPU: `npu-smi info`. Then wait.")
     assert finding_of(page, accelerator="CPU").endswith("fix Look. Then wait.")
-    assert finding_of(page).endswith(page)
+    assert finding_of(page, case=["GPU", "NPU"]).endswith("Look. NPU: `npu-smi info`. GPU: `nvidia-smi`. Then wait.")
+    for unknown in ({}, {"case": ""}):
+        assert finding_of(page, **unknown).endswith("Look. - NPU: `npu-smi info`. - GPU: `nvidia-smi`. Then wait.")
 
 
 def test_brief_is_one_line_a_finding_and_the_verdict() -> None:

@@ -212,10 +212,23 @@ def test_the_verdict_names_a_host_on_which_many_checks_do_not_apply() -> None:
         outcome_of(ERROR_CHECK), *partly, outcome_of(OTHER, evaluated_hosts=(), complete=False)
     )
     text = summary_lines(report, fold(report)).verdict
-    assert text == "HEALTHY: 7 of 8 checks apply, and passed on 64 hosts; 6 of them do not apply on node001"
+    assert (
+        text
+        == "HEALTHY: 7 of 8 checks apply, and passed on 64 hosts; 6 checks of the other hosts do not apply to node001"
+    )
     report = example_reports.report(outcome_of(ERROR_CHECK), *partly[:4])
     text = summary_lines(report, fold(report)).verdict
-    assert text == "HEALTHY: 5 checks passed on 64 hosts; 4 of them do not apply on node001", "more than half of all"
+    assert text == "HEALTHY: 5 checks passed on 64 hosts; 4 checks of the other hosts do not apply to node001", (
+        "more than half of all"
+    )
     everywhere = [msgspec.structs.replace(outcome_of(ERROR_CHECK), check=f"each-{number}") for number in range(8)]
     report = example_reports.report(*everywhere, *partly[:4])
     assert summary_lines(report, fold(report)).verdict == "HEALTHY: 12 checks passed on 64 hosts"
+
+
+def test_no_host_is_cut_off_from_a_command() -> None:
+    hosts = tuple(f"host-{letters}" for letters in (2 * letter for letter in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJ"))
+    outcome = outcome_of(ERROR_CHECK, Finding("bad", hosts=hosts), evaluated_hosts=hosts)
+    report = example_reports.report(outcome, hosts=hosts)
+    lines = summary_lines(report, fold(report, 160), fixable=[ERROR_CHECK])
+    assert "..." not in lines.fix_command and all(host in lines.fix_command for host in hosts)

@@ -166,7 +166,6 @@ def test_bytes_that_do_not_arrive(name: str, evidence: bool) -> None:
     assert trouble.certainty == ("evidence" if evidence else "timeout")
     assert {1, 3} & set(trouble.culprit_ranks)
     assert sim.now - cut < (0.8 if evidence else 3.5)
-    assert {1, 3} <= set(detector.suspects)
 
 
 def endless(groups: simulation.Groups, layout: Layout, rank: int) -> Iterator[Act]:
@@ -717,7 +716,6 @@ class TestNetwork:
         table.call(0, "all_reduce")
         table.call(1, "all_reduce")
         assert table.wait(0.45) is None
-        assert table.detector.suspects == (0, 1)
         table.reported = {"evidence": [Resend(0, "h1", 4096, 3)]}
         trouble = table.wait(0.2)
         assert kind(trouble) == ("network", (0,))

@@ -11,6 +11,7 @@ import pytest
 from doctor.environment.job_context import JobContext, detect
 from doctor.smoke.rendezvous import launched
 from doctor.smoke.rendezvous.launched import build_hello, with_leader_address
+from doctor.transport.launcher import slurm_steps
 
 SRUN = {
     "SLURM_JOB_ID": "42",
@@ -33,19 +34,19 @@ class TestWhereRank0Is:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         scontrol = tmp_path / "scontrol"
-        scontrol.write_text('#!/bin/sh\necho "NodeName=$3 Arch=x86_64"; echo "   NodeAddr=10.1.2.3 NodeHostName=$3"\n')
+        scontrol.write_text('#!/bin/sh\necho "NodeName=$4 Arch=x86_64 NodeAddr=10.1.2.3 NodeHostName=$4"\n')
         scontrol.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-        monkeypatch.setattr(launched, "_resolves", lambda name: False)
+        monkeypatch.setattr(slurm_steps, "_resolves", lambda name: False)
         assert with_leader_address(taken(SRUN), SRUN).leader_addresses == ("nosuch0", "10.1.2.3")
 
     def test_a_node_that_resolves_is_left_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(launched, "_resolves", lambda name: True)
+        monkeypatch.setattr(slurm_steps, "_resolves", lambda name: True)
         assert with_leader_address(taken(SRUN), SRUN).leader_addresses == ("nosuch0",)
 
     def test_without_slurms_tools_nothing_is_added(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "/nonexistent")
-        monkeypatch.setattr(launched, "_resolves", lambda name: False)
+        monkeypatch.setattr(slurm_steps, "_resolves", lambda name: False)
         assert with_leader_address(taken(SRUN), SRUN).leader_addresses == ("nosuch0",)
 
     def test_a_rank_table_says_it_where_master_addr_does_not(self, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.engine.decoding import StreamTooLarge, inflate
+from doctor.engine.decoding import StreamTooLarge, inflate, prepare_decoding
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.transport.host_texts import take_texts
@@ -169,3 +169,6 @@ class HostSpool:
         assert self._header is not None
         self.files.append(Spooled(self._header, self._path, end.complete, printable(end.note)))
         self._header = None
+
+
+prepare_decoding(Header, _FileEnd, _End)

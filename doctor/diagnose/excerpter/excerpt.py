@@ -13,8 +13,9 @@ from doctor.diagnose.excerpter.line_choice import (
     is_binary,
     is_recording,
     launcher_labels,
+    lines_of,
+    shapes_of,
     shown_part,
-    split_block,
     whole_lines,
 )
 from doctor.diagnose.excerpter.tracebacks import HEADLESS_LINES, RAY_ORIGIN, TRACEBACK_HEAD, OpenTracebacks
@@ -154,16 +155,17 @@ class LogReader:
         """Chooses among the lines of a block, each of which ends with a newline."""
         if b"\x1b" in data:
             data = COLORS.sub(b"", data)
-        lines, shapes = split_block(data)
         if self.lines < self.edge_lines:
-            for offset, line in enumerate(lines[:EDGE_LINES]):
+            for offset, line in enumerate(lines_of(data)[:EDGE_LINES]):
                 self.excerpt.add(self.lines + offset + 1, line)
         if not self.lines and not self.is_kernel:
-            for line in lines[:HEADLESS_LINES]:
+            for line in lines_of(data)[:HEADLESS_LINES]:
                 self.tracebacks.open_headless(line[:MAX_LINE].decode("utf-8", "replace"))
+        shapes = shapes_of(data)
         hot, numbered = self.index.hot_shapes(shapes), self.index.numbered(data)
         if not (hot or numbered or self.tracebacks):
             return
+        lines = lines_of(data)
         for index, shape in enumerate(shapes):
             triggers = hot.get(shape, ())
             if index in numbered:

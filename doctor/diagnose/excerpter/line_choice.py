@@ -136,9 +136,30 @@ class NumberSearch:
 
 def split_block(data):
     """The lines of a block that ends with a newline, and their shapes."""
-    lines, shapes = data.split(b"\n"), data.translate(None, DROPPED).split(b"\n")
-    del lines[-1], shapes[-1]
-    return lines, shapes
+    return lines_of(data), shapes_of(data)
+
+
+def lines_of(data):
+    """The lines of a block that ends with a newline."""
+    lines = data.split(b"\n")
+    del lines[-1]
+    return lines
+
+
+def shapes_of(data):
+    """The shapes of the lines of a block: most blocks need no line itself."""
+    return lines_of(data.translate(None, DROPPED))
+
+
+def has_long_line(data):
+    """Whether a line of the block is longer than `MAX_LINE`: from each line's begin to the last end within reach."""
+    begin = 0
+    while begin < len(data):
+        end = data.rfind(b"\n", begin, begin + MAX_LINE + 1)
+        if end < 0:
+            return True
+        begin = end + 1
+    return False
 
 
 def covering_grams(literals, length):

@@ -12,6 +12,7 @@ import msgspec
 from doctor.diagnose.excerpter import MODULES
 from doctor.diagnose.fetch.saved_logs import HostLogs, LogExcerpt, Omission
 from doctor.diagnose.signature import Signature
+from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.remote.request import new_marker
@@ -193,3 +194,6 @@ def shared_logs(answers: Mapping[str, HostLogs]) -> dict[LogIdentity, LogExcerpt
         for identity, views in logs.items()
         if len(views) > 1
     }
+
+
+prepare_decoding(_EndReport, LogExcerpt)

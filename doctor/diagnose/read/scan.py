@@ -9,7 +9,15 @@ from itertools import compress
 from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
-from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, shown_part, split_block, whole_lines
+from doctor.diagnose.excerpter.line_choice import (
+    MAX_LINE,
+    has_long_line,
+    launcher_labels,
+    lines_of,
+    shapes_of,
+    shown_part,
+    whole_lines,
+)
 from doctor.diagnose.excerpter.tracebacks import (
     EXCEPTION,
     HEADLESS_LINES,
@@ -102,10 +110,10 @@ class _Scanner:
     def read(self, blocks: Iterable[bytes]) -> FileReading:
         tail = b""
         for data in whole_lines(self._counted(blocks)):  # type: ignore[no-untyped-call]
-            self._read_block(data)
+            count = self._read_block(data)
             if not self.summary.lines:
                 self.summary.labels = launcher_labels(data)  # type: ignore[no-untyped-call]
-            self.summary.lines += data.count(b"\n")
+            self.summary.lines += count
             tail = data
         lines = tail[-_LOOK_BACK * 200 :].split(b"\n")
         self.summary.last_time = self._nearest_time(lines)
@@ -173,22 +181,41 @@ class _Scanner:
             self.uncounted += len(self.events) - MAX_EVENTS // 2
             del self.events[: -MAX_EVENTS // 2]
 
-    def _read_block(self, data: bytes) -> None:
-        """Reads the lines of a block, each of which ends with a newline, that can be an event."""
+    def _read_block(self, data: bytes) -> int:
+        """Reads the lines of a block that can be an event, and returns how many it has; each ends with a newline."""
         if b"\x1b" in data:
             data = _ESCAPES.sub(b"", data)
         if self.summary.first_time is None:
             self.summary.first_time = self._first_time(data)
-        lines, shapes = split_block(data)  # type: ignore[no-untyped-call]
-        if max(map(len, lines)) > MAX_LINE:
-            self._count_long(lines)
         if not self.summary.lines:
-            for line in lines[:HEADLESS_LINES]:
+            for line in data.split(b"\n", HEADLESS_LINES)[:HEADLESS_LINES]:
                 self.tracebacks.open_headless(self._decode(line[:MAX_LINE]))  # type: ignore[no-untyped-call]
-        every = self.matcher.hot_shapes(shapes)
+        shapes = shapes_of(data)  # type: ignore[no-untyped-call]
+        every, numbered = self.matcher.hot_shapes(shapes), self.matcher.numbered(data)
         hot = self._needed(every)
-        numbered = self.matcher.numbered(data)
-        hits = sorted({*compress(range(len(shapes)), map(hot.__contains__, shapes)), *numbered})
+        hits = (
+            sorted({*compress(range(len(shapes)), map(hot.__contains__, shapes)), *numbered})
+            if hot
+            else sorted(numbered)
+        )
+        is_long = has_long_line(data)  # type: ignore[no-untyped-call]
+        if hits or is_long or self.tracebacks or self.progress_left:
+            lines = lines_of(data)  # type: ignore[no-untyped-call]
+            if is_long:
+                self._count_long(lines)
+            self._read_hits(lines, shapes, hits, numbered, (hot, every))
+        return len(shapes)
+
+    def _read_hits(
+        self,
+        lines: list[bytes],
+        shapes: list[bytes],
+        hits: list[int],
+        numbered: dict[int, list[Candidate]],
+        candidates: tuple[dict[bytes, tuple[Candidate, ...]], dict[bytes, tuple[Candidate, ...]]],
+    ) -> None:
+        """``candidates``: by shape, those that count anywhere, and with those that count only behind an error."""
+        hot, every = candidates
         index = 0
         while index < len(lines):
             if not (self.tracebacks or self.progress_left):

@@ -290,6 +290,7 @@ def _complement(case: Case, events: list[Event]) -> list[int]:
 _PAIRS = {
     "nccl-version-mismatch": "NCCL's versions differ between",
     "nccl-duplicate-gpu": "two ranks use one GPU:",
+    "torch-models-differ": "the models differ between",
 }
 
 

@@ -89,6 +89,7 @@ FORMS: dict[str, tuple[BootForm, ...]] = {
     "host-unreachable": (_file(Reachability),),
     "interface-mtu-differs": (BootForm(Interfaces, (BootFiles, link_mtu.LinkFiles, Interfaces), link_mtu.interfaces),),
     "listen-queue-short": (_QUEUES,),
+    "local-ports-few": (_PORTS,),
     "locked-memory-limit-low": (_LIMITS,),
     "master-address-unresolved": (_NAMES,),
     "master-port-unreserved": (_PORTS,),

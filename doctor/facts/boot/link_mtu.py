@@ -13,7 +13,7 @@ import re
 
 import msgspec
 
-from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.engine.fact import Fact, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.boot.files import BootFiles
 from doctor.facts.interfaces import Interfaces
@@ -140,10 +140,6 @@ class LinkFiles(Fact, frozen=True):
     """By interface: path and MTU; empty where the file sets none."""
     changed: str
     """A file of netplan that was changed since it was applied."""
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> LinkFiles:
-        return msgspec.convert(answer.json(), cls)
 
 
 def interfaces(files: BootFiles, link_files: LinkFiles, now: Interfaces) -> Interfaces:

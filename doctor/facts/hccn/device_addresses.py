@@ -6,6 +6,7 @@ from ipaddress import (
     AddressValueError,
     IPv4Address,
     IPv4Interface,
+    IPv4Network,
     IPv6Address,
     IPv6Interface,
     ip_address,
@@ -212,6 +213,19 @@ def detect_values(npu: int, addresses: DeviceAddresses, gateways: DeviceGateways
         if other != npu and interface.ip in segment and interface.ip != addresses.by_npu[npu].ip:
             return {"gateway": interface.ip, "source": filled("That is the address of NPU {0}, in its segment.", other)}
     return {"gateway": None, "source": "Choose the gateway of its segment, or another NPU in it."}
+
+
+def address_values(
+    conf: HccnConf | None, npu: int, addresses: DeviceAddresses, segment: IPv4Network | None = None
+) -> dict[str, Any]:
+    """What a command gives to ``npu``, for a finding: the values of `configured_address`, and where they come from.
+
+    ``segment``: an address outside of it is none that could be given.
+    """
+    address, netmask = configured_address(conf, npu, addresses)
+    if segment and address and address not in segment:
+        address = None
+    return {"address": address, "netmask": segment.netmask if segment else netmask, "source": address_source(address)}
 
 
 def address_source(address: object) -> str:

@@ -37,11 +37,6 @@ class OpticalModule(msgspec.Struct, frozen=True):
     unread: tuple[str, ...] = ()
     """Quantities whose reading failed (``temperature: get failed``)."""
 
-    @property
-    def measures(self) -> bool:
-        """False for a copper cable (DAC), whose module has nothing to measure."""
-        return bool(self.readings or self.flags or self.unread)
-
 
 class Optics(Fact, frozen=True):
     """The optical module of every NPU's network port.

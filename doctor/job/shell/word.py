@@ -22,10 +22,6 @@ class Word(NamedTuple):
     pieces: tuple[Word, ...] = ()
     """Of a value with an unresolved part: the texts and such parts that it consists of, to be split into words."""
 
-    def after(self, separator: str) -> Word:
-        """What follows the first separator, with the same unresolved part."""
-        return self._replace(text=self.text.partition(separator)[2])
-
 
 class UnreadText(msgspec.Struct, frozen=True):
     """A part of a script or a line that was not followed."""

@@ -49,11 +49,6 @@ class Tree(NamedTuple):
     sections: frozenset[str] = frozenset()
     """Paths of all objects and lists."""
 
-    def value(self, path: str) -> Scalar | None:
-        """The value at a path; None where there is none."""
-        leaf = self.leaves.get(path)
-        return leaf.value if leaf else None
-
 
 def read_json(text: str) -> Tree:
     """The values of a JSON object. Raises: UnreadableFile."""

@@ -53,15 +53,13 @@ class _Waived(_Finding, frozen=True, kw_only=True):
     until: str
 
 
-class _Unknown(msgspec.Struct, frozen=True):
-    hosts: tuple[str, ...]
-    reason: str
-    root_cause: str
-
-
 class _Skipped(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     reason: str
+
+
+class _Unknown(_Skipped, frozen=True):
+    root_cause: str
 
 
 class _Crashed(msgspec.Struct, frozen=True):

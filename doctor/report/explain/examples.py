@@ -16,6 +16,7 @@ EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 
 EXAMPLES: Mapping[str, Any] = {
     "address": "192.0.2.10",
+    "all_hosts": "node[001-004]",
     "addresses": ["192.0.2.10", "192.0.2.11"],
     "boot_files": ["/etc/iptables/rules.v4", "/etc/sysconfig/iptables"],
     "boot_lines": ["insert rule inet filter input ip saddr 192.0.2.11 tcp dport 60000-60031 accept"],
@@ -42,6 +43,7 @@ EXAMPLES: Mapping[str, Any] = {
     "nft_table": "inet filter",
     "npu": 0,
     "npus": "0-7",
+    "own_address": "192.0.2.10",
     "owner": "python train.py (pid 4711, user alice)",
     "path": "/etc/example.conf",
     "peers": ["node002"],

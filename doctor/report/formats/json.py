@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +101,8 @@ def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dic
         "after_reboot": report.after_reboot,
         "smoke": _smoke(report.smoke) if report.smoke else None,
         "net": _net(report.net, report.hosts) if report.net else None,
-        "losses": _structs(report.losses),
-        "pace": _structs(report.pace),
+        "losses": _plain(report.losses),
+        "pace": _plain(report.pace),
     }
     return {**content, "texts": table_of(texts_within(content))}
 
@@ -119,14 +119,9 @@ def _net(summary: NetSummary, hosts: Sequence[str]) -> dict[str, Any]:
 
 
 def _smoke(summary: SmokeSummary) -> dict[str, Any]:
-    fields = {name: to_json_value(value) for name, value in msgspec.structs.asdict(summary).items()}
     return {
-        **fields,
+        **_plain(summary),
         "hosts": [{"host": _text(host), "ranks": ranks} for host, ranks in summary.hosts.items()],
-        **{
-            name: _structs(getattr(summary, name))
-            for name in ("stages", "layouts", "environments", "collective_speeds", "device_speeds", "pair_speeds")
-        },
         "failures": [_failure_document(failure) for failure in summary.failures],
         "soak": _soak(summary.soak) if summary.soak else None,
     }
@@ -134,20 +129,12 @@ def _smoke(summary: SmokeSummary) -> dict[str, Any]:
 
 def _soak(soak: SoakFigures) -> dict[str, Any]:
     calls = [{"op": _text(op), "calls": count} for op, count in soak.calls.items()]
-    minutes = [
-        {
-            **to_json_value(msgspec.structs.asdict(minute)),
-            "temperatures": _structs(minute.temperatures),
-            "link_errors": _structs(minute.link_errors),
-        }
-        for minute in soak.minutes
-    ]
-    lists = {"errors": _structs(soak.errors), "links": _structs(soak.links), "minutes": minutes}
-    return {"seconds": soak.seconds, "calls": calls, **lists}
+    return {**_plain(soak), "calls": calls}
 
 
-def _structs(values: Iterable[msgspec.Struct]) -> list[Any]:
-    return [to_json_value(msgspec.structs.asdict(struct)) for struct in values]
+def _plain(figures: Any) -> Any:
+    """Structures of figures, and all in them, as objects. Not of a `Failure`, which leaves out what is not known."""
+    return to_json_value(msgspec.to_builtins(figures))
 
 
 def _failure_document(failure: Failure) -> dict[str, Any]:

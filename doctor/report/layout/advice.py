@@ -3,36 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from doctor.engine.language import without_loose_spaces
 from doctor.engine.shell_quote import PLACEHOLDER, open_quote, quote_value
-from doctor.report.layout.formatting import sentences
+from doctor.report.layout.formatting import unwrap_lines
 
 _COMMAND = re.compile(r"`[^`]*`")
 _PERSONAL_WORD = re.compile(
     r"(?<![$\w{-])(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER|HOST|PORT|MTU|NPU|DIE|NUMBER|COMMAND"
-    r"|FILE|DATA|DIRECTORY|FOLDER|HOSTS|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
+    r"|FILE|DATA|DIRECTORY|FOLDER|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
 )
 _PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
 _SPACED_PLACEHOLDER = re.compile(f"( ?){PLACEHOLDER.pattern}")
 _MARK = re.compile(r"<[a-z][a-z ]{0,30}>")
 
 
-_OF_A_DEVICE = re.compile(r"(NPU|GPU|CPU|RDMA)[:：]")
+_CASE = re.compile(r"- ([^`:：]+)[:：]")
+"""An item of a list that is for one case."""
 
 
-def for_device(text: str, device: str) -> str:
-    """``text`` without the sentences for other kinds of device than this one.
+def case_labels(page: str) -> list[str]:
+    r"""The label of each item of a page's list, empty where it has none.
 
-    >>> for_device("Look at it. NPU: `npu-smi info`. GPU: `nvidia-smi`. Then wait.", "GPU")
-    'Look at it. GPU: `nvidia-smi`. Then wait.'
+    >>> case_labels("Look at it.\n- Heat: the fans.\n- Wait.")
+    ['Heat', '']
     """
-    parts = sentences(text)
-    kept = [part for part in parts if not (match := _OF_A_DEVICE.match(part)) or match[1] == device]
-    if len(kept) == len(parts):
+    items = [line for line in unwrap_lines(page) if line.startswith("- ")]
+    return [match[1] if (match := _CASE.match(item)) else "" for item in items]
+
+
+def for_cases(text: str, labels: Sequence[str], cases: Collection[str]) -> str:
+    r"""A page without the items for other cases than these; those that stay are sentences.
+
+    ``labels``: of the items in their order, which is the same in every language. Without ``cases`` the page stays as it
+    is.
+
+    >>> print(for_cases("Look.\n- Heat: the fans.\n- Power: the supply.", ["Heat", "Power"], {"Power"}))
+    Look. Power: the supply.
+    """
+    lines = unwrap_lines(text)
+    if not cases or sum(line.startswith("- ") for line in lines) != len(labels):
         return text
-    return "".join(part if part.endswith("。") else f"{part} " for part in kept).rstrip()
+    remaining = iter(labels)
+    kept: list[str] = []
+    for line in lines:
+        if not line.startswith("- "):
+            kept.append(line)
+        elif (label := next(remaining)) in cases or not label:
+            gap = "" if kept and kept[-1].endswith("。") else " "
+            kept[-1:] = [f"{kept[-1]}{gap}{line[2:]}" if kept else line[2:]]
+    return "\n\n".join(kept)
 
 
 def standalone_placeholders(template: str) -> set[str]:

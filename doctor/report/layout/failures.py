@@ -16,8 +16,9 @@ from doctor.engine.result import CONTAINER, IN_CONTAINER, Finding, Severity
 from doctor.engine.shell_quote import placeholder_names
 from doctor.engine.texts import filled
 from doctor.report.layout.advice import (
+    case_labels,
     fill_advice,
-    for_device,
+    for_cases,
     mark_personal_words,
     mark_unknown,
     marks,
@@ -86,15 +87,24 @@ def _in_this_language(text: str) -> str:
 def fix_template(check: Check | None, findings: Sequence[Finding]) -> str:
     """What to do on a host, in a container, or on each where some hosts of the findings are containers.
 
-    Without a page, the finding's own ``remedy``.
+    Of a list of cases, those of the findings: their value ``case`` is the label of an item, or several. Without a page,
+    the finding's own ``remedy``.
     """
     if not check:
         return OF_THE_CAUSE if any(finding.values.get("remedy") for finding in findings) else ""
     contained = {bool(finding.values.get(CONTAINER)) for finding in findings}
-    fix, inside = (localized(check.section(title)) for title in ("What to do", IN_CONTAINER))
+    cases = {str(case) for finding in findings for case in _cases(finding)}
+    pages = [check.section(title) for title in ("What to do", IN_CONTAINER)]
+    fix, inside = (for_cases(localized(page), case_labels(page), cases) for page in pages)
     if not inside or True not in contained:
         return fix
     return f"{fix}\n\n{inside}" if False in contained else inside
+
+
+def _cases(finding: Finding) -> Sequence[str]:
+    """Which items of the list in the page's fix are for this finding; empty: not known."""
+    case = finding.values.get("case") or finding.values.get("accelerator") or ()
+    return (case,) if isinstance(case, str) else tuple(case)
 
 
 def filled_fix(fix: str, finding: Finding, hosts: Sequence[str], fleet: Fleet, shortened_by: str = "") -> list[str]:
@@ -107,17 +117,16 @@ def filled_fix(fix: str, finding: Finding, hosts: Sequence[str], fleet: Fleet, s
     filled_values = {name: value for name, value in finding.values.items() if value is not None}
     values = fleet.format_values(filled_values, MAX_COMMAND_CHARS)
     texts = fleet.localized_values(filled_values, MAX_COMMAND_CHARS)
-    if hosts:
-        for filled in (values, texts):
-            filled.setdefault("host", clean(hosts[0], 100))
-    blocks = list(_marked_blocks(fix, _unknown_values(finding)))
+    of_run = {"host": clean(hosts[0], 100)} if hosts else {}
+    if fleet.hosts and "{all_hosts}" in fix:
+        of_run["all_hosts"] = fleet.nodeset(fleet.hosts)
+    values, texts = {**of_run, **values}, {**of_run, **texts}
+    blocks = list(_marked_blocks(fix, _unknown_values(finding, fleet)))
     if blocks[:1] == [OF_THE_CAUSE] and len(blocks) > 1:
         if not texts.get("remedy"):
             blocks = blocks[1:]
         elif shortened_by:
             blocks = [f"{OF_THE_CAUSE} {phrase('(more: doctor explain {name})', name=shortened_by)}"]
-    if device := finding.values.get("accelerator"):
-        blocks = [for_device(block, str(device)) for block in blocks]
     return [line for line in (fill_advice(block, values, texts) for block in blocks) if line.strip()]
 
 
@@ -127,8 +136,9 @@ def _marked_blocks(fix: str, unknown: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(unwrap_lines(mark_unknown(mark_personal_words(fix), unknown)))
 
 
-def _unknown_values(finding: Finding) -> tuple[str, ...]:
-    return tuple(name for name, value in finding.values.items() if value is None or value == "")
+def _unknown_values(finding: Finding, fleet: Fleet) -> tuple[str, ...]:
+    unknown = tuple(name for name, value in finding.values.items() if value is None or value == "")
+    return unknown if fleet.hosts else (*unknown, "all_hosts")
 
 
 def first_sentences(lines: Sequence[str]) -> str:
@@ -196,7 +206,7 @@ class _FailureEntryBuilder:
             (*map(self.part, self.listed_groups), *self.unlisted_groups(self.groups[len(self.listed_groups) :])),
             self.fleet.where(self.own_hosts, failure.outcome.evaluated_hosts, failure.outcome.skipped),
             tuple(details),
-            unfilled=marks("\n".join(_marked_blocks(self.fix, _unknown_values(failure.groups[0].example)))),
+            unfilled=marks("\n".join(_marked_blocks(self.fix, _unknown_values(failure.groups[0].example, self.fleet)))),
             following=tuple(line for other in failure.following for line in self.following(other)),
             hosts=self.fleet.fold(self.own_hosts) if self.own_hosts else "",
         )

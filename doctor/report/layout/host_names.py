@@ -38,11 +38,15 @@ class Fleet:
         """The names of ``hosts``, as a nodeset where that is safe, else with commas between."""
         key = tuple(hosts)
         if key not in self._folded:
-            text = _fold(key)
+            text = self.nodeset(key)
             if self.max_chars and len(text) > self.max_chars and "," in text[: self.max_chars]:
                 text = text[: text.rindex(",", 0, self.max_chars)] + ",..."
             self._folded[key] = text
         return self._folded[key]
+
+    def nodeset(self, hosts: Collection[str]) -> str:
+        """The same without a limit, for a command."""
+        return _fold(tuple(hosts))
 
     def where(
         self,

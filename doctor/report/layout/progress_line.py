@@ -10,6 +10,7 @@ from doctor.engine.language import localized, phrase
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.streams import harmless
 from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.terminal import is_terminal
 from doctor.transport import format_size
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class ProgressLine:
         self.answered = self.unreachable = 0
         self.written = 0.0
         self.visible = False
-        self.live = total > 0 and _is_terminal(stream) and os.environ.get("TERM") != "dumb"
+        self.live = total > 0 and stream is not None and is_terminal(stream) and os.environ.get("TERM") != "dumb"
         if hosts:
             self.write()
 
@@ -100,10 +101,3 @@ class ProgressLine:
         if self.live and self.visible:
             self.put("\r\x1b[K")
         self.live = False
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    try:
-        return stream is not None and stream.isatty()
-    except ValueError:
-        return False

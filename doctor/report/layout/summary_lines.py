@@ -97,7 +97,7 @@ def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) 
         host for failure in failures for host in failure.hosts if host in folded.fleet.positions
     )
     if hosts and not report.source.startswith("this host alone"):
-        command_words += ["-w", shlex.quote(clean(folded.fleet.fold(hosts), 2000))]
+        command_words += ["-w", shlex.quote(clean(folded.fleet.nodeset(hosts), 2000))]
     return " ".join(command_words)
 
 
@@ -187,7 +187,11 @@ def _unknown(report: Report, folded: FoldedReport, count: int) -> str:
 def _left_out(report: Report, folded: FoldedReport) -> Iterator[str]:
     """The hosts that were not looked at as the others were."""
     for count, hosts in left_out(report)[:MAX_LEFT_OUT]:
-        yield phrase("{count} of them do not apply on {hosts}", count=count, hosts=clean(folded.fleet.fold(hosts), 200))
+        yield phrase(
+            "{count} checks of the other hosts do not apply to {hosts}",
+            count=count,
+            hosts=clean(folded.fleet.fold(hosts), 200),
+        )
 
 
 def _on_hosts(counts: Counts) -> str:

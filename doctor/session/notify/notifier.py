@@ -14,7 +14,7 @@ from doctor.config.notify_targets import NotifyTarget, parse_notify
 from doctor.engine.errors import InputError
 from doctor.engine.exit_code import Exit
 from doctor.engine.texts import filled
-from doctor.session.notify.message import line_message, message_of
+from doctor.session.notify.message import Message, line_message, message_of
 from doctor.session.notify.send import NotSent, send
 from doctor.session.output_files import print_warning
 from doctor.session.redact import text_redactor
@@ -22,7 +22,6 @@ from doctor.session.redact import text_redactor
 if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.result import Report
-    from doctor.session.notify.message import Message
     from doctor.session.notify.node_status import NodeVerdict
 
 GRACE_SECONDS = 2.0

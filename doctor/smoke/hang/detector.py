@@ -74,11 +74,6 @@ class Detector:
         return self._state.members(group)
 
     @property
-    def suspects(self) -> tuple[int, ...]:
-        """Ranks whose transfer seems stuck: the state of their sockets would confirm it."""
-        return self._transfer_rule.suspects
-
-    @property
     def finished(self) -> tuple[int, ...]:
         """Ranks that are out of the collective which a failure is about that others are in: stuck, or aborted."""
         return self._transfer_rule.finished or self._exit_rule.finished

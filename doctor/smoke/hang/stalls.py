@@ -18,8 +18,6 @@ LEFT_SECONDS = 0.3
 """Seconds after a rank's end within which its last calls may still arrive."""
 EVIDENT = 0.5
 """Seconds after which a stuck transfer counts when a socket of it sends again and again."""
-SUSPECT = 0.35
-"""Seconds after which the sockets of a stuck transfer are read."""
 MIN_RETRANSMITS = 2
 IDLE = 10.0
 """Floors after which data loaders are stuck that nobody waits for, as all ranks are in theirs."""
@@ -163,7 +161,6 @@ class TransferRule:
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self.hosts = hosts
-        self.suspects: tuple[int, ...] = ()
         self.finished: tuple[int, ...] = ()
         """Members of the collective that stands still which are out of it all the same."""
         self.sleeping: dict[int, str] = {}
@@ -175,8 +172,6 @@ class TransferRule:
         complete = [where for where, wait in waits.items() if not wait.absent_ranks and state.members(where[0])]
         state.complete_since = {where: self._complete_since(state, where, waits[where]) for where in complete}
         standing = {where: self._stalled_seconds(state, where, waits[where]) for where in complete}
-        suspected = {rank for where, age in standing.items() if age > SUSPECT for rank in state.members(where[0])}
-        self.suspects = tuple(sorted(suspected))
         for where, age in sorted(standing.items(), key=lambda item: -item[1]):
             snap = state.snaps[waits[where].blocked_ranks[0]]
             resends = [

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import resource
 import signal
-import socket
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from doctor.engine.bounded_read import read_bounded_text
-from doctor.engine.bounded_run import run_bounded
 from doctor.engine.exit_code import Exit
 from doctor.environment.job_context import JobContext
 from doctor.job import NotARankTable, read_rank_table
+from doctor.remote.runtime.processes import die_with_parent
 from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.programs.agent.procfs import accelerators, npu_model, read_text
 from doctor.smoke.rendezvous.leader import Leader
 from doctor.smoke.rendezvous.link import Hello, job_token, launch_secret
-from doctor.smoke.rendezvous.member import die_with_parent, fork, run_member
+from doctor.smoke.rendezvous.member import fork, run_member
 from doctor.smoke.run import programs
 from doctor.smoke.run.supervisor import StageCallback
+from doctor.transport.launcher.slurm_steps import node_addresses
 
 PATIENCE = 30.0
 """Seconds for all processes of the job to come together."""
@@ -131,29 +129,13 @@ def _or_unset(number: int | None) -> int:
 def with_leader_address(context: JobContext, environ: Mapping[str, str]) -> JobContext:
     """With the address that Slurm or the rank table knows for rank 0, where it is needed."""
     addresses, source = context.leader_addresses, context.leader_address_source
-    if source == "SLURM_STEP_NODELIST" and addresses and not _resolves(addresses[0]):
-        addresses = (*addresses, _slurm_address(addresses[0]))
+    if source == "SLURM_STEP_NODELIST" and addresses:
+        addresses = (*addresses, *node_addresses(addresses[:1]).values())
     elif context.launcher == "environment" and not environ.get("MASTER_ADDR") and environ.get("RANK_TABLE_FILE"):
         address = _table_address(environ["RANK_TABLE_FILE"])
         addresses, source = ((address,), "RANK_TABLE_FILE") if address else (addresses, source)
     addresses = tuple(filter(None, addresses))
     return msgspec.structs.replace(context, leader_addresses=addresses, leader_address_source=source)
-
-
-def _resolves(name: str) -> bool:
-    try:
-        return bool(socket.getaddrinfo(name, None))
-    except (OSError, UnicodeError):
-        return False
-
-
-def _slurm_address(node: str) -> str:
-    try:
-        done = run_bounded(["scontrol", "show", "node", node], 10.0, 1 << 20)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    match = re.search(r"\bNodeAddr=(\S+)", done.stdout.decode("utf-8", "replace"))
-    return match[1] if match else ""
 
 
 def _table_address(path: str) -> str:

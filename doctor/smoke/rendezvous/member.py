@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import shlex
@@ -20,6 +19,7 @@ from doctor.engine.exit_code import Exit
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext
+from doctor.remote.runtime.processes import die_with_parent
 from doctor.smoke.programs.agent import agent
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection, connect_to_leader
@@ -184,14 +184,6 @@ class _LocalAgent(agent.Agent):
             "start": "exec",
         }
         super().start(**{**orders, **ours})  # type: ignore[no-untyped-call]
-
-
-def die_with_parent(parent: int) -> None:
-    """The kernel kills this process when the one that started it ends."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(3)
 
 
 def _end_agent(child: int, well: bool) -> None:

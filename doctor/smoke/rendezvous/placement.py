@@ -13,8 +13,6 @@ from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rendezvous.link import Hello, RelayedError
 from doctor.smoke.rendezvous.roll_call import host_name, world_size
 
-_KINDS: dict[Backend, str] = {"hccl": "npu", "nccl": "gpu"}
-
 
 def build_launched_plan(
     leader: JobContext, hellos: Sequence[Hello], relayed_errors: Sequence[RelayedError], options: SmokeOptions
@@ -22,7 +20,7 @@ def build_launched_plan(
     """The plan of the ranks that connected, and what is known of the others. Raises: ValueError."""
     all_hellos = [*hellos, *(relayed_error.hello for relayed_error in relayed_errors)]
     world = max(world_size(leader, hellos), 1 + max((hello.rank for hello in all_hellos), default=0))
-    backend = options.backend or _backend(all_hellos)
+    backend = options.backend or planning.common_backend([hello.counts for hello in all_hellos])
     placements = _placements(world, all_hellos, backend)
     rule = planning.group_rule(backend, (hello.npu_model for hello in all_hellos))
     by_name = leader.leader_address_source == "MASTER_ADDR" and leader.leader_addresses
@@ -41,14 +39,6 @@ def build_launched_plan(
     )
 
 
-def _backend(hellos: Sequence[Hello]) -> Backend:
-    """NPUs or GPUs where every rank has some, else CPUs."""
-    for backend, kind in _KINDS.items():
-        if hellos and all(hello.counts.get(kind) for hello in hellos):
-            return backend
-    return "gloo"
-
-
 def _placements(world: int, hellos: Iterable[Hello], backend: Backend) -> tuple[RankPlacement, ...]:
     by_rank: dict[int, Hello] = {}
     for hello in hellos:
@@ -61,7 +51,7 @@ def _placements(world: int, hellos: Iterable[Hello], backend: Backend) -> tuple[
         host = names[rank] if rank in by_rank else blocks.get(rank, UNKNOWN_HOST)
         device = -1
         if backend != "gloo" and rank in by_rank:
-            alone = by_rank[rank].counts.get(_KINDS[backend]) == 1
+            alone = by_rank[rank].counts.get(planning.KINDS[backend]) == 1
             device = 0 if alone else max(by_rank[rank].device, by_rank[rank].local, 0)
         placements.append(RankPlacement(rank, host, taken[host], device, device))
         taken[host] += 1

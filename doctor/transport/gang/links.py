@@ -199,8 +199,8 @@ class Gathering:
 
     def addresses(self) -> dict[str, str]:
         """Of the hosts that have come, and of this one."""
-        own = {self.hosts[0]: self.own_address} if self.own_address else {}
-        return {**own, **{host: link.address for host, link in self._links.items()}}
+        of_leader = {self.hosts[0]: self.own_address} if self.own_address else {}
+        return {**of_leader, **{host: link.address for host, link in self._links.items()}}
 
     def end_commands(self) -> None:
         for link in list(self._links.values()):

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.bounded_read import read_bounded
+from doctor.engine.decoding import prepare_decoding
 from doctor.engine.http_answer import http_answer
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
@@ -120,3 +121,6 @@ def _decoded(data: bytes) -> Any:
         raise transport_error(
             "error", filled("the API server's answer is none that Kubernetes gives: {0}", "not JSON")
         ) from None
+
+
+prepare_decoding(_Status)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.transport import TransportError, transport_error
@@ -315,3 +316,6 @@ def _wait(container: ContainerStatus) -> str:
 
 def _one_line(text: str) -> str:
     return strip_control_chars(" ".join(text.split()), 160)
+
+
+prepare_decoding(_Page, Pod)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from doctor.engine.decoding import prepare_decoding
 from doctor.hosts.selection import PodAccess
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
@@ -85,3 +86,6 @@ def _labels_of_nodes(program: Sequence[str], label: str) -> dict[str, Mapping[st
         if not following:
             break
     return nodes
+
+
+prepare_decoding(_Nodes)

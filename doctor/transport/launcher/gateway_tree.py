@@ -19,7 +19,7 @@ from doctor.remote.bootstrap import argument_command
 from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.conversation import SILENCE
 from doctor.transport.launcher.gateway_routes import Router, TopologyFileError, topology_path
-from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
+from doctor.transport.launcher.launcher import Launcher, LaunchReader, TaskOutput, carrier_command
 from doctor.transport.launcher.relay import MODULES
 from doctor.transport.openssh.log import error_kind
 from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
@@ -48,13 +48,14 @@ class Branch(NamedTuple):
     ways: tuple[tuple[str, ...], ...]
 
 
-class GatewayTree:
-    """`doctor.transport.launcher.launcher.Launcher` by relays of our own."""
+class GatewayTree(Launcher):
+    """A launcher by relays of our own."""
 
     name = "ssh"
 
     def __init__(self, options: SshOptions, hosts: Sequence[str], environ: Mapping[str, str] = os.environ) -> None:
-        self._options, self._hosts, self._environ = options, tuple(hosts), dict(environ)
+        super().__init__(environ)
+        self._options, self._hosts = options, tuple(hosts)
         self.default_timeout = 3 * (options.connect_timeout or CONNECT_TIMEOUT)
         self._path = options.gateways or topology_path(environ)
         self._lock = threading.Lock()
@@ -77,15 +78,8 @@ class GatewayTree:
             except TopologyFileError as error:
                 raise transport_error("error", str(error), "--gateways FILE") from None
 
-    def groups(self, hosts: Sequence[str]) -> list[tuple[str, ...]]:
-        """See `doctor.transport.launcher.launcher.Launcher.groups`: one relay of this machine reaches all."""
-        return [tuple(hosts)]
-
     def argv(self, hosts: Sequence[str], patience: float) -> list[str]:
         return argument_command(RELAY.source)
-
-    def environ(self) -> Mapping[str, str]:
-        return {**self._environ, "LC_ALL": "C"}
 
     def open_reader(self, hosts: Sequence[str]) -> GatewayReader:
         load: dict[str, int] = {}
@@ -118,12 +112,6 @@ class GatewayTree:
         """See `doctor.transport.launcher.launcher.Launcher.test_command`."""
         with self._lock:
             return _ssh_test(self.router.way(host, {}, {}) or (), host)
-
-    def cancel(self, reader: LaunchReader) -> None:
-        """See `doctor.transport.launcher.launcher.Launcher.cancel`: the relays see the end of their stdin."""
-
-    def states(self, hosts: Sequence[str]) -> dict[str, TransportError]:
-        return {}
 
     def failures(self, reader: LaunchReader, silent: Sequence[str], seconds: float) -> dict[str, TransportError | None]:
         """See `doctor.transport.launcher.launcher.KnowsWays.failures`: None where another gateway is left."""
@@ -231,19 +219,16 @@ def _unreached(gateways: Mapping[str, str]) -> TransportError:
     return transport_error("jump", text, shlex.join(["ssh", name, "true"]))
 
 
-class GatewayReader:
+class GatewayReader(LaunchReader):
     """Reads what the relay of this machine prints. What a host or gateway says reaches it only under its own number."""
 
     def __init__(self, tree: GatewayTree, branch: Branch, unreachable: Mapping[str, TransportError]) -> None:
+        super().__init__(_MAX_LINE)
         self.branch = branch
-        self.host_by_task = dict(enumerate(branch.hosts))
-        self.started_hosts: set[str] = set()
-        self.errors_by_host = dict(unreachable)
-        self.launch_id = self.last_error = ""
+        self.host_by_task, self.errors_by_host = dict(enumerate(branch.hosts)), dict(unreachable)
         self.started_gateways: set[str] = set()
         self._tree = tree
         self._ways = dict(zip(branch.hosts, branch.ways, strict=True))
-        self._stdout_lines, self._stderr_lines = LauncherLines(_MAX_LINE), LauncherLines()
 
     def way(self, host: str) -> tuple[str, ...]:
         """The gateways to a host, in this launch."""

@@ -30,62 +30,79 @@ class TaskOutput(NamedTuple):
     data: bytes
 
 
-class LaunchReader(Protocol):
-    """Parses the output of one launch."""
+class LaunchReader:
+    """Parses the output of one launch; a subclass says how."""
 
-    host_by_task: dict[int, str]
-    """Host of each task, as the launcher reports it; empty until then."""
-    started_hosts: set[str]
-    """Hosts where the launcher reports a started task."""
-    errors_by_host: dict[str, TransportError]
-    """Hosts that the launcher cannot reach, with its error."""
-    launch_id: str
-    """The launcher's id of this launch, if it reports one."""
-    last_error: str
-    """The last error that it reported."""
+    def __init__(self, longest: int = 1 << 16) -> None:
+        """``longest``: bytes of a line that come in one piece."""
+        self.host_by_task: dict[int, str] = {}
+        """Host of each task, as the launcher reports it; empty until then."""
+        self.started_hosts: set[str] = set()
+        """Hosts where the launcher reports a started task."""
+        self.errors_by_host: dict[str, TransportError] = {}
+        """Hosts that the launcher cannot reach, with its error."""
+        self.launch_id = self.last_error = ""
+        """The launcher's id of this launch, and the last error, as far as it reports them."""
+        self._stdout_lines, self._stderr_lines = LauncherLines(longest), LauncherLines(longest)
 
-    def read_stdout(self, piece: bytes) -> Iterator[TaskOutput]: ...
+    def read_stdout(self, piece: bytes) -> Iterator[TaskOutput]:
+        """The tasks' lines in what the launcher printed."""
+        raise NotImplementedError
 
-    def read_stderr(self, piece: bytes) -> Iterator[TaskOutput]: ...
+    def read_stderr(self, piece: bytes) -> Iterator[TaskOutput]:
+        """As `read_stdout`, of its other stream."""
+        raise NotImplementedError
 
 
-class Launcher(Protocol):
+class Launcher:
     """A kind of launcher; only `check` and `states` run the launcher, and take its time."""
 
     name: str
     """Of the program."""
-    default_timeout: float
+    default_timeout = 20.0
     """Seconds for a host's carrier to say hello where the user does not set it."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """``environ``: that the launcher is started with."""
+        self._environ = {**environ, "LC_ALL": "C"}
 
     def check(self) -> None:
         """Raises: Unreached, when it is not here or cannot be used."""
-        ...
+        raise NotImplementedError
 
     def groups(self, hosts: Sequence[str]) -> list[tuple[str, ...]]:
         """The hosts divided into those that can share a launch; each host is in one group."""
-        ...
+        return [tuple(hosts)]
 
-    def argv(self, hosts: Sequence[str], patience: float) -> list[str]: ...
+    def argv(self, hosts: Sequence[str], patience: float) -> list[str]:
+        """The command line of a launch on these hosts."""
+        raise NotImplementedError
 
-    def environ(self) -> Mapping[str, str]: ...
+    def environ(self) -> Mapping[str, str]:
+        """The variables of a launch."""
+        return self._environ
 
-    def open_reader(self, hosts: Sequence[str]) -> LaunchReader: ...
+    def open_reader(self, hosts: Sequence[str]) -> LaunchReader:
+        """What reads the output of a launch on these hosts."""
+        raise NotImplementedError
 
     def affects_all_hosts(self, error_text: str) -> bool:
-        """Whether an error holds for every host, so that it is no use to try in parts."""
-        ...
+        """Whether an error holds for every host, so that it is no use to try in parts; no, where it does not say."""
+        return False
 
     def test_command(self, host: str) -> str:
         """The command by which a user finds out why it starts no task on a host."""
-        ...
+        raise NotImplementedError
 
     def cancel(self, reader: LaunchReader) -> None:
-        """Ends what a launch has started on the hosts, when the launcher itself can no longer do it."""
-        ...
+        """Ends what a launch has started on the hosts, when the launcher itself can no longer do it.
+
+        Nothing here: what runs on the hosts notices the end.
+        """
 
     def states(self, hosts: Sequence[str]) -> dict[str, TransportError]:
-        """Which of these hosts cannot be used, by their present state in the site's scheduler."""
-        ...
+        """Which of these hosts cannot be used, by their present state in the site's scheduler, if it has one."""
+        return {}
 
 
 @runtime_checkable

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.transport import TransportError, transport_error
-from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
+from doctor.transport import transport_error
+from doctor.transport.launcher.launcher import Launcher, LaunchReader, TaskOutput, carrier_command
 from doctor.transport.this_host import addresses_of_interfaces, resolve_name
 
 _PIECE = re.compile(rb'<(stdout|stderr) rank="(\d+)">([^<]*)</\1>')
@@ -35,18 +35,17 @@ _RUNTIME_PREFIXES = (
 """What mpirun sets for us when we run under one: to the next it would say that it is a rank of the first."""
 
 
-class Mpi:
-    """`doctor.transport.launcher.launcher.Launcher`; DOCTOR_MPIRUN may hold mpirun and more options for it."""
+class Mpi(Launcher):
+    """The launcher of Open MPI; DOCTOR_MPIRUN may hold mpirun and more options for it."""
 
     name = "mpirun"
-    default_timeout = 20.0
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._mpirun = shlex.split(environ.get("DOCTOR_MPIRUN", "")) or ["mpirun"]
         inside = "OMPI_COMM_WORLD_RANK" in environ
-        self._environ = {
-            name: value for name, value in environ.items() if not (inside and name.startswith(_RUNTIME_PREFIXES))
-        }
+        super().__init__(
+            {name: value for name, value in environ.items() if not (inside and name.startswith(_RUNTIME_PREFIXES))}
+        )
 
     def check(self) -> None:
         """See `doctor.transport.launcher.launcher.Launcher.check`."""
@@ -79,25 +78,12 @@ class Mpi:
         keep += ["--stdin", "all" if len(hosts) > 1 else "0"]
         return [*self._mpirun, *root, *where, *keep, "--xml", "--display-map", *carrier_command()]
 
-    def environ(self) -> Mapping[str, str]:
-        return {**self._environ, "LC_ALL": "C"}
-
     def open_reader(self, hosts: Sequence[str]) -> MpiReader:
         return MpiReader(hosts)
-
-    def affects_all_hosts(self, error_text: str) -> bool:
-        """See `Launcher.affects_all_hosts`: mpirun does not say whose error it is."""
-        return False
 
     def test_command(self, host: str) -> str:
         """See `doctor.transport.launcher.launcher.Launcher.test_command`."""
         return f"`{self._mpirun[0]} --host {strip_control_chars(host)} -np 1 hostname`"
-
-    def cancel(self, reader: LaunchReader) -> None:
-        """See `doctor.transport.launcher.launcher.Launcher.cancel`: its daemons on the hosts see to that."""
-
-    def states(self, hosts: Sequence[str]) -> dict[str, TransportError]:
-        return {}
 
 
 def own_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
@@ -128,16 +114,13 @@ def require_supported(version_output: str, program: str = "mpirun") -> None:
     raise transport_error("unsupported", text, "--transport ssh, or slurm in a Slurm job")
 
 
-class MpiReader:
+class MpiReader(LaunchReader):
     """mpirun wraps a task's output in elements that the task cannot write itself."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
+        super().__init__(1 << 18)
         self.host_by_task = dict(enumerate(hosts))
-        self.started_hosts: set[str] = set()
-        self.errors_by_host: dict[str, TransportError] = {}
-        self.launch_id = self.last_error = ""
         self._hosts = {host.lower(): host for host in hosts}
-        self._stdout_lines, self._stderr_lines = LauncherLines(1 << 18), LauncherLines()
         self._map_host = ""
         self._map_complete = False
 

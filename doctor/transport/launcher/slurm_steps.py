@@ -16,7 +16,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.transport import TransportError, transport_error
-from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
+from doctor.transport.launcher.launcher import Launcher, LaunchReader, TaskOutput, carrier_command
 
 _FIRST_WITH_OVERLAP = (20, 11)
 """The first with --overlap; before it steps shared their resources unasked."""
@@ -57,15 +57,15 @@ _STEP_VARIABLES = frozenset(
 """Of the job that we may run in, under SLURM_ and SRUN_: they would shape our step like that job's."""
 
 
-class Slurm:
-    """`doctor.transport.launcher.launcher.Launcher`; DOCTOR_SRUN may hold srun and more options for it."""
+class Slurm(Launcher):
+    """The launcher of Slurm; DOCTOR_SRUN may hold srun and more options for it."""
 
     name = "srun"
     default_timeout = 15.0
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._srun = shlex.split(environ.get("DOCTOR_SRUN", "")) or ["srun"]
-        self._environ = {name: value for name, value in environ.items() if not _is_step_variable(name)}
+        super().__init__({name: value for name, value in environ.items() if not _is_step_variable(name)})
         self._overlap = True
         self._components = components_by_host(environ)
 
@@ -93,9 +93,6 @@ class Slurm:
         component = self._components.get(hosts[0])
         overlap += [] if component is None else [f"--het-group={component}"]
         return [*self._srun, *overlap, *shape, *rest, *more, *carrier_command()]
-
-    def environ(self) -> Mapping[str, str]:
-        return {**self._environ, "LC_ALL": "C"}
 
     def open_reader(self, hosts: Sequence[str]) -> SlurmReader:
         return SlurmReader()
@@ -222,15 +219,8 @@ def read_states(sinfo_output: str) -> dict[str, TransportError]:
     return unusable_nodes
 
 
-class SlurmReader:
+class SlurmReader(LaunchReader):
     """srun itself labels each line with its task's number: no task can pretend to be another."""
-
-    def __init__(self) -> None:
-        self.host_by_task: dict[int, str] = {}
-        self.started_hosts: set[str] = set()
-        self.errors_by_host: dict[str, TransportError] = {}
-        self.launch_id = self.last_error = ""
-        self._stdout_lines, self._stderr_lines = LauncherLines(), LauncherLines()
 
     def read_stdout(self, piece: bytes) -> Iterator[TaskOutput]:
         for line in self._stdout_lines.split(piece):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.watch.rehearsal.rank_view import HostPlace
@@ -190,3 +191,6 @@ def _clean_look(look: Look | None) -> Look | None:
         call=printable(look.call, 30),
         file=printable(look.file, 200),
     )
+
+
+prepare_decoding(HostReport)

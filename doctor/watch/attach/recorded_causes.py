@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.diagnose.run import diagnose_found, diagnose_record
-from doctor.diagnose.signature import load_signatures
+from doctor.diagnose.signature import Signature, load_signatures
 from doctor.engine.errors import InputError
 from doctor.engine.texts import filled
 from doctor.watch.attach.rank_report import HostReport
@@ -20,7 +20,6 @@ from doctor.watch.loss.heartbeat_lines import HEARTBEAT
 if TYPE_CHECKING:
     from doctor.diagnose.diagnosis import Cause, Diagnosis
     from doctor.diagnose.fetch.saved_logs import LogRecord
-    from doctor.diagnose.signature import Signature
 
 MAX_DUMPS = 1024
 

@@ -49,8 +49,6 @@ class Rise(msgspec.Struct, frozen=True):
     """The first step of the block that was higher."""
     before: float
     after: float
-    deviation: float
-    """Of single values, before."""
 
 
 class LossSeries:
@@ -171,7 +169,7 @@ class LossSeries:
         if high and not self._in_spike:
             self.spike_count += 1
             if len(self.spikes) < 4:
-                self.spikes.append(Rise(self._block_step, level, block, deviation))
+                self.spikes.append(Rise(self._block_step, level, block))
         self._in_spike = high
         self._compare_with_best(step, level, deviation)
 
@@ -183,7 +181,7 @@ class LossSeries:
         quarter = sorted(islice(self.recent, REFERENCE))[REFERENCE // 8]
         rising = max(RISING_TIMES * self.best, self.best + RISING_SIGMAS * self.best_deviation)
         if quarter > min(self.best + margin, rising):
-            self.diverged = self.diverged or Rise(self.best_step, self.best, level, deviation)
+            self.diverged = self.diverged or Rise(self.best_step, self.best, level)
         elif level < self.best + margin / 2:
             self.diverged = None
 

@@ -110,10 +110,6 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
         """Its number comes from MindSpore's scheduler, when the ranks meet: a worker without MS_NODE_ID."""
         return self.rank is None and self.variables.get("MS_ROLE") == "MS_WORKER"
 
-    @property
-    def label(self) -> str:
-        return f"rank {self.rank}" if self.rank is not None else filled("pid {0} on {1}", self.pid, self.host)
-
 
 def view_of(answer: StubAnswer) -> RankView:
     """The rank of an answer."""

@@ -100,7 +100,7 @@ def slower_than_before(
 
 def expected_of(run: SmokeRun) -> float:
     """Bytes a second that any two hosts of the run should exchange; 0 where the speed of one is not known."""
-    hosts = {place.host for place in run.plan.places}
+    hosts = run.plan.ranks_by_host.keys()
     if len(hosts) < 2 or not hosts <= set(run.line_speeds):
         return 0.0
     return expected_rate(run.plan.backend, min(run.line_speeds[host] for host in hosts))

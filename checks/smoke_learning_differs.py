@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke import SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.numerics.analyze import REFERENCE_CHECK, analyze_training, device_outliers
+from doctor.smoke.numerics.analyze import COLLECTIVE_CHECK, REFERENCE_CHECK, analyze_training, device_outliers
 from doctor.smoke.numerics.learned import wrong_learners
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MAX_TOLERANCE, majority_reference
 from doctor.smoke.results.trouble_findings import describe_ranks
@@ -49,7 +49,9 @@ def smoke_learning_differs(
     same rows in the serial run (1e-3; ten times the tolerance of one step): a rank that is off alone computed it wrong;
     where all are off, or all but the first rank of the group, the serial run of that rank was wrong. This verdict can
     be wrong where an error of one pipeline stage has spread to the others, so that all of them are named, and does not
-    see a smaller error that all replicas have alike. From 410 ranks on the serial training does fewer steps than the
+    see a smaller error that all replicas have alike. Where anything is further than 1e-2 from the serial training, the
+    collectives run again, exactly: smoke-collective-wrong then names a rank that has made them wrong since their test,
+    and what all ranks came to follows from it. From 410 ranks on the serial training does fewer steps than the
     ranks, so that it takes no longer than for 410: a fault that begins later shows by the replicas alone.
     """
     causes = {cause.check for cause in analyze_training(run.plan, training).causes} if training else set()
@@ -76,4 +78,4 @@ def smoke_learning_differs(
             if wrong.error
             else "",
         )
-        yield finding.because_of(*sorted(causes))
+        yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * (not known))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import msgspec
 
@@ -53,6 +54,21 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     def culprits_differ(self) -> bool:
         """The culprit ranks made different calls: it is not known which of them is wrong, or each is for itself."""
         return len({self.calls[rank] for rank in self.culprit_ranks if rank in self.calls}) > 1
+
+    @property
+    def concerned(self) -> list[int]:
+        """The culprit ranks and those that wait."""
+        return sorted({*self.culprit_ranks, *self.waiting_ranks})
+
+    def blaming(self, ranks: Iterable[int], **changes: Any) -> Failure:
+        """This failure with these culprit ranks, and with all others that it knows as waiting.
+
+        >>> Failure("network", (0, 1), (2,)).blaming([2], text="it left").waiting_ranks
+        (0, 1)
+        """
+        culprits = tuple(sorted(ranks))
+        waiting = tuple(rank for rank in self.concerned if rank not in culprits)
+        return msgspec.structs.replace(self, culprit_ranks=culprits, waiting_ranks=waiting, **changes)
 
 
 class RankEnvironment(msgspec.Struct, frozen=True):

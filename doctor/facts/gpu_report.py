@@ -257,19 +257,19 @@ def _unread_elements(element: Element) -> tuple[dict[str, str], dict[str, str]]:
     """Elements with a value that the driver could not read, and those whose value is not understood."""
     failed: dict[str, str] = {}
     strange: dict[str, str] = {}
-    told = set()
+    failed_tags = set()
     for name, paths in _READ.items():
         for value in (value for path in paths for value in element.iterfind(path)):
             text = (value.text or "").strip().strip("[]")
             state = value_state(text)
             if state == "failed" or not (text or len(value)):
                 failed.setdefault(name, text or filled("no value"))
-                told.add(value.tag)
+                failed_tags.add(value.tag)
             is_free = name in _FREE or value.tag.startswith("incorrect")
             if state == "read" and not is_free and not _FORM.fullmatch(text):
                 strange.setdefault(name, text[:80])
     if _DATA_CENTER.search(_text(element, "product_name")):
-        for value in (value for path in _BESIDE for value in element.iterfind(path) if value.tag not in told):
+        for value in (value for path in _BESIDE for value in element.iterfind(path) if value.tag not in failed_tags):
             text, tag = (value.text or "").strip().strip("[]"), str(value.tag)
             if value_state(text) == "failed" or not (text or len(value)):
                 failed.setdefault(tag, text or filled("no value"))

@@ -13,6 +13,7 @@ at a call, and writes a mark file when it does: a fault that did not strike is n
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from random import Random
 from typing import Any, Literal, NamedTuple
 
 from tests.hosts.fleet import Fleet
+from tests.smoke.campaign import busy
 from tests.smoke.interpreter import visible_folders
 from tests.smoke.outside_cases import CASES as EARLIER
 from tests.smoke.outside_cases import NETWORK, Case
@@ -195,12 +197,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no trial later than this")
     parser.add_argument("--only", default="", help="these cases, with commas between them")
     parser.add_argument("--name", default="out", help="prefix of the hosts' names, where several run at once")
+    parser.add_argument("--load", type=int, default=0, help="processes that keep CPUs busy meanwhile")
     requested = parser.parse_args()
     only = tuple(requested.only.split(",")) if requested.only else ()
     results: list[Result] = []
     began = time.monotonic()
     fleet = Fleet.up(5, {"*": {"shows": visible_folders()}}, name=requested.name)
+    stack = contextlib.ExitStack()
     try:
+        stack.enter_context(busy(requested.load))
         for number, trial in enumerate(trials(requested.count, requested.seed, only)):
             if number < requested.first:
                 continue
@@ -218,6 +223,7 @@ def main() -> int:
             for message in result.messages if warned or result.verdict not in ("right", "not struck") else ():
                 print(f"      {message[:400]}", flush=True)
     finally:
+        stack.close()
         fleet.down()
     for verdict, times in Counter(row.verdict for row in results).most_common():
         print(f"{verdict:10} {times}")

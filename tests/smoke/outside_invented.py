@@ -9,6 +9,8 @@ from tests.smoke.outside_cases import (
     DIED,
     FAILED_LOADER,
     HANGS,
+    HELD_BACK,
+    HOOK,
     JOIN,
     NETWORK,
     SILENT,
@@ -22,6 +24,7 @@ from tests.smoke.outside_cases import (
     command,
     in_group,
     nft,
+    slow_import,
     text_error,
 )
 
@@ -92,6 +95,67 @@ import threading, torch
 def other(): torch.distributed.all_reduce(torch.ones(3))
 threading.Thread(target=other, daemon=True).start()
 """
+
+NAMED = """
+import ctypes
+ctypes.CDLL(None).prctl(15, b"x) R 1 (1) S", 0, 0, 0)
+time.sleep(900)
+"""
+"""The name of its process looks like fields of its state."""
+LEADER = """
+import ctypes, threading
+threading.Thread(target=time.sleep, args=(900,)).start()
+ctypes.PyDLL(None).PyEval_SaveThread()
+ctypes.PyDLL(None).pthread_exit(None)
+"""
+"""The first thread of the process ends, and others go on."""
+MUTE = """
+ends = os.pipe()
+os.dup2(ends[1], 1)
+os.write(1, bytes(65536))
+print("x" * 65536, flush=True)
+"""
+LIES = """
+texts = ['{"event": "error", "rank": 0, "text": "uncorrectable ECC error"}', "ncclInternalError: rank 0 failed"]
+texts += ["Traceback (most recent call last):", "RuntimeError: [rank0] Watchdog caught a timeout"]
+for text in texts:
+    os.write(1, text.encode() + bytes([10]))
+    os.write(2, text.encode() + bytes([10]))
+"""
+OTHERWISE = """
+import torch
+dist, plain = torch.distributed, torch.distributed.all_reduce
+def otherwise(tensor, op=dist.ReduceOp.SUM, group=None, **more):
+    ACT
+dist.all_reduce = otherwise
+"""
+HELD = """
+import gc, torch
+with torch.no_grad():
+    for part in gc.get_objects():
+        if isinstance(part, torch.Tensor) and part.is_floating_point() and part.requires_grad and part.numel():
+            part.view(-1)[3 % part.numel()] += 0.5
+"""
+"""Numbers in the rank's memory."""
+WORKER = """
+import threading
+thread = threading.Thread(target=lambda: os.kill(os.getpid(), signal.SIGSEGV))
+thread.start()
+thread.join()
+"""
+SEMAPHORE = "import multiprocessing; multiprocessing.Semaphore(0).acquire()"
+WITHIN = HOOK.format("input", "iifname lo tcp dport 1024-65535 drop")
+ACKNOWLEDGED = nft("tcp dport 22 accept", "tcp sport 22 accept", "meta length < 80 drop")
+RENUMBERED = (
+    "set -- $(ip -4 -o addr show eth0 | awk '{print $4}' | tr / ' '); "
+    "ip addr flush dev eth0; ip addr add ${1%.*}.200/$2 dev eth0"
+)
+
+
+def otherwise(act: str) -> dict[str, Any]:
+    """From the next call on all_reduce is something else."""
+    return program(OTHERWISE.replace("ACT", act))
+
 
 INVENTED: tuple[Case, ...] = (
     *(Case(f"rank's hidden {share} %", SLOWED, limited(share), early=True, binds=BINDS) for share in (5, 10)),
@@ -256,4 +320,50 @@ INVENTED: tuple[Case, ...] = (
     Case("a slow disk", (), imports=SLOW_DISK),
     Case("another user in the midst", (*DIED, *FAILED_LOADER), program("os.setuid(65534)"), must=False),
     Case("another seed", VALUES, program("import torch; torch.manual_seed(7)"), early=True, must=False),
+    Case("a name with brackets, and sleeps", HANGS, program(NAMED)),
+    Case("its first thread ends", (*HANGS, *DIED, *STOPPED), program(LEADER)),
+    Case("waits for a signal", HANGS, program("signal.pause()")),
+    Case("waits for a semaphore", HANGS, program(SEMAPHORE)),
+    Case("its output is a full pipe", HANGS, program(MUTE)),
+    Case("prints the words of others", (), program(LIES)),
+    *(Case(name, DIED, {"kind": "signal", "signal": name}) for name in ("SIGTRAP", "SIGVTALRM", "SIGRTMIN")),
+    Case("SIGUSR1", DIED, {"kind": "signal", "signal": "SIGUSR1"}, must=False),
+    Case("a thread of it is ended by SIGSEGV", DIED, program(WORKER)),
+    Case("sums are zero", (*VALUES, "smoke-update-missing"), {"kind": "wrong", "factor": 0, "every": 1}, early=True),
+    Case("a maximum for a sum", VALUES, otherwise("return plain(tensor, op=dist.ReduceOp.MAX, group=group)")),
+    Case(
+        "reduce for all_reduce",
+        (*HANGS, *DIED, *VALUES),
+        otherwise("return dist.reduce(tensor, dist.get_process_group_ranks(group)[0], group=group)"),
+    ),
+    Case("a barrier for all_reduce", (*HANGS, *DIED, *VALUES), otherwise("return dist.barrier(group=group)")),
+    Case(
+        "half of the elements",
+        (*HANGS, *DIED, *VALUES),
+        otherwise("return plain(tensor.view(-1)[: (tensor.numel() + 1) // 2], op=op, group=group)"),
+        must=False,
+    ),
+    Case(
+        "float64 for float32",
+        (*HANGS, *DIED, *VALUES),
+        otherwise("wide = tensor.double(); plain(wide, op=op, group=group); return tensor.copy_(wide)"),
+    ),
+    Case("no way within the host", (*NETWORK, *JOIN), before=f"{WITHIN} && touch MARK", must=False),
+    Case("acknowledgements are lost", NETWORK, command(ACKNOWLEDGED)),
+    Case("a route that is prohibited", NETWORK, command(f"ip route add prohibit {PEER}/32")),
+    Case("another address", (*NETWORK, *SILENT), command(RENUMBERED)),
+    Case("killed at its end", DIED, program("os._exit = lambda _: os.kill(os.getpid(), 9)"), must=False),
+    Case("sleeps at its end", (*HANGS, *STOPPED), program("os._exit = lambda _: time.sleep(900)"), must=False),
+    Case("denormals are zero", (), program("import torch; torch.set_flush_denormal(True)"), early=True),
+    Case("parameters changed in memory", VALUES, program(HELD), must=False),
+    Case("children are not waited for", FAILED_LOADER, program("signal.signal(17, signal.SIG_IGN)"), must=False),
+    Case("stopped for 8 s", STOPPED, command("(kill -STOP PID; sleep 8; kill -CONT PID) & sleep 0.01"), must=False),
+    Case("/dev/shm is read-only", FAILED_LOADER, command("mount -o remount,ro /dev/shm"), must=False),
+    Case("one draw more", VALUES, program("import torch; torch.rand(1)"), early=True, must=False),
+    Case("quotas and slow imports", (), before=HELD_BACK, imports=slow_import("torch", 15), everywhere=True),
+    Case("idle and native", (), wrapper="touch MARK; chrt -i -p 0 $$", everywhere=True, arguments=("--native",)),
+    Case("idle priority of one host", (), wrapper="touch MARK; chrt -i -p 0 $$"),
+    Case("slow disks", (), imports=SLOW_DISK, everywhere=True),
+    Case("native and quotas", (), before=HELD_BACK, everywhere=True, arguments=("--native",)),
+    Case("import of 20 s at the first collective", (), imports=slow_import("torch.distributed.fsdp", 20)),
 )

@@ -101,6 +101,14 @@ def test_another_version_of_doctor() -> None:
     )
 
 
+def test_of_two_versions_of_doctor_none_is_the_right_one() -> None:
+    failure = trouble([card(0, world=2), card(1, world=2, host="w2", version="other")])
+    assert (failure.culprit_ranks, failure.text.partition(":")[0]) == (
+        (0, 1),
+        "different versions of doctor, none of them on most ranks",
+    )
+
+
 def test_variables_that_cannot_be_so() -> None:
     failure = trouble([*cards(0, 1, 3), card(-1, host="w2", problems=("RANK='x', expected a whole number",))])
     assert (failure.culprit_ranks, failure.text) == ((2,), "a process on w2: RANK='x', expected a whole number")

@@ -101,6 +101,33 @@ def test_a_thread_that_calls_collectives_beside_the_main_one() -> None:
     assert collective_threads(SECOND.format("/home/ann/metrics.py") + "\n\n" + IN_TORCH) != []
 
 
+def within(function: str, op: str = "all_reduce") -> str:
+    """A stack of a rank that is in torch's function, within our own call."""
+    return (
+        f'Current thread 0x1:\n  File "/site/torch/distributed/distributed_c10d.py", line 9 in {function}\n'
+        f'  File "/site/torch/distributed/c10d_logger.py", line 83 in wrapper\n  File "worker/comm.py", line 97 in {op}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("stacks", "named"),
+    [
+        ((within("all_reduce"), within("reduce"), within("all_reduce"), within("all_reduce")), (1,)),
+        ((within("all_reduce"), within("barrier", "barrier"), within("all_reduce"), within("all_reduce")), ()),
+        ((within("all_reduce"), within("reduce"), within("all_reduce"), within("reduce")), ()),
+        ((within("all_reduce"), within("reduce"), IN_TORCH, IN_TORCH), ()),
+        ((within("all_reduce"),) * 4, ()),
+    ],
+)
+def test_a_rank_that_is_in_another_call_than_it_means_to_make(stacks: tuple[str, ...], named: tuple[int, ...]) -> None:
+    """One that has gone on to its next call in the meantime is in that one, and no vote is one of two."""
+    failure = explain_foreign_call(standstill(0, 1, 2, 3, stacks=dict(enumerate(stacks))))
+    assert (failure.kind, failure.culprit_ranks) == (("blocked", named) if named else ("network", (0, 1, 2, 3)))
+    assert "it is in reduce of torch" in failure.text or not named
+    paired = standstill(0, 1, 2, 3, stacks=dict(enumerate(stacks)), op="send")
+    assert explain_foreign_call(paired) == paired
+
+
 @pytest.mark.parametrize(
     ("sleeping", "named"),
     [

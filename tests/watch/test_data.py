@@ -198,6 +198,32 @@ def test_what_a_process_writes_is_not_trusted(junk: bytes) -> None:
     read_records([junk])
 
 
+@pytest.mark.parametrize(
+    ("counts", "kind", "ranks", "tie"),
+    [
+        ((3, 3, 3), "", (), False),
+        ((3, 3, None), "divided", (2,), False),
+        ((None, 3), "divided", (0, 1), True),
+        ((None, 2), "divided", (0,), False),
+        ((2, None), "divided", (1,), False),
+        ((4, 5, 6), "divided", (0, 1, 2), True),
+        ((3, [], {}), "divided", (1, 2), False),
+    ],
+)
+def test_of_two_samplers_the_one_is_right_that_divides_by_the_ranks(
+    counts: tuple[Any, ...], kind: str, ranks: tuple[int, ...], tie: bool
+) -> None:
+    use = {"k": "use", "g": 1, "u": "data", "why": "test"}
+    group = {"k": "group", "id": 1, "ranks": list(range(len(counts)))}
+    sampler = {"k": "loader", "l": 0, "e": 0, "shuffle": []}
+    files = [
+        lines(rank, group, use, {**sampler, "shares": count, "share": rank} if count else sampler)
+        for rank, count in enumerate(counts)
+    ]
+    causes = analyze_records(files).causes
+    assert [(cause.kind, cause.ranks, cause.tie) for cause in causes] == [(kind, ranks, tie)] * bool(kind)
+
+
 def test_a_group_that_is_no_number_is_no_group() -> None:
     """Any process may have written the records."""
     for group in ({}, [], "x", None, 1.5):
@@ -325,7 +351,7 @@ def test_the_same_rows_behind_other_masks_are_a_warning() -> None:
     )
     (cause,) = report.causes
     assert (cause.check, cause.level, cause.ranks) == ("smoke-shards-wrong", "warning", ())
-    assert "same values of input ids in each step from step 0 on" in cause.text
+    assert "input ids of " in cause.text and "in each step from step 0 on" in cause.text
 
 
 @pytest.mark.parametrize(

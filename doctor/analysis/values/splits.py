@@ -58,6 +58,19 @@ def holders_of_same(values: Mapping[int, Value]) -> list[tuple[int, ...]]:
     return [tuple(sorted(ranks)) for ranks in holders.values() if len(ranks) > 1]
 
 
+def names_held_alike(tables: Mapping[int, Mapping[str, Hashable]]) -> dict[tuple[int, ...], list[str]]:
+    """Ranks that have values in common, where each should have its own, with the names of these values.
+
+    >>> names_held_alike({0: {"torch": 5, "numpy": 1}, 1: {"torch": 5, "numpy": 2}, 2: {"torch": 6}})
+    {(0, 1): ['torch']}
+    """
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for name in dict.fromkeys(name for table in tables.values() for name in table):
+        for ranks in holders_of_same({rank: table.get(name) for rank, table in tables.items()}):
+            alike.setdefault(ranks, []).append(name)
+    return alike
+
+
 def first_makers(orders: Mapping[int, Order]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ranks at which something appeared first, and the others, to which it spread. ``orders``: when, by rank.
 

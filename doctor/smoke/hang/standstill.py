@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from doctor.analysis.collectives.calls import Call, differing
 from doctor.analysis.collectives.waits import PAIRED, ROOTED
 from doctor.engine.texts import filled
 from doctor.smoke.model import Failure, FailureKind
@@ -39,40 +40,56 @@ def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool)
 
     ``finished``: ranks that are out of the collective; ``checked``: whether new connections were tried between hosts.
     """
-    concerned = sorted({*failure.culprit_ranks, *failure.waiting_ranks})
     early = tuple(sorted(finished))
     blocked = tuple(rank for rank in failure.culprit_ranks if rank not in early)
     if early and blocked and failure.op not in PAIRED | ROOTED:
         return _blame_fewest(failure, early, blocked)
     answered = ", and every new connection is answered" if checked else ""
     observed = filled("no connection sends anything again{0}", answered)
-    return msgspec.structs.replace(
-        failure,
-        culprit_ranks=(),
-        waiting_ranks=tuple(concerned),
-        text="the cause is not known",
-        evidence=(*failure.evidence, filled("Nothing speaks against any host: {0}.", observed)),
-    )
+    evidence = (*failure.evidence, filled("Nothing speaks against any host: {0}.", observed))
+    return failure.blaming((), text="the cause is not known", evidence=evidence)
 
 
 def foreign_calls(failure: Failure) -> dict[int, str]:
     """By rank, of those that it names or that wait: the innermost call, where that is not torch's."""
-    concerned = sorted({*failure.culprit_ranks, *failure.waiting_ranks})
-    return {rank: frame for rank in concerned if (frame := foreign_frame(failure.stacks.get(rank, "")))}
+    return {rank: frame for rank in failure.concerned if (frame := foreign_frame(failure.stacks.get(rank, "")))}
+
+
+def other_collectives(failure: Failure) -> dict[int, str]:
+    """By rank, of those that are in the collective: the function of torch that it is in, where most are in another.
+
+    What a rank records is the call that it means to make; its stack has both, as they were at one moment.
+    """
+    inside = {rank: called_collective(failure.stacks.get(rank, ""), failure.op) for rank in failure.culprit_ranks}
+    calls = [Call(rank, operation=name) for rank, name in inside.items() if name]
+    apart = differing(calls, ("operation",)) if failure.op not in PAIRED else None
+    return {call.member: inside[call.member] for call in apart[1].differing} if apart and apart[1].majority else {}
+
+
+def called_collective(stack: str, op: str) -> str:
+    """The function of torch.distributed that the main thread is in, within our call of ``op``; else empty."""
+    frames = [frame for line in stack.partition("\n\n")[0].splitlines() if (frame := FRAME.match(line))]
+    within = any(frame["file"].startswith(OURS) and frame["name"] == op for frame in frames)
+    return frames[0]["name"] if within and COLLECTIVES.search(frames[0]["file"]) else ""
 
 
 def explain_foreign_call(failure: Failure, sleeping: Mapping[int, str] = MappingProxyType({})) -> Failure:
-    """A failure of kind ``network``, as that of ranks which are within a call that is not torch's; else unchanged.
+    """A failure of kind ``network``, as that of ranks which are within a call that is not torch's, or is not that of
+    the others; else unchanged.
 
     ``sleeping``: by rank, the function of the kernel in which its main thread sleeps; it counts where no stack tells.
     """
-    concerned = {*failure.culprit_ranks, *failure.waiting_ranks}
+    concerned = failure.concerned
     call = filled("inside the call of {0} ", failure.op) if failure.op else ""
     asleep = {rank: name for rank, name in sorted(sleeping.items()) if OWN_WAIT.match(name) and rank in concerned}
-    callers = {rank: frame for rank in sorted(concerned) if (frame := second_caller(failure.stacks.get(rank, "")))}
+    callers = {rank: frame for rank in concerned if (frame := second_caller(failure.stacks.get(rank, "")))}
     for foreign, template in (
         (foreign_calls(failure), "{0}it is in {1}, which is not torch"),
         (callers, "{0}another thread of it calls a collective, too, in {1}, and takes what is sent to the first"),
+        (
+            other_collectives(failure),
+            "{0}it is in {1} of torch, and the others are not: it makes another call than they do",
+        ),
         (asleep, "{0}it sleeps in {1} of the kernel, which waits for no other rank"),
     ):
         if foreign and len(foreign) < len(concerned):
@@ -87,7 +104,7 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, me
     ``members``: the ranks that may have sent it data, where they are known.
     """
     early = tuple(sorted(finished))
-    blocked = tuple(rank for rank in sorted({*failure.culprit_ranks, *failure.waiting_ranks}) if rank not in early)
+    blocked = tuple(rank for rank in failure.concerned if rank not in early)
     if WRONG_SIZE not in error:
         return failure
     ranks = ", ".join(map(str, failure.culprit_ranks))
@@ -97,7 +114,7 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, me
             "the victim of a rank that sent it data of another call, and which one did is not known.",
             ranks,
         )
-        concerned = tuple(sorted({*failure.culprit_ranks, *failure.waiting_ranks, *early, *members}))
+        concerned = {*failure.concerned, *early, *members}
         text = filled("rank {0} was sent data of another call; which rank is at another call is not known", ranks)
         return blame(msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), "left", concerned, text)
     why = filled(
@@ -122,16 +139,7 @@ def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, 
 
 def blame(failure: Failure, kind: FailureKind, ranks: Iterable[int], text: str) -> Failure:
     """The failure of this kind, with these ranks as its culprits and all others that it knows as waiting."""
-    culprits = tuple(sorted(ranks))
-    everyone = {*failure.culprit_ranks, *failure.waiting_ranks}
-    return msgspec.structs.replace(
-        failure,
-        kind=kind,
-        culprit_ranks=culprits,
-        waiting_ranks=tuple(sorted(everyone - set(culprits))),
-        certainty="evidence",
-        text=text,
-    )
+    return failure.blaming(ranks, kind=kind, certainty="evidence", text=text)
 
 
 def foreign_frame(stack: str) -> str:

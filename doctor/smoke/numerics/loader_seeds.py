@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from doctor.analysis.values.splits import format_ranges, holders_of_same, majority_split
+from doctor.analysis.values.splits import format_ranges, names_held_alike, split_by_name
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled
 from doctor.facts.smoke import LoaderResult
@@ -21,32 +21,23 @@ def loader_findings(plan: SmokePlan, loaded: Mapping[int, LoaderResult]) -> Iter
     for group in trace.models:
         members = [rank for rank in group if rank in drawn]
         # A generator that some ranks lack, as without NumPy, says nothing about seeds.
-        shared = [name for name in drawn[members[0]] if all(name in drawn[rank] for rank in members)] if members else []
-        split = majority_split({rank: tuple(drawn[rank][name] for name in shared) for rank in members})
+        split = split_by_name(drawn, members) if members else None
         if split:
             template = "the loader workers of {who} drew other {generators} numbers than those of the rest of its model"
             if split.tie:
                 template = (
                     "the loader workers of ranks {group}, which hold one model, drew different {generators} numbers"
                 )
-            norm = drawn[(split.agreeing or (min(group),))[0]]
-            differ = [
-                name for name in sorted(shared) if any(drawn[rank][name] != norm[name] for rank in split.differing)
-            ]
-            yield _finding(trace, split.differing, filled("{0}; expected the same", template), differ, group, split.tie)
+            expected = filled("{0}; expected the same", template)
+            yield _finding(trace, split.differing, expected, sorted(split.names), group, split.tie)
     yield from _repeated(trace, drawn)
 
 
 def _repeated(trace: LayoutTrace, drawn: Mapping[int, Mapping[str, int]]) -> Iterator[Finding]:
-    names = sorted({name for draws in drawn.values() for name in draws})
     firsts = [group[0] for group in trace.models if group[0] in drawn]
-    repeated: dict[tuple[int, ...], list[str]] = {}
-    for name in names:
-        for ranks in holders_of_same({rank: str(drawn[rank].get(name, "")) for rank in firsts}):
-            repeated.setdefault(ranks, []).append(name)
-    for alike, generators in repeated.items():
+    for alike, generators in names_held_alike({rank: drawn[rank] for rank in firsts}).items():
         template = "the loader workers of {who} drew the same numbers ({generators}) for different data"
-        yield _finding(trace, alike, template, generators, alike, False)
+        yield _finding(trace, alike, template, sorted(generators), alike, False)
 
 
 def _known_digests(event: LoaderResult) -> dict[str, int]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.analysis.values.splits import format_ranges, holders_of_same
+from doctor.analysis.values.splits import format_ranges, names_held_alike
 from doctor.engine.texts import enumerated, filled
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
-from doctor.smoke.numerics.layout_trace import LayoutTrace
+from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
 from doctor.smoke.numerics.reference_run import MajorityReference
 from doctor.smoke.numerics.shards import Misread, blocks_of
 
@@ -21,11 +21,9 @@ def repeated_draws(
     """Ranks that drew the same numbers for different data: told once, at the first step. ``steps`` are well read."""
     for step, events in enumerate(steps):
         pairs: dict[tuple[int, ...], list[str]] = {}
-        for name in used_generators(events.values()):
-            for group in trace.replicas:
-                members = {rank: events[rank] for rank in group if rank in events}
-                for alike in holders_of_same(draws_by_rank(members, name)):
-                    pairs.setdefault(alike, []).append(name)
+        for group in trace.replicas:
+            for alike, names in names_held_alike(field_values(events, group, "rng")).items():
+                pairs.setdefault(alike, []).extend(names)
         if pairs:
             ranks = sorted({rank for alike in pairs for rank in alike})
             late = [rank for rank in ranks if _wrong(trace, reference, step, rank, events[rank])]

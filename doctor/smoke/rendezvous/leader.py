@@ -279,13 +279,11 @@ class Leader:
         self, failure: Failure, hellos: Sequence[Hello], relayed_errors: Sequence[RelayedError], options: SmokeOptions
     ) -> SmokeResult:
         plan = build_launched_plan(self.context, hellos, relayed_errors, msgspec.structs.replace(options, layouts=()))
-        culprits = failure.culprit_ranks or tuple(range(plan.world))
-        waiting_ranks = tuple(rank for rank in range(plan.world) if rank not in culprits)
+        everyone = tuple(range(plan.world))
         waited = round(time.monotonic() - self._began, 3)
-        final_failure = msgspec.structs.replace(
-            failure, culprit_ranks=culprits, waiting_ranks=waiting_ranks, seconds=waited
-        )
-        return self._without_run(plan, (final_failure,), _notes(hellos))
+        failure = msgspec.structs.replace(failure, waiting_ranks=everyone, seconds=waited)
+        failure = failure.blaming(failure.culprit_ranks or everyone)
+        return self._without_run(plan, (failure,), _notes(hellos))
 
     def _without_run(self, plan: SmokePlan, failures: tuple[Failure, ...], notes: Iterable[str] = ()) -> SmokeResult:
         return result_without_run(plan, failures, round(time.monotonic() - self._began, 3), notes, self._untried())

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from doctor.analysis.majority import split
 from doctor.analysis.rank_numbers import RankNumbers, rank_numbers
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
@@ -76,14 +77,13 @@ def _invalid_environment(hellos: Sequence[Hello], world: int) -> tuple[list[int]
 
 
 def _different_versions(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
-    versions = Counter(hello.version for hello in hellos)
-    if len(versions) < 2:
+    parts = split(hellos, lambda hello: hello.version)
+    if parts is None:
         return [], ""
-    most = max(versions, key=lambda version: versions[version])
-    outliers = [hello for hello in hellos if hello.version != most]
-    return [hello.rank for hello in outliers], filled(
-        "a different version of doctor than on the other ranks: {0}", _hosts(outliers)
-    )
+    template = "a different version of doctor than on the other ranks: {0}"
+    if parts.tie:
+        template = "different versions of doctor, none of them on most ranks: {0}"
+    return [hello.rank for hello in parts.differing], filled(template, _hosts(parts.differing))
 
 
 def _different_world_sizes(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from doctor.analysis.majority import split
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import SmokeStart, TorchImported
 
@@ -44,15 +45,14 @@ def minority_torch(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[lis
         host: joined(" and ", sorted({_version("torch", event.torch) for event in events}))
         for host, events in imported.items()
     }
-    counts = Counter(version for version in versions.values() if version).most_common()
-    if len(counts) < 2:
+    parts = split([host for host, version in versions.items() if version], versions.__getitem__)
+    if parts is None:
         return [], ""
-    (norm, most), (_, second) = counts[:2]
-    hosts = [host for host, version in versions.items() if version and (version != norm or most == second)]
-    text = joined(
-        "; ", (filled("{0} on {1} host{2}", version, count, "s" * (count > 1)) for version, count in counts[:4])
+    counts = Counter(filter(None, versions.values())).most_common(4)
+    text = joined("; ", (filled("{0} on {1} host{2}", version, count, "s" * (count > 1)) for version, count in counts))
+    return list(parts.differing), filled(
+        "The ranks run different versions of torch, which may not understand each other: {0}.", text
     )
-    return hosts, filled("The ranks run different versions of torch, which may not understand each other: {0}.", text)
 
 
 def _version(name: str, text: str | None) -> str:

@@ -37,7 +37,7 @@ from doctor.smoke.numerics.layout_trace import layout_traces
 from doctor.smoke.numerics.loss_curve import mean_losses
 from doctor.smoke.numerics.reference_run import majority_reference, relative_error
 from doctor.smoke.speed.device_speeds import device_speeds
-from doctor.smoke.speed.link_speeds import lower_quartile
+from doctor.smoke.speed.link_speeds import is_possible, lower_quartile, warmed
 from doctor.smoke.speed.soak_drift import intervals_of
 
 
@@ -46,13 +46,10 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
     start = dict(book.fleet(SmokeStart))
     training = dict(book.fleet(SmokeTraining))
     reference = majority_reference(training)
-    hosts: dict[str, int] = {}
-    for place in run.plan.places:
-        hosts[place.host] = hosts.get(place.host, 0) + 1
     return SmokeSummary(
         backend=run.plan.backend,
         library=run.plan.library,
-        hosts=hosts,
+        hosts={host: len(ranks) for host, ranks in run.plan.ranks_by_host.items()},
         ended=run.ended,
         seconds=run.seconds,
         import_seconds=run.import_seconds,
@@ -91,11 +88,7 @@ def pair_speeds(pairs: Mapping[str, SmokePairs], world: int) -> tuple[PairSpeed,
         ends = sorted((event.rank, event.peer))
         if event.confirm or event.control or not 0 <= ends[0] < ends[1] < world or event.bytes <= 0:
             continue
-        # The first exchange of several touches fresh memory and wakes the connection.
-        warm = event.seconds[1:] if len(event.seconds) > 2 else event.seconds
-        times.setdefault((ends[0], ends[1], event.bytes), []).extend(
-            seconds for seconds in warm if 0 < seconds < math.inf
-        )
+        times.setdefault((ends[0], ends[1], event.bytes), []).extend(filter(is_possible, warmed(event.seconds)))
     return tuple(
         PairSpeed(*key, round(lower_quartile(measured), 9)) for key, measured in sorted(times.items()) if measured
     )

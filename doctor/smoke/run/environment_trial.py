@@ -128,7 +128,7 @@ def variables_in_force(result: SmokeResult, options: SmokeOptions) -> list[str]:
     names = set(options.variables).union(*result.variables.values())
     plan = result.run.plan
     choice = f"{plan.backend.upper()}_SOCKET_IFNAME"
-    free = choice not in names and not options.interface and len({place.host for place in plan.places}) > 1
+    free = choice not in names and not options.interface and len(plan.ranks_by_host) > 1
     return [OWN_CHOICE] * free + sorted(names)
 
 

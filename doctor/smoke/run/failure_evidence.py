@@ -175,15 +175,8 @@ def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure]) -> Failu
     texts = tuple(text for host, each in hosts.items() for text in pressure_sentences(host, each, inferred))[:MAX_TEXTS]
     starved = starved_ranks(hosts) if failure.kind == "budget" else {}
     if starved:
-        everyone = {*failure.culprit_ranks, *failure.waiting_ranks}
         text = filled("{0}: {1}", failure.text, " ".join(starved.values())[:300])
-        failure = msgspec.structs.replace(
-            failure,
-            culprit_ranks=tuple(sorted(starved)),
-            waiting_ranks=tuple(sorted(everyone - set(starved))),
-            certainty="evidence",
-            text=text,
-        )
+        failure = blame(failure, failure.kind, starved, text)
     return msgspec.structs.replace(failure, evidence=(*failure.evidence, *texts))
 
 
@@ -305,12 +298,8 @@ def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> 
     if not (links.stuck or links.failed or links.cut or failure.links) and failure.certainty == "timeout":
         return explain_standstill(failure, finished, bool(links.tried))
     culprits = tuple(place.rank for place in run.plan.places if place.host in links.cut) or failure.culprit_ranks
-    return msgspec.structs.replace(
-        failure,
-        culprit_ranks=culprits,
-        waiting_ranks=tuple(
-            rank for rank in sorted({*failure.waiting_ranks, *failure.culprit_ranks}) if rank not in culprits
-        ),
+    return failure.blaming(
+        culprits,
         links=links.failed or tuple(sorted(links.stuck)) or failure.links,
         evidence=failure.evidence + links.sentences(),
     )
@@ -328,11 +317,8 @@ def _with_versions(failure: Failure, plan: SmokePlan, progress: StageProgress) -
     hosts, sentence = minority_torch(imported)
     if not hosts or failure.links:
         return failure
-    culprits = tuple(place.rank for place in plan.places if place.host in hosts)
-    waiting = tuple(place.rank for place in plan.places if place.host not in hosts)
-    return msgspec.structs.replace(
-        failure, culprit_ranks=culprits, waiting_ranks=waiting, evidence=(sentence, *failure.evidence)
-    )
+    culprits = [place.rank for place in plan.places if place.host in hosts]
+    return failure.blaming(culprits, evidence=(sentence, *failure.evidence))
 
 
 def _with_logs(failure: Failure, progress: StageProgress) -> Failure:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 
 from doctor.analysis.outliers.peers import MIN_TIMES, SLOW, Straggler, by_attempt, find_confirmed_stragglers
+from doctor.analysis.values.splits import majority_split
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.smoke_summary import DeviceRate
@@ -118,8 +119,7 @@ def other_fingerprints(facts: Mapping[str, SmokeDevices], torch_by_rank: Mapping
                 groups.setdefault(key, {})[event.rank] = event.fingerprint
     others: dict[str, list[int]] = {}
     for (test, _, _), prints in groups.items():
-        values = list(prints.values())
-        usual = max(values, key=values.count)
-        if len(values) > 2 and 2 * values.count(usual) > len(values):
-            others.setdefault(test, []).extend(rank for rank, value in sorted(prints.items()) if value != usual)
-    return {test: sorted(ranks) for test, ranks in others.items() if ranks}
+        parts = majority_split(prints)
+        if parts and parts.majority:
+            others.setdefault(test, []).extend(parts.differing)
+    return {test: sorted(ranks) for test, ranks in others.items()}

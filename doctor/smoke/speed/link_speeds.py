@@ -51,14 +51,23 @@ def usable_logs(ends: Sequence[Sequence[float]]) -> list[float]:
     """Logarithms of the seconds that each end of a pair measured; values that no exchange can take are left out.
 
     An exchange lasts until its later end is done: on a slow link the other one is done when its own message lies in a
-    buffer of the kernel, which holds several. The first exchange of several touches fresh memory and wakes the
-    connection.
+    buffer of the kernel, which holds several.
     """
-    later = [max(filter(_is_possible, both), default=0.0) for both in zip_longest(*ends, fillvalue=0.0)]
-    return [math.log(time) for time in (later[1:] if len(later) > 2 else later) if time]
+    later = [max(filter(is_possible, both), default=0.0) for both in zip_longest(*ends, fillvalue=0.0)]
+    return [math.log(time) for time in warmed(later) if time]
 
 
-def _is_possible(seconds: float) -> bool:
+def warmed(seconds: Sequence[float]) -> Sequence[float]:
+    """Without the first exchange of several, which touches fresh memory and wakes the connection.
+
+    >>> warmed([9.0, 1.0, 2.0]), warmed([9.0, 1.0])
+    ([1.0, 2.0], [9.0, 1.0])
+    """
+    return seconds[1:] if len(seconds) > 2 else seconds
+
+
+def is_possible(seconds: float) -> bool:
+    """Whether an exchange can take so long; not NaN, which compares as False."""
     return MIN_SECONDS <= seconds <= MAX_SECONDS
 
 

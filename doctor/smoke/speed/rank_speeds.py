@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from doctor.analysis.outliers.pairs import PathOutlier
 from doctor.analysis.outliers.peers import (
@@ -85,15 +85,11 @@ def devices_of(starts: Mapping[str, SmokeStart]) -> dict[int, str]:
     return {event.rank: event.device.name for start in starts.values() for event in start.joined}
 
 
-def by_host(run: SmokeRun, slow: Iterable[int]) -> list[tuple[str, list[int], bool]]:
+def by_host(run: SmokeRun, slow: Collection[int]) -> list[tuple[str, list[int], bool]]:
     """Host, its slow ranks, and whether these are all that it has (of several). One finding each."""
-    ranks_by_host: dict[str, list[int]] = {}
-    for rank in slow:
-        ranks_by_host.setdefault(run.plan.host_of(rank), []).append(rank)
-    counts: dict[str, int] = {}
-    for place in run.plan.places:
-        counts[place.host] = counts.get(place.host, 0) + 1
-    return [(host, sorted(ranks), len(ranks) == counts[host] > 1) for host, ranks in ranks_by_host.items()]
+    hosts = dict.fromkeys(map(run.plan.host_of, slow))
+    ranks_by_host = {host: sorted(set(slow).intersection(run.plan.ranks_by_host[host])) for host in hosts}
+    return [(host, ranks, len(ranks) == len(run.plan.ranks_by_host[host]) > 1) for host, ranks in ranks_by_host.items()]
 
 
 def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[tuple[PathOutlier, ...], int]:
@@ -112,9 +108,7 @@ def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[tuple[PathOutlier, .
 def describe_end(run: SmokeRun, rank: int) -> str:
     """A partner in the pairs' stage: a host, by its first rank, or one of several ranks of the only host."""
     host = run.plan.host_of(rank)
-    return (
-        filled("{0} (rank {1})", host, rank) if len({place.host for place in run.plan.places}) > 1 else f"rank {rank}"
-    )
+    return filled("{0} (rank {1})", host, rank) if len(run.plan.ranks_by_host) > 1 else f"rank {rank}"
 
 
 def percent(confidence: float) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from doctor.analysis.values.splits import format_ranges, shared_and_unread
+from doctor.analysis.majority import Split
+from doctor.analysis.values.splits import format_ranges, majority_split, shared_and_unread
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordValues, by_rank, indices_of, text_map
@@ -33,35 +34,36 @@ def shard_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
 
 def _shares(group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
     """What samplers say of themselves: their share of how many, and the epoch that they shuffle by."""
-    shares = {rank: (records[rank].get("shares"), records[rank].get("share")) for rank in group.ranks}
-    if not any(count for count, _ in shares.values() if isinstance(count, int)):
+    shares = {rank: (_number(records[rank], "shares"), _number(records[rank], "share")) for rank in group.ranks}
+    if not any(count for count, _ in shares.values()):
         return
-    usual = Counter(count for count, _ in shares.values()).most_common(1)[0][0]
-    other = tuple(rank for rank, (count, _) in shares.items() if count != usual)
+    parts = _divisors_split(group, {rank: count for rank, (count, _) in shares.items()})
     taken = Counter(share for count, share in shares.values() if count)
     twice = tuple(rank for rank, (count, share) in shares.items() if count and taken[share] > 1)
     wrong = tuple(rank for rank in twice if shares[rank][1] != group.ranks.index(rank)) or twice
-    if other:
+    if parts:
         template = "the sampler of {who} divides the data by {counts}, that of the other data-parallel ranks by {usual}"
-        counts = ", ".join(sorted({str(shares[rank][0] or 1) for rank in other}))
-        yield _defect(group, "divided", other, template, {"counts": counts, "usual": usual}, key)
+        if parts.tie:
+            template = "the samplers of {who} divide the data by different numbers ({counts})"
+        counts = ", ".join(sorted({str(shares[rank][0] or 1) for rank in parts.differing}))
+        values: RecordValues = {"counts": counts, "usual": parts.common or 1}
+        yield _defect(group, "divided", parts.differing, template, values, key, tie=parts.tie)
     elif twice:
         template = (
             "the sampler of {who} draws share {share} of the data, which another data-parallel rank draws as well"
         )
         listed = ", ".join(sorted({str(shares[rank][1]) for rank in wrong}))
         yield _defect(group, "duplicated", wrong, template, {"share": listed}, key, tie=wrong == twice)
-    epochs = {rank: records[rank].get("shuffle") for rank in group.ranks}
-    common = Counter(epochs.values()).most_common(1)[0]
-    if common[1] < len(epochs):
-        tie = common[1] * 2 <= len(epochs)
-        late = tuple(rank for rank, epoch in epochs.items() if tie or epoch != common[0])
+    epochs = {rank: _number(records[rank], "shuffle") for rank in group.ranks}
+    if order := majority_split(epochs):
+        tie = not order.majority
+        late = tuple(epochs) if tie else order.differing
         template = (
             "the samplers of {who} shuffle by epochs {epochs}, most others by {usual}: set_epoch was not called alike"
         )
         if tie:
             template = "the samplers of {who} shuffle by different epochs ({epochs}): set_epoch was not called alike"
-        values = {"epochs": ", ".join(sorted({str(epochs[rank]) for rank in late})), "usual": common[0]}
+        values = {"epochs": ", ".join(sorted({str(epochs[rank]) for rank in late})), "usual": order.common}
         yield _defect(group, "epoch", late, template, values, key, tie=tie)
 
 
@@ -81,7 +83,10 @@ def _overlap(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: R
     slack = sum(_batch(records[rank]) for rank in group.ranks) if isinstance(size, int) and total >= size > 0 else 0
     if shared and len(shared) > slack:
         ranks = tuple(sorted({rank for readers in shared.values() for rank in readers}))
-        template = "{who} read the same samples in their first batches: {count} of {total}, such as {samples}"
+        template = (
+            "the first batches of {who} hold samples that another data-parallel rank reads as well: "
+            "{count} of {total}, such as {samples}"
+        )
         values = {"count": len(shared), "total": total, "samples": format_ranges(list(shared)[:4])}
         everybody = ranks == group.ranks and len(ranks) > 2
         level: Literal["error", "note"] = "error" if _same_data(job, group, records) else "note"
@@ -127,6 +132,20 @@ def _unread(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: Ra
         if not few:
             template = "no data-parallel rank reads {count} of {total} samples in a whole epoch, such as {samples}"
         yield _defect(group, "missing", few, template, values, key)
+
+
+def _divisors_split(group: GroupRole, divisors: Mapping[int, int | None]) -> Split[int] | None:
+    """Who divides the data by another number than there are ranks, which some divide them by; else than most do."""
+    parts, size = majority_split(divisors), len(group.ranks)
+    if parts is None or size not in divisors.values():
+        return parts
+    others = tuple(rank for rank, divisor in divisors.items() if divisor != size)
+    return Split(others, tuple(rank for rank in divisors if rank not in others), size)
+
+
+def _number(record: RecordValues, name: str) -> int | None:
+    value = record.get(name)
+    return value if isinstance(value, int) else None
 
 
 def _batch(record: RecordValues) -> int:

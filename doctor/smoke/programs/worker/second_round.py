@@ -147,7 +147,7 @@ class GroupRepetition:
 
 
 def run_second_round(ctx: RankContext, seconds: float = SECOND_ROUND_SECONDS) -> None:
-    """Does nothing where no rank of the world had a wrong result since the last time."""
+    """Does nothing where no rank of the world had a wrong result since the last time, of a collective or a training."""
     wrong, ctx.wrong_results = ctx.wrong_results, 0
     calls, ctx.wrong_calls = list(ctx.wrong_calls)[:MAX_WRONG_CALLS], {}
     if ctx.world_size < 2 or not ctx.comm.sum_over_ranks(wrong):

@@ -18,6 +18,7 @@ from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model
 from doctor.smoke.programs.worker.parameters import Adam, sgd
 from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
+from doctor.smoke.programs.worker.second_round import run_second_round
 from doctor.smoke.programs.worker.values import digest, finite_or_none, relative_distance
 
 BLOCKS_PER_EVENT = 60
@@ -26,6 +27,11 @@ LEARNING_BLOCKS = 32
 """At least so many blocks a step of the learning stage: the mean of a few tokens would vary more than it falls."""
 MOST_SERIAL_BLOCKS = 4096
 """Of all steps of the serial training together: about a second on a CPU."""
+SERIAL_DISTANCE = 0.01
+"""From the serial training, as a share, from which on what a rank holds counts as a wrong result: the collectives are
+repeated, which are exact, and show whose it is if one of them became wrong after its test."""
+SECOND_ROUND_AFTER_TRAINING = 12.0
+"""Seconds at most; a third of them where no collective is wrong."""
 REFERENCE_BLOCKS = 512
 """The ranks other than 0 do only as many steps of the reference run as have so many blocks."""
 
@@ -50,6 +56,7 @@ def stage_training(ctx: RankContext) -> None:
     reference_run(ctx)
     for index, layout in enumerate(ctx.plan["layouts"]):
         train_layout(ctx, index, layout)
+    run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
 
 def reference_run(ctx: RankContext) -> None:
@@ -119,6 +126,7 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> None:
     for step in range(ctx.plan["steps"]):
         batch = make_batch(ctx, model, rng, step, True)
         trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None)
+        note_distance(ctx, trained["grad_error"], trained["params_error"], trained["loss_error"])
         ctx.emit("step", layout=index, step=step, **trained)
     seconds = round(time.monotonic() - started, 3)
     ctx.emit("end", layout=index, update=model.squared_norms(model.flat - start), seconds=seconds)
@@ -152,6 +160,11 @@ def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = Non
     )  # fmt: skip
 
 
+def note_distance(ctx: RankContext, *errors: float | None) -> None:
+    """Counts a wrong result where any of these distances from the serial training is large."""
+    ctx.wrong_results += any(error is not None and error > SERIAL_DISTANCE for error in errors)
+
+
 def stage_learning(ctx: RankContext) -> None:
     """One layout, trained for as many steps as a healthy run needs for its loss to fall.
 
@@ -175,6 +188,7 @@ def stage_learning(ctx: RankContext) -> None:
         if step + 1 == compared:
             learned = model.flat.clone(), gradient.clone()
     compare_learned(ctx, model, gradient, learned, losses[:compared], compared)
+    run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
 
 def steps_to_compare(ctx: RankContext) -> int:
@@ -213,6 +227,7 @@ def compare_learned(
     blocks = mesh.blocks(count)
     serial = of_blocks[:, blocks.start : blocks.stop].mean(1)
     loss_error = max((relative_distance(loss, serial[step]) or 0 for step, loss in enumerate(losses)), default=None)
+    note_distance(ctx, error, loss_error)
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
         error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error,

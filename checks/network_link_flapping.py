@@ -1,8 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.kernel_faults import fault_rows
-from doctor.facts.kernel_log import DAY, KernelLog, LogLine, format_age
+from doctor.facts.kernel_log import KernelLog, LogLine, format_age
 
 LEAST = 3
 
@@ -26,7 +25,7 @@ def network_link_flapping(log: KernelLog) -> Iterator[Finding]:
     downs: dict[str, list[LogLine]] = {}
     cards: dict[str, set[str]] = {}
     adapters: dict[str, str] = {}
-    for line, match in log.matching(fault_rows()["link-down"].pattern, DAY):
+    for line, match in log.of_row("link-down"):
         name, card = match["device"], match["card"]
         downs.setdefault(name, []).append(line)
         if match["port"]:

@@ -1,8 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.kernel_faults import fault_rows
-from doctor.facts.kernel_log import DAY, KernelLog, format_age
+from doctor.facts.kernel_log import KernelLog, format_age
 
 
 @check(severity=WARNING, area="memory")
@@ -21,7 +20,7 @@ def out_of_memory_logged(log: KernelLog) -> Iterator[Finding]:
     Messages of the kernel, mm/oom_kill.c: "Out of memory: Killed process" and "Memory cgroup out of memory: Killed
     process"; kernels before 5.1 name the cause in a line of its own.
     """
-    kills = log.matching(fault_rows()["out-of-memory"].pattern, DAY)
+    kills = log.of_row("out-of-memory")
     if kills:
         line, match = kills[0]
         yield Finding(

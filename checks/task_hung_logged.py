@@ -2,8 +2,7 @@ import re
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check, filled
-from doctor.facts.kernel_faults import fault_rows
-from doctor.facts.kernel_log import DAY, KernelLog, format_age
+from doctor.facts.kernel_log import KernelLog, format_age
 
 
 @check(severity=WARNING, area="kernel")
@@ -22,7 +21,7 @@ def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
     Linux, kernel/hung_task.c and kernel/watchdog.c: "INFO: task ... blocked for more than 120 seconds", "soft lockup",
     "hard LOCKUP"; kernel/rcu/tree_stall.h: "detected stall".
     """
-    hung = log.matching(fault_rows()["task-hung"].pattern, DAY)
+    hung = log.of_row("task-hung")
     if hung:
         line, match = hung[0]
         yield Finding(

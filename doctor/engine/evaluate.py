@@ -11,6 +11,7 @@ import msgspec
 from doctor.engine.check import Check, Need, Skip
 from doctor.engine.fact import (
     NO_ANSWER,
+    NOT_COLLECTED,
     OWN_ROUND,
     Absent,
     DeviceList,
@@ -97,10 +98,13 @@ def _answer(name: str, output: Output) -> tuple[object, ...]:
 
 def read_fact(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
     """One fact out of one host's record: its value, `Absent`, or `Unreadable`."""
-    answer = ProbeAnswer(record.outputs.get(fact.output_name(), {}), _probe_label(fact), record.visit)
+    outputs = record.outputs.get(fact.output_name(), {})
+    answer = ProbeAnswer(outputs, _probe_label(fact), record.visit, fact.probe.always_answered)
     try:
         if fact.probe.kind != "visit":
             _require_answer(record, fact)
+        if fact.probe.kind == "read" and "" in outputs:
+            answer.text()  # why no file was read
         return fact.read(answer)
     except Absent as why:
         return _printable(why)
@@ -128,7 +132,7 @@ def _require_answer(record: HostRecord, fact: type[Fact]) -> None:
             raise Absent("no network test; run doctor net for one")
         if fact.needs:
             raise _not_planned_reason(fact, (read_fact(record, need) for need in fact.needs))
-        raise Unreadable("was not collected in this run")
+        raise Unreadable(NOT_COLLECTED)
 
 
 def _not_planned_reason(fact: type[Fact], needed: Iterable[Fact | Absent]) -> Absent:
@@ -292,6 +296,7 @@ def _fleet_arguments(
         if not check.per_host and not need.advisory:
             evaluated = {*values, *outcome.evaluated_hosts}
             outcome.evaluated_hosts = [host for host in hosts if host in evaluated]
+    outcome.evaluated_hosts = [host for host in outcome.evaluated_hosts if host not in outcome.skipped]
     return True
 
 

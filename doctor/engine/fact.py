@@ -6,7 +6,7 @@ A fact is a value, `Absent` (the tool or file is not there) or `Unreadable` (it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
@@ -135,6 +135,17 @@ class Probe(msgspec.Struct, frozen=True):
     """With ``each`` and ``requires``: a file of settings ``key_N=value``. Where the file is there and the tool is not,
     each device's output is ``absent`` and holds its lines of the file."""
 
+    @property
+    def always_answered(self) -> tuple[str, ...]:
+        """The names of outputs that every record has, whatever the host has: none of devices, and of a glob's files.
+
+        >>> read("/proc/swaps", "/sys/class/net/*/mtu").always_answered
+        ('/proc/swaps',)
+        """
+        if self.kind == "read":
+            return tuple(path for path in self.paths if "*" not in path)
+        return ("",) if self.kind in ("run", "ask") and not self.each else ()
+
 
 def run(
     command: str,
@@ -201,11 +212,21 @@ OWN_ROUND = ("smoke", "network-test")
 """Kinds of probes that the collector has no part in: a round of its own fills in the outputs."""
 
 
+NOT_COLLECTED = "was not collected in this run"
+
+
 class ProbeAnswer(Mapping[str, Output]):
     """All outputs of one probe on one host: by path, by device number, or a single one under ``""``."""
 
-    def __init__(self, outputs: Mapping[str, Output], label: str = "", visit: Visit | None = None) -> None:
+    def __init__(
+        self,
+        outputs: Mapping[str, Output],
+        label: str = "",
+        visit: Visit | None = None,
+        always: Collection[str] = (),
+    ) -> None:
         self._outputs = outputs
+        self._always = always
         self.label = label
         """The probe as text, for messages."""
         self.visit = visit or Visit()
@@ -223,10 +244,12 @@ class ProbeAnswer(Mapping[str, Output]):
     def text(self, key: str = "", *, codes: tuple[int, ...] = (0,)) -> str:
         """Stdout of an output that ended well.
 
-        Raises: Absent when there is nothing there; Unreadable on a timeout, an error, a cut answer, or an exit
-        status that is not among ``codes``.
+        Raises: Absent when there is nothing there; Unreadable on a timeout, an error, a cut answer, an exit status that
+        is not among ``codes``, and where the record lacks what the collector always answers.
         """
         if key not in self._outputs and "" not in self._outputs:
+            if key in self._always:
+                raise Unreadable(NOT_COLLECTED)
             raise Absent(filled("{0} does not exist", self.label or "it"))
         # Where sudo or the container failed, one output under "" stands for all that was asked.
         output = self._outputs.get(key, self._outputs.get("", Output()))

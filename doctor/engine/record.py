@@ -249,7 +249,13 @@ def load_run(data: bytes, name: str, shared: SharedOutputs | None = None) -> Run
             run = _load_earlier(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise BadRun(filled("{0}: not a saved run: {1}", name, parse_problem(error, data=data))) from None
+    if data.count(_VISIT) > len(run.hosts):
+        raise BadRun(filled("{0}: a host has two records; expected one of each", name))
     return _of_today(run, name)
+
+
+_VISIT = b'"visit":'
+"""Each record has it once; within a text its quotation marks are escaped. Of two records, JSON keeps the last."""
 
 
 def load_run_file(file: BinaryIO, limit: int, name: str) -> Run:

@@ -188,6 +188,9 @@ class Reason(msgspec.Struct, frozen=True, order=True):
 NO_HOST = "no host was checked"
 """Why a check of hosts is skipped where there are none; and the source of a run that is about the job's files alone."""
 
+THIS_HOST_ALONE = "this host alone"
+"""So begins the source of a run of the host that doctor runs on, whatever other hosts its job has."""
+
 BUDGET_ENDED = Reason("it was not evaluated: the time budget ended")
 """Of the checks that an evaluation did not come to."""
 

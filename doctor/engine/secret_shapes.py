@@ -104,6 +104,9 @@ SHAPES = {
     "$argon2": r"\$argon2(?:id|i|d)\$[\w./+=,$-]{20,}",
     "pbkdf2": r"pbkdf2(?:_|-|:)?sha(?:1|256|512)[$:][\w./+=,$:-]{20,}",
     "MUNGE:": r"MUNGE:[A-Za-z0-9+/=]{40,}:?",
+    "figd_": r"figd_[\w-]{36,}",
+    "fw_": r"fw_(?=[A-Za-z]{0,24}[0-9])(?=[a-z0-9]{0,24}[A-Z])[A-Za-z0-9]{22,28}(?![A-Za-z0-9])",
+    "b3BlbnNzaC1rZXkt": r"b3BlbnNzaC1rZXkt[\w+/=]{20,}",
     "GOOG1": r"GOOG1[A-Z0-9]{20,}",
     "SHA}": r"\{S?SHA\}[\w+/=]{20,}",
 }

@@ -18,7 +18,7 @@ HIDDEN = "[hidden]"
 
 _ANYWHERE = (
     r"pass(?:_?word|wd|wrd|phrase|code)|passw(?![a-z])|psswd|secret|credential"
-    r"|api[_-]?key|access[_-]?key|auth[_-]config|azure[.](?:account[.]key|sas)[.]"
+    r"|dockerconfigjson|api[_-]?key|access[_-]?key|auth[_-]config|azure[.](?:account[.]key|sas)[.]"
 )
 _AT_THE_END = (
     r"(?:token|auth|[\w.-]pwd|(?<!public)(?<=[a-z0-9])[_.-]key(?:[_-]?(?:base64|b64|hex|pem))?"
@@ -45,7 +45,7 @@ _NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!{_INNOCENT})(?!
 _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|failed|required|missing|invalid|expired
     |unset|empty|not|command|[*]{3,}|(?:self|args|cfg|config|kwargs|opts|options|settings)(?:[.][a-z_]{1,40}){1,4}
     |os[.]environ(?=\[))(?![\w./+=(-])
-    |[\w-]{0,30}(?:password|passwd|token|secret|key|user(?:name)?|type|signature):[ \t]
+    |[\w-]{0,30}(?:password|passwd|token|secret|key|user(?:name)?|type|signature):[ \t]|[|>][+-]?\n
     |/(?:etc|var|root|home|run|opt|usr|tmp|data|mnt)/[\w.-])
     (?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"
     |'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
@@ -54,15 +54,17 @@ _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|fa
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
     (?P<key> (?<![\w.-]) (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?|->(?=\S{{0,200}}[0-9])(?=\S{{16}}))
-            [ \t]*b?
+            [ \t]*(?:[bru]{{1,2}}(?=["']))?
         | ["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
         | :[ \t]*[|>][+-]?\n[ \t]+ ) | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
     | (?: (?=[\w.]*--|-|[\w.]+-[\w.-]{{0,99}}[ \t]+\S{{0,200}}[0-9])
         | (?=[\w-]+\.[\w.-]*(?:secret|passw)[\w.-]*[ \t]+\S{{0,200}}[0-9])
         | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
         | (?<=(?-i:ENV)[ ]) | (?<=configure[ ]set[ ]) | (?<=config[ ]set[ ]) | (?<=--secret[ ]) ) {_NAME}[ \t]+
-    | (?-i:pwd)[ \t]*(?:=[ \t]*|:[ \t]+(?=\S{{0,200}}[0-9])(?=\S{{8}}))(?![/.~$\\])
-    | (?-i:pass|PASS|pw|PW)=(?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z])
+    | (?-i:pwd)[ \t]*(?:=>?[ \t]*|:[ \t]+(?=\S{{0,200}}[0-9])(?=\S{{8}}))(?![/.~$\\])
+    | (?-i:pass|PASS|pw|PW|[\w.-]{{0,60}}[_.-](?:pass|PASS)(?==\S{{8}})|--(?:pass|pw)
+        |[A-Z_]{{1,60}}_PAT(?=[=:][ ]?\S{{20}}))
+        (?:=|(?<=_PAT):[ ]?)(?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z])
     | (?-i:key|KEY)=(?=["']?(?:[^\s0-9]{{0,40}}[0-9]){{3}})(?-i:(?=[^\sa-z]{{0,40}}[a-z])
         (?=[^\sA-Z]{{0,40}}[A-Z]))(?=["']?[\w+/=-]{{24,200}}(?![\w.:]))
     | (?:salt|pepper)\\?["']?[ \t]*[=:][ \t]*(?=["']?[\w+/=-]{{16}})(?=[^\s0-9]{{0,40}}[0-9]) | t?otp=(?=[0-9]{{6}})
@@ -126,6 +128,8 @@ _LOGIN = (
     r"|\bjdbc:oracle:\w{1,20}:[\w.-]{1,60}/)[^\s\"';]+"
 )
 """Of a line of .netrc, of a connection, and directives of configuration files."""
+_MIXED = r"(?-i:(?=[^\s0-9]{0,200}[0-9])(?=[^\sa-z]{0,200}[a-z])(?=[^\sA-Z]{0,200}[A-Z]))"
+"""What follows has small letters, capitals and digits."""
 _SAID = (
     r"(?i)(\b(?:api|access|secret|private|license|shared)[ ]key(?:[ ]provided|[ ]verification[ ]failed[ ]for[ ]key)?"
     r"(?:[ ](?:is|was)(?:[ ]configured)?)?:?[ \t]+[\"']?"
@@ -137,6 +141,11 @@ _SAID = (
     r"(?=[^\s]{0,200}[0-9])"
     r"|\badd_argument\([\"']--[\w-]{0,60}(?:token|password|passwd|secret|api[_-]key)[\"'][^\n)]{0,100}?"
     r"\bdefault=[\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{8})"
+    r"|\b(?-i:[A-Z][A-Z0-9_]{1,60}_(?:KEY|TOKEN|SECRET|PASSWORD))[ ](?=[\w+/=-]{16})"
+    + _MIXED
+    + r"|\b(?:secret|credentials?)[ ](?:(?:is|was)[ ])?[(\"']?(?=[\w+/=-]{12})"
+    + _MIXED
+    + r"|\bak/sk[ \t]*[:=][ \t]*[\w+=-]{1,100}/(?=[\w+=-]{12})"
     r"|\bcookies=\{[^}\n]{0,100}?:[ ]?[\"']|\bcookie:[ \t]+[^\n\"']{0,400}?=(?=[^\s;\"']{12})"
     r"|\bsend(?:[ ]--)?[ ][\"'](?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{0,200}[a-z])(?=[^\s\"']{8,200}\\\\?r[\"'])"
     r"|<\([ ]?(?:echo|printf)[ ](?:-[ne]{1,2}[ ])?[\"']?(?=[^\s\"')]{8})"
@@ -191,6 +200,11 @@ WORDS = (
         "azure",
         "echo",
         "sk=",
+        " sk:",
+        "ak/sk",
+        "dockerconfigjson",
+        "_pat=",
+        "_pat:",
         "proxy",
     ),
     *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),

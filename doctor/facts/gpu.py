@@ -6,11 +6,23 @@ import csv
 import os
 import re
 import struct
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, ProbeArguments, Unreadable, ask, run, unusable_reason
+from doctor.engine.fact import (
+    Absent,
+    DeviceList,
+    Fact,
+    Output,
+    ProbeAnswer,
+    ProbeArguments,
+    Unreadable,
+    ask,
+    run,
+    unusable_reason,
+)
 from doctor.engine.texts import filled, joined
 from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_report, short_bus
 from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
@@ -150,7 +162,10 @@ _OF_THE_HOST = re.compile(r"ld\.so|LD_PRELOAD|no version information available|s
 _TABLE_ROW = re.compile(r"^[0-9]+, ", re.M)
 
 
-class GpuInventory(Fact, frozen=True):
+_HEADING = re.compile(r"^GPU ([0-9]{1,3}): ", re.M)
+
+
+class GpuInventory(DeviceList, frozen=True):
     """Every GPU that nvidia-smi lists, and its state.
 
     Raw output, from nvidia-smi::
@@ -177,6 +192,13 @@ class GpuInventory(Fact, frozen=True):
     gpus: tuple[Gpu, ...]
     cuda: str = ""
     """The newest CUDA version that the driver supports; empty if unknown."""
+
+    def unanswered(self, outputs: Mapping[str, Output]) -> tuple[str, ...]:
+        """GPUs that a list with a heading for each (``GPU 3: NVIDIA H100``) lacks, and has others of their product."""
+        listed = {int(number) for number in _HEADING.findall(outputs[""].out if "" in outputs else "")}
+        products = {gpu.name for gpu in self.gpus if gpu.index in listed}
+        lacking = [gpu.index for gpu in self.gpus if gpu.name in products and gpu.index not in listed]
+        return tuple(filled("GPU {0}", index) for index in lacking)
 
     def require(self, *elements: str) -> None:
         """Raises: Unreadable where an element of a GPU's report was not read, or has a form that is not known."""

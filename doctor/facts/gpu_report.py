@@ -190,10 +190,17 @@ def parse_report(text: str) -> GpuReport:
     unread: dict[str, str] = {}
     for index, element in enumerate(root.findall("gpu")[:MAX_GPUS]):
         bus = short_bus(element.get("id", ""))
-        if any(LOST.search(value) for value in element.itertext()):
+        if bus and any(gpu.bus == bus for gpu in gpus):
+            unread[filled("GPU {0} ({1})", index, bus)] = "nvidia-smi lists it twice"
+        elif any(LOST.search(value) for value in element.itertext()):
             unread[filled("GPU {0} ({1})", index, bus)] = "GPU is lost"
         else:
             gpus.append(_gpu(index, bus, driver, element))
+    stated = _text(root, "attached_gpus")
+    if stated.isdecimal() and int(stated[:9]) > len(gpus) + len(unread):
+        unread[filled("{0} more GPUs", int(stated[:9]) - len(gpus) - len(unread))] = (
+            "nvidia-smi counts and does not list them"
+        )
     return GpuReport(driver, _text(root, "cuda_version"), tuple(gpus), unread)
 
 
@@ -250,19 +257,19 @@ def _unread_elements(element: Element) -> tuple[dict[str, str], dict[str, str]]:
     """Elements with a value that the driver could not read, and those whose value is not understood."""
     failed: dict[str, str] = {}
     strange: dict[str, str] = {}
-    told = set()
+    failed_tags = set()
     for name, paths in _READ.items():
         for value in (value for path in paths for value in element.iterfind(path)):
             text = (value.text or "").strip().strip("[]")
             state = value_state(text)
             if state == "failed" or not (text or len(value)):
                 failed.setdefault(name, text or filled("no value"))
-                told.add(value.tag)
+                failed_tags.add(value.tag)
             is_free = name in _FREE or value.tag.startswith("incorrect")
             if state == "read" and not is_free and not _FORM.fullmatch(text):
                 strange.setdefault(name, text[:80])
     if _DATA_CENTER.search(_text(element, "product_name")):
-        for value in (value for path in _BESIDE for value in element.iterfind(path) if value.tag not in told):
+        for value in (value for path in _BESIDE for value in element.iterfind(path) if value.tag not in failed_tags):
             text, tag = (value.text or "").strip().strip("[]"), str(value.tag)
             if value_state(text) == "failed" or not (text or len(value)):
                 failed.setdefault(tag, text or filled("no value"))

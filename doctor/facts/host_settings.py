@@ -99,11 +99,7 @@ class HostSettings(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> HostSettings:
         kernel = _line(answer, _KERNEL)
         if not kernel:
-            raise (
-                Unreadable(filled("{0}: no version", _KERNEL))
-                if _KERNEL in answer
-                else Absent("no Linux kernel settings")
-            )
+            raise Unreadable(filled("{0}: no version", _KERNEL))
         governors = {_line(answer, path) for path in answer if path.endswith("/scaling_governor")}
         swaps = [line.split() for line in _lines(answer, _SWAPS)[1:]]
         chosen = re.search(r"\[(\w+)\]", _line(answer, _PAGES))

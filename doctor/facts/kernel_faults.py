@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import msgspec
@@ -77,6 +77,38 @@ def fault_words(names: Iterable[str] = (), unlisted: bool = False) -> tuple[str,
     rows = fault_rows()
     kept = names or (name for name, row in rows.items() if row.unlisted == unlisted)
     return tuple(dict.fromkeys(word for name in kept for word in rows[name].words))
+
+
+@lru_cache(maxsize=200_000)
+def rows_in(text: str) -> tuple[str, ...]:
+    """The rows that find a message, by id. A message is judged once, for all checks and hosts that have it.
+
+    >>> rows_in("nfs: server filer OK")
+    ('nfs-answers',)
+    """
+    found: list[str] = []
+    is_listed = False
+    for name, row in _judging_order():
+        if row.unlisted and is_listed:
+            break
+        if row.unlisted or any(word in text for word in row.words):
+            is_found = compiled_pattern(row.pattern).search(text) is not None
+            if is_found and not (row.unless and compiled_pattern(row.unless).search(text)):
+                found.append(name)
+                is_listed = is_listed or bool(row.check and not row.unlisted)
+    return tuple(found)
+
+
+@cache
+def _judging_order() -> tuple[tuple[str, KernelFaultRow], ...]:
+    """The rows, those for messages that no other row names last."""
+    return tuple(sorted(fault_rows().items(), key=lambda item: item[1].unlisted))
+
+
+@cache
+def row_of_pattern(pattern: str) -> str:
+    """The id of the row with this pattern, such as that of what clears another one."""
+    return next(name for name, row in fault_rows().items() if row.pattern == pattern)
 
 
 def named_device(match: re.Match[str]) -> str:

@@ -12,7 +12,15 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
-from doctor.facts.kernel_faults import KernelFaultRow, compiled_pattern, fault_rows, fault_words, named_device
+from doctor.facts.kernel_faults import (
+    KernelFaultRow,
+    fault_pattern,
+    fault_rows,
+    fault_words,
+    named_device,
+    row_of_pattern,
+    rows_in,
+)
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -191,14 +199,10 @@ class KernelLog(Fact, frozen=True):
     def _faults_of(self, row: KernelFaultRow) -> list[LoggedFault]:
         within = row.hours * HOUR or self.uptime
         cleared: dict[str, float] = {}
-        for line, match in self.matching(row.cleared_by, within) if row.cleared_by else ():
+        for line, match in self.of_row(row_of_pattern(row.cleared_by), within) if row.cleared_by else ():
             cleared.setdefault(named_device(match), line.age)
         faults: dict[str, LoggedFault] = {}
-        matching = [
-            (line, match)
-            for line, match in self.matching(row.pattern, within)
-            if line.level <= row.level and not (row.unless and compiled_pattern(row.unless).search(line.text))
-        ]
+        matching = [(line, match) for line, match in self.of_row(row.id, within) if line.level <= row.level]
         lines = self._listed() if row.unlisted and matching else []
         named_lines, listed = {id(line) for line, _ in lines}, {(text, line.age) for line, text in lines}
         for line, match in matching:
@@ -217,16 +221,28 @@ class KernelLog(Fact, frozen=True):
 
     def _listed(self) -> list[tuple[LogLine, str]]:
         """The lines that rows of the table name, each with the device of its fault."""
-        rows = [row for row in fault_rows().values() if row.check and not row.unlisted]
-        return [(line, named_device(match)) for row in rows for line, match in self.matching(row.pattern, self.uptime)]
+        rows = {name for name, row in fault_rows().items() if row.check and not row.unlisted}
+        return [
+            (line, named_device(match))
+            for line in self.lines
+            for name in rows_in(line.text)
+            if name in rows and (match := fault_pattern(name).search(line.text))
+        ]
 
-    def matching(self, pattern: str, within: float = DAY) -> list[tuple[LogLine, re.Match[str]]]:
-        """Lines of the last ``within`` seconds that a regular expression finds, the newest first."""
-        compiled = compiled_pattern(pattern)
+    def of_row(self, name: str, within: float = DAY) -> list[tuple[LogLine, re.Match[str]]]:
+        """Lines of the last ``within`` seconds that a row of the table finds, the newest first."""
         return [
             (line, match)
             for line in reversed(self.lines)
-            if line.age <= within and (match := compiled.search(line.text))
+            if line.age <= within and name in rows_in(line.text) and (match := fault_pattern(name).search(line.text))
+        ]
+
+    def matching(self, pattern: re.Pattern[str], within: float = DAY) -> list[tuple[LogLine, re.Match[str]]]:
+        """The same of a regular expression."""
+        return [
+            (line, match)
+            for line in reversed(self.lines)
+            if line.age <= within and (match := pattern.search(line.text))
         ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, ask, read
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 
 _FUSE = (
     *("glusterfs", "juicefs", "ceph-fuse", "sshfs", "curvefs", "rclone", "hf3fs", "moosefs", "mfs", "seaweedfs"),
@@ -77,6 +77,8 @@ class MountTable(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> MountTable:
         rows = [line.split() for line in answer.text("/proc/self/mounts").splitlines()]
         rows = [row for row in rows if len(row) > 3]
+        if not rows:  # every process has a root
+            raise Unreadable("/proc/self/mounts: expected lines of four columns")
         mounts = [Mount(_unescape(row[1]), row[0], row[2], _options(row[3])) for row in rows if row[2] in KINDS]
         automounts = [_unescape(row[1]) for row in rows if row[2] == "autofs"]
         return cls(tuple(mounts[:MAX_MOUNTS]), tuple(automounts[:MAX_MOUNTS]))

@@ -8,7 +8,7 @@ from itertools import takewhile
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.gpu import tool_text
+from doctor.facts.gpu import GpuInventory, tool_text
 from doctor.facts.reported_value import reported_count
 
 
@@ -22,7 +22,7 @@ class NvLinks(Fact, frozen=True):
              Link 3: <inactive>
     """
 
-    probe = run("nvidia-smi nvlink -s", requires="nvidia-smi", timeout=30)
+    probe = run("nvidia-smi nvlink -s", requires="nvidia-smi", timeout=30, inventory=GpuInventory)
 
     active: dict[int, int]
     """By GPU number."""
@@ -93,7 +93,7 @@ class NvLinkErrors(Fact, frozen=True):
              Link 0: CRC Errors: 65535
     """
 
-    probe = run("nvidia-smi nvlink -e", requires="nvidia-smi", timeout=30)
+    probe = run("nvidia-smi nvlink -e", requires="nvidia-smi", timeout=30, inventory=GpuInventory)
 
     by_gpu: dict[int, dict[int, dict[str, int]]]
     """By GPU, link and name of the counter, such as ``CRC``: those of errors that the driver reports."""

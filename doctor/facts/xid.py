@@ -18,7 +18,7 @@ import msgspec
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.facts.gpu_report import Gpu, short_bus
-from doctor.facts.kernel_faults import fault_pattern, fault_rows, named_device
+from doctor.facts.kernel_faults import fault_pattern, named_device
 from doctor.facts.kernel_log import DAY, KernelLog
 
 RESET = "drain the host and reset the GPU"
@@ -76,6 +76,7 @@ CATALOG: dict[int, tuple[str, str]] = {
     175: ("an error of the GPU's memory subsystem", SUPPORT),
     **dict.fromkeys(LINK_CODES, ("an NVLink error", RESET)),
 }
+_OF_DRIVER = re.compile(r"NVRM: |SXid \(|nvidia(?:: probe| \S+: probe)")
 _NEW_STATE = re.compile(r"recovery action changed from \S+ \([^)]{0,40}\)\s+to (0x[0-9a-fA-F]{1,4}) \(([^)]{0,40})\)")
 _XID, _SXID, _LOST, _OFF_BUS, _INITIALISATION, _DETECTION, _RESET = (
     fault_pattern(name)
@@ -147,9 +148,7 @@ class XidEvent(msgspec.Struct, frozen=True):
     def is_followed(self, log: KernelLog, gpu: Gpu | None) -> bool:
         """The demanded action was carried out since, as the log, or the GPU's own report, tells."""
         newer_than = self.age - LOADING if self.kind == "driver" else self.age
-        if self.is_recovered or any(
-            line.age < newer_than for line, _ in log.matching(fault_rows()["gpu-driver-loaded"].pattern, log.uptime)
-        ):
+        if self.is_recovered or any(line.age < newer_than for line, _ in log.of_row("gpu-driver-loaded", log.uptime)):
             return True
         if gpu is None:
             return False
@@ -160,7 +159,7 @@ class XidEvent(msgspec.Struct, frozen=True):
 
 def unlisted_xids(log: KernelLog) -> list[str]:
     """Xids of the last day whose meaning NVIDIA's catalog does not have."""
-    matches = [match for _, match in log.matching(fault_rows()["xid"].pattern)]
+    matches = [match for _, match in log.of_row("xid")]
     unlisted = {(match["device"], int(match["code"])) for match in matches if int(match["code"]) not in listed_xids()}
     return [filled("Xid {0} on {1}", code, short_bus(device)) for device, code in sorted(unlisted)]
 
@@ -169,7 +168,7 @@ def xid_events(log: KernelLog, within: float = 7 * DAY) -> list[XidEvent]:
     """Messages that report a fault of a GPU, NVSwitch or link, the newest first."""
     events: dict[_Key, XidEvent] = {}
     recovered: dict[str, float] = {}
-    for line, match in log.matching(r"NVRM: |SXid \(|nvidia(?:: probe| \S+: probe)", within):
+    for line, match in log.matching(_OF_DRIVER, within):
         event = _classify(match.string)
         xid = _XID.search(match.string)
         if xid and int(xid["code"]) == RECOVERY:

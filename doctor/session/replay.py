@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import msgspec
@@ -64,11 +64,22 @@ def load_file(file: BinaryIO, limit: int, name: str) -> Run:
 
 
 def _with_parts(run: Run, name: str) -> Run:
+    """Raises: BadRun for a part that cannot be read. Hosts without a record are unknown ones."""
     if run.training or run.smoke or run.watch:
         from doctor.session.saved_parts import require_parts
 
         require_parts(run, name)
-    return run
+    names = (*run.probe_inputs.hosts, *run.launch.by_host, *_hosts_with_ranks(run))
+    if run.hosts.keys() >= {*names}:
+        return run
+    from doctor.session.saved_hosts import with_listed_hosts
+
+    return with_listed_hosts(run, names)
+
+
+def _hosts_with_ranks(run: Run) -> Iterable[str]:
+    ranks = run.launch.ranks_per_host
+    return ranks if isinstance(ranks, dict) else ()
 
 
 def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = EvaluationLimit()) -> Report:

@@ -45,14 +45,14 @@ def with_note(report: Report, run: Run, omitted: Sequence[Check]) -> Report:
 
 
 def _was_requested(run: Run, check: Check) -> bool:
-    """If the run does not record it and no host answered, every check is kept, and becomes unknown."""
+    """If the run does not record it and no host answered anything, every check is kept, and becomes unknown."""
     if run.checks:
         return check.name in run.checks
     if check.area == "smoke":
         return bool(run.smoke)
     if check.area == "network":
         return run.tried_network
-    answered = [record for record in run.hosts.values() if not record.visit.failure]
+    answered = [record for record in run.hosts.values() if record.outputs and not record.visit.failure]
     names = {fact.__name__ for fact in _first_round(check.facts)}
     return not answered or all(any(name in record.outputs for record in answered) for name in names)
 

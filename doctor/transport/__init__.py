@@ -34,7 +34,7 @@ TransportErrorKind = Literal[
     "budget",  # the run's budget ended first
     "shell",  # the login shell could not start the collector
     "no-python",  # no usable python3 on the host
-    "no-file",  # no transport's: the host left no node file for `doctor merge`, or none that can be used
+    "no-file",  # no transport's: the host left no node file for `doctor merge`, or a saved run has no record of it
     "error",  # anything else; the text says what
 ]
 

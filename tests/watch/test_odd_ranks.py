@@ -118,6 +118,21 @@ def test_all_wait_in_one_place() -> None:
     assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
 
 
+def test_two_that_wait_for_each_other_make_nobody_odd() -> None:
+    """Both receive first: the third waits for them in the next step."""
+    receives = [("recv", WAITS[0][1], 77), ("main", "/job/train.py", 6)]
+    pair = [rank(number, stack=receives, world=3) for number in (0, 1)]
+    for finding in (
+        judged(*pair, rank(2, stack=WAITS, world=3)),
+        judged(rank(0, stack=receives), *map(waits, (1, 2, 3))),
+    ):
+        assert finding.result == "undecided" and not finding.odd_ranks and "send or recv" in finding.text
+
+
+def waits(number: int) -> ProcessReport:
+    return rank(number, stack=WAITS)
+
+
 def test_two_against_two_is_no_majority() -> None:
     finding = judged(*(rank(n, None, WAITS if n < 2 else OTHER) for n in range(4)))
     assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])

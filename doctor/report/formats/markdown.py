@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.result import THIS_HOST_ALONE
 from doctor.engine.texts import filled
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import CheckFailure, FoldedReport, fold
@@ -184,7 +185,7 @@ def _notes(report: Report) -> list[str]:
 def _follow_up_commands(report: Report, failures: Sequence[CheckFailure], pages: Mapping[str, Check]) -> Iterator[str]:
     """Commands that show details, and that check again."""
     names = list(dict.fromkeys(failure.outcome.check for failure in failures))[:5]
-    alone = report.source.startswith("this host alone")
+    alone = report.source.startswith(THIS_HOST_ALONE)
     hosts = shlex.quote(clean(",".join(_hosts_to_check(report, failures)), 4000)) if report.hosts and not alone else ""
     chosen = "".join(f" --select {shlex.quote(clean(name))}" for name in names if name in pages)
     explain = [f"doctor explain {shlex.quote(clean(name))}" for name in names]

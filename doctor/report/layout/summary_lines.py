@@ -9,7 +9,7 @@ import msgspec
 
 from doctor.engine.exit_code import Verdict, verdict
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.engine.result import CONTAINER, NO_HOST, Report
+from doctor.engine.result import CONTAINER, NO_HOST, THIS_HOST_ALONE, Report
 from doctor.report.layout.fold import CheckFailure, FoldedReport
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
 from doctor.report.layout.host_names import Fleet
@@ -96,7 +96,7 @@ def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) 
     hosts = folded.fleet.ordered(
         host for failure in failures for host in failure.hosts if host in folded.fleet.positions
     )
-    if hosts and not report.source.startswith("this host alone"):
+    if hosts and not report.source.startswith(THIS_HOST_ALONE):
         command_words += ["-w", shlex.quote(clean(folded.fleet.nodeset(hosts), 2000))]
     return " ".join(command_words)
 

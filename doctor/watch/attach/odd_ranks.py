@@ -232,6 +232,11 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     if not waiting:
         return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
     parts = split(waiting, lambda view: view.where)
+    if parts and any(view.does.is_between_two for view in waiting):
+        text = (
+            "All ranks wait, some in send or recv for one other rank: which of them is odd, their number does not tell."
+        )
+        return Judgement("undecided", text)
     if parts and parts.majority:
         return _blame(parts.differing, parts.agreeing)
     if parts:

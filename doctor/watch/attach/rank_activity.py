@@ -26,6 +26,10 @@ _COLLECTIVE = re.compile(
     r"|/mindspore/(?:communication|ops/.*comm|mint/distributed)|/horovod/|/mpi4py/|/jax/experimental/multihost_utils"
     r"|/ray/util/collective/"
 )
+_BETWEEN_TWO = frozenset(
+    {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
+)
+"""Functions in which a rank waits for one other rank (pytorch.org, "Point-to-point communication")."""
 _BACKWARD = frozenset({"_engine_run_backward", "synchronize"})
 """Functions within which a rank waits for a reduction of its gradients, or for its device."""
 _LOADER = re.compile(
@@ -74,6 +78,8 @@ class Activity(msgspec.Struct, frozen=True):
     """It stays on its CPU within a library of communication."""
     unmoved: bool = False
     """Its main thread did not run at all."""
+    is_between_two: bool = False
+    """It waits in a call that one other rank must answer, and not all of them."""
     role: str = ""
     """The outermost function of the program itself: which of the job's processes do the same work."""
 
@@ -100,7 +106,11 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     where = _where(frames)
     moved = last.bytes - first.bytes if min(first.bytes, last.bytes) >= 0 else 0
     unmoved = first.ran == last.ran and first.switches == last.switches
-    return Activity(kind, filled("{0}{1}", text, where), still, place, moved, bool(library), unmoved, _role(frames))
+    is_between_two = any(
+        function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
+    )
+    text = filled("{0}{1}", text, where)
+    return Activity(kind, text, still, place, moved, bool(library), unmoved, is_between_two, _role(frames))
 
 
 def function_of(name: str) -> str:

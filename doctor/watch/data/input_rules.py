@@ -176,7 +176,7 @@ def _over_data(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
             continue
         everybody = readers == group.ranks
         template = (
-            "{who} work on the same rows from step {step} on, although they are data-parallel: "
+            "the rows of {who} are those of another data-parallel rank from step {step} on: "
             "one batch is learnt {count} times"
         )
         yield ValueDefect(
@@ -202,8 +202,8 @@ def _behind_masks(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect
     for (path, _, readers), digests in sorted(same.items()):
         if len(digests) >= CERTAIN_STEPS:
             template = (
-                "{who} have the same values of input {input} in each step from step {step} on, although they are "
-                "data-parallel, and only other inputs differ: one batch is learnt {count} times"
+                "input {input} of {who} has the values of another data-parallel rank in each step from step {step} on, "
+                "and only other inputs differ: one batch is learnt {count} times"
             )
             values = {"count": len(readers), "input": path}
             everybody = readers == group.ranks

@@ -83,7 +83,10 @@ def _overlap(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: R
     slack = sum(_batch(records[rank]) for rank in group.ranks) if isinstance(size, int) and total >= size > 0 else 0
     if shared and len(shared) > slack:
         ranks = tuple(sorted({rank for readers in shared.values() for rank in readers}))
-        template = "{who} read the same samples in their first batches: {count} of {total}, such as {samples}"
+        template = (
+            "the first batches of {who} hold samples that another data-parallel rank reads as well: "
+            "{count} of {total}, such as {samples}"
+        )
         values = {"count": len(shared), "total": total, "samples": format_ranges(list(shared)[:4])}
         everybody = ranks == group.ranks and len(ranks) > 2
         level: Literal["error", "note"] = "error" if _same_data(job, group, records) else "note"

@@ -343,8 +343,8 @@ def _searched(text: str) -> str:
         middles.append(match[2])
         return f"{match[1]}\ue000{len(middles) - 1}aA\ue001{match[3]}"
 
-    shown = _without_named(_LONG_RUN.sub(cut, text) if "\ue000" not in text else text)
-    return _CUT.sub(lambda match: middles[int(match[1])], shown) if middles else shown
+    hidden = _without_named(_LONG_RUN.sub(cut, text) if "\ue000" not in text else text)
+    return _CUT.sub(lambda match: middles[int(match[1])], hidden) if middles else hidden
 
 
 def _without_named(text: str) -> str:
@@ -362,10 +362,10 @@ def hidden_parts(text: str) -> tuple[str, ...]:
     >>> hidden_parts("echo me:hunter2hunter2 | chpasswd")
     ('me:hunter2hunter2',)
     """
-    shown = hide_secrets(text)
-    if shown == text or len(text) > 10_000 or shown.count(HIDDEN) > 3:
+    hidden = hide_secrets(text)
+    if hidden == text or len(text) > 10_000 or hidden.count(HIDDEN) > 3:
         return ()
-    match = re.fullmatch("(.+?)".join(map(re.escape, shown.split(HIDDEN))), text, re.S)
+    match = re.fullmatch("(.+?)".join(map(re.escape, hidden.split(HIDDEN))), text, re.S)
     return tuple(part for part in match.groups() if len(part) >= 8) if match else ()
 
 

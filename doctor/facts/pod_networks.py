@@ -28,12 +28,12 @@ _MAX_NETWORKS = 64
 def list_pod_networks(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: both annotations, where they are known here, and the names of all interfaces."""
     texts: dict = {}  # type: ignore[type-arg]
-    told, lines = os.environ.get(VARIABLE, ""), read_text(ANNOTATIONS_FILE, 1 << 18).splitlines()
+    encoded, lines = os.environ.get(VARIABLE, ""), read_text(ANNOTATIONS_FILE, 1 << 18).splitlines()
     try:
-        if told or lines:  # in a pod: on other hosts the module would cost more than the question
+        if encoded or lines:  # in a pod: on other hosts the module would cost more than the question
             import json
-        if told:
-            texts = json.loads(bytearray.fromhex(told).decode("utf-8"))
+        if encoded:
+            texts = json.loads(bytearray.fromhex(encoded).decode("utf-8"))
         for line in () if texts else lines:
             name, _, value = line.partition("=")
             if name in (REQUESTED, ATTACHED):
@@ -94,18 +94,18 @@ class PodNetworks(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> PodNetworks:
-        known = msgspec.convert(answer.json(), _Answer)
-        if not known.requested and not known.attached:
+        sent = msgspec.convert(answer.json(), _Answer)
+        if not sent.requested and not sent.attached:
             raise Absent("no annotation names networks of a pod")
-        if not known.links:
+        if not sent.links:
             raise Unreadable("the kernel lists no interface, not even lo")
-        networks = msgspec.json.decode(known.attached, type=list[PodNetwork]) if known.attached else []
+        networks = msgspec.json.decode(sent.attached, type=list[PodNetwork]) if sent.attached else []
         if len(networks) > _MAX_NETWORKS:
             raise Unreadable("the pod has too many networks")
         for network in networks:
             if not all(is_plain_address(address) for address in network.ips or ()):
                 raise Unreadable("the status of the pod's networks has an address that is none")
-        return cls(requested=_requested(known.requested), attached=tuple(networks), links=known.links)
+        return cls(requested=_requested(sent.requested), attached=tuple(networks), links=sent.links)
 
 
 def _requested(text: str) -> tuple[str, ...]:

@@ -47,14 +47,14 @@ class RankPaths:
         self._new_rows = self._rows()
 
     def _add(self, family: int, addresses: tuple[bytes, bytes], info: bytes) -> None:
-        own, peer = (socket.inet_ntop(family, address).removeprefix("::ffff:") for address in addresses)
+        local, peer = (socket.inet_ntop(family, address).removeprefix("::ffff:") for address in addresses)
         microseconds, resent, sent = (
             struct.unpack_from("=I", info, at)[0] for at in (_ROUND_TRIP, _RETRANSMITTED, _SEGMENTS_OUT)
         )
-        if own == peer or not sent or not microseconds:
+        if local == peer or not sent or not microseconds:
             return
-        if (own, peer) in self._samples or len(self._samples) < MOST_PATHS:
-            samples = self._samples.setdefault((own, peer), deque(maxlen=MOST_SAMPLES))
+        if (local, peer) in self._samples or len(self._samples) < MOST_PATHS:
+            samples = self._samples.setdefault((local, peer), deque(maxlen=MOST_SAMPLES))
             samples.append((microseconds / 1e6, min(resent / sent, 1.0)))
 
     def take_rows(self) -> tuple[PathRow, ...]:
@@ -64,8 +64,8 @@ class RankPaths:
 
     def _rows(self) -> tuple[PathRow, ...]:
         return tuple(
-            (own, peer, median(trip for trip, _ in samples), median(share for _, share in samples))
-            for (own, peer), samples in sorted(self._samples.items())
+            (local, peer, median(trip for trip, _ in samples), median(share for _, share in samples))
+            for (local, peer), samples in sorted(self._samples.items())
         )
 
 
@@ -73,8 +73,8 @@ def joined_paths(hosts_rows: dict[int, tuple[str, tuple[PathRow, ...]]]) -> tupl
     """Those of all ranks, by rank, with the host: one for each host and pair of addresses, the middle one."""
     gathered: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for host, rows in hosts_rows.values():
-        for own, peer, trip, share in rows:
-            gathered.setdefault((host, own, peer), []).append((trip, share))
+        for local, peer, trip, share in rows:
+            gathered.setdefault((host, local, peer), []).append((trip, share))
     return tuple(
         PathPace(*key, median(trip for trip, _ in values), median(share for _, share in values))
         for key, values in sorted(gathered.items())

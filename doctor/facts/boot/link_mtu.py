@@ -58,12 +58,12 @@ def _stanzas(text: str) -> dict:  # type: ignore[type-arg]
     """By interface of /etc/network/interfaces the last MTU; empty where its stanza has none."""
     current, mtus = "", {}  # type: ignore[var-annotated]
     for line in text.splitlines():
-        words = line.split()
-        if words[:1] == ["iface"] and len(words) > 1:
-            current = words[1]
+        fields = line.split()
+        if fields[:1] == ["iface"] and len(fields) > 1:
+            current = fields[1]
             mtus.setdefault(current, "")
-        elif current and "mtu" in words[:-1]:
-            mtus[current] = words[words.index("mtu") + 1]
+        elif current and "mtu" in fields[:-1]:
+            mtus[current] = fields[fields.index("mtu") + 1]
     return mtus
 
 
@@ -102,9 +102,9 @@ def _used_files() -> list:  # type: ignore[type-arg]
 def _changed_plan() -> str:
     """A file of netplan that was changed since what is in force was made of it; empty: none."""
     plans = [path for top in ("/etc", "/run", "/lib") for path in matching_paths(top + "/netplan/*.yaml")]
-    made = matching_paths("/run/systemd/network/*netplan*")
-    made += matching_paths("/run/NetworkManager/system-connections/netplan*")
-    oldest = min([os.path.getmtime(path) for path in made] or [0])
+    generated = matching_paths("/run/systemd/network/*netplan*")
+    generated += matching_paths("/run/NetworkManager/system-connections/netplan*")
+    oldest = min([os.path.getmtime(path) for path in generated] or [0])
     return next((path for path in plans if os.path.getmtime(path) > oldest), "")
 
 

@@ -23,7 +23,7 @@ class LoadedContents:
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
-        self.plain = {torch.Tensor, torch.nn.Parameter}
+        self.tensor_types = {torch.Tensor, torch.nn.Parameter}
         self.groups: dict[str, list[tuple[Any, Any, int]]] = {}
         """By the place in a file: form, some values and address of each tensor."""
         self.inner: dict[str, int] = {}
@@ -40,7 +40,7 @@ class LoadedContents:
             return
         self.containers.add(id(content))
         rows = list(content.items()) if isinstance(content, dict) else list(enumerate(content))
-        tensors = [(str(name)[:60], entry) for name, entry in rows if type(entry) in self.plain]
+        tensors = [(str(name)[:60], entry) for name, entry in rows if type(entry) in self.tensor_types]
         is_one = len(tensors) == len(rows)
         for name, tensor in tensors[: MAX_LEAVES - self.count]:
             if tensor.dtype == self.torch.uint8 and tensor.numel() == self.generator_size:
@@ -65,11 +65,11 @@ class LoadedContents:
         live = [
             candidate
             for candidate in gc.get_objects()
-            if type(candidate) in self.plain or type(candidate).__name__ == "DTensor"
+            if type(candidate) in self.tensor_types or type(candidate).__name__ == "DTensor"
         ]
-        if any(type(candidate) not in self.plain for candidate in live):
+        if any(type(candidate) not in self.tensor_types for candidate in live):
             return []
-        taken = {tensor.data_ptr() for tensor in known if type(tensor) in self.plain}
+        taken = {tensor.data_ptr() for tensor in known if type(tensor) in self.tensor_types}
         loaded = {address for rows in self.groups.values() for _, _, address in rows}
         kept: dict[int, Any] = {}
         samples_of: dict[Any, set[Any]] = {form: set() for form in forms}

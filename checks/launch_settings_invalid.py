@@ -47,7 +47,8 @@ def launch_settings_invalid(
     reader goes on with another value, and where only NCCL or CUDA would end and no host has a GPU, or only HCCL, CANN
     or torch_npu and no host has an NPU.
     """
-    without_npu = bool(fleet) and not npus and launch.framework != "mindspore"
+    has_npu = any(inventory.devices or inventory.pci_count for inventory in (npus or {}).values())
+    without_npu = bool(fleet) and not has_npu and launch.framework != "mindspore"
     without_gpu = not any(cards.pci for cards in (gpus or {}).values())
     for setting in refused(launch.env, "ends_nccl"):
         yield _finding(setting).as_warning(without_gpu)

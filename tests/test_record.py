@@ -161,7 +161,7 @@ def test_json_stays_json_without_its_secrets() -> None:
 
 
 def test_a_question_gets_the_given_values_by_their_names() -> None:
-    assert set(ProbeArguments.__annotations__) == {"asked", "login", *ProbeInputs.__struct_fields__}
+    assert set(ProbeArguments.__annotations__) == {"asked", "environ", "login", *ProbeInputs.__struct_fields__}
 
 
 def lines_of(run: Run) -> bytes:
@@ -225,7 +225,9 @@ def test_lines_of_another_tool_are_read_as_json() -> None:
     document = json.loads(data)
     assert of_file(json.dumps(document, indent=1).encode()) == load_run(data, "f")
     twice = data.replace(b'"notes":', b'"hosts":{"c":{"visit":{}}},"notes":', 1)
-    assert of_file(twice) == load_run(twice, "f")
+    for read in (of_file, lambda saved: load_run(saved, "f")):
+        with pytest.raises(BadRun, match="two records"):
+            read(twice)
 
 
 def test_a_file_that_grows_over_its_limit_while_it_is_read_is_refused() -> None:

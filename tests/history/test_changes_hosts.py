@@ -98,7 +98,7 @@ def test_a_kernel_setting_that_all_hosts_changed_alike(observer: Observer) -> No
         assert code == 0
         lines = text.splitlines()
         assert lines[2] == "  1. sysctl net.core.somaxconn: 4096 -> 64, on all 4 hosts"
-        assert lines[3] == "     read by listen-queue-short, sysctl-lost-at-reboot, which found something now"
+        assert lines[3] == "     read by listen-queue-short, which found something now"
         assert lines[5] == "  2. sysctl net.ipv4.tcp_retries2: 15 -> 7, on all 4 hosts"
         assert len(lines) == 6, text
         again = observer.changes()

@@ -15,11 +15,12 @@ from doctor.engine.fact import Output, Visit
 from doctor.engine.record import HostRecord
 from doctor.job import LaunchConfig
 from doctor.job.variable_values import refused
+from tests.checks.launch_lines import records
 
 FOLDER = bundled_folder("checks")
 CHECKS = [load_check(FOLDER / f"{name}.py") for name in ("launch_settings_invalid", "launch_variable_misspelt")]
-ENDS_EVERY_JOB = ("ASCEND_GLOBAL_LOG_LEVEL", "HCCL_CONNECT_TIMEOUT", "HCCL_RDMA_TC", "MS_ROLE")
-ENDS_EVERY_JOB += ("TORCH_DISTRIBUTED_DEBUG", "TORCH_GLOO_LAZY_INIT")
+ENDS_EVERY_JOB = ("MS_ROLE", "TORCH_DISTRIBUTED_DEBUG", "TORCH_GLOO_LAZY_INIT")
+ENDS_WITH_NPUS = ("ASCEND_GLOBAL_LOG_LEVEL", "HCCL_CONNECT_TIMEOUT", "HCCL_RDMA_TC")
 ENDS_WITH_GPUS = (
     "NCCL_COMM_ID",
     "NCCL_NET=",
@@ -365,10 +366,11 @@ HCCL_CONNECT_TIME_OUT=600
 """.strip().splitlines()
 
 
-def severities(settings: dict[str, str], gpus: int) -> set[str]:
+def severities(settings: dict[str, str], gpus: int, npus: int = 0) -> set[str]:
     """The severities of what the checks say of a job on one host."""
-    cards = Output(out=f'{{"pci": {gpus}, "driver": "x", "tool": true}}')
-    record = HostRecord(Visit(), {"GpuCards": {"": cards}})
+    outputs = records(1, npus)["n0"].outputs
+    outputs["GpuCards"] = {"": Output(out=f'{{"pci": {gpus}, "driver": "x", "tool": true}}')}
+    record = HostRecord(Visit(), outputs)
     launch = LaunchConfig.from_environment(settings)
     outcomes = [evaluate_check(check, ("n1",), FactCache({"n1": record}), {LaunchConfig: launch}) for check in CHECKS]
     assert not any(outcome.crashed for outcome in outcomes)
@@ -381,11 +383,12 @@ def test_what_the_documentation_shows_is_legal() -> None:
 
 
 @pytest.mark.parametrize("line", WRONG)
-@pytest.mark.parametrize("gpus", [0, 8])
-def test_a_wrong_one_is_found_and_is_an_error_where_it_ends_the_job(line: str, gpus: int) -> None:
-    name = line.split("=", 1)[0]
-    ends = name in ENDS_EVERY_JOB or (gpus > 0 and line.startswith(ENDS_WITH_GPUS))
-    assert severities(dict([line.split("=", 1)]), gpus) == {"error" if ends else "warning"}
+@pytest.mark.parametrize(("gpus", "npus"), [(0, 0), (8, 0), (0, 8)])
+def test_a_wrong_one_is_found_and_is_an_error_where_it_ends_the_job(line: str, gpus: int, npus: int) -> None:
+    ends = [*ENDS_EVERY_JOB, *(ENDS_WITH_GPUS if gpus else ()), *(ENDS_WITH_NPUS if npus else ())]
+    assert severities(dict([line.split("=", 1)]), gpus, npus) == {
+        "error" if line.startswith(tuple(ends)) else "warning"
+    }
 
 
 @pytest.mark.parametrize("value", ["{" * 4000, "ring;" * 800 + "x", "1" * 4095, " " * 4095, "a:" * 2000, "[" * 4000])

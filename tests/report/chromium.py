@@ -98,6 +98,8 @@ class Browser:
         )
         os.close(to_read)
         os.close(to_write)
+        self.poll = select.poll()  # select() takes no file numbers from 1024 on
+        self.poll.register(self.reads, select.POLLIN)
         self.buffer, self.number = b"", 0
         self.answers: dict[int, dict[str, Any]] = {}
         self.loaded: set[str] = set()
@@ -118,7 +120,7 @@ class Browser:
         end = time.monotonic() + MAX_SECONDS
         while not is_done():
             rest = end - time.monotonic()
-            assert rest > 0 and select.select([self.reads], [], [], rest)[0], "the browser does not answer"
+            assert rest > 0 and self.poll.poll(1000 * rest), "the browser does not answer"
             chunk = os.read(self.reads, 1 << 20)
             assert chunk, f"the browser ended with {self.process.poll()}"
             *full, self.buffer = (self.buffer + chunk).split(b"\0")

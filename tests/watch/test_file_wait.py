@@ -108,9 +108,10 @@ def test_a_file_system_whose_server_does_not_answer(kind: str, program: str, cal
         argv = [*words, sys.executable, "-c", f"import sys; {program}", path]
         quiet = subprocess.DEVNULL
         with subprocess.Popen(argv, stderr=quiet) as first, subprocess.Popen(argv, stderr=quiet) as second:
-            limit = time.monotonic() + 60
-            while [file_waits.awaited_path(process.pid) for process in (first, second)] != [path, path]:
-                assert time.monotonic() < limit
+            limit, pids = time.monotonic() + 60, (first.pid, second.pid)
+            # Before the call that gets no answer, each waits for a moment in one that does.
+            while {(file_waits.awaited_path(pid), look(pid)["call"]) for pid in pids} != {(path, call)}:
+                assert time.monotonic() < limit, [look(pid) for pid in pids]
                 time.sleep(0.05)
             state, waits = look(first.pid), {first.pid: file_wait(first.pid)}
             held_up_beside({pid: wait for pid, wait in waits.items() if wait})

@@ -12,6 +12,7 @@ import typer
 
 from doctor import __version__
 from doctor.cli.help_groups import GroupedCommand
+from doctor.engine.streams import write_stdout
 from doctor.report.layout.terminal import terminal_width
 
 COMMANDS = {
@@ -71,8 +72,6 @@ def _unloaded() -> None:
 
 def _version(requested: bool) -> None:
     if requested:
-        from doctor.engine.streams import write_stdout
-
         write_stdout(f"cluster-doctor {__version__}")
         raise typer.Exit
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from typer.core import TyperCommand, TyperOption
 
+from doctor.engine.streams import write_stdout
 from doctor.engine.toml_compat import loads
 
 COMMAND_GROUP = "Options"
@@ -94,8 +95,6 @@ def example_lines(name: str, texts: dict[str, str] | None = None) -> list[str]:
 
 def _show_all(context: Any, _: Any, value: bool) -> None:
     if value and not context.resilient_parsing:
-        from doctor.engine.streams import write_stdout
-
         context.meta[__name__] = True
         write_stdout(context.get_help() + "\n")
         context.exit()

@@ -19,7 +19,7 @@ from doctor import __version__
 from doctor.engine.bounded_read import read_bounded, read_bounded_text
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled
-from doctor.engine.sanitize import printable, strip_control_chars
+from doctor.engine.sanitize import count_noun, printable, strip_control_chars
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled
 from doctor.environment.gang_place import GangPlace, PodDescription, find_place
@@ -241,8 +241,6 @@ def _lead(gang: GangOptions, place: GangPlace, key: bytes, gathering: Gathering,
 
 
 def _pods(count: int) -> str:
-    from doctor.engine.sanitize import count_noun
-
     return count_noun(count, "pod")
 
 

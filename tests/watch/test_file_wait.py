@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -93,6 +93,13 @@ def silent_mount(folder: Path, kind: str) -> Iterator[subprocess.Popen[bytes]]:
             server.kill()
 
 
+def wait_until(is_so: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
 READ = "open(sys.argv[1], 'rb').read(10)"
 MAPPED = "import mmap; file = open(sys.argv[1], 'rb'); mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)[5000]"
 
@@ -107,15 +114,15 @@ def test_a_file_system_whose_server_does_not_answer(kind: str, program: str, cal
         words = ["nsenter", "-t", str(server.pid), "-m"]
         argv = [*words, sys.executable, "-c", f"import sys; {program}", path]
         quiet = subprocess.DEVNULL
-        with subprocess.Popen(argv, stderr=quiet) as first, subprocess.Popen(argv, stderr=quiet) as second:
-            limit, pids = time.monotonic() + 60, (first.pid, second.pid)
-            # Before the call that gets no answer, each waits for a moment in one that does.
-            while {(file_waits.awaited_path(pid), look(pid)["call"]) for pid in pids} != {(path, call)}:
-                assert time.monotonic() < limit, [look(pid) for pid in pids]
-                time.sleep(0.05)
+        with subprocess.Popen(argv, stderr=quiet) as first, contextlib.ExitStack() as beside:
+            beside.callback(server.kill)  # until then not even SIGKILL ends the others
+            # Before the call that gets no answer, it waits for a moment in one that does.
+            wait_until(lambda: (file_waits.awaited_path(first.pid), look(first.pid)["call"]) == (path, call))
+            second = beside.enter_context(subprocess.Popen(argv, stderr=quiet))
+            beside.callback(server.kill)
+            wait_until(lambda: file_waits.awaited_path(second.pid) == path)
             state, waits = look(first.pid), {first.pid: file_wait(first.pid)}
             held_up_beside({pid: wait for pid, wait in waits.items() if wait})
-            server.kill()  # until then not even SIGKILL ends the others
     wait = waits[first.pid]
     assert wait and wait["path"] == path and wait["mount"] == [str(tmp_path), "fuse", "nas1:/export"]
     assert state["call"] == call and [pid for pid, _ in wait["beside"]] == [second.pid]

@@ -78,24 +78,20 @@ def _stated_sizes(sizes: dict[str, int], launch: LaunchConfig, hosts: int) -> It
     room = sum(counts) if isinstance(each, int) or min(counts) > 1 else 0
     for name, ranks in sizes.items():
         uneven = isinstance(each, int) and each > 0 and ranks % each
-        if room and ranks > hosts and (ranks > room or uneven):
-            yield Finding(
-                "{option} is {observed}, and the hosts start {expected}",
-                launch=f"{name}={ranks}",
-                option=name,
-                observed=ranks,
-                expected=room,
-                remedy=_corrected(name, room),
+        is_error = ranks > hosts and (ranks > room or uneven)
+        if room and (is_error or (ranks < room and ranks != hosts)):
+            template = "{option} is {observed}, and the hosts start {expected}"
+            rest = (
+                "{option} is {observed}, and the hosts start {expected}: the rest wait in vain, unless they are spares"
             )
-        elif room and ranks < room and ranks != hosts:
             yield Finding(
-                "{option} is {observed}, and the hosts start {expected}: the rest wait in vain, unless they are spares",
+                template if is_error else rest,
                 launch=f"{name}={ranks}",
                 option=name,
                 observed=ranks,
                 expected=room,
                 remedy=_corrected(name, room),
-            ).as_warning()
+            ).as_warning(not is_error)
 
 
 def _more_than_devices(sizes: dict[str, int], devices: Sequence[int]) -> Iterator[Finding]:

@@ -47,9 +47,9 @@ def _line(kind: str, links: str, tried: Mapping[Link, bool], count: int) -> Iter
         lost = sum(tried.values())
         outcome = filled("{0} of these lost packets", lost) if lost else "none of these failed"
         if len(tried) == count:
-            yield filled("{0}: tried all {1} {2}; {3}", kind, count, links, outcome)
+            yield filled("{0}: tried all {1} {2}, {3}", kind, count, links, outcome)
         else:
-            yield filled("{0}: tried {1} of {2} {3}; {4}", kind, len(tried), count, links, outcome)
+            yield filled("{0}: tried {1} of {2} {3}, {4}", kind, len(tried), count, links, outcome)
 
 
 def _pairs_of(ends: Iterable[tuple[Hashable, str]]) -> int:

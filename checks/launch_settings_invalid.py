@@ -34,8 +34,8 @@ def launch_settings_invalid(
     that `NCCL_P2P_DISABLE=true` disables nothing.
 
     ## What to do
-    Correct the variable where the job is launched, or unset it. This check sees the variables of the shell that runs
-    doctor, not those that a launch script sets later.
+    In the job's script and in the shell that launches it: `unset {variable}`, or set it to what is expected. This check
+    sees the variables of the shell that runs doctor, not those that a launch script sets later.
 
     ## Source
     HCCL documentation, environment variables (one page each); MindSpore documentation, dynamic cluster; CANN

@@ -37,7 +37,12 @@ def _remedy(kind: str, source: str, target: str) -> str:
     """How the mount comes back, by the kind of file system."""
     place, origin = shlex.quote(target), shlex.quote(source)
     if kind == "fuse.sshfs":
-        return filled("`fusermount -uz {0}`, then `sshfs {1} {0}`, with the options that it had.", place, origin)
+        return filled(
+            "`grep sshfs /proc/mounts` shows the options; then `fusermount -uz {0}` and `sshfs {1} {0}` with these "
+            "options.",
+            place,
+            origin,
+        )
     if kind.startswith("fuse"):
         return filled("`fusermount -uz {0}`, then start the program that mounts it ({1}) again.", place, kind)
     family = "nfs" if kind.startswith("nfs") else kind.partition(".")[0]

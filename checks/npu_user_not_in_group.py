@@ -41,5 +41,5 @@ def npu_user_not_in_group(access: JobAccess) -> Iterator[Finding]:
         mode=file.mode,
         owner=file.user,
         observed=list(access.groups),
-        expected=filled("{0} can be opened", first),
+        expected=filled("the group {0}", file.group) if shared else filled("{0} can be opened", first),
     )

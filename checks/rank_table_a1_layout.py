@@ -17,7 +17,7 @@ def rank_table_a1_layout(
 
     ## What to do
     In the rank table, list devices 0 to 3, or 4 to 7, or all eight, the same number on every host. `doctor rank-table
-    {all_hosts} --out rank_table.json` writes the table anew from the hosts.
+    {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old file.
 
     ## Source
     HCCL documentation, cluster sizes of the Atlas training products; MindSpore models `hccl_tools.py`. A table of
@@ -46,7 +46,11 @@ def _broken_rules(table: RankTable) -> Iterator[Finding]:
         if counts[name] not in (1, 2, 4, 8):
             expected = "1, 2, 4 or 8"
             yield Finding(
-                "the rank table gives it {count} devices", hosts=(name,), count=counts[name], expected=expected
+                "the rank table lists {count} devices of it: {observed}",
+                hosts=(name,),
+                count=counts[name],
+                observed=ids,
+                expected=expected,
             )
         elif counts[name] in (2, 4) and ids and ids[0] < 4 <= ids[-1]:
             expected = "all of them in 0 to 3, or all in 4 to 7"
@@ -59,7 +63,7 @@ def _broken_rules(table: RankTable) -> Iterator[Finding]:
             for number in sorted(set(counts.values()))
         }
         yield Finding(
-            "the hosts have different numbers of devices: {counts}",
+            "the rank table lists different numbers of devices: {counts}",
             counts=hosts_by_count,
             expected="the same number on every host",
         )

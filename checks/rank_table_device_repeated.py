@@ -18,7 +18,8 @@ def rank_table_device_repeated(
 
     ## What to do
     `ls /dev/davinci[0-9]*` on the host shows the numbers; `npu-smi info -m` shows which device has which number.
-    `doctor rank-table {all_hosts} --out rank_table.json` writes the table anew from the hosts.
+    `doctor rank-table {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old
+    file.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDevice), `topoinfo_ranktableStandard.cc` (GetCloudDevList).

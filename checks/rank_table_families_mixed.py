@@ -14,7 +14,7 @@ def rank_table_families_mixed(table: RankTable) -> Iterator[Finding]:
 
     ## What to do
     Give all devices addresses of one family, and put those into the table. `doctor rank-table {all_hosts} --out
-    rank_table.json` writes the table anew from the hosts.
+    rank_table.json` writes a new table from the hosts: put it in place of the old file.
 
     ## Source
     HCCL documentation, `device_ip`; the message is from HCCL `config.cc`.

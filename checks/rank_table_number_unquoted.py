@@ -15,7 +15,7 @@ def rank_table_number_unquoted(table: RankTable) -> Iterator[Finding]:
 
     ## What to do
     For {field} write {expected}, in quotes, instead of {observed}. In a generator, wrap the numbers in `str()`. `doctor
-    rank-table {all_hosts} --out rank_table.json` writes the table anew from the hosts.
+    rank-table {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old file.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (GetJsonProperty, GetJsonArrayMemberProperty). Numbers belong to version 2.0.

@@ -14,8 +14,8 @@ def rank_table_ports_wrong(table: RankTable) -> Iterator[Finding]:
     host port: the second fails, or answers instead of the first.
 
     ## What to do
-    Give each device of a host a host_port of its own, such as 16666 and up, or leave the field out. `doctor rank-table
-    {all_hosts} --out rank_table.json` writes the table anew from the hosts.
+    Correct {field}, or leave the field out: a number from 1 to 65535, for each device of a host another one. `doctor
+    rank-table {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old file.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDevicePort, GetSingleDeviceHostPort, VerifyBackupDeviceIpAndPort);
@@ -38,15 +38,20 @@ def rank_table_ports_wrong(table: RankTable) -> Iterator[Finding]:
             )
     for field, which in sorted(wrong.items()):
         yield Finding(
-            "{field} cannot be used",
+            "the rank table has a {field} that is no port: {observed}",
             field=field,
             observed=limit_items(which),
-            expected="a port from 1 to 65535 of its own",
+            expected="1 to 65535",
         )
     for (host, port), ranks in sorted(taken.items()):
         if len(ranks) > 1:
             rank_names = limit_items(ranks, 4)
             yield Finding(
-                "host_port {port} of {host} is given to {ranks}", hosts=(host,), port=port, host=host, ranks=rank_names
+                "host_port {port} of {host} is given to {ranks}",
+                hosts=(host,),
+                port=port,
+                host=host,
+                ranks=rank_names,
+                field="host_port",
             )
     table.require_fields("device_port", "host_port", "backup_device_port")

@@ -15,7 +15,7 @@ def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
 
     ## What to do
     Use the host's own address or name, or fix its line in /etc/hosts. `doctor rank-table {all_hosts} --out
-    rank_table.json` writes the table anew from the hosts.
+    rank_table.json` writes a new table from the hosts: put it in place of the old file.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleServer); MindSpore models `hccl_tools.py` (gethostbyname).

@@ -14,7 +14,7 @@ def rank_table_super_pod_absent(table: RankTable) -> Iterator[Finding]:
 
     ## What to do
     Add what is missing, or set version 1.0 if single servers are meant. `doctor rank-table {all_hosts} --out
-    rank_table.json` writes the table anew from the hosts.
+    rank_table.json` writes a new table from the hosts: put it in place of the old file.
 
     ## Source
     HCCL documentation, rank table configuration of A3: `super_pod_list`, `super_device_id`.

@@ -14,7 +14,7 @@ def rank_table_version_unknown(file: RankTableFile) -> Iterator[Finding]:
 
     ## What to do
     Set `"version": "1.0"` for servers, `"1.2"` for A3 super pods, `"2.0"` with a rank_list for the 950 family. `doctor
-    rank-table {all_hosts} --out rank_table.json` writes the table anew from the hosts.
+    rank-table {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old file.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (GetRanktableVersion); HCCL documentation, rank table configuration.

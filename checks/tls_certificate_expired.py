@@ -12,7 +12,8 @@ def tls_certificate_expired(switches: TlsSwitches) -> Iterator[Finding]:
     With TLS on, an expired certificate ends the handshake: the NPU connects to no other, and HCCL times out.
 
     ## What to do
-    Install new certificates on NPU {npu} of {host}, or turn TLS off on all NPUs: `hccn_tool -i {npu} -tls -s enable 0`.
+    On {host}, as root: turn TLS off where the other NPUs have it off, `hccn_tool -i {npu} -tls -s enable 0`; else
+    install new certificates on NPU {npu}.
 
     ## Source
     `hccn_tool -tls -g` of newer drivers shows `tls expiration status[2]`, has expired; older ones do not report it.

@@ -14,7 +14,7 @@ def torch_cuda_too_new(python: PythonEnv, inventory: GpuInventory) -> Iterator[F
 
     ## What to do
     On {host}: install a newer driver, one that supports CUDA {observed}, or a torch for CUDA {expected}:
-    `{python} -m pip install torch --index-url https://download.pytorch.org/whl/{wheel}`.
+    `{python} -m pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/{wheel}`.
 
     ## Source
     NVIDIA, CUDA Compatibility: a driver runs programs of every CUDA version of its own major version, and of older

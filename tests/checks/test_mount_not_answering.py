@@ -24,7 +24,7 @@ def test_the_remedy_is_that_of_the_file_system() -> None:
     found = run_check("mount-not-answering", {"w1": [table, states]}).findings
     remedies = [finding.values["remedy"] for finding in found]
     assert ["umount -f -l /nfs4" in remedies[0], "grep -i nfs`" in remedies[0]] == [True, True]
-    assert "`fusermount -uz /fuse.sshfs`, then `sshfs nas1:/data /fuse.sshfs`" in remedies[1]
+    assert "`fusermount -uz /fuse.sshfs` and `sshfs nas1:/data /fuse.sshfs`" in remedies[1]
     assert "fuse.juicefs" in remedies[2] and "sshfs" not in remedies[2]
     assert "grep -i lustre`" in remedies[3]
 

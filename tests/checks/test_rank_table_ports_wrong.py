@@ -15,7 +15,7 @@ def test_no_port(port: str) -> None:
     value = a2(1)
     value["server_list"][0]["device"][2]["device_port"] = port
     (finding,) = list_messages(run_check(NAME, value))
-    assert finding.startswith("device_port cannot be used | observed [") and "(rank 2)" in finding
+    assert finding.startswith("the rank table has a device_port that is no port: ") and "(rank 2)" in finding
 
 
 def test_one_host_port_for_two() -> None:

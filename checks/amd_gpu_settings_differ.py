@@ -25,8 +25,13 @@ def amd_gpu_settings_differ(amd: PerHost[AmdGpus]) -> Iterator[Finding]:
     of XGMI links is missing, its GPUs talk over PCIe, and the job is as slow as that host.
 
     ## What to do
-    On {host}: `amd-smi list`, `amd-smi static --driver`, `amd-smi partition`. Set the mode of the other hosts while no
-    program uses the GPUs: `amd-smi set --compute-partition` and `--memory-partition`; install the driver of the others.
+    On {host}, while no program uses the GPUs:
+    - number of GPUs: `amd-smi list` shows which are there, `lspci -n -d 1002:` which are on the PCI bus.
+    - number of XGMI links: `amd-smi topology` shows them; check the bridges between the GPUs.
+    - product: `amd-smi static --asic` shows it; leave the host out, or give it the GPUs of the others.
+    - driver: install that of the others, {expected}, with `amdgpu-install --usecase=dkms` of its release, and restart.
+    - compute partition: `amd-smi set --compute-partition {expected}`.
+    - memory partition: `amd-smi set --memory-partition {expected}`, which loads the driver anew.
 
     ## Source
     `amd-smi list`, `amd-smi static` and `amd-smi topology` with `--json`, or `rocm-smi`; the majority is the norm.
@@ -43,7 +48,7 @@ def amd_gpu_settings_differ(amd: PerHost[AmdGpus]) -> Iterator[Finding]:
         values = {host: text for host, text in texts.items() if text}
         if len(values) > 1:
             template = "its AMD GPUs differ in {setting}: {observed}; {count} of {total} hosts have {expected}"
-            yield from differing(values, template, setting=setting)
+            yield from differing(values, template, setting=setting, case=setting)
 
 
 def _xgmi_links(gpus: tuple[AmdGpu, ...]) -> int | None:

@@ -14,8 +14,8 @@ def rank_table_ports_wrong(table: RankTable) -> Iterator[Finding]:
     host port: the second fails, or answers instead of the first.
 
     ## What to do
-    Give each device of a host a host_port of its own, such as 16666 and up, or leave the field out. `doctor rank-table
-    {all_hosts} --out rank_table.json` writes the table anew from the hosts.
+    Give each device of a host a host_port of its own, such as 16666 and up, or leave the field out. `cp -p {rank_table}
+    {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from the hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDevicePort, GetSingleDeviceHostPort, VerifyBackupDeviceIpAndPort);

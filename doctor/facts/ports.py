@@ -145,8 +145,8 @@ class ReservedPorts(Fact, frozen=True):
     def wider_range(self) -> str:
         """The first of `PORT_RANGES` that has `LOCAL_PORTS` beside the reserved ones, as the kernel writes it."""
         enough = (ports for ports in PORT_RANGES if count_local_ports(ports, self.reserved) >= LOCAL_PORTS)
-        first, last = next(enough, PORT_RANGES[0])
-        return f"{first} {last}"
+        wider = next(enough, PORT_RANGES[0])
+        return f"{wider.first} {wider.last}"
 
     @property
     def port_outside(self) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -13,7 +13,9 @@ from doctor.engine.fact import Fact
 from doctor.engine.result import CONTAINER, IN_CONTAINER, Finding, Report
 from doctor.engine.shell_quote import placeholder_names
 from doctor.facts.container import ContainerView, Engine, HostContainer, JobContainer
-from doctor.smoke.model import RankPlacement
+
+if TYPE_CHECKING:
+    from doctor.smoke.model import RankPlacement
 
 T = TypeVar("T")
 RANK_TABLE = "rank_table"

@@ -1,8 +1,8 @@
 """Jobs of controllers that are newer than the test cluster, or no part of Kubernetes: found by name, and as gangs.
 
-By document: of each kind the API server has the essentials of its published schema, and the pods are those that its
-controller makes (sources: `doctor/transport/kubernetes/jobs.toml`, and each function here). Objects, owners, names,
-services and the pods themselves are real. Runs with ``--full``, and whenever KUBERNETES_BIN names the folder that
+By document: the pods are those that the controller of each kind makes (sources: `jobs.toml` of the transport, and each
+function here), owned by an object of a kind that this API server does not know. Pods, names, services, and the Jobs and
+StatefulSets in between are real. Runs with ``--full``, and whenever KUBERNETES_BIN names the folder that
 ``tests/hosts/kubernetes/build.sh`` has filled.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -26,61 +26,16 @@ pytestmark = [
     *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
 ]
 Json = dict[str, Any]
-REPLICAS = {"type": "object", "additionalProperties": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-LIST = {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-TEMPLATE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-
-
-class Kind(NamedTuple):
-    """A kind of jobs, as its definition has it."""
-
-    group: str
-    version: str
-    name: str
-    plural: str
-    spec: Json
-    """The essential part of its schema: what says how many pods there are."""
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}"
-
-    def definition(self) -> Json:
-        schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": self.spec}}}
-        version = {"name": self.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-        names = {"kind": self.name, "plural": self.plural, "singular": self.name.lower()}
-        return {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{self.plural}.{self.group}"},
-            "spec": {"group": self.group, "scope": "Namespaced", "names": names, "versions": [version]},
-        }
-
-
-KINDS = {
-    "js": Kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", {"replicatedJobs": LIST}),
-    "lw": Kind(
-        "leaderworkerset.x-k8s.io",
-        "v1",
-        "LeaderWorkerSet",
-        "leaderworkersets",
-        {"replicas": {"type": "integer"}, "leaderWorkerTemplate": TEMPLATE},
-    ),
-    "pt": Kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs", {"pytorchReplicaSpecs": REPLICAS}),
-    "mp": Kind("kubeflow.org", "v2beta1", "MPIJob", "mpijobs", {"mpiReplicaSpecs": REPLICAS}),
-    "vc": Kind("batch.volcano.sh", "v1alpha1", "Job", "jobs", {"tasks": LIST}),
-    "ac": Kind("mindxdl.gitee.com", "v1", "AscendJob", "ascendjobs", {"replicaSpecs": REPLICAS}),
-    "ray": Kind("ray.io", "v1", "RayCluster", "rayclusters", {"headGroupSpec": TEMPLATE, "workerGroupSpecs": LIST}),
+OWNERS = {
+    "js": ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    "lw": ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+    "pt": ("kubeflow.org/v1", "PyTorchJob"),
+    "mp": ("kubeflow.org/v2beta1", "MPIJob"),
+    "vc": ("batch.volcano.sh/v1alpha1", "Job"),
+    "ac": ("mindxdl.gitee.com/v1", "AscendJob"),
+    "ray": ("ray.io/v1", "RayCluster"),
 }
-SPECS: dict[str, Json] = {
-    "js": {"replicatedJobs": [{"name": "workers", "replicas": 1}]},
-    "lw": {"replicas": 1, "leaderWorkerTemplate": {"size": 2}},
-    "pt": {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 1}}},
-    "mp": {"mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}},
-    "vc": {"tasks": [{"name": "master", "replicas": 1}, {"name": "worker", "replicas": 1}]},
-    "ac": {"replicaSpecs": {"Scheduler": {"replicas": 1}, "Worker": {"replicas": 2}}},
-    "ray": {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "gpu", "replicas": 1}]},
-}
+"""Of the object that a user makes, and that owns what is made for it."""
 QUIET = ["sleep", "100000"]
 
 
@@ -233,15 +188,9 @@ def cluster() -> Iterator[Cluster]:
     made = Cluster(2)
     try:
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "gang"}, "stringData": {"key": "k" * 32}}
-        made.apply(secret, *(kind.definition() for kind in KINDS.values()))
-        for kind in KINDS.values():
-            where = f"{kind.plural}.{kind.group}"
-            made.wait(lambda where=where: made.kubectl("get", where).returncode == 0, f"no {where}")  # type: ignore[misc]
-        for name, kind in KINDS.items():
-            about = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}}
-            made.apply({**about, "spec": SPECS[name]})
-            uid = made.get(f"{kind.plural}.{kind.group}", name)["metadata"]["uid"]
-            owner = {"apiVersion": kind.api_version, "kind": kind.name, "name": name, "uid": uid, "controller": True}
+        made.apply(secret)
+        for name, (version, kind) in OWNERS.items():
+            owner = {"apiVersion": version, "kind": kind, "name": name, "uid": f"uid-of-{name}", "controller": True}
             for item in JOBS[name]:
                 owned = not item["metadata"]["name"].startswith(ALONE) or item["kind"] == "Job"
                 item["metadata"]["ownerReferences"] = [owner] if owned else []

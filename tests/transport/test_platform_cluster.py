@@ -192,7 +192,9 @@ GPUS, NPUS = "nvidia.com/gpu.shared", "huawei.com/Ascend910"
 def offer(cluster: Cluster, node: str, resource: str, *words: str) -> None:
     """Starts a device plugin on the node (`tests/hosts/kubernetes/device_plugin.go`), and waits for its devices."""
     line = " ".join((str(programs() / "device-plugin"), resource, "4", *words))
-    assert cluster.enter(node, "sh", "-c", f"setsid {line} >/var/log/plugin 2>&1 </dev/null &").returncode == 0
+    # Where this file is, the kubelet's stub takes it that the kubelet looks for sockets in another folder.
+    start = f"rm -f /var/lib/kubelet/device-plugins/DEPRECATION; setsid {line} >/var/log/plugin 2>&1 </dev/null &"
+    assert cluster.enter(node, "sh", "-c", start).returncode == 0
 
     def offered() -> bool:
         return cluster.get("node", node)["status"]["allocatable"].get(resource) == "4"

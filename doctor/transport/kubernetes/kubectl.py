@@ -64,7 +64,7 @@ _COMPLAINTS = (
         "node",
     ),
     _Complaint(
-        r"connection to the server localhost:8080 was refused",
+        r"connection to the server (?:localhost|127\.0\.0\.1):8080 was refused",
         "error",
         "kubectl knows no API server: it has no configuration, and this is no pod with an account",
         "config",
@@ -227,4 +227,6 @@ def _hint(kind: str, text: str) -> str:
     if kind == "rbac":
         match = re.search(r"cannot (\w{1,20}) resource \"([\w./-]{1,60})\"", text)
         return f"kubectl auth can-i {match[1]} {match[2]}" if match else "kubectl auth can-i --list"
-    return {"node": "kubectl get nodes", "config": "kubectl config view"}.get(kind, "")
+    if kind == "config":
+        return "kubectl config view"
+    return "kubectl get nodes" if kind == "node" else ""

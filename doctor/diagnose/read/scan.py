@@ -139,7 +139,7 @@ class _Scanner:
         if self.child_failed:
             text, place = self.child_failed
             quoted = _QUOTED.search(text) if read_stamp(text, self.year).rank is None else None
-            matched = self._matches_of_exception("Error: " + quoted[1]) if quoted else {CHILD_FAILED: {}}
+            matched = self._matches_of_exception(": ".join(("Error", quoted[1]))) if quoted else {CHILD_FAILED: {}}
             for signature, values in matched.items():
                 self._add(signature, values, text, place)
         last = self._decode(next((line for line in reversed(lines) if line.strip()), b"")[:MAX_LINE])

@@ -157,7 +157,7 @@ def thread(number: int, *frames: tuple[str, str], name: str = "") -> dict[str, o
     ("others", "chosen"),
     [
         ([[("all_reduce", TORCH), ("fit", "/job/train.py")]], True),
-        ([[("download", "/job/train.py")]], True),
+        ([[("download", "/job/train.py"), ("run", "/usr/lib/python3.11/threading.py")]], True),
         ([[("get", "/usr/lib/python3.11/queue.py"), ("run", "/job/log.py")]], False),
         ([[("wait", "/usr/lib/python3.11/threading.py"), ("run", "/job/log.py")]], False),
         ([[("next", "/x/site-packages/grpc/_channel.py")]], False),

@@ -61,6 +61,7 @@ def device_net_unhealthy(
                 npu=npu,
                 watched=watched or "unknown",
                 address=watched,
+                settings=["netdetect"],
                 watch=filled("If {0} is not in use, let the NPU ping its gateway: `{1}`.", watched, command)
                 if watched and gateway and gateway != watched
                 else "",

@@ -16,6 +16,7 @@ CAUSES = {
     "gateway-outside-segment": ("npu", "observed=settings"),
     "detect-address-unset": ("npu", "observed=settings"),
     "detect-address-is-self": ("npu", "observed=settings"),
+    "device-net-unhealthy": ("npu", "observed=settings"),
 }
 
 

@@ -83,7 +83,7 @@ def interface_unreachable(
                 fault=fault_kind,
                 by_name="" if choice.variable else BY_NAME,
                 observed=choice.address,
-                expected=usable_addresses(interfaces[hosts[0]]),
-                nic=only.label if (only := only_usable(interfaces[hosts[0]])) else None,
+                expected=usable_addresses(interfaces[hosts[0]], choice.address),
+                nic=only.label if (only := only_usable(interfaces[hosts[0]], choice.address)) else None,
             )
             yield finding.as_warning(choice.library == "TensorPipe")

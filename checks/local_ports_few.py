@@ -22,13 +22,12 @@ def local_ports_few(
     and the later the more groups the job makes.
 
     ## What to do
-    On {host}, where the range is narrow: `sysctl -w net.ipv4.ip_local_port_range="32768 60999" && echo
-    "net.ipv4.ip_local_port_range = 32768 60999" >> /etc/sysctl.d/99-zz-cluster.conf`. Where
-    net.ipv4.ip_local_reserved_ports holds too many, take out those that no service needs, there and in the file of
-    /etc/sysctl.d that sets it.
+    On {host}: `sysctl -w net.ipv4.ip_local_port_range="{wider}" && echo "net.ipv4.ip_local_port_range = {wider}" >>
+    /etc/sysctl.d/99-zz-cluster.conf`. Where net.ipv4.ip_local_reserved_ports holds ports that no service needs, take
+    them out, there and in the file of /etc/sysctl.d that sets it.
 
     ## In a container
-    Start the container of {host} again with `docker run --sysctl net.ipv4.ip_local_port_range="32768 60999"`, without
+    Start the container of {host} again with `docker run --sysctl net.ipv4.ip_local_port_range="{wider}"`, without
     ports in `net.ipv4.ip_local_reserved_ports` that no service needs. In Kubernetes, Volcano and MindCluster: the same
     names and values under `securityContext.sysctls` of the pod. With the host's network (`--network host`,
     `hostNetwork: true`) the values are those of the container's host, and are set there.
@@ -48,5 +47,6 @@ def local_ports_few(
             expected=LOCAL_PORTS,
             range=format_ports([ports.ephemeral]),
             reserved=format_ports(ports.reserved),
+            wider=ports.wider_range,
             ranks=ranks,
         ).as_warning(ports.local_ports >= LOCAL_PORTS_PER_RANK * ranks)

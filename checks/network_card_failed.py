@@ -33,7 +33,7 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
         device = fault.device
         yield Finding(
             "the network card{where} reported a fault, {count} times in 24 hours, last {age}: {text}",
-            where=filled(" at {0}", device) if ":" in device else f" {device}" if device else "",
+            where=filled(" at {0}", device) if ":" in device else filled(" {0}", device) if device else "",
             device=device or "DEVICE",
             **fault.values,
             remedy=_remedy(fault.text, device),

@@ -16,8 +16,8 @@ def rank_table_a1_layout(
     4 to 7), and none with unequal hosts. A2 and A3 have no such rule.
 
     ## What to do
-    In the rank table, list devices 0 to 3, or 4 to 7, or all eight, the same number on every host. `doctor rank-table
-    {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old file.
+    In the rank table, list devices 0 to 3, or 4 to 7, or all eight, the same number on every host. `cp -p {rank_table}
+    {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from the hosts.
 
     ## Source
     HCCL documentation, cluster sizes of the Atlas training products; MindSpore models `hccl_tools.py`. A table of

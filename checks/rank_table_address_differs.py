@@ -19,8 +19,8 @@ def rank_table_address_differs(
 
     ## What to do
     {edit}
-    `doctor rank-table {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of
-    the old file.
+    `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from
+    the hosts.
 
     ## Source
     HCCL documentation, fault diagnosis, rank table load failure.

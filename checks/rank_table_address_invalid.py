@@ -17,8 +17,9 @@ def rank_table_address_invalid(
     off.
 
     ## What to do
-    `for n in $(seq 0 7); do hccn_tool -i $n -ip -g; done` on the host shows the addresses of NPUs 0 to 7. `doctor
-    rank-table {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old file.
+    `for n in $(seq 0 7); do hccn_tool -i $n -ip -g; done` on the host shows the addresses of NPUs 0 to 7. `cp -p
+    {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from the
+    hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDeviceIp); HCCL documentation, `device_ip`, `host_ip`.

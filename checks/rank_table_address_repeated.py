@@ -15,8 +15,9 @@ def rank_table_address_repeated(table: RankTable) -> Iterator[Finding]:
 
     ## What to do
     Read the real addresses on each host (`for n in $(seq 0 7); do hccn_tool -i $n -ip -g; done`), and put them into the
-    table. If two devices do have the same address, give one of them another: device-ip-conflict explains how. `doctor
-    rank-table {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old file.
+    table. If two devices do have the same address, give one of them another: device-ip-conflict explains how. `cp -p
+    {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from the
+    hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (CheckUniqueAndInsertPool), `topoinfo_ranktableConcise.cc`

@@ -14,8 +14,8 @@ def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
 
     ## What to do
     {edit}
-    First make sure that the list is the one you want. `doctor rank-table {all_hosts} --out rank_table.json`
-    writes a new table from the hosts: put it in place of the old file.
+    First make sure that the list is the one you want. `cp -p {rank_table} {rank_table}.old && doctor rank-table
+    {all_hosts} --out {rank_table}` writes the table anew from the hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetServerList), `topoinfo_ranktableStandard.cc` (GetGroupList,

@@ -17,9 +17,9 @@ def rank_table_device_repeated(
     number is the physical one, N of /dev/davinciN: a container that sees two devices may have 6 and 7.
 
     ## What to do
-    `ls /dev/davinci[0-9]*` on the host shows the numbers; `npu-smi info -m` shows which device has which number.
-    `doctor rank-table {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old
-    file.
+    `ls /dev/davinci[0-9]*` on the host shows the numbers; `npu-smi info -m` shows which device has which number. `cp -p
+    {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from the
+    hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDevice), `topoinfo_ranktableStandard.cc` (GetCloudDevList).

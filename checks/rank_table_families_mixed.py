@@ -13,8 +13,8 @@ def rank_table_families_mixed(table: RankTable) -> Iterator[Finding]:
     HCCL stops with `rank[0] device ip family[2] is not same as others[10]` (2 is IPv4, 10 is IPv6).
 
     ## What to do
-    Give all devices addresses of one family, and put those into the table. `doctor rank-table {all_hosts} --out
-    rank_table.json` writes a new table from the hosts: put it in place of the old file.
+    Give all devices addresses of one family, and put those into the table. `cp -p {rank_table} {rank_table}.old &&
+    doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from the hosts.
 
     ## Source
     HCCL documentation, `device_ip`; the message is from HCCL `config.cc`.

@@ -15,8 +15,8 @@ def rank_table_field_missing(table: RankTable) -> Iterator[Finding]:
 
     ## What to do
     Add the field. `device` and `devices` hold objects; ids are whole numbers from 0, written as text: `"rank_id": "0"`.
-    In a group_list, every group and every pod has a name of its own. `doctor rank-table {all_hosts} --out
-    rank_table.json` writes a new table from the hosts: put it in place of the old file.
+    In a group_list, every group and every pod has a name of its own. `cp -p {rank_table} {rank_table}.old && doctor
+    rank-table {all_hosts} --out {rank_table}` writes the table anew from the hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` and `topoinfo_ranktableStandard.cc`; HCCL documentation, rank table tables of

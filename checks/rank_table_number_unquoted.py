@@ -14,8 +14,9 @@ def rank_table_number_unquoted(table: RankTable) -> Iterator[Finding]:
     EI0017, `json object property value of Name[rank_id] is not string`.
 
     ## What to do
-    For {field} write {expected}, in quotes, instead of {observed}. In a generator, wrap the numbers in `str()`. `doctor
-    rank-table {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old file.
+    For {field} write {expected}, in quotes, instead of {observed}. In a generator, wrap the numbers in `str()`. `cp -p
+    {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from the
+    hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (GetJsonProperty, GetJsonArrayMemberProperty). Numbers belong to version 2.0.

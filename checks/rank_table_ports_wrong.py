@@ -14,8 +14,9 @@ def rank_table_ports_wrong(table: RankTable) -> Iterator[Finding]:
     host port: the second fails, or answers instead of the first.
 
     ## What to do
-    Correct {field}, or leave the field out: a number from 1 to 65535, for each device of a host another one. `doctor
-    rank-table {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old file.
+    Correct {field}, or leave the field out: a number from 1 to 65535, for each device of a host another one.
+    `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from
+    the hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDevicePort, GetSingleDeviceHostPort, VerifyBackupDeviceIpAndPort);

@@ -14,8 +14,8 @@ def rank_table_ranks_interleave(table: RankTable) -> Iterator[Finding]:
     other: its algorithms assume that neighbouring ranks are neighbouring devices.
 
     ## What to do
-    Number host by host: 0 to 7 on the first, 8 to 15 on the second. `doctor rank-table {all_hosts} --out
-    rank_table.json` writes a new table from the hosts: put it in place of the old file.
+    Number host by host: 0 to 7 on the first, 8 to 15 on the second. `cp -p {rank_table} {rank_table}.old && doctor
+    rank-table {all_hosts} --out {rank_table}` writes the table anew from the hosts.
 
     ## Source
     HCCL documentation, rank table configuration of 910, A2 and A3: `rank_id`.

@@ -14,8 +14,9 @@ def rank_table_ranks_not_contiguous(table: RankTable) -> Iterator[Finding]:
     cannot be formed. Tables of single hosts that were joined by hand all begin with rank 0.
 
     ## What to do
-    Renumber the ranks, host by host. `doctor rank-table {all_hosts} --out rank_table.json` writes a new table from the
-    hosts: put it in place of the old file. `merge_hccl.py` numbers them when it joins the files of single hosts.
+    Renumber the ranks, host by host. `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out
+    {rank_table}` writes the table anew from the hosts. `merge_hccl.py` numbers them when it joins the files of single
+    hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo); HCCL documentation, `rank_id`.

@@ -14,8 +14,8 @@ def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
     `localhost` comes from a generator that resolved the host's own name in /etc/hosts: every host gets the same one.
 
     ## What to do
-    Use the host's own address or name, or fix its line in /etc/hosts. `doctor rank-table {all_hosts} --out
-    rank_table.json` writes a new table from the hosts: put it in place of the old file.
+    Use the host's own address or name, or fix its line in /etc/hosts. `cp -p {rank_table} {rank_table}.old && doctor
+    rank-table {all_hosts} --out {rank_table}` writes the table anew from the hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleServer); MindSpore models `hccl_tools.py` (gethostbyname).

@@ -13,8 +13,8 @@ def rank_table_super_pod_absent(table: RankTable) -> Iterator[Finding]:
     leaves the fast links of the super pod for RoCE, and every device needs a device_ip.
 
     ## What to do
-    Add what is missing, or set version 1.0 if single servers are meant. `doctor rank-table {all_hosts} --out
-    rank_table.json` writes a new table from the hosts: put it in place of the old file.
+    Add what is missing, or set version 1.0 if single servers are meant. `cp -p {rank_table} {rank_table}.old && doctor
+    rank-table {all_hosts} --out {rank_table}` writes the table anew from the hosts.
 
     ## Source
     HCCL documentation, rank table configuration of A3: `super_pod_list`, `super_device_id`.

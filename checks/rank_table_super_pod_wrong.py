@@ -16,8 +16,8 @@ def rank_table_super_pod_wrong(table: RankTable) -> Iterator[Finding]:
 
     ## What to do
     In the rank table, put the hosts of one super pod together, in server_list as in super_pod_list. `npu-smi info -t
-    spod-info -i 0 -c 0` on each host shows its Super Pod ID. `doctor rank-table {all_hosts} --out rank_table.json`
-    writes a new table from the hosts: put it in place of the old file.
+    spod-info -i 0 -c 0` on each host shows its Super Pod ID. `cp -p {rank_table} {rank_table}.old && doctor rank-table
+    {all_hosts} --out {rank_table}` writes the table anew from the hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSuperPodList, CheckSuperPodInfo); HCCL documentation, A3, last note.

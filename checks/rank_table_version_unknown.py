@@ -13,8 +13,9 @@ def rank_table_version_unknown(file: RankTableFile) -> Iterator[Finding]:
     of another form (1.1 exists) is not checked: every other check of the table is unknown for it.
 
     ## What to do
-    Set `"version": "1.0"` for servers, `"1.2"` for A3 super pods, `"2.0"` with a rank_list for the 950 family. `doctor
-    rank-table {all_hosts} --out rank_table.json` writes a new table from the hosts: put it in place of the old file.
+    Set `"version": "1.0"` for servers, `"1.2"` for A3 super pods, `"2.0"` with a rank_list for the 950 family. `cp -p
+    {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from the
+    hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (GetRanktableVersion); HCCL documentation, rank table configuration.

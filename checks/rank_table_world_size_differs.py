@@ -14,7 +14,8 @@ def rank_table_world_size_differs(table: RankTable, launch: LaunchConfig) -> Ite
 
     ## What to do
     {command}
-    If the number is right and the table is not: `doctor rank-table {all_hosts} --out rank_table.json`.
+    If the number is right and the table is not: `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts}
+    --out {rank_table}`.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo); MindSpore documentation, rank table start-up.

@@ -18,8 +18,10 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     give the same symptoms.
 
     ## What to do
-    On {host}: `dmesg -T` for PCIe and machine check errors, `ethtool -S NIC` for bad packets.
-    - NPU: `npu-smi info -t ecc -i N` for memory errors, `hccn_tool -i N -stat -g` for bad packets.
+    On {host}: `dmesg -T` for PCIe and machine check errors, `grep . /sys/class/net/*/statistics/*errors` for bad
+    packets.
+    - NPU: `for i in $(npu-smi info -l | awk '/NPU ID/ {print $NF}'); do npu-smi info -t ecc -i $i; done` for memory
+      errors, `hccn_tool -i {device} -stat -g` for bad packets.
     - GPU: `nvidia-smi -q -d ECC`.
 
     Compare driver, firmware, collective library and torch with the other hosts. If all values are those of another

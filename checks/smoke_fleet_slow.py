@@ -27,8 +27,9 @@ def smoke_fleet_slow(
 
     ## What to do
     Compare what changed since {baseline}: driver, firmware and library versions (`doctor check --diff`), environment
-    variables (`NCCL_*`, `HCCL_*`, `*_SOCKET_IFNAME`), the speeds of the ports (`ethtool NIC | grep Speed`), other jobs
-    on the same switches. If the new speed is as it should be: `doctor smoke --save-baseline FILE` adds it.
+    variables (`NCCL_*`, `HCCL_*`, `*_SOCKET_IFNAME`), the speeds of the ports (`grep . /sys/class/net/*/speed`), other
+    jobs on the same switches. If the new speed is as it should be: `doctor smoke --save-baseline baseline.json` adds
+    it.
 
     ## Source
     Bus bandwidth as nccl-tests define it, of each collective of all ranks from 64 KB on, and what the median pair of

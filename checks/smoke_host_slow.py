@@ -18,10 +18,11 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     whole collective does not show which host is the cause.
 
     ## What to do
-    On {host}: `ip -s link` (errors, drops), `ethtool NIC | grep Speed`, `ethtool -S NIC | grep -i -E 'err|drop|pause'`,
-    `lspci -vv | grep -E 'LnkCap|LnkSta'` (a width or speed below what the card can do), `top -b -n 1 | head -20`.
-    - NPU: `hccn_tool -i N -speed -g`, `hccn_tool -i N -link_stat -g`, `hccn_tool -i N -stat -g`, `hccn_tool -i N
-      -optical -g`.
+    On {host}: `ip -s link` (errors, drops), `grep . /sys/class/net/*/speed`, `grep .
+    /sys/class/net/*/statistics/*errors /sys/class/net/*/statistics/*dropped`, `lspci -vv | grep -E 'LnkCap|LnkSta'` (a
+    width or speed below what the card can do), `top -b -n 1 | head -20`.
+    - NPU: `hccn_tool -i {device} -speed -g`, `hccn_tool -i {device} -link_stat -g`, `hccn_tool -i {device} -stat -g`,
+      `hccn_tool -i {device} -optical -g`.
     - GPU: `ibstat`, `nvidia-smi topo -m`.
 
     Then measure again: `doctor smoke --select smoke-host-slow`.

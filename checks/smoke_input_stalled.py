@@ -16,9 +16,9 @@ def smoke_input_stalled(run: SmokeRun, started: PerHost[SmokeStart] | None) -> I
 
     ## What to do
     It waits for its loader: {frame}. Check /dev/shm (`df -h /dev/shm`; loader workers pass their tensors through it),
-    the workers' processes and what they sleep in (`cat /proc/PID/wchan`), and the storage that they read. A lock held
-    while workers were forked is never released: use `multiprocessing_context='spawn'`. The DataLoader's own timeout is
-    0, which means none: pass `timeout=`.
+    the workers' processes and what they sleep in (`for p in $(pgrep python); do echo $p $(cat /proc/$p/wchan); done`),
+    and the storage that they read. A lock held while workers were forked is never released: use
+    `multiprocessing_context='spawn'`. The DataLoader's own timeout is 0, which means none: pass `timeout=`.
 
     ## Source
     As for blocked ranks, where the rank itself reports that it waits for input.

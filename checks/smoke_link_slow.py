@@ -21,7 +21,7 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     Both hosts are fast with their other partners, so check the path between them. Compare `tracepath {other}` from
     {one}, and back, with a fast pair: an extra hop, a smaller MTU? Then check the counters of the switch ports on that
     path (CRC and symbol errors, pauses, drops) and how traffic is spread over its uplinks (ECMP, LAG members).
-    - NPU: `hccn_tool -i N -lldp -g` names the port, `hccn_tool -i N -traceroute -g` the path.
+    - NPU: `hccn_tool -i {device} -lldp -g` names the port, `hccn_tool -i {device} -traceroute -g` the path.
 
     Measure again: `doctor smoke --select smoke-link-slow`.
 

@@ -16,8 +16,8 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     at its first large one.
 
     ## What to do
-    Evidence: {evidence}. Between the hosts named: `ping -M do -s 8972 HOST` for an MTU of 9000 and `ping -M do -s 1472
-    HOST` for 1500; `ip -s link` and `ethtool -S` for drops; `hccn_tool -i N -ping -g address A pkt 1500` for NPUs; the
+    Evidence: {evidence}. Between the hosts named: `ping -M do -s 8972 {peer}` for an MTU of 9000 and `ping -M do -s
+    1472 {peer}` for 1500; `ip -s link` and `ethtool -S` for drops; `hccn_tool -i {device} -net_health -g` for NPUs; the
     firewall's rules for ports above 1024. Where HCCL, NCCL or gloo took the wrong interface: HCCL_SOCKET_IFNAME,
     NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME.
 

@@ -16,9 +16,9 @@ def smoke_parameters_not_broadcast(run: SmokeRun, training: PerHost[SmokeTrainin
 
     ## What to do
     Broadcast the parameters and buffers of the first rank of each data-parallel group before the first step, with
-    global rank {root} as the source (`dist.broadcast(tensor, src=...)` takes a global rank, also inside a group); or
-    let `DistributedDataParallel` do it, and load checkpoints before it is built.
-    If the job does that already, the broadcast itself does not arrive at {who}: see smoke-collective-wrong.
+    global rank {root} as the source (`dist.broadcast(tensor, src={root})` takes a global rank, also inside a group); or
+    let `DistributedDataParallel` do it, and load checkpoints before it is built. If the job does that already, the
+    broadcast itself does not arrive at {who}: see smoke-collective-wrong.
 
     ## Source
     In the smoke run every data-parallel rank but the first begins with parameters of its own, and reports digests of

@@ -75,7 +75,7 @@ def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     Signal 9 and no memory left: `dmesg -T | grep -i -E 'oom|killed process'`, give the job or its cgroup more memory,
     or use less. Signal 11 or 6: a crash in native code; compare the versions of torch, torch_npu and the driver with
     the other hosts. An error of its own: read it in the job's log of that rank. A device error: read its health.
-    - NPU: `npu-smi info -t health -i N`.
+    - NPU: `npu-smi info`.
     - GPU: `dmesg | grep -i xid`.
 
     ## Source

@@ -25,10 +25,10 @@ def smoke_rank_slow(
 
     ## What to do
     On {host}, check who else uses it and whether it is throttled: `top -b -n 1 | head -20`, `grep throttled
-    /sys/fs/cgroup/cpu.stat`, `cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor` (expected performance),
-    `taskset -cp PID` of a rank. A quota that is used up (`cat /sys/fs/cgroup/cpu.max`, or cpu.cfs_quota_us): give the
-    container or the job as many CPUs as on the other hosts.
-    - NPU: `npu-smi info -t temp -i N`, `npu-smi info -t power -i N`, `npu-smi info -t usages -i N`.
+    /sys/fs/cgroup/cpu.stat`, `cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor` (expected performance), `for p
+    in $(pgrep python); do taskset -cp $p; done`. A quota that is used up (`cat /sys/fs/cgroup/cpu.max`, or
+    cpu.cfs_quota_us): give the container or the job as many CPUs as on the other hosts.
+    - NPU: `npu-smi info`.
     - GPU: `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE` (a clock that is throttled, a power cap).
 
     Compare with a healthy host, clean or reseat what is too hot, and leave the host out until then.

@@ -21,9 +21,9 @@ def smoke_ranks_share_cpu(run: SmokeRun, bindings: PerHost[SmokeBinding]) -> Ite
     none`, or `--map-by slot:PE=8`; MPICH: `mpiexec -bind-to none`; Intel MPI: I_MPI_PIN=0. Slurm: `srun
     --cpus-per-task=8` for one task a rank, and all CPUs of the host for one task that starts all ranks, such as
     torchrun; or `srun --cpu-bind=none`. GOMP_CPU_AFFINITY, OMP_PROC_BIND, OMP_PLACES and KMP_AFFINITY bind the first
-    thread of every rank to the same place: unset them, or set them differently for each rank. By hand: `taskset -c
-    0-7` before the command of the first rank, `taskset -c 8-15` before that of the second. `taskset -cp PID` shows
-    where a process may run.
+    thread of every rank to the same place: unset them, or set them differently for each rank. By hand: `taskset -c 0-7`
+    before the command of the first rank, `taskset -c 8-15` before that of the second. `for p in $(pgrep python); do
+    taskset -cp $p; done` shows where a process may run.
 
     ## Source
     Each rank reads sched_getaffinity(2) of its main thread once its libraries are loaded, and tries in another thread

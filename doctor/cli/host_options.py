@@ -144,7 +144,7 @@ class ConnectionOptions(NamedTuple):
                     filled("{0} names no pods; expected HOSTS, --selector or --job with --transport kubernetes", option)
                 )
         options = {name: getattr(self, name) for name in _POD_OPTIONS}
-        return replace(selection, pods=PodSelection(job=job, **options))
+        return replace(selection, pods=PodSelection(job=job, connect_timeout=self.connect_timeout, **options))
 
 
 def with_job_of_pods(connection: ConnectionOptions, job: str) -> tuple[ConnectionOptions, str]:

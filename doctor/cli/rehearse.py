@@ -14,7 +14,7 @@ from doctor.engine.errors import UsageError
 from doctor.engine.exit_code import Exit
 from doctor.engine.fact import Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, Run
-from doctor.engine.result import Severity, fill_template, format_value
+from doctor.engine.result import Severity
 from doctor.engine.streams import write_stdout
 from doctor.environment.job_environment import of_launch_line
 from doctor.job import LaunchConfig
@@ -86,7 +86,7 @@ def _evaluate(result: RehearsalResult) -> tuple[tuple[CheckFinding, ...], int]:
         CheckFinding(
             outcome.check,
             "error" if outcome.severity_of(finding) is Severity.ERROR else "warning",
-            fill_template(finding.template, {name: format_value(value) for name, value in finding.values.items()}),
+            str(finding),
         )
         for outcome in report.outcomes
         for finding in outcome.findings

@@ -69,6 +69,15 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     truncated_messages,
 )
 """Over ranks that only waited; the first that names a cause counts."""
+_ANNOUNCED = {
+    "child-process-failed": (
+        "a process reports the failure of another one, and not why: {0}",
+        "the output of the process that it is about",
+    ),
+    "traceback-cut": ("the log ends within a traceback: {0}", "the lines behind it"),
+    "error-unknown": ("no signature is about the last error: {0}", ""),
+}
+"""Of lines that only announce a failure: what is known by them, and the output that would tell more."""
 _FAILED_ROLES = ERROR_ROLES | {"wrapper"}
 
 
@@ -279,11 +288,24 @@ def _without_reason(case: Case) -> tuple[str, list[str]]:
     """What is not known where nobody waited, and the output that would tell it."""
     failed = [block for block in failure_blocks(case.reports) if ended_itself(block.exit_code)]
     block = next((item for item in failed if item.first), failed[0] if len(failed) == 1 else None)
-    name = name_of_block(block) if block else ""
-    if not block or not name:
-        return "the logs show that something failed, and not why", []
+    names = [name for item in ([block] if block else failed) if (name := name_of_block(item))]
+    if not names:
+        return _only_announced(case)
+    name = joined(", ", names[:4])
+    output = filled("the output of {0}: torchrun --log-dir DIR --redirects 3 keeps that of each rank", name)
+    if not block:
+        return filled("the launcher saw {0} fail, and no log shows why", name), [output]
     reason = filled("the launcher saw {0} fail first, with exit code {1}, and no log shows why", name, block.exit_code)
-    return reason, [filled("the output of {0}: torchrun --log-dir DIR --redirects 3 keeps that of each rank", name)]
+    return reason, [output]
+
+
+def _only_announced(case: Case) -> tuple[str, list[str]]:
+    """Nothing but a line that tells of a failure in words of the program, or of that of another process."""
+    for signature, (reason, output) in _ANNOUNCED.items():
+        event = next(iter(case.events_of(signature)), None)
+        if event:
+            return filled(reason, event.text.strip()[:200]), [output] if output else []
+    return "the logs show that something failed, and not why", []
 
 
 def _shares_a_file(case: Case) -> bool:

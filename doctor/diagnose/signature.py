@@ -48,7 +48,8 @@ Trait = Literal[
 - ``failure-report``: a launcher or scheduler says that a rank, or the job, ended badly
 - ``good-end``: the run, or a rank of it, ended well
 - ``group-rank``: its ``rank`` is that in a communicator, which need not be the world
-- ``has-other-ways``: the library may go on in another way, as without RDMA; so the line alone is no certain cause
+- ``has-other-ways``: the library may go on in another way, as without RDMA, or try again; or the line leaves open why.
+  So the line alone is no certain cause
 - ``launch-end``: mpirun or srun says how ranks ended; a rank that does so twice in one file was started twice
 - ``less-specific``: says less than another fault of the same process; in the phase ``exit`` only how it ended
 - ``peer-ended``: the process of a peer had ended; the rank that prints it ends with an exception, never by a signal

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from doctor.engine.language import is_english, without_loose_spaces
+from doctor.engine.sanitize import with_visible_ends
 from doctor.engine.texts import enumerated, with_own_spaces
 
 if TYPE_CHECKING:
@@ -94,6 +95,12 @@ class Finding:
         """
         return self._copy(explained_by=checks)
 
+    def with_values(self, **values: Any) -> Finding:
+        """The same finding with more values, which its page needs."""
+        finding = self._copy()
+        finding.values.update(values)
+        return finding
+
     def _copy(self, **changes: Any) -> Finding:
         finding = Finding(self.template)
         finding.values.update(self.values)
@@ -141,7 +148,7 @@ def fill_template(template: str, values: Mapping[str, Any]) -> str:
     >>> fill_template("{count} processes on {total} hosts", {"count": 1, "total": 2})
     '1 process on 2 hosts'
     """
-    texts = {name: format_value(value) for name, value in values.items()}
+    texts = {name: value_in_sentence(value) for name, value in values.items()}
     if not is_english():
         texts = {name: with_own_spaces(text) for name, text in texts.items()}
     singular = _ONE_OF_MANY.sub(lambda match: _singular(match, texts), template)
@@ -153,18 +160,30 @@ def _filled(match: re.Match[str], texts: Mapping[str, str]) -> str:
     return match[0][0] if match[1] is None else texts.get(match[1], match[0])
 
 
-def format_value(value: Any) -> str:
-    """A value as text: lists as ``a, b and c``, mappings as ``key: value``, enums by value."""
+def format_value(value: Any, as_text: Callable[[str], str] = str) -> str:
+    """A value as text: lists as ``a, b and c``, mappings as ``key: value``, enums by value.
+
+    ``as_text``: how a single text is shown; in a command as it is.
+    """
     if isinstance(value, enum.Enum):
         return str(value.value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{format_value(key)}: {format_value(item)}" for key, item in value.items())
+        return ", ".join(f"{format_value(key, as_text)}: {format_value(item, as_text)}" for key, item in value.items())
     if isinstance(value, (set, frozenset)):
-        return format_value(sorted(value, key=str))
+        return format_value(sorted(value, key=str), as_text)
     if isinstance(value, (list, tuple)):
-        parts = [format_value(item) for item in value]
+        parts = [format_value(item, as_text) for item in value]
         return enumerated(parts) or "none"
-    return str(value)
+    return as_text(str(value))
+
+
+def value_in_sentence(value: Any) -> str:
+    """A value as text that shows a blank at its end, and a control character.
+
+    >>> value_in_sentence(["eth0 ", "eth1"])
+    '"eth0 " and eth1'
+    """
+    return format_value(value, with_visible_ends)
 
 
 _NEEDS_ROOT = re.compile(r"(?:/[A-Za-z0-9_./-]{1,200}: )?only root may [^\n]{1,200}\buse --sudo")

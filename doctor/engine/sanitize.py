@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, origin
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 _LONGEST_WORD = 400
@@ -66,6 +66,25 @@ def printable(text: str, limit: int = 200) -> str:
 def quote(text: str) -> str:
     """An excerpt of the text, printable and in double quotes."""
     return f'"{printable_excerpt(text)}"'
+
+
+MAX_QUOTED_CHARS = 100
+"""A longer text is what a program printed, and no single value."""
+
+
+def with_visible_ends(text: str) -> str:
+    r"""``text``, in double quotes where a reader would miss what it holds: a blank at an end, a control character.
+
+    What this process has filled is a part of a sentence, and stays; so do several lines, and more than
+    `MAX_QUOTED_CHARS` characters.
+
+    >>> with_visible_ends("eth0"), with_visible_ends("eth0 "), with_visible_ends("29500\r")
+    ('eth0', '"eth0 "', '"29500\\r"')
+    """
+    body = text.strip()
+    if (len(body) == len(text) and text.isprintable()) or not body or "\n" in body or len(text) > MAX_QUOTED_CHARS:
+        return text
+    return text if origin(text) else quote(text)
 
 
 def printable_excerpt(text: str, limit: int = 60) -> str:

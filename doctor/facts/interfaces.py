@@ -238,14 +238,14 @@ def _canonical(address: str) -> str:
         return ""
 
 
-def _external(interfaces: Interfaces) -> list[LinkAddress]:
-    """The addresses that other hosts may reach."""
+def _external(interfaces: Interfaces, without: str = "") -> list[LinkAddress]:
+    """The addresses that other hosts may reach; where there is another one, not the address ``without``."""
     external = []
     for entry in interfaces.addresses:
         link = interfaces.link(entry.interface)
         if link and link.is_running and not (link.is_loopback or link.is_container_bridge or entry.is_link_local):
             external.append(entry)
-    return external
+    return [entry for entry in external if entry.address != without] or external
 
 
 def usable_names(interfaces: Interfaces) -> str:
@@ -254,15 +254,15 @@ def usable_names(interfaces: Interfaces) -> str:
     return joined(" or ", names[:4]) or "an interface with an address that the other hosts reach"
 
 
-def usable_addresses(interfaces: Interfaces) -> str:
-    """The same with their addresses: ``eth0 (10.0.0.1)``."""
-    texts = [filled("{0} ({1})", entry.label, entry.address) for entry in _external(interfaces)]
+def usable_addresses(interfaces: Interfaces, without: str = "") -> str:
+    """The same with their addresses: ``eth0 (10.0.0.1)``; but for ``without``, which others do not reach."""
+    texts = [filled("{0} ({1})", entry.label, entry.address) for entry in _external(interfaces, without)]
     return joined(" or ", texts[:4]) or "an interface with an address that the other hosts reach"
 
 
-def only_usable(interfaces: Interfaces) -> LinkAddress | None:
-    """The one address that other hosts may reach; None where there are several, or none."""
-    external = _external(interfaces)
+def only_usable(interfaces: Interfaces, without: str = "") -> LinkAddress | None:
+    """The one address that other hosts may reach, but for ``without``; None where there are several, or none."""
+    external = _external(interfaces, without)
     return external[0] if len(external) == 1 else None
 
 

@@ -66,6 +66,8 @@ def contains_port(ranges: Iterable[PortRange], port: int) -> bool:
 LOCAL_PORTS = 1024
 """Ports that a host of a job should be able to assign; the kernel's own range has 28232."""
 LOCAL_PORTS_PER_RANK = 2
+PORT_RANGES = (PortRange(32768, 60999), PortRange(32768, 65535), PortRange(10000, 28999))
+"""The kernel's default, and others that hold neither 29500, torchrun's, nor those of Kubernetes's services."""
 """Of Gloo: a rank with two groups lives with two (measured), since connections to different places share one."""
 
 
@@ -138,6 +140,13 @@ class ReservedPorts(Fact, frozen=True):
     def local_ports(self) -> int:
         """How many ports the kernel may assign to sockets that ask for no certain one."""
         return count_local_ports(self.ephemeral, self.reserved)
+
+    @property
+    def wider_range(self) -> str:
+        """The first of `PORT_RANGES` that has `LOCAL_PORTS` beside the reserved ones, as the kernel writes it."""
+        enough = (ports for ports in PORT_RANGES if count_local_ports(ports, self.reserved) >= LOCAL_PORTS)
+        wider = next(enough, PORT_RANGES[0])
+        return f"{wider.first} {wider.last}"
 
     @property
     def port_outside(self) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from doctor.engine.result import Finding, Report, Severity, fill_template, format_value
+from doctor.engine.result import Finding, Report, Severity
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled, joined
@@ -223,10 +223,7 @@ def same_action(first: ReadyStep, other: ReadyStep) -> bool:
 
 def finding_message(finding: Finding) -> str:
     """The text of a finding, safe to show."""
-    return strip_control_chars(
-        fill_template(finding.template, {name: format_value(value) for name, value in finding.values.items()}),
-        MAX_MESSAGE_CHARS,
-    )
+    return strip_control_chars(str(finding), MAX_MESSAGE_CHARS)
 
 
 def fingerprint(treatments: Iterable[Treatment]) -> list[tuple[str, str, str]]:

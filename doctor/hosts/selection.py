@@ -28,6 +28,8 @@ class PodSelection(msgspec.Struct, frozen=True, kw_only=True):
     context: str = ""
     node_image: str = ""
     """The hosts are nodes: each gets a privileged pod of this image for as long as the run takes."""
+    connect_timeout: float = 0.0
+    """Seconds for which an absent API server is tried again; 0: as long as without the option."""
 
     @property
     def names_pods(self) -> bool:

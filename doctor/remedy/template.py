@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from doctor.engine.result import format_value
+from doctor.engine.result import format_value, value_in_sentence
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.shell_quote import PLACEHOLDER
 from doctor.engine.texts import filled, remember
@@ -76,7 +76,7 @@ def before_text(output: str) -> str:
 def fill_text(template: str, values: Mapping[str, Any]) -> str:
     """A sentence, the values in plain words. Raises: TemplateError."""
     names = dict.fromkeys(PLACEHOLDER.findall(template))
-    texts = {name: strip_control_chars(format_value(_value(name, values)), 400) for name in names}
+    texts = {name: strip_control_chars(value_in_sentence(_value(name, values)), 400) for name in names}
     text = PLACEHOLDER.sub(lambda match: texts[match[1]], template)
     if texts:
         remember(text, template, texts)

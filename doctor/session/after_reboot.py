@@ -10,7 +10,7 @@ from doctor.engine.evaluate import FactCache, Intent, evaluate_check
 from doctor.engine.fact import Fact
 from doctor.engine.result import Outcome
 from doctor.facts.boot import FORMS, NOT_LOOKED_AT, boot_facts
-from doctor.session.contained import container_views
+from doctor.session.remedy_values import container_views
 
 AS_NOW = (
     "as after a reboot: files, units and rules that are loaded at boot are judged; hardware, addresses and what other"

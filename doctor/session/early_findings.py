@@ -17,8 +17,8 @@ from doctor.engine.fact import OWN_ROUND
 from doctor.engine.language import localized_filled, phrase
 from doctor.engine.record import HostRecord
 from doctor.engine.result import ERROR, Report
-from doctor.session.contained import with_containers
 from doctor.session.policy import apply_policy
+from doctor.session.remedy_values import with_containers
 
 MOST_FINDINGS = 3
 SECONDS = 0.5

@@ -30,7 +30,7 @@ from doctor.job.launch_line.logins import LauncherLogin
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import at_start, relevant
 from doctor.session.connection import ssh_to
-from doctor.session.contained import needed_facts
+from doctor.session.remedy_values import needed_facts
 from doctor.session.replay import EvaluationLimit, Examination, replay
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun

@@ -98,9 +98,12 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
 
         report = of_scripts(report, run, checks, evaluate)
     if any(outcome.findings for outcome in report.outcomes):
-        from doctor.session.contained import with_containers
+        from doctor.session.remedy_values import with_containers, with_places, with_rank_table
 
+        smoke = _part(run, "smoke") if run.smoke else None
+        places = smoke.plan.places if smoke is not None and not isinstance(smoke, Absent) else ()
         report = with_containers(report, checks, FactCache(run.hosts))
+        report = with_places(with_rank_table(report, checks, run.rank_table.path), checks, places)
     if run.tried_network:
         from doctor.facts.network_test import NetworkAnswer
         from doctor.net.summary import summarise_test

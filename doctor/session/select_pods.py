@@ -19,6 +19,8 @@ from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.jobs import pods_of_job, rows_of_kind, without_replaced
 from doctor.transport.kubernetes.pods import Pod, list_pods, namespace_of, natural_order, read_pod
+from doctor.transport.kubernetes.replicas import absent_replicas
+from doctor.transport.options import CONNECT_TIMEOUT
 
 _ONE_BY_ONE = 8
 """Named pods that are read each for itself; more are looked up in the list of their namespace."""
@@ -117,15 +119,16 @@ def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
         )
     try:
         rows_of_kind(choice.job)  # before the API server is asked
+        patience = choice.connect_timeout or CONNECT_TIMEOUT
         program = kubectl.command_line(choice.kubeconfig, choice.context)
         namespace = namespace_of(program, choice.namespace)
         if pod_names:
             names = expand_nodeset(pod_names, "the command line")
-            named, absent = _named_pods(program, namespace, names)
+            named, absent = _named_pods(program, namespace, names, patience)
             return FoundPods(named, absent, program, namespace, filled("the command line, pods of {0}", namespace))
         if choice.selector:
             pods, notes = without_replaced(
-                _alive(sorted(list_pods(program, namespace, choice.selector), key=natural_order))
+                _alive(sorted(list_pods(program, namespace, choice.selector, patience), key=natural_order))
             )
             source = filled("the pods {0} of {1}", printable(choice.selector, 120), namespace)
             if not pods:
@@ -133,13 +136,14 @@ def find_pods(choice: PodSelection, pod_names: str = "") -> FoundPods:
                     filled("--selector {0}: no pod of {1} has these labels", printable(choice.selector, 120), namespace)
                 )
             return FoundPods(tuple(pods), (), program, namespace, source, notes)
-        of_job = pods_of_job(choice.job, list_pods(program, namespace))
+        of_job = pods_of_job(choice.job, list_pods(program, namespace, patience=patience))
+        absent = absent_replicas(program, namespace, of_job.pods, patience)
     except TransportError as error:
         raise InputError(_with_hint(error)) from None
     except InventoryError as error:
         raise InputError(str(error)) from None
     source = filled("the job {0} of {1}", printable(choice.job, 120), namespace)
-    return FoundPods(tuple(of_job.pods), (), program, namespace, source, of_job.notes)
+    return FoundPods(tuple(of_job.pods), absent, program, namespace, source, of_job.notes)
 
 
 def _without_excluded(inventory: Inventory, selection: HostSelection) -> Inventory:
@@ -159,16 +163,16 @@ def _alive(pods: Sequence[Pod]) -> tuple[Pod, ...]:
 
 
 def _named_pods(
-    program: Sequence[str], namespace: str, names: Sequence[str]
+    program: Sequence[str], namespace: str, names: Sequence[str], patience: float
 ) -> tuple[tuple[Pod, ...], tuple[str, ...]]:
     """The pods of these names, and the names that none has. Few need no right to list."""
     listing: dict[str, Pod] = {}
     if len(names) > _ONE_BY_ONE:
-        listing = {pod.name: pod for pod in list_pods(program, namespace)}
+        listing = {pod.name: pod for pod in list_pods(program, namespace, patience=patience)}
     else:
         for name in names:
             try:
-                listing[name] = read_pod(program, namespace, name)
+                listing[name] = read_pod(program, namespace, name, patience)
             except TransportError as error:
                 if error.kind != "name":
                     raise

@@ -29,7 +29,17 @@ def test_reserved_ports_that_leave_none() -> None:
     outcome = run_check(NAME, ports(32768, 60999, "1-60000,60002-65535"))
     assert outcome.findings[0].values["observed"] == 1
     assert outcome.found_severity.value == "error"
-    assert "ip_local_reserved_ports holds too many" in advice(NAME, outcome)
+    assert "take them out" in advice(NAME, outcome).replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("reserved", "wider"), [("32768-60990", "32768 65535"), ("32768-65000", "10000 28999"), ("1-65535", "32768 60999")]
+)
+def test_the_range_that_is_named_has_enough_beside_the_reserved_ports(reserved: str, wider: str) -> None:
+    outcome = run_check(NAME, ports(32768, 60999, reserved))
+    assert f'sysctl -w net.ipv4.ip_local_port_range="{wider}"' in advice(NAME, outcome)
+    first, last = map(int, wider.split())
+    assert bool(messages(run_check(NAME, ports(first, last, reserved)))) == (reserved == "1-65535")
 
 
 @pytest.mark.parametrize(("ranks", "severity"), [(32, "warning"), (33, "error")])

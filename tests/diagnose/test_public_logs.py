@@ -167,3 +167,24 @@ def test_a_rank_that_ended_itself_over_the_timeout_of_all_is_not_the_silent_one(
     )
     assert not logs(train=text.format(-6)).causes
     assert [c.rank for cause in logs(train=text.format(-9)).causes for c in cause.culprits] == [0]
+
+
+@pytest.mark.parametrize(
+    ("line", "signature", "confidence"),
+    [
+        ("RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 704 vs 598", "write", "likely"),
+        ("RuntimeError: File /ckpt/a.pt cannot be opened.", "write", "likely"),
+        ("RuntimeError: Parent directory /ckpt/run7 does not exist.", "file-not-written", "certain"),
+        ("requests.exceptions.HTTPError: 503 Server Error: Busy for url: http://reward-0:8000/score", "http", "likely"),
+        ("requests.exceptions.HTTPError: 500 Server Error: x for url: https://huggingface.co/a/b", "http", "likely"),
+        ("requests.exceptions.HTTPError: 429 Client Error: x for url: https://huggingface.co/a/b", "http", "likely"),
+        ("requests.exceptions.HTTPError: 401 Client Error: x for url: https://hub.example/a", "http", "likely"),
+        ("requests.exceptions.HTTPError: 401 Client Error: x for url: https://huggingface.co/a/b", "hub", "certain"),
+        ("huggingface_hub.errors.GatedRepoError: 403 Client Error. (Request ID: x)", "hub", "certain"),
+    ],
+)
+def test_what_leaves_open_why_is_no_certain_cause(line: str, signature: str, confidence: str) -> None:
+    names = {"write": "file-write-broken-off", "http": "http-request-failed", "hub": "hub-refused"}
+    text = f'Traceback (most recent call last):\n  File "/job/train.py", line 7, in main\n    save()\n{line}\n'
+    (cause,) = logs(train=text).causes
+    assert (cause.signature, cause.confidence) == (names.get(signature, signature), confidence)

@@ -53,8 +53,8 @@ RUN: dict[str, tuple[str, ...]] = {
 RUN_ALONE = {
     "hccl-rootinfo-stale": "mv {path} {path}.old",
     "interfaces-in-one-subnet": "{routing}",
-    "local-ports-few": 'sysctl -w net.ipv4.ip_local_port_range="32768 60999" && echo '
-    f'"net.ipv4.ip_local_port_range = 32768 60999" >> {KEEP}',
+    "local-ports-few": 'sysctl -w net.ipv4.ip_local_port_range="{wider}" && echo '
+    f'"net.ipv4.ip_local_port_range = {{wider}}" >> {KEEP}',
 }
 """The same on a host with the first fault of the check in `tests.faults`."""
 NOT_RUN = {

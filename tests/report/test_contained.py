@@ -14,7 +14,7 @@ from doctor.engine.record import HostRecord
 from doctor.engine.result import IN_CONTAINER, Report
 from doctor.facts.container import HostContainer, JobContainer
 from doctor.job import LaunchConfig
-from doctor.session.contained import needed_facts, with_containers
+from doctor.session.remedy_values import needed_facts, with_containers
 from tests.checks.launch_lines import records as npu_records
 from tests.report import rendering
 

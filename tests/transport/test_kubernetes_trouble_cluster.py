@@ -133,6 +133,32 @@ def test_an_api_server_that_dies_in_the_middle(cluster: Cluster) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["gone", "slow"])
+def test_an_api_server_that_is_absent_for_ten_seconds_before_it_lists_the_pods(
+    cluster: Cluster, how: signal.Signals
+) -> None:
+    assert at(cluster, "slow-0", "touch /tmp/go").returncode == 0
+    cluster.kill("kube-apiserver", how)
+    argv = [*DOCTOR, CHECK[0], "--transport", "kubernetes", *CHECK[1:], "--connect-timeout", "120"]
+    running = subprocess.Popen(
+        cluster.inside(argv),
+        env=cluster.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        time.sleep(10)  # that long it answers nothing
+        assert running.poll() is None, running.communicate()
+    finally:
+        if how == signal.SIGSTOP:
+            cluster.kill("kube-apiserver", signal.SIGCONT)
+        else:
+            cluster.start_apiserver()
+    code, report = answer(running)
+    assert (code, unreachable(report)) == (0, {}), report
+
+
 def test_a_pod_that_is_evicted_in_the_middle(cluster: Cluster) -> None:
     """By the API of evictions, as `kubectl drain` does."""
     eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "slow-0"}}

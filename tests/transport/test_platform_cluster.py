@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.hosts.kubernetes.cluster import Cluster, unavailable
+from tests.hosts.kubernetes.cluster import Cluster, programs, unavailable
 from tests.transport.test_kubernetes_cluster import cluster_with_gang, container, doctor, findings, gang, pod
 from tests.transport.test_manifests_cluster import advertise
 
@@ -184,6 +184,48 @@ def test_devices_that_kubernetes_allotted_and_the_container_has_not(cluster: Clu
     assert found["container-devices-not-allotted", "virtual"]["values"]["devices"] == [101], found
     libraries = [one["message"] for (_, host), one in found.items() if host == "exact"]
     assert all("of their driver" in text for text in libraries), libraries
+
+
+GPUS, NPUS = "nvidia.com/gpu.shared", "huawei.com/Ascend910"
+
+
+def offer(cluster: Cluster, node: str, resource: str, *words: str) -> None:
+    """Starts a device plugin on the node (`tests/hosts/kubernetes/device_plugin.go`), and waits for its devices."""
+    line = " ".join((str(programs() / "device-plugin"), resource, "4", *words))
+    # Where this file is, the kubelet's stub takes it that the kubelet looks for sockets in another folder.
+    start = f"rm -f /var/lib/kubelet/device-plugins/DEPRECATION; setsid {line} >/var/log/plugin 2>&1 </dev/null &"
+    assert cluster.enter(node, "sh", "-c", start).returncode == 0
+
+    def offered() -> bool:
+        return cluster.get("node", node)["status"]["allocatable"].get(resource) == "4"
+
+    cluster.wait(offered, f"{node} offers no {resource}")
+
+
+def test_devices_that_a_device_plugin_gives(cluster: Cluster) -> None:
+    """The kubelet's own allotment: one node's plugins are right, and of the other's one gives too many, one too few."""
+    right, wrong = cluster.nodes
+    for node, more, fewer in ((right, "0", "0"), (wrong, "1", "-1")):
+        offer(cluster, node, GPUS, "/dev/nvidia", "NVIDIA_VISIBLE_DEVICES", more)
+        offer(cluster, node, NPUS, "/dev/davinci", "ASCEND_VISIBLE_DEVICES", fewer)
+    pods = {
+        "two-gpus": (right, {GPUS: "2"}),
+        "two-npus": (right, {NPUS: "2"}),
+        "more-gpus": (wrong, {GPUS: "2"}),
+        "fewer-npus": (wrong, {NPUS: "2"}),
+    }
+    for name, (node, limits) in pods.items():
+        main = {**container(), "resources": {"limits": limits}}
+        cluster.apply(pod(name, main, nodeSelector={"kubernetes.io/hostname": node}))
+        cluster.wait_for_pods(f"app={name}", 1)
+    names = "container-devices-missing,container-devices-not-allotted"
+    done = doctor(cluster, "check", ",".join(pods), "-s", names, "--json", "--no-history")
+    found = [(item["check"], *one["hosts"], one) for item in outcomes(done) for one in item["findings"]]
+    counts = [(check, host, one["values"]["observed"]) for check, host, one in found if "expected" in one["values"]]
+    assert sorted(counts) == [
+        ("container-devices-missing", "fewer-npus", "1 NPU device files"),
+        ("container-devices-not-allotted", "more-gpus", 3),
+    ], found
 
 
 def outcomes(done: Any) -> list[dict[str, Any]]:

@@ -19,10 +19,11 @@ from doctor.session.examine import _meeting_in_pods
 from doctor.smoke.plan import SmokeOptions
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
-from doctor.transport.kubernetes.jobs import job_kinds, pods_of_job
+from doctor.transport.kubernetes.jobs import job_kinds, pods_of_job, without_replaced
 from doctor.transport.kubernetes.kubernetes_transport import Kubernetes
 from doctor.transport.kubernetes.node_pods import NodePods
 from doctor.transport.kubernetes.pods import Pod, list_pods, natural_order, read_pod
+from doctor.transport.kubernetes.replicas import absent_replicas
 from tests.hosts.kubernetes.small_server import pod
 
 
@@ -46,7 +47,7 @@ def test_the_launcher_of_an_mpijob_is_no_host() -> None:
     workers = [pod(f"m-worker-{number}", labels={label: "m"}, owner="MPIJob/m") for number in range(2)]
     found = pods_of_job("m", read(launcher, *workers))
     assert [item.name for item in found.pods] == ["m-worker-0", "m-worker-1"]
-    assert found.notes == ("the launcher m-launcher-x is no host of the job",)
+    assert found.notes == ("m-launcher-x starts the job, and is no host of it",)
 
 
 def made(name: str, minute: int, *, phase: str = "Running", index: str = "", **metadata: Any) -> dict[str, Any]:
@@ -98,6 +99,88 @@ def test_pods_that_were_replaced_are_no_hosts_and_the_others_are(
     by_labels = select_pods.find_pods(PodSelection(selector="job-name=t"))
     alive = [item["metadata"]["name"] for item in pods if item["status"]["phase"] != "Failed"]
     assert [item.name for item in by_labels.pods] == [name for name in names if name in alive or not alive]
+
+
+def revision(letters: str, hash_: str, minute: int, deployment: str = "web", **metadata: Any) -> dict[str, Any]:
+    """A pod of one revision of a Deployment."""
+    base = f"{deployment}-{hash_}"
+    labels, created = {"app": "web", "pod-template-hash": hash_}, f"2026-01-01T00:{minute:02}:00Z"
+    more = {"generateName": f"{base}-", **metadata}
+    return pod(f"{base}-{letters}", labels=labels, owner=f"ReplicaSet/{base}", created=created, metadata=more)
+
+
+LEAVES = {"deletionTimestamp": "2026-01-01T00:06:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "names"),
+    [
+        ([revision("aaaaa", "5d8f", 0, **LEAVES), revision("bbbbb", "77c9", 5)], ["web-77c9-bbbbb"]),
+        # Nobody came in its place; it is not on its way out; and what came later is of another Deployment.
+        ([revision("aaaaa", "5d8f", 0, **LEAVES)], ["web-5d8f-aaaaa"]),
+        ([revision("aaaaa", "5d8f", 0), revision("bbbbb", "77c9", 5)], ["web-5d8f-aaaaa", "web-77c9-bbbbb"]),
+        (
+            [revision("aaaaa", "5d8f", 0, **LEAVES), revision("bbbbb", "77c9", 5, "web-canary")],
+            ["web-5d8f-aaaaa", "web-canary-77c9-bbbbb"],
+        ),
+        # A hash that is no part of the name is not its Deployment's.
+        (
+            [revision("aaaaa", "5d8f", 0, **LEAVES, labels={"pod-template-hash": "0"}), revision("bbbbb", "77c9", 5)],
+            ["web-5d8f-aaaaa", "web-77c9-bbbbb"],
+        ),
+    ],
+)
+def test_pods_of_an_earlier_revision_of_a_deployment(pods: list[dict[str, Any]], names: list[str]) -> None:
+    current, notes = without_replaced(read(*pods))
+    assert [item.name for item in current] == names
+    assert len(notes) == len(pods) - len(names)
+
+
+def test_a_starter_that_does_not_run_is_named_with_its_reason() -> None:
+    label, role = "training.kubeflow.org/job-name", "training.kubeflow.org/job-role"
+    launcher = pod("m-launcher-x", phase="Failed", labels={label: "m", role: "launcher"}, status={"reason": "Evicted"})
+    found = pods_of_job("m", read(launcher, pod("m-worker-0", labels={label: "m"})))
+    assert found.notes == ("m-launcher-x starts the job, and is no host of it: its pod has ended: Evicted",)
+    scheduler = pod("a-scheduler-0", labels={"replica-type": "scheduler"}, owner="AscendJob/a")
+    found = pods_of_job("acjob/a", read(scheduler, pod("a-worker-0", owner="AscendJob/a")))
+    assert [item.name for item in found.pods] == ["a-worker-0"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "absent"),
+    [
+        ({"spec": {"replicas": 4}}, ("t-1", "t-3")),
+        ({"spec": {"replicas": 3, "ordinals": {"start": 2}}}, ("t-3", "t-4")),
+        ({"spec": {}}, ()),  # one replica
+        ({"spec": {"replicas": 1}}, ()),
+        ({"spec": {"replicas": "many"}}, ()),
+        ([], ()),
+        (None, ()),  # it may not be read
+    ],
+)
+def test_pods_that_a_stateful_set_should_have(
+    answer: Any, absent: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def ask(program: Sequence[str], *argv: str, **limits: Any) -> bytes:
+        asked.append(argv[-1])
+        if answer is None:
+            raise TransportError("auth", "the API server forbids it")
+        return msgspec.json.encode(answer)
+
+    monkeypatch.setattr(kubectl, "ask", ask)
+    pods = read(*(pod(f"t-{number}", owner="StatefulSet/t") for number in (0, 2)), pod("x", owner="Job/j"))
+    assert absent_replicas(("kubectl",), "team", pods) == absent
+    assert asked == ["/apis/apps/v1/namespaces/team/statefulsets/t"]
+    asked.clear()
+    hostile = read(pod("y", owner="StatefulSet/..%2f"))
+    assert absent_replicas(("kubectl",), "team", hostile) == () and not asked
+
+
+def test_a_number_of_replicas_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubectl, "ask", lambda *argv, **limits: b'{"spec": {"replicas": 2000000000}}')
+    assert len(absent_replicas(("kubectl",), "team", read(pod("t-0", owner="StatefulSet/t")))) < 10_000
 
 
 def test_jobs_of_two_kinds_with_one_name() -> None:
@@ -326,6 +409,62 @@ def test_pods_on_nodes_without_a_kubectl_that_starts(program: str) -> None:
 def test_a_starting_api_server_is_tried_again() -> None:
     error = kubectl.complaint(b'error: the server doesn\'t have a resource type "pods"\n')
     assert (error.kind, error.text.partition(":")[0]) == ("dropped", "the API server cannot serve now")
+
+
+def refusing(folder: Path, complaint: str, times: int) -> tuple[str]:
+    """A kubectl that fails so many times, and then lists no pods."""
+    program = folder / "kubectl"
+    count = f"echo x >>{folder}/count; [ $(wc -l <{folder}/count) -gt {times} ]"
+    program.write_text(f"#!/bin/sh\n{count} || {{ echo '{complaint}' >&2; exit 1; }}\necho '{{\"items\": []}}'\n")
+    program.chmod(0o755)
+    return (str(program),)
+
+
+REFUSED = "The connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?"
+
+
+def test_a_list_is_asked_for_again_while_the_api_server_is_absent(tmp_path: Path) -> None:
+    assert list_pods(refusing(tmp_path, REFUSED, 2), "default", patience=60) == []
+    assert (tmp_path / "count").read_text().count("x") == 3
+
+
+@pytest.mark.parametrize(
+    ("complaint", "kind"),
+    [
+        (
+            'Error from server (Forbidden): pods is forbidden: User "x" cannot list resource "pods" in API group ""',
+            "auth",
+        ),
+        ("The connection to the server localhost:8080 was refused - did you specify the right host or port?", "error"),
+    ],
+)
+def test_an_answer_that_stays_the_same_is_not_asked_for_again(tmp_path: Path, complaint: str, kind: str) -> None:
+    with pytest.raises(TransportError) as stop:
+        list_pods(refusing(tmp_path, complaint, 9), "default", patience=60)
+    assert stop.value.kind == kind and stop.value.hint
+    assert (tmp_path / "count").read_text().count("x") == 1
+
+
+def test_a_list_is_given_up_in_time(tmp_path: Path) -> None:
+    with pytest.raises(TransportError, match="refuses connections"):
+        list_pods(refusing(tmp_path, REFUSED, 9), "default", patience=0.1)
+
+
+def test_pods_on_nodes_that_were_made_without_an_answer(tmp_path: Path) -> None:
+    """The second attempt finds the pods of the first, whose answer was cut."""
+    program = tmp_path / "kubectl"
+    exists = 'Error from server (AlreadyExists): error when creating "STDIN": pods "doctor-1-0" already exists'
+    running = json.dumps(pod("NAME", containers=["doctor"])).replace("NAME", "'${last##*/}'")
+    script = f"for last; do :; done; case $* in *can-i*) exit 0 ;; *create*) cat >/dev/null; [ -e {tmp_path}/made ] && "
+    script += f"{{ echo '{exists}' >&2; exit 1; }}; touch {tmp_path}/made; echo 'error: unexpected EOF' >&2; exit 1 ;;"
+    script += f" *--raw*) echo '{running}' ;; esac"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    nodes = NodePods(PodAccess(kubectl=(str(program),), node_image="busybox"), ("n1",))
+    try:
+        assert nodes.pod("n1").startswith("doctor-")
+    finally:
+        nodes.remove()
 
 
 def test_nodes_that_cannot_be_asked_for_come_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:

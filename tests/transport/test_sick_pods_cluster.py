@@ -156,6 +156,47 @@ def test_each_sick_pod_is_named_with_its_reason_and_the_others_are_checked(clust
     assert set(WELL) < set(read["evaluated_hosts"]) and len(read["evaluated_hosts"]) == len(WELL) + 2, read
 
 
+def test_a_pod_that_a_quota_keeps_from_being_made_is_named(cluster: Cluster) -> None:
+    """It is on no list: only the StatefulSet tells of it. For a user who may not read that, the others are the job."""
+    space = "team-c"
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+    quota = {"metadata": {"name": "two", "namespace": space}, "spec": {"hard": {"pods": "2"}}}
+    cluster.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
+
+    def counted() -> bool:
+        return "used" in cluster.get("resourcequota", "two", "-n", space).get("status", {})
+
+    cluster.wait(counted, "the quota does not count")
+    for item in gang("short", 3):
+        item["metadata"]["namespace"] = space
+        cluster.apply(item)
+
+    def two_run() -> bool:
+        items = cluster.get("pods", "-n", space)["items"]
+        return [item["status"]["phase"] for item in items] == ["Running"] * 2
+
+    cluster.wait(two_run, "the pods do not run")
+    argv = ("check", "--job", "short", "--namespace", space, "-s", "kernel", "--json", "--no-history")
+    done = doctor(cluster, *argv)
+    report = json.loads(done.stdout)
+    made = {item["metadata"]["name"] for item in cluster.get("pods", "-n", space)["items"]}
+    assert done.returncode == 10, done.stdout
+    assert unreachable(report).keys() == {f"short-{number}" for number in range(3)} - made, report
+    assert all("has no such pod" in line for line in unreachable(report).values()), report
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]},
+    ]
+    group = "rbac.authorization.k8s.io"
+    about = {"apiVersion": f"{group}/v1", "metadata": {"name": "nobody", "namespace": space}}
+    role = {"kind": "Role", "name": "nobody", "apiGroup": group}
+    subjects = [{"kind": "User", "name": "nobody", "apiGroup": group}]
+    cluster.apply({**about, "kind": "Role", "rules": rules})
+    cluster.apply({**about, "kind": "RoleBinding", "subjects": subjects, "roleRef": role})
+    done = doctor(cluster, *argv, user="nobody")
+    assert done.returncode == 0 and set(json.loads(done.stdout)["hosts"]) == made, done.stdout + done.stderr
+
+
 RESTRICTED = {
     "runAsNonRoot": True,
     "runAsUser": 65532,
@@ -205,6 +246,46 @@ def test_a_job_with_pods_that_failed_succeeded_and_were_made_again(cluster: Clus
     for options in (("--job", "mixed"), ("--job", "job/mixed"), ("--selector", "app=mixed")):
         code, report = checked(cluster, *options)
         assert code == 0 and sorted(report["hosts"]) == sorted(alive()), (options, report)
+
+
+def test_a_rollout_whose_pods_leave_and_whose_later_pods_do_not_start(cluster: Cluster) -> None:
+    """Those that leave are no hosts once their successors are there; one that does not start is named."""
+
+    def deployment(item: Json) -> Json:
+        body = {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "rolls"}},
+            "strategy": {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}},
+            "template": template({"app": "rolls"}, item, terminationGracePeriodSeconds=600),
+        }
+        about = {"name": "rolls", "namespace": SPACE}
+        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": about, "spec": body}
+
+    def alive() -> set[str]:
+        items = pods(cluster, "app=rolls").items()
+        return {
+            name
+            for name, item in items
+            if settled(item) and item["status"]["phase"] == "Running" and not item["metadata"].get("deletionTimestamp")
+        }
+
+    deaf = container(command=["sh", "-c", DEAF])
+    cluster.apply(deployment(deaf))
+    cluster.wait(lambda: len(alive()) == 2, "the deployment does not start")
+    before = alive()
+    cluster.apply(deployment({**deaf, "env": [{"name": "REVISION", "value": "2"}]}))
+    cluster.wait(lambda: len(alive()) == 2 and not alive() & before, "no later pods")
+    code, report = checked(cluster, "--selector", "app=rolls")
+    assert code == 0 and set(report["hosts"]) == alive(), (before, report)
+    assert any("later ones were made in their place" in note for note in report["notes"]), report["notes"]
+    kept = alive()
+    cluster.apply(deployment({**deaf, "image": "localhost/absent:1"}))
+    cluster.wait(lambda: len(pods(cluster, "app=rolls")) == len(before) + 4, "no third revision")
+    code, report = checked(cluster, "--selector", "app=rolls")
+    waiting = set(unreachable(report))
+    assert code == 10 and len(waiting) == 2 and set(report["hosts"]) == waiting | kept, report
+    cluster.kubectl("delete", "deployment", "rolls", "-n", SPACE, "--wait=false")
+    cluster.kubectl("delete", "pods", "-n", SPACE, "-l", "app=rolls", "--grace-period=0", "--force", "--wait=false")
 
 
 def test_a_node_that_died_and_the_pods_that_came_in_place_of_its_own(cluster: Cluster) -> None:

@@ -10,11 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls, readable_name
 from doctor.watch.attach.inspector.python_stacks import working_thread
+from doctor.watch.attach.inspector.rank_state import descendants_ran
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_activity import activity
 from tests.watch.test_odd_ranks import COMPUTES, host, looks, rank
@@ -155,7 +157,7 @@ def thread(number: int, *frames: tuple[str, str], name: str = "") -> dict[str, o
     ("others", "chosen"),
     [
         ([[("all_reduce", TORCH), ("fit", "/job/train.py")]], True),
-        ([[("download", "/job/train.py")]], True),
+        ([[("download", "/job/train.py"), ("run", "/usr/lib/python3.11/threading.py")]], True),
         ([[("get", "/usr/lib/python3.11/queue.py"), ("run", "/job/log.py")]], False),
         ([[("wait", "/usr/lib/python3.11/threading.py"), ("run", "/job/log.py")]], False),
         ([[("next", "/x/site-packages/grpc/_channel.py")]], False),
@@ -196,3 +198,48 @@ def test_the_worker_that_holds_a_loader_up_is_named(call: str, file: str, text: 
     loader = [("_next_data", "/x/site-packages/torch/utils/data/dataloader.py", 3)]
     seen = activity(rank(0, looks("poll"), loader, children=[(7, "S", call, file)]), 4.0)
     assert seen.text == "waits for its data loader" + text
+
+
+FORWARD = [("forward", "/x/site-packages/torch/nn/modules/linear.py", 3), ("evaluate", "/job/train.py", 9)]
+SORTED = [("best", "/job/train.py", 4), ("evaluate", "/job/train.py", 10)]
+RUNS = [("run", "/usr/lib/python3.11/subprocess.py", 3), ("compile_kernels", "/job/train.py", 9)]
+
+
+@pytest.mark.parametrize("number", [2, None], ids=["ranks", "without numbers"])
+@pytest.mark.parametrize(
+    ("call", "stacks", "children_ran", "result"),
+    [
+        ("running", [FORWARD, SORTED], [], "undecided"),
+        ("running", [FORWARD, FORWARD], [], "odd"),
+        ("running", [FORWARD, [(name, path, line + 1) for name, path, line in FORWARD]], [], "odd"),
+        ("running", [FORWARD, []], [], "odd"),
+        ("wait", [RUNS, RUNS], [1.0, 3.5], "undecided"),
+        ("wait", [RUNS, RUNS], [1.0, 1.01], "odd"),
+        ("wait", [RUNS, RUNS], [], "odd"),
+    ],
+)
+def test_who_works_at_changing_places_is_not_accused(
+    number: int | None, call: str, stacks: list[list[tuple[str, str, int]]], children_ran: list[float], result: str
+) -> None:
+    waits = [("wait", TORCH, 10), ("evaluate", "/job/train.py", 7)]
+    ran = 2.0 if call == "running" else 0.0
+    busy = rank(2, looks(call, ran=ran), stacks=stacks, children_ran=children_ran)
+    ranks = [*(rank(other, looks("futex"), waits) for other in (0, 1, 3)), busy]
+    if number is None:
+        ranks = [msgspec.structs.replace(report, rank=None, group=100) for report in ranks]
+    [finding] = find_odd({"node1": host(*ranks)})
+    assert finding.result == result and (result == "undecided") == ("works meanwhile" in finding.text)
+
+
+def test_the_time_of_children_grows_while_they_compute() -> None:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
+    process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    try:
+        limit = time.monotonic() + 60
+        while descendants_ran(process.pid) < 0.3 and time.monotonic() < limit:  # type: ignore[no-untyped-call]
+            time.sleep(0.05)
+        assert descendants_ran(process.pid) >= 0.3  # type: ignore[no-untyped-call]
+        assert descendants_ran(1 << 22) <= 0  # type: ignore[no-untyped-call]
+    finally:
+        os.killpg(process.pid, 9)
+        process.wait()

@@ -21,7 +21,7 @@ NAMED_AS_ERROR = re.compile(r"(?:Error|Exception|Interrupt|Timeout|Failed|Failur
 RAY_ORIGIN = re.compile(
     r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]"
 )  # where the exception was raised that ray shows in the traceback of another process: RayTaskError
-FRAME = re.compile(r'  File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})')
+FRAME = re.compile(r'(?:  |\t| )File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})')
 LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python|^<(?!ipython-input|stdin)")  # a frame's path
 HEADLESS_LINES = 4  # at the beginning of a log: a frame in one of them is of a traceback whose first line was cut off
 INNER_LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:? $")
@@ -43,7 +43,7 @@ def label_before_head(text):
 
 def is_of_program(path: str) -> bool:
     """Whether a frame's file belongs to the program, and to no installed library."""
-    return not LIBRARIES.search(path)
+    return not LIBRARIES.search(path.replace("\\", "/"))
 
 
 def stream_of(label):
@@ -98,7 +98,7 @@ class OpenTracebacks:
     def open_headless(self, text):
         """A frame at the beginning of a log, where the first line of its traceback was cut off."""
         stream = stream_of(label_of(text))
-        if text[len(label_of(text)) :].startswith('  File "') and ", line " in text and stream not in self.lines_left:
+        if FRAME.match(text[len(label_of(text)) :]) and stream not in self.lines_left:
             self.begin(stream)
             self.headless.add(stream)
 
@@ -117,18 +117,20 @@ class OpenTracebacks:
 
     def note_place(self, stream, frame):
         """Where the exception arose: the last frame of the program itself, else of a library."""
-        match = FRAME.match(frame)
-        if match:
-            of_program = is_of_program(match.group("path"))
-            if of_program or not self.places.get(stream, ("", False))[1]:
-                name = "/".join(match.group("path").split("/")[-2:])
-                self.places[stream] = (name + ":" + match.group("line"), of_program)
+        of_program = is_of_program(frame.group("path"))
+        if of_program or not self.places.get(stream, ("", False))[1]:
+            name = "/".join(frame.group("path").replace("\\", "/").split("/")[-2:])
+            self.places[stream] = (name + ":" + frame.group("line"), of_program)
 
     def is_frame_of_program(self, text):
         """Whether the line names a place of the program in an open traceback."""
         label = self.label_of(text)
         match = FRAME.match(text[len(label) :])
         return match is not None and stream_of(label) in self.lines_left and is_of_program(match.group("path"))
+
+    def holds(self, text):
+        """Whether the line has the label of an open traceback."""
+        return stream_of(self.label_of(text)) in self.lines_left
 
     def is_source(self, text):
         """Whether the line is that of the program that a traceback quotes below the name of its file."""
@@ -152,16 +154,17 @@ class OpenTracebacks:
         self.lines_left[stream] -= 1
         rest = text[len(label) :]
         self.frames.discard(stream)
-        if rest.startswith('  File "'):
+        frame = FRAME.match(rest)
+        if frame:
             self.frames.add(stream)
-            self.note_place(stream, rest)
+            self.note_place(stream, frame)
             if stream in self.rivals:
                 self.end(self.rivals[stream])
         if self.lines_left[stream] <= 0:
             self.end(stream)
             return False, None
         if not rest.strip() or rest.startswith((" ", "\t", "Traceback (most recent")):
-            if rest.startswith('  File "'):
+            if frame:
                 self.unfinished.add(stream)
             return False, None
         exception = EXCEPTION.match(rest)

@@ -67,6 +67,11 @@ _ERROR_LEVEL = re.compile(
     r"(?:^|[\s\[|(<])(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|^[EF]\d{4} \d\d:|^[\w.-]{2,40}: (?:fatal )?error: "
 )
 """How loggers, glog and compilers or Slurm begin the line of an error."""
+_RAISED = re.compile(
+    r"(?:^\s{0,40}|\))(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,40}(?:Error|Exception)(?=: |\s*$|assert |raise |\s{4})"
+    r"|\.so[.\d]{0,12}: undefined symbol: \w"
+)
+"""An exception's name in lines of several processes that are mixed within a line; a library that was not loaded."""
 _LAST_LINES = 25
 """Of a log: those in which its last error is looked for."""
 _ENDED = frozenset({"SystemExit", "KeyboardInterrupt", "SignalException", "GeneratorExit"})
@@ -74,13 +79,17 @@ _ENDED = frozenset({"SystemExit", "KeyboardInterrupt", "SignalException", "Gener
 _EXCEPTIONS = frozenset({TRACEBACK, "python-exception"})
 _OF_OTHERS = re.compile(
     r"reported as above|reader raises an exception"
-    r"|\b[Ss]ee (?:the )?(?:stack trace|inner exception|root cause|error|logs?|traceback)\b"
-    r".{0,40}(?:above|root cause|details)"
+    r"|\b(?:[Ss]ee|[Cc]heck|[Rr]ead|[Ll]ook at|[Rr]efer to) (?:the )?(?:\w{1,20} )?"
+    r"(?:stack ?trace|inner exception|root cause|errors?|logs?|output|traceback)\b.{0,40}(?:above|root cause|details)"
+    r"|\b(?:[Ss]erver|[Ww]orker|[Aa]ctor|[Rr]eplica|[Ee]ngine|[Nn]ode) \d{1,6} (?:has )?"
+    r"(?:failed|died|crashed|exited)\b"
     r"|\bother (?:ranks|workers|processes)\b.{0,80}(?:fail|finish|died|exit)"
     r"|\b(?:exception|error|failure) (?:on|in|of) (?:one|another|some) (?:of the )?(?:ranks?|workers?|process(?:es)?)\b"
     r"|\b(?:child|background|worker|sub)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
 )
 """What the message of an exception says that only reports what failed elsewhere."""
+_QUOTED = re.compile(r"\bfailed with error '(.{8,2000}?)', please check the stack trace")
+"""The message of a worker's exception, in that of the process which waits for it."""
 
 
 def scan(name: str, blocks: Iterable[bytes], matcher: Matcher, *, file: int, year: int) -> FileReading:
@@ -128,7 +137,11 @@ class _Scanner:
     def _add_end(self, lines: list[bytes]) -> None:
         """What the end of a log without a fault says of a failure: that of another process, or within a traceback."""
         if self.child_failed:
-            self._add(CHILD_FAILED, {}, *self.child_failed)
+            text, place = self.child_failed
+            quoted = _QUOTED.search(text) if read_stamp(text, self.year).rank is None else None
+            matched = self._matches_of_exception(": ".join(("Error", quoted[1]))) if quoted else {CHILD_FAILED: {}}
+            for signature, values in matched.items():
+                self._add(signature, values, text, place)
         last = self._decode(next((line for line in reversed(lines) if line.strip()), b"")[:MAX_LINE])
         if self.tracebacks.ends_within(last):  # type: ignore[no-untyped-call]
             self._add(UNFINISHED, {}, last, _Line(lines, len(lines) - 1, self.summary.lines))
@@ -149,7 +162,7 @@ class _Scanner:
             matched = {name for name, _ in _matches(text, self.matcher.candidates(line), self.matcher.limit)}
             if matched & self.matcher.progress:
                 return
-            if not matched & self.matcher.benign and _ERROR_LEVEL.search(text[:400]):
+            if not matched & self.matcher.benign and (_ERROR_LEVEL.search(text[:400]) or _RAISED.search(text[:400])):
                 self._add(UNKNOWN, {}, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
                 return
 
@@ -252,7 +265,8 @@ class _Scanner:
             matched.clear()
             failed = False
         opened = failed and TRACEBACK_HEAD in text
-        if self.tracebacks:
+        within = bool(self.tracebacks) and self.tracebacks.holds(text)  # type: ignore[no-untyped-call]
+        if within:
             if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
                 matched.clear()  # what the program may print, not what it printed
             self._continue_traceback(text, matched, place)

@@ -76,12 +76,15 @@ def first_fault(case: Case, process: Process) -> Fault | None:
 
 def _is_of_another(case: Case, fault: Event, others: Sequence[Event]) -> bool:
     """Whether an exception of unknown kind is that of a known error beside it: one that it does not explain, or of
-    which nothing shows that it came later.
+    which nothing shows that it came later. What only announces an exception may stand before it.
     """
     explains = case.signatures[fault.signature].explains
     return case.has_trait(fault, "unspecific") and any(
         other.signature not in explains
-        or not (other.line > fault.line if other.file == fault.file else _is_after(other, fault))
+        or (
+            case.role(other) != "wrapper"
+            and not (other.line > fault.line if other.file == fault.file else _is_after(other, fault))
+        )
         for other in others
     )
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from doctor.diagnose.case import Case
-from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, culprit_of, culprit_of_rank, first_evidence, names_of
+from doctor.diagnose.diagnosis import (
+    MAX_CULPRITS,
+    ONE_OF_TWO,
+    Cause,
+    Culprit,
+    culprit_of,
+    culprit_of_rank,
+    first_evidence,
+    names_of,
+)
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import ended_by_agent_late, failure_blocks, task_failed
 from doctor.diagnose.process import Process
@@ -17,6 +26,8 @@ from doctor.engine.texts import filled, joined
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
+MAX_PAIRS = 4
+"""Pairs of ranks that one sentence names."""
 _MANY_RANKS = 1000
 """Ranks that one line says ended alike: then the fault is not one of theirs."""
 
@@ -296,13 +307,18 @@ _PAIRS = {
 
 def _pairs(case: Case) -> list[Cause]:
     for signature, claim in _PAIRS.items():
+        pairs: dict[frozenset[int], Event] = {}
         for event in case.events_of(signature):
             numbers = (small_number(event.values.get(name, "")) for name in ("culprit_rank", "culprit_rank_b"))
-            ranks = [rank for rank in numbers if rank is not None]
-            if ranks:
-                summary = filled("{0} {1}", claim, count_ranks(ranks))
-                culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
-                return [Cause(signature, "named by the library", "certain", culprits, summary, (event,))]
+            pairs.setdefault(frozenset(rank for rank in numbers if rank is not None), event)
+        pairs.pop(frozenset(), None)
+        if pairs:
+            ranks = sorted({rank for pair in pairs for rank in pair})
+            named = joined("; ", (count_ranks(pair) for pair in list(pairs)[:MAX_PAIRS]))
+            summary = filled("{0} {1}", claim, named)
+            culprits = tuple(culprit_of_rank(case, rank) for rank in ranks[:MAX_CULPRITS])
+            events = first_evidence(pairs.values())
+            return [Cause(signature, "named by the library", "certain", culprits, summary, events)]
     return _tls(case)
 
 

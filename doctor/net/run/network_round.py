@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.evaluate import FactCache
-from doctor.engine.fact import Output
+from doctor.engine.fact import Output, PerHost
 from doctor.engine.record import HostRecord
+from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
 from doctor.job import LaunchConfig
-from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE, assemble_matrix, schedule_of
+from doctor.net.assemble import (
+    LARGE_LOST_BACK,
+    LARGE_LOST_THERE,
+    NO_ROUTE,
+    assemble_matrix,
+    groups_of,
+    schedule_of,
+)
+from doctor.net.localize import MOST_CAUSES, localize
+from doctor.net.matrix import Matrix
 from doctor.net.plan import NetOptions, NetPlan, plan_network_test
 from doctor.net.prober.listener import NOT_TRIED
 from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
@@ -59,6 +70,8 @@ _BUSY = "no answer, and {host} was too busy to give one: {busy}"
 NOT_REACHED = ("name", "refused", "no-route", "dropped", "silent", "lost", "timeout")
 """Of a second visit: nothing of the host answers any more. What is refused for another reason says nothing."""
 AGAIN_SECONDS = 10.0
+MAX_NAMED_HOSTS = 8
+"""In notes on refused entries."""
 AGAIN_WORKERS = 32
 _COMES_AND_GOES = "failed at first, and was answered later: it comes and goes"
 _OF_ANOTHER = "no answer, and the host has the address of another one, {address}"
@@ -126,10 +139,35 @@ def coverage_notes(records: Mapping[str, HostRecord], options: NetOptions) -> tu
     answers = FactCache(records).fleet(NetworkAnswer)
     if not answers:
         return ("network test: no host took part",)
-    schedule = schedule_of(answers)
+    schedule, matrix = schedule_of(answers), assemble_matrix(answers)
     missed = filled("; chance to miss a single bad pair: {0} %", f"{100 * schedule.chance_to_miss_pair:.1f}")
     some = missed if schedule.chance_to_miss_pair else ""
-    return (filled("network test ({0}): {1}{2}", options.mode, assemble_matrix(answers).coverage(), some),)
+    coverage = filled("network test ({0}): {1}{2}", options.mode, matrix.coverage(), some)
+    return (coverage, *_refused_notes(matrix), *_unlisted_notes(matrix, answers))
+
+
+def _refused_notes(matrix: Matrix) -> Iterator[str]:
+    """How much of each host's answer was refused; the first `MAX_NAMED_HOSTS` by name."""
+    for host, number in islice(matrix.rejected.items(), MAX_NAMED_HOSTS):
+        name = strip_control_chars(matrix.hosts[host], 100)
+        yield filled(
+            "network test: entries refused in the answer of {0}: {1} (malformed, or about another host)", name, number
+        )
+    if len(matrix.rejected) > MAX_NAMED_HOSTS:
+        others = len(matrix.rejected) - MAX_NAMED_HOSTS
+        yield filled("network test: further hosts with refused entries: {0}", others)
+
+
+def _unlisted_notes(matrix: Matrix, answers: PerHost[NetworkAnswer]) -> Iterator[str]:
+    """How many pairs of hosts no finding names, as there are too many causes."""
+    if len({frozenset(failure[:2]) for failure in matrix.failures()}) > MOST_CAUSES:
+        unlisted = localize(matrix, groups_of(answers)).more
+        if unlisted:
+            yield filled(
+                "network test: pairs of hosts that fail and are in no finding: {0} (more than {1} causes)",
+                unlisted,
+                MOST_CAUSES,
+            )
 
 
 def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: NetOptions) -> dict[str, HostRecord]:

@@ -119,7 +119,7 @@ def filled_fix(
     if fix == OF_THE_CAUSE:
         return own_lines(finding, "remedy")
     filled_values = {name: value for name, value in finding.values.items() if value is not None}
-    values = fleet.format_values(filled_values, MAX_COMMAND_CHARS)
+    values = fleet.command_values(filled_values, MAX_COMMAND_CHARS)
     texts = fleet.localized_values(filled_values, MAX_COMMAND_CHARS)
     of_run = {"host": clean(hosts[0], 100)} if hosts else {}
     if fleet.hosts and "{all_hosts}" in fix:

@@ -145,8 +145,11 @@ _CLOSING = "，。、；：！？）》」』】〉％…—"
 """No line begins with these."""
 _OPENING = "（《「『【〈"
 """No line ends with these."""
+_UNBROKEN = r"""`[^`]*`|"\s*[^"\s]*\s*\""""
+"""A command, or a quoted word with its blanks."""
+_ASCII_UNITS = re.compile(rf"(?:{_UNBROKEN}|\S)+")
 _UNITS = re.compile(
-    rf"(\s?)((?:[{_OPENING}]*(?:(?:`[^`]*`|[^\s{_WIDE}])+|[{_WIDE}])(?:[{_CLOSING}]+|(?=[{_OPENING}]\Z))?)|\S)"
+    rf"(\s?)((?:[{_OPENING}]*(?:(?:{_UNBROKEN}|[^\s{_WIDE}])+|[{_WIDE}])(?:[{_CLOSING}]+|(?=[{_OPENING}]\Z))?)|\S)"
 )
 """What stays together on a line: an ideograph, a word or a command, with the punctuation that belongs to it."""
 
@@ -154,7 +157,7 @@ _UNITS = re.compile(
 def _units(text: str) -> list[tuple[str, str]]:
     """The parts of ``text`` between which a line may end, each with the space before it, where there is one."""
     if text.isascii():
-        return [(" ", word) for word in re.findall(r"(?:`[^`]*`|\S)+", text)]
+        return [(" ", word) for word in _ASCII_UNITS.findall(text)]
     return [(" " if space else "", unit) for space, unit in _UNITS.findall(text)]
 
 

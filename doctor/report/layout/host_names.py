@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from doctor.engine.language import is_english, localized, localized_filled, localized_template, phrase
-from doctor.engine.result import Finding, fill_template, format_value
+from doctor.engine.result import Finding, fill_template, format_value, value_in_sentence
+from doctor.engine.sanitize import with_visible_ends
 from doctor.report.layout.formatting import MAX_VALUE_CHARS, bracketed, clean, clean_value, count_noun
 
 # What ClusterShell reads as one name and writes back as it was: no group, operator, bracket, wildcard, no IPv6.
@@ -80,6 +81,10 @@ class Fleet:
 
     def format_values(self, values: Mapping[str, Any], limit: int = MAX_VALUE_CHARS) -> dict[str, str]:
         """Each value of a finding in plain, safe words; a list of many hosts of this run is folded."""
+        return {name: self._format_value(value, limit, value_in_sentence) for name, value in values.items()}
+
+    def command_values(self, values: Mapping[str, Any], limit: int) -> dict[str, str]:
+        """The same for commands, which quote them."""
         return {name: self._format_value(value, limit, format_value) for name, value in values.items()}
 
     def localized_values(self, values: Mapping[str, Any], limit: int = MAX_VALUE_CHARS) -> dict[str, str]:
@@ -106,11 +111,11 @@ class Fleet:
 def localized_value(value: Any) -> str:
     """A value of a finding as text; where it is a text of ours, in the language of this process."""
     if is_english() or not isinstance(value, (str, list, tuple, set, frozenset, Mapping)):
-        return format_value(value)
+        return value_in_sentence(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{localized_value(key)}: {localized_value(item)}" for key, item in value.items())
     if isinstance(value, str):
-        return localized_filled(value)
+        return localized_filled(with_visible_ends(value))
     items = [
         localized_value(item) for item in (sorted(value, key=str) if isinstance(value, (set, frozenset)) else value)
     ]

@@ -78,17 +78,19 @@ def pods_of_job(job: str, pods: Sequence[Pod]) -> JobPods:
         raise InventoryError(filled("--job {0}: jobs of several kinds have this name; expected one of {1}", job, pair))
     row = rows_by_kind[largest]
     members_of_job = [pod for pod in pods if pod.name in members[largest]]
-    beside = [pod.name for pod in members_of_job if row.is_beside(pod)]
-    rest = (
-        [pod for pod in members_of_job if pod.name not in beside]
-        if len(beside) < len(members_of_job)
-        else members_of_job
-    )
-    notes = [
-        filled("the launcher {0} is no host of the job", name) for name in beside[:4] if len(rest) < len(members_of_job)
-    ]
-    current, replaced = without_replaced(rest)
+    beside = [pod for pod in members_of_job if row.is_beside(pod)]
+    rest = [pod for pod in members_of_job if pod not in beside]
+    current, replaced = without_replaced(rest or members_of_job)
+    notes = [_note_on(pod) for pod in beside[:4] if rest]
     return JobPods(sorted(current, key=natural_order), (*notes, *replaced))
+
+
+def _note_on(pod: Pod) -> str:
+    """Also why it does not run: the others may wait for it."""
+    why = pod.why_unready(pod.container())
+    if why:
+        return filled("{0} starts the job, and is no host of it: {1}", pod.name, why)
+    return filled("{0} starts the job, and is no host of it", pod.name)
 
 
 def without_replaced(pods: Iterable[Pod]) -> tuple[list[Pod], tuple[str, ...]]:

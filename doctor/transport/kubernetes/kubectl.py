@@ -14,18 +14,24 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from doctor.engine.bounded_run import TooMuchOutput, run_bounded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.transport import TransportError, TransportErrorKind, format_seconds, format_size, transport_error
+from doctor.transport.options import CONNECT_TIMEOUT
 
+AnswerT = TypeVar("AnswerT")
 REQUEST_SECONDS = 15.0
 """For one request of a list; an API server that is slow answers within that, or not at all."""
 MAX_RESPONSE = 64 << 20
 """Bytes of one response: 10,000 pods of 6 KB."""
+_RETRY_SECONDS = 0.5
+_ABSENT = frozenset(("refused", "dropped", "lost"))
+"""Kinds of an API server that may be there again soon."""
 _TERMINATED = re.compile(rb"(?:^|\n)command terminated with exit code (\d{1,3})\s*\Z")
 _OWN_LOG = re.compile(rb"^[EWI]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.]{1,40}:\d+\] .*\n?", re.MULTILINE)
 """Of klog, which kubectl uses: ``E1124 14:46:31.687105   25087 v2.go:104] ...``."""
@@ -56,6 +62,12 @@ _COMPLAINTS = (
         "no-route",
         "the API server does not reach the kubelet of its node: {0}",
         "node",
+    ),
+    _Complaint(
+        r"connection to the server (?:localhost|127\.0\.0\.1):8080 was refused",
+        "error",
+        "kubectl knows no API server: it has no configuration, and this is no pod with an account",
+        "config",
     ),
     _Complaint(
         r"connection to the server (\S{1,120}) was refused", "refused", "the API server {0} refuses connections"
@@ -130,8 +142,37 @@ def command_line(kubeconfig: str = "", context: str = "", environ: Mapping[str, 
     return (path, *program[1:], *options)
 
 
-def ask(kubectl: Sequence[str], *argv: str, seconds: float = REQUEST_SECONDS, limit: int = MAX_RESPONSE) -> bytes:
-    """What one command of kubectl prints. Raises: TransportError."""
+def while_absent(
+    attempt: Callable[[], AnswerT], patience: float, begun: Callable[[TransportError], bool] = lambda error: False
+) -> AnswerT:
+    """What ``attempt`` returns. An API server that is absent is tried again, the last time after ``patience`` seconds.
+
+    ``begun``: whether what was attempted has an effect already, so that it is not done twice.
+    Raises: TransportError, that of the last attempt.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        is_last = time.monotonic() > deadline
+        try:
+            return attempt()
+        except TransportError as error:
+            if is_last or error.kind not in _ABSENT or begun(error):
+                raise
+        time.sleep(_RETRY_SECONDS)
+
+
+def ask(
+    kubectl: Sequence[str],
+    *argv: str,
+    seconds: float = REQUEST_SECONDS,
+    limit: int = MAX_RESPONSE,
+    patience: float = CONNECT_TIMEOUT,
+) -> bytes:
+    """What one command of kubectl prints; it only reads. ``patience``: see `while_absent`. Raises: TransportError."""
+    return while_absent(lambda: _ask_once(kubectl, argv, seconds, limit), patience)
+
+
+def _ask_once(kubectl: Sequence[str], argv: Sequence[str], seconds: float, limit: int) -> bytes:
     try:
         done = run_bounded([*kubectl, *argv], seconds, limit, english_environ())
     except subprocess.TimeoutExpired:
@@ -186,4 +227,6 @@ def _hint(kind: str, text: str) -> str:
     if kind == "rbac":
         match = re.search(r"cannot (\w{1,20}) resource \"([\w./-]{1,60})\"", text)
         return f"kubectl auth can-i {match[1]} {match[2]}" if match else "kubectl auth can-i --list"
+    if kind == "config":
+        return "kubectl config view"
     return "kubectl get nodes" if kind == "node" else ""

@@ -9,7 +9,6 @@ stdin closes, and by that every program of doctor ends itself.
 from __future__ import annotations
 
 import threading
-import time
 
 from doctor.engine.texts import filled
 from doctor.hosts.selection import PodAccess
@@ -21,11 +20,8 @@ from doctor.transport.local import Children, PipeChannel, run_command
 from doctor.transport.options import CONNECT_TIMEOUT, MAX_OUTPUT
 
 _STARTED, _ENDED = b"doctor-in-container\n", b"doctor-command-ended\n"
-_RETRY_SECONDS = 0.5
 _MOST_AT_ONCE = 32
 """Commands of kubectl that are run to their end at the same time: each takes some 50 MB here."""
-_ABSENT = frozenset(("refused", "dropped", "lost"))
-"""Kinds of an API server that may be there again soon."""
 
 
 class Kubernetes:
@@ -47,15 +43,11 @@ class Kubernetes:
 
         An API server that is gone is tried again for as long as it may take to connect.
         """
-        deadline = time.monotonic() + self._patience
-        while True:
-            try:
-                return self._run_once(host, command, stdin, timeout)
-            except TransportError as error:
-                begun = error.partial_result is not None and _STARTED in error.partial_result.err
-                if begun or error.kind not in _ABSENT or time.monotonic() > deadline:
-                    raise
-            time.sleep(_RETRY_SECONDS)
+        return kubectl.while_absent(
+            lambda: self._run_once(host, command, stdin, timeout),
+            self._patience,
+            lambda error: error.partial_result is not None and _STARTED in error.partial_result.err,
+        )
 
     def open_session(self, host: str, command: str) -> RemoteSession:
         """See `doctor.transport.Transport.open_session`."""

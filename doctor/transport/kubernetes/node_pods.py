@@ -17,6 +17,7 @@ from doctor.hosts.selection import PodAccess
 from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.pods import read_pod
+from doctor.transport.options import CONNECT_TIMEOUT
 
 _LIFETIME = 3600
 _READY_SECONDS = 60.0
@@ -94,19 +95,32 @@ class NodePods:
         items = [self._manifest(node, name) for node, name in self._names.items()]
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
         try:
+            kubectl.while_absent(lambda: self._create_once(where, text), CONNECT_TIMEOUT)
+        except TransportError as error:
+            self._problem = error
+
+    @staticmethod
+    def _create_once(where: tuple[str, ...], text: bytes) -> None:
+        """Pods of these names are this run's: what exists was made by an attempt whose answer did not come.
+
+        Raises: TransportError, OSError.
+        """
+        try:
             done = subprocess.run(
                 [*where, "create", "-f", "-"],
                 input=text,
                 capture_output=True,
                 timeout=_READY_SECONDS,
                 env=kubectl.english_environ(),
+                check=False,
             )
         except subprocess.TimeoutExpired:
-            text_of_limit = format_seconds(_READY_SECONDS)
-            self._problem = transport_error("dropped", filled("no pod could be made on it within {0}", text_of_limit))
-            return
-        if done.returncode:
-            self._problem = kubectl.complaint(done.stderr)
+            limit = format_seconds(_READY_SECONDS)
+            raise transport_error("timeout", filled("no pod could be made on it within {0}", limit)) from None
+        exists = b"(AlreadyExists)"
+        rest = b"".join(line for line in done.stderr.splitlines(keepends=True) if exists not in line)
+        if done.returncode and (exists not in done.stderr or b"rror" in rest):
+            raise kubectl.complaint(rest)
 
     @staticmethod
     def _may_not_delete(where: tuple[str, ...]) -> bool:

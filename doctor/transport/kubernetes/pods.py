@@ -17,6 +17,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.transport import TransportError, transport_error
 from doctor.transport.kubernetes import kubectl
+from doctor.transport.options import CONNECT_TIMEOUT
 
 AnswerT = TypeVar("AnswerT")
 _PAGE = 500
@@ -28,6 +29,9 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 """The annotation of an Indexed Job's pods: Kubernetes, "Well-Known Labels, Annotations and Taints"."""
 _SUFFIX, _MOST_BEFORE_SUFFIX = 5, 58
 """Letters that are appended to ``generateName``, and those kept of it: apiserver, storage/names/generate.go."""
+_REVISION = "pod-template-hash"
+"""The label that tells the pods of one revision of a Deployment, and is part of its ReplicaSet's name: Kubernetes,
+"Deployments", pod-template-hash label."""
 _NOT_YET = ("", "PodInitializing")
 """Reasons of a container that waits for the init containers before it."""
 _IN_CLUSTER_NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -148,13 +152,18 @@ class Pod(msgspec.Struct, frozen=True):
     def place(self) -> tuple[object, ...]:
         """Equal for pods of which a later one takes over from an earlier; empty for a pod whose name is fixed.
 
-        Those are of one owner, and of one index where they have one.
+        Those are of one owner, or of two revisions of one Deployment, and of one index where they have one.
         """
         metadata = self.metadata
         generated = metadata.generate_name[:_MOST_BEFORE_SUFFIX]
         if not generated or metadata.name[:-_SUFFIX] != generated:
             return ()
-        return (self.owners, generated, (metadata.annotations or {}).get(_INDEX, ""))
+        index, revision = (metadata.annotations or {}).get(_INDEX, ""), self.labels.get(_REVISION, "")
+        ending = f"-{revision}-"
+        if not revision or not generated.endswith(ending):
+            return (self.owners, generated, index)
+        owners = tuple(Owner(owner.kind, owner.name.removesuffix(ending[:-1])) for owner in self.owners)
+        return (owners, generated.removesuffix(ending), index)
 
     def container(self, requested: str = "") -> str:
         """The container that kubectl would choose, or the requested one; empty where the pod has none so named."""
@@ -254,15 +263,20 @@ def namespace_of(program: Sequence[str], requested: str = "") -> str:
     return name
 
 
-def list_pods(program: Sequence[str], namespace: str, selector: str = "") -> list[Pod]:
-    """The pods of a namespace, those with these labels; by pages. Raises: TransportError."""
+def list_pods(
+    program: Sequence[str], namespace: str, selector: str = "", patience: float = CONNECT_TIMEOUT
+) -> list[Pod]:
+    """The pods of a namespace, those with these labels; by pages. ``patience``: see `kubectl.while_absent`.
+
+    Raises: TransportError.
+    """
     pods: list[Pod] = []
     following = ""
     while True:
         path = f"/api/v1/namespaces/{namespace}/pods?limit={_PAGE}"
         path += f"&labelSelector={quote(selector, safe='')}" if selector else ""
         path += f"&continue={quote(following, safe='')}" if following else ""
-        page = _decoded(kubectl.ask(program, "get", "--raw", path), _Page)
+        page = _decoded(kubectl.ask(program, "get", "--raw", path, patience=patience), _Page)
         pods += page.items
         if len(pods) > MAX_PODS:
             raise transport_error("flood", filled("the namespace {0} has more than {1} such pods", namespace, MAX_PODS))
@@ -271,14 +285,20 @@ def list_pods(program: Sequence[str], namespace: str, selector: str = "") -> lis
             return [pod for pod in pods if _NAME.fullmatch(pod.name)]
 
 
-def read_pod(program: Sequence[str], namespace: str, name: str) -> Pod:
-    """One pod. Raises: TransportError."""
+def read_pod(program: Sequence[str], namespace: str, name: str, patience: float = CONNECT_TIMEOUT) -> Pod:
+    """One pod. ``patience``: see `kubectl.while_absent`. Raises: TransportError."""
     if not _NAME.fullmatch(name):
         raise transport_error("name", "its name is none that a pod can have")
-    pod = _decoded(kubectl.ask(program, "get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{name}"), Pod)
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    pod = _decoded(kubectl.ask(program, "get", "--raw", path, patience=patience), Pod)
     if pod.name != name:
         raise transport_error("error", "the API server's answer is about another pod")
     return pod
+
+
+def is_name(text: str) -> bool:
+    """Whether an object can have this name, so that it may stand in a path of the API server."""
+    return bool(_NAME.fullmatch(text))
 
 
 def natural_order(pod: Pod) -> tuple[object, ...]:

@@ -163,6 +163,9 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
 def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     """Those that do not wait, where others do."""
     fellows = _fellows(waiting, rest)
+    works = "{0} It works meanwhile, as in an evaluation: look again."
+    if fellows and all(view.does.works for view in fellows):
+        return Judgement("undecided", filled(works, _sentence(fellows, waiting)))
     if fellows:
         return _blame(fellows, waiting)
     text = ""
@@ -172,6 +175,8 @@ def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
         return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
     if all(view.does.transfers >= TRANSFER for view in rest):
         text = "{0} It reads or writes meanwhile: look again."
+    elif all(view.does.works for view in rest):
+        text = works
     elif any(view.does.spins for view in waiting) and not all(view.does.unmoved for view in rest):
         text = "{0} It runs now and then: look again."
     return Judgement("undecided", filled(text, _sentence(rest, waiting))) if text else _blame(rest, waiting)

@@ -58,6 +58,8 @@ _COMMUNICATES = re.compile(
 )
 """Library and function in which a thread that waits for others is."""
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
+_LEAST_OF_CHILDREN = 0.2
+"""Seconds on CPUs of a rank's children within the looks, above which they compute."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
 _BESIDE = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
@@ -88,6 +90,8 @@ class Activity(msgspec.Struct, frozen=True):
     """Its main thread did not run at all."""
     is_between_two: bool = False
     """It waits in a call that one other rank must answer, and not all of them."""
+    works: bool = False
+    """It or its children compute, and not in one and the same place: what it does may come to an end."""
     role: str = ""
     """The outermost function of the program itself: which of the job's processes do the same work."""
 
@@ -121,7 +125,15 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
     text = filled("{0}{1}", text, where)
-    return Activity(kind, text, still, place, moved, bool(library), unmoved, is_between_two, _role(frames))
+    works = _works(kind, rank)
+    return Activity(kind, text, still, place, moved, bool(library), unmoved, is_between_two, works, _role(frames))
+
+
+def _works(kind: Kind, rank: ProcessReport) -> bool:
+    functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
+    if kind == "child":
+        return len(rank.children_ran) > 1 and rank.children_ran[-1] - rank.children_ran[0] > _LEAST_OF_CHILDREN
+    return kind == "compute" and len(functions) > 1 and functions[0] != functions[-1]
 
 
 def function_of(name: str) -> str:

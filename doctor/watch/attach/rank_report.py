@@ -90,6 +90,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Its TCP connections to other hosts: own end, ``>``, the other end."""
     samples: list[tuple[str, int]] = []
     """Files of code, and how often its main thread was found in them while it used a CPU; empty: not known."""
+    children_ran: list[float] = []
+    """Seconds that the processes below it had run at the first and at the last look, where it waited for a child."""
     native: list[str] = []
     """The library of communication that its thread waits in, and the function, which may be empty; empty: none."""
     file_wait: FileWait | None = None

@@ -7,9 +7,10 @@
 #
 # FOLDER: $KUBERNETES_BIN where it is set, else ~/.cache/cluster-doctor/kubernetes.
 set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-${KUBERNETES_BIN:-${XDG_CACHE_HOME:-$HOME/.cache}/cluster-doctor/kubernetes}}
 programs="kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl"
-whole() { for name in $programs pause; do [ -x "$folder/$name" ] || return 1; done; }
+whole() { for name in $programs pause device-plugin; do [ -x "$folder/$name" ] || return 1; done; }
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 exec 9>"$folder/.lock"
@@ -62,5 +63,8 @@ for name in $programs; do
     mv "$work/$name" "$folder/$name"
 done
 gcc -Os -static -o "$folder/pause" build/pause/linux/pause.c
+mkdir -p cmd/device-plugin
+cp "$here/device_plugin.go" cmd/device-plugin/main.go
+nice -n 5 go build -o "$folder/device-plugin" -ldflags "-s -w" ./cmd/device-plugin
 rm -rf "$work"
 echo "$folder"

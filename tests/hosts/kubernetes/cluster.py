@@ -54,7 +54,9 @@ def unavailable() -> str:
     if os.geteuid() != 0 or not sys.platform.startswith("linux"):
         return "a cluster needs root and Linux"
     absent = [name for name in ("etcd", "containerd", "runc", "ctr", "nft") if not shutil.which(name)]
-    absent += [name for name in ("kube-apiserver", "kubelet", "pause") if not (programs() / name).exists()]
+    absent += [
+        name for name in ("kube-apiserver", "kubelet", "pause", "device-plugin") if not (programs() / name).exists()
+    ]
     return f"a cluster needs {', '.join(absent)}: tests/hosts/kubernetes/build.sh" if absent else ""
 
 

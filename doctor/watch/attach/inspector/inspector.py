@@ -29,6 +29,7 @@ from doctor.watch.attach.inspector.rank_finder import (
 )
 from doctor.watch.attach.inspector.rank_state import (
     children_of,
+    descendants_ran,
     look,
     ptrace_scope,
     thread_count,
@@ -71,6 +72,7 @@ def described(entry):
         "tracer": tracer(pid),
         "frozen": is_frozen(pid, (process_status(pid) or "?")[0]),
         "children": [],
+        "children_ran": [],
         "looks": [],
         "tcp": [],
         "stacks": [],
@@ -123,6 +125,8 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
         carried = tcp_bytes(pids)
         for entry in ranks:
             entry["looks"].append(look(entry["thread"]))
+            if number in (0, LOOKS - 1) and (entry["looks"][-1] or {}).get("call") == "wait":
+                entry["children_ran"].append(descendants_ran(entry["pid"]))
             entry["tcp"].append(carried.get(entry["pid"], -1))
     took = time.monotonic() - began
     if spy:  # what moves has another stack then

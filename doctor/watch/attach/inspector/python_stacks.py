@@ -1,5 +1,6 @@
 """The Python stacks of processes: by py-spy, which does not stop them, or written by themselves on a signal."""
 
+import itertools
 import json
 import os
 import re
@@ -119,16 +120,17 @@ def working_thread(data, pid):
     if is_in(main[2], HANDS_OVER):
         others = [entry for entry in threads if entry is not main and entry[2] and not is_in(entry[2], RESTS_IN)]
         others = [entry for entry in others if any(is_of_program(frame[1]) for frame in entry[2])]
-        others = [entry for entry in others if is_in(entry[2], COMMUNICATES, 40)] or others
+        others = [entry for entry in others if is_in(entry[2], COMMUNICATES)] or others
         thread = thread_here(pid, others[0][0]) if len(others) == 1 else 0
         if thread:
             return thread, others[0][2]
     return pid, main[2]
 
 
-def is_in(frames, pattern, depth=3):
-    """Whether one of the innermost functions and files of a stack is of this pattern."""
-    return any(pattern.match("%s %s" % (name.rpartition(".")[2], path)) for name, path, _ in frames[:depth])
+def is_in(frames, pattern):
+    """Whether one of the functions of libraries that the program has called is of this pattern."""
+    innermost = itertools.takewhile(lambda frame: not is_of_program(frame[1]), frames)
+    return any(pattern.match("%s %s" % (name.rpartition(".")[2], path)) for name, path, _ in innermost)
 
 
 def frames_of(thread):

@@ -82,12 +82,22 @@ def thread_times(pid):
     return int(ran[0]) / 1e9 if ran else -1.0, int(switches.group(1)) if switches else -1
 
 
-def process_times(pid):
-    """Seconds that all threads of a process ran."""
+def process_times(pid, first=11):
+    """Seconds that all threads of a process ran; ``first`` 13: that its children ran which have ended."""
     fields = read_text("/proc/%d/stat" % pid)
     fields = fields[fields.rfind(")") + 2 :].split()
     ticks = os.sysconf("SC_CLK_TCK")
-    return (int(fields[11]) + int(fields[12])) / float(ticks) if len(fields) > 12 else -1.0
+    return (int(fields[first]) + int(fields[first + 1])) / float(ticks) if len(fields) > first + 1 else -1.0
+
+
+def descendants_ran(pid):
+    """Seconds that the processes below one have run, those that have ended included."""
+    total, below = process_times(pid, 13), child_pids(pid)[:MOST_CHILDREN]
+    for child in below:
+        total += max(process_times(child), 0.0) + max(process_times(child, 13), 0.0)
+        if len(below) < MOST_CHILDREN:
+            below += child_pids(child)[:MOST_CHILDREN]
+    return total
 
 
 def transferred(pid):

@@ -4,6 +4,7 @@
 """
 
 import os
+import time
 
 
 def matching_paths(pattern):
@@ -69,3 +70,29 @@ def find_tool(name, path):
         if os.access(program, os.X_OK) and not os.path.isdir(program):
             return program
     return None
+
+
+class EffectiveTime:
+    """How long a thread takes from now on, without its waiting for a CPU: one that is late may be innocent.
+
+    `folder`: /proc/PID/task/TID, as proc(5) has it. Where the kernel does not count waits (no ``schedstat``: see
+    ``Documentation/scheduler/sched-stats.rst`` of Linux), and of a thread that has ended, all time counts.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.began = self.moved = time.monotonic()
+        self.first = self.last = self.times()
+
+    def times(self):
+        """Nanoseconds that it ran, and that it waited; zeros where they are not known."""
+        fields = read_text(self.folder + "/schedstat", 200).split()
+        return tuple(map(int, fields[:2])) if len(fields) > 1 else (0, 0)
+
+    def seconds(self):
+        """A wait is counted by the kernel when it ends: one that goes on is a thread that could run and does not."""
+        now, times = time.monotonic(), self.times()
+        state = read_text(self.folder + "/stat", 4096).rpartition(")")[2].split()[:1]
+        if times != self.last or state != ["R"] or not any(times):
+            self.last, self.moved = times, now
+        return self.moved - self.began - max(0, times[1] - self.first[1]) / 1e9

@@ -12,7 +12,8 @@ import pytest
 from doctor import ERROR, Finding, check
 from doctor.engine.check import Check
 from doctor.engine.result import Status
-from doctor.remote.runtime.reading import EffectiveTime
+from doctor.remote.runtime.reading import effective_time
+from doctor.session import replay as replays
 from doctor.session.replay import EvaluationLimit, replay
 from tests.preflight.runs import Gauge, gauge_high, gauge_low, ours, run
 
@@ -68,7 +69,7 @@ def test_an_exception_that_ends_the_program_does_so() -> None:
 
 
 def test_a_check_that_has_no_cpu_until_the_budget_ends_took_not_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EffectiveTime, "seconds", lambda taken: 0.0)
+    monkeypatch.setattr(replays, "effective_time", lambda folder: lambda: 0.0)
     report = replay(RUN, ours(gauge_slow, gauge_low), EvaluationLimit(time.monotonic() + 4))
     slow, low = report.outcomes
     assert "time budget ended" in slow.unknown["a"].text
@@ -97,20 +98,20 @@ def test_a_wait_for_a_cpu_is_no_time_of_a_thread(
         (tmp_path / "stat").write_text(f"12 (a) R x) {state} 1 12\n")
 
     show(before)
-    taken = EffectiveTime(str(tmp_path))
+    taken = effective_time(str(tmp_path))
     show(after)
     time.sleep(0.01)
-    assert (taken.seconds() > 0) == counts
+    assert (taken() > 0) == counts
 
 
 def test_a_thread_that_sleeps_takes_all_its_time_and_one_that_runs_what_it_has_run() -> None:
     thread = threading.Thread(target=RELEASED.wait, args=(60,))
     thread.start()
-    asleep, awake = EffectiveTime(folder_of(thread)), EffectiveTime(folder_of(threading.current_thread()))
+    asleep, awake = effective_time(folder_of(thread)), effective_time(folder_of(threading.current_thread()))
     began = time.thread_time()
     while time.thread_time() - began < 0.1:
         pass
-    assert asleep.seconds() >= 0.09
-    assert awake.seconds() >= 0.09
+    assert asleep() >= 0.09
+    assert awake() >= 0.09
     RELEASED.set()
     thread.join()

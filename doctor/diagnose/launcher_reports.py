@@ -110,11 +110,8 @@ def _seconds(written: str) -> float:
     return read_stamp(written, 1970).time or 0.0
 
 
-def may_have_failed(rank: int | None, pid: str, reports: Sequence[Event], catalog: Catalog) -> bool:
-    """Whether a launcher may mean this process where it says that one failed."""
-    if not any("failure-report" in catalog[event.signature].traits for event in reports):
-        return False
-    blocks = failure_blocks(reports)
+def may_have_failed(rank: int | None, pid: str, blocks: Sequence[FailureBlock]) -> bool:
+    """Whether a launcher that says that one failed, with these blocks, may mean this process."""
     ends = [block for block in blocks if block.exit_code != -15]
     unknown = not blocks or (rank is None and not pid)
     return unknown or any((rank is not None and block.rank == rank) or (pid and block.pid == pid) for block in ends)

@@ -20,7 +20,7 @@ from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import Run, load_run, load_run_file
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report
 from doctor.engine.texts import filled
-from doctor.remote.runtime.reading import EffectiveTime
+from doctor.remote.runtime.reading import effective_time
 
 CHECK_SECONDS = 60.0
 """For one check where there is no time budget, and a part for each host beside it."""
@@ -201,14 +201,14 @@ class _Worker:
 
     def _next(self, seconds: float, end: float) -> Outcome | BaseException | None:
         """None: the check has had its ``seconds``; or, with waits for a CPU, twice that of the time until ``end``."""
-        taken = EffectiveTime(f"/proc/self/task/{self._thread.native_id}")  # type: ignore[no-untyped-call]
+        taken = effective_time(f"/proc/self/task/{self._thread.native_id}")  # type: ignore[no-untyped-call]
         latest = time.monotonic() + 2 * CHECK_SHARE * max(0.0, end - time.monotonic())
         pause = seconds
         while True:
             try:
                 return self._finished.get(timeout=pause)
             except queue.Empty:
-                if taken.seconds() >= seconds:  # type: ignore[no-untyped-call]
+                if taken() >= seconds:  # type: ignore[no-untyped-call]
                     self.reason = TOO_LONG
                     return None
                 if time.monotonic() >= latest:

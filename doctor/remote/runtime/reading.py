@@ -72,27 +72,30 @@ def find_tool(name, path):
     return None
 
 
-class EffectiveTime:
-    """How long a thread takes from now on, without its waiting for a CPU: one that is late may be innocent.
+def schedule(folder):
+    """Nanoseconds that a thread ran, and that it waited for a CPU; zeros where they are not known.
 
-    `folder`: /proc/PID/task/TID, as proc(5) has it. Where the kernel does not count waits (no ``schedstat``: see
-    ``Documentation/scheduler/sched-stats.rst`` of Linux), and of a thread that has ended, all time counts.
+    `folder`: /proc/PID/task/TID. Source: ``Documentation/scheduler/sched-stats.rst`` of Linux, "/proc/<pid>/schedstat".
     """
+    fields = read_text(folder + "/schedstat", 200).split()
+    return tuple(map(int, fields[:2])) if len(fields) > 1 else (0, 0)
 
-    def __init__(self, folder):
-        self.folder = folder
-        self.began = self.moved = time.monotonic()
-        self.first = self.last = self.times()
 
-    def times(self):
-        """Nanoseconds that it ran, and that it waited; zeros where they are not known."""
-        fields = read_text(self.folder + "/schedstat", 200).split()
-        return tuple(map(int, fields[:2])) if len(fields) > 1 else (0, 0)
+def effective_time(folder):
+    """A function: the seconds that a thread takes from now on, without its waiting for a CPU. Late is not guilty.
 
-    def seconds(self):
-        """A wait is counted by the kernel when it ends: one that goes on is a thread that could run and does not."""
-        now, times = time.monotonic(), self.times()
-        state = read_text(self.folder + "/stat", 4096).rpartition(")")[2].split()[:1]
-        if times != self.last or state != ["R"] or not any(times):
-            self.last, self.moved = times, now
-        return self.moved - self.began - max(0, times[1] - self.first[1]) / 1e9
+    `folder`: /proc/PID/task/TID. The kernel counts a wait when it ends: one that goes on is seen by a thread that could
+    run and does not. Where nothing is counted, and of a thread that has ended, all time is taken.
+    """
+    began = time.monotonic()
+    first = schedule(folder)
+    seen = [first, began]
+
+    def seconds():
+        now, times = time.monotonic(), schedule(folder)
+        state = read_text(folder + "/stat", 4096).rpartition(")")[2].split()[:1]
+        if times != seen[0] or state != ["R"] or not any(times):
+            seen[:] = [times, now]
+        return seen[1] - began - max(0, times[1] - first[1]) / 1e9
+
+    return seconds

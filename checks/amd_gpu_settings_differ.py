@@ -13,6 +13,8 @@ SETTINGS = {
     "memory partition": "memory_partition",
 }
 """Each with the field of `AmdGpu` that has it."""
+ADJUSTABLE = ("compute partition", "memory partition", "driver")
+"""What a command changes; the rest is hardware."""
 
 
 @check(severity=WARNING, area="devices", single_host=ONE_HOST, follows_from=CAUSES)
@@ -20,13 +22,18 @@ def amd_gpu_settings_differ(amd: PerHost[AmdGpus]) -> Iterator[Finding]:
     """AMD GPUs of all hosts are of one product, with one driver, one partition mode and as many XGMI links.
 
     ## Why it matters
-    In another partition mode a host has another number of devices, each with a part of the memory and of the speed:
-    ranks do not fit, or wait for the slowest. Another driver may miss what RCCL uses on the other hosts. Where a bridge
-    of XGMI links is missing, its GPUs talk over PCIe, and the job is as slow as that host.
+    In another partition mode a host has another number of devices, each with a part of the memory and of the speed: the
+    memory is too small for a rank, or all ranks wait for the slowest. Another driver may miss what RCCL uses on the
+    other hosts. Where a bridge of XGMI links is missing, its GPUs talk over PCIe, and the job is as slow as that host.
 
     ## What to do
-    On {host}: `amd-smi list`, `amd-smi static --driver`, `amd-smi partition`. Set the mode of the other hosts while no
-    program uses the GPUs: `amd-smi set --compute-partition` and `--memory-partition`; install the driver of the others.
+    - Compute partition: on {host}, while no program uses the GPUs: `amd-smi set --gpu all --compute-partition
+      {expected}`.
+    - Memory partition: on {host}, while no program uses the GPUs: `amd-smi set --gpu all --memory-partition
+      {expected}`.
+    - Driver: install the driver {expected} on {host}; `amd-smi static --driver` shows the one that is there.
+    - Hardware: `amd-smi list` and `amd-smi topology` on {host} show what differs; put in what is missing, or leave the
+      host out.
 
     ## Source
     `amd-smi list`, `amd-smi static` and `amd-smi topology` with `--json`, or `rocm-smi`; the majority is the norm.
@@ -43,7 +50,8 @@ def amd_gpu_settings_differ(amd: PerHost[AmdGpus]) -> Iterator[Finding]:
         values = {host: text for host, text in texts.items() if text}
         if len(values) > 1:
             template = "its AMD GPUs differ in {setting}: {observed}; {count} of {total} hosts have {expected}"
-            yield from differing(values, template, setting=setting)
+            case = setting.capitalize() if setting in ADJUSTABLE else "Hardware"
+            yield from differing(values, template, setting=setting, case=case)
 
 
 def _xgmi_links(gpus: tuple[AmdGpu, ...]) -> int | None:

@@ -18,12 +18,12 @@ def clocks_differ(clocks: PerHost[ClockOffset]) -> Iterator[Finding]:
     certificates that are "not yet valid", and builds that take a newer file for an older one.
 
     ## What to do
-    Set the clock of {host} and keep it set: `chronyc makestep` and `systemctl enable --now chronyd`, or
-    `timedatectl set-ntp true`, with the same time server on all hosts.
+    On {host}, set the clock and keep it set: `systemctl enable --now chronyd` and `chronyc makestep`; without chrony
+    `timedatectl set-ntp true`. All hosts need the same time server (/etc/chrony.conf or /etc/systemd/timesyncd.conf).
 
     ## In a container
-    A container has the clock of its machine. Set it on the machine on which that of {host} runs: `chronyc makestep` and
-    `systemctl enable --now chronyd`, or `timedatectl set-ntp true`, with the same time server on all machines.
+    A container has the clock of its machine. Set it on the machine on which that of {host} runs: `systemctl enable
+    --now chronyd` and `chronyc makestep`, or `timedatectl set-ntp true`, with the same time server on all machines.
 
     ## Source
     No vendor names a limit. One second is taken from the use: HCCL's own guide to time-outs compares log times of hosts

@@ -17,7 +17,7 @@ def container_hccn_conf_missing(container: JobContainer, place: HostContainer) -
     alone asks the driver, and does not need the file.
 
     ## What to do
-    Start the container of {host} again, with {remedy}.
+    On {host}, create the container again, with its own options and {remedy}.
 
     ## Source
     vllm-ascend issue 7711 (the service started without the file and gave wrong answers), gpustack/runtime pull request

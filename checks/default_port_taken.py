@@ -16,8 +16,8 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
     in use" on the host of rank 0; where that is the store of another job, ranks join the wrong job or wait forever.
 
     ## What to do
-    On {host}, if it is a leftover of your own: `kill {pid}`. Else choose another port on all hosts: {setting}. On a
-    host that never has rank 0 it does no harm. `ss -tlnp "sport = :{port}"` shows who has it.
+    Where {host} never has rank 0, nothing has to be done. Else `ss -tlnp "sport = :{port}"` there shows who has the
+    port; a leftover of an earlier job: `kill {pid}`. Or choose another port in the job's script: {setting}.
 
     ## Source
     PyTorch: 29500 is MASTER_PORT's default in torchrun, 29400 that of `--rdzv-endpoint`; MindSpore: 8118 is

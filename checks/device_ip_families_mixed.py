@@ -18,7 +18,7 @@ def device_ip_families_mixed(addresses: PerHost[DeviceAddresses], conf: PerHost[
     (EI0014) when two ranks differ.
 
     ## What to do
-    On {host}, while no job runs, give NPU {npu} an address of the family of the others:
+    Stop the jobs, and give NPU {npu} of {host} an address of the family of the others.
     - IPv4: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`. {source}
     - IPv6: `hccn_tool -i {npu} -ip -inet6 -s ipv6_address {address} prefix_length {prefix}`. {source}
 

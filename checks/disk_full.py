@@ -19,8 +19,8 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
     """The file systems that a job writes to are writable and have free space.
 
     ## Why it matters
-    Logs (`~/ascend/log`), compiled kernels, temporary files and checkpoints go to disk. When it is full the job ends
-    with "No space left on device", and often without the log that would show why. Where /tmp or /dev/shm cannot be
+    A job that cannot write its logs (`~/ascend/log`), compiled kernels, temporary files or checkpoints stops, and often
+    leaves no log that would show why. A full disk is "No space left on device". Where /tmp or /dev/shm cannot be
     written, torchrun, data loader workers and the shared memory of the communication libraries fail at their start.
 
     ## What to do
@@ -57,10 +57,11 @@ def _not_writable(disk: FileSystem, in_container: bool) -> Iterator[Finding]:
     for path in dict.fromkeys((*own, *disk.refused)):
         folder = shlex.quote(path)
         if disk.read_only:
-            template = "{path}: is on a read-only file system; expected a writable one"
+            template = "{path} is on a read-only file system; expected a writable one"
             remedy = filled(
-                "`findmnt -T {0}` shows how it is mounted, `dmesg | grep -iE 'remount|i/o error'` whether an "
-                "error of the disk made it so. If not: `mount -o remount,rw $(findmnt -n -o TARGET -T {1})`.",
+                "`findmnt -T {0}` shows how it is mounted, `dmesg | grep -iE 'remount|i/o error'` whether the disk had "
+                "errors. With errors: take the host out of use and replace the disk. Without: "
+                "`mount -o remount,rw $(findmnt -n -o TARGET -T {1})`, and correct /etc/fstab.",
                 folder,
                 folder,
             )

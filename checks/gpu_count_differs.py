@@ -19,7 +19,9 @@ def gpu_count_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     device ordinal`, and all the other ranks wait for it.
 
     ## What to do
-    `nvidia-smi -L` on {host}, then `lspci -n -d 10de:` and `dmesg | grep -i xid`.
+    On {host}: `nvidia-smi -L` lists the GPUs that the driver has, `lspci -n -d 10de:` those on the bus,
+    `dmesg | grep -i xid` what the driver reported. One that the bus lacks, or with Xid 79, fell off: stop the jobs and
+    switch the host off and on; if it stays away, have the card changed. One that the bus has: restart the host.
 
     ## In a container
     The container of {host} has {observed} GPUs. If its machine has more, start it again with all that it is to use:

@@ -35,8 +35,8 @@ def interface_doubtful(
     that its variable takes, up to 16: one of them that is down on a host, or docker0, is slow or leads nowhere.
 
     ## What to do
-    Name the network interface on all hosts: `export {setting}={nic}`, here {expected}. `ip -br address` on {host} lists
-    the interfaces; `ip route` shows which one leads to the other hosts.
+    Name the network interface in the job's script: `export {setting}={nic}`, here {expected}. `ip -br address` on
+    {host} lists the interfaces; `ip route` shows which one leads to the other hosts.
 
     ## In a container
     The container of {host} has interfaces of its own. Start it again with the machine's, `docker run --network host`, a

@@ -26,8 +26,9 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
     """The timeouts of HCCL, torch_npu, NCCL's watchdog and the scheduler end in the order that names the cause.
 
     ## Why it matters
-    If the outer timeout is the shorter one, it ends the job first, and the message that names the late rank never
-    appears. With a rank table, ranks connect only after all have started: torch_npu asks for at least 300 s to connect.
+    The timeout whose message names the late rank must end first. Where HCCL_EXEC_TIMEOUT is the shorter one, it ends
+    the job before HCCL_CONNECT_TIMEOUT says which rank did not connect. With a rank table, ranks connect only after all
+    have started, and torch_npu asks for at least 300 s.
     On A1 an HCCL_EXEC_TIMEOUT below 68 s is 0, no timeout at all. A scheduler's time limit that is shorter than a
     timeout kills the job before the timeout says which rank is missing. A flight recorder that may keep nothing, or
     that no thread writes, leaves no trace of the hang that it was switched on for.
@@ -70,7 +71,9 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
             ranks=launch.world_size,
             observed=f"{DEFAULT_CONNECT_S if connect is None else connect:g} s",
             expected=filled("at least {0} s", _advised_seconds(launch, products)),
-            remedy=filled("On all hosts: `export HCCL_CONNECT_TIMEOUT={0}`.", _advised_seconds(launch, products)),
+            remedy=filled(
+                "In the job's script: `export HCCL_CONNECT_TIMEOUT={0}`.", _advised_seconds(launch, products)
+            ),
         )
     limit = execute if execute is not None else DEFAULT_EXEC_TIMEOUT_S
     if connect is not None and limit and connect >= limit:
@@ -79,8 +82,8 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
             observed=f"{connect:g} s",
             expected=filled("below {0} s", f"{limit:g}"),
             remedy=filled(
-                "Set HCCL_CONNECT_TIMEOUT below {2}, or on all hosts: `export HCCL_EXEC_TIMEOUT={0} "
-                "HCCL_EVENT_TIMEOUT={1}`.",
+                "In the job's script: `export HCCL_EXEC_TIMEOUT={0} HCCL_EVENT_TIMEOUT={1}`, or set "
+                "HCCL_CONNECT_TIMEOUT below {2}.",
                 longer := int(connect // A1_STEP_S + 1) * A1_STEP_S,
                 longer + EVENT_EXTRA_S,
                 f"{limit:g}",
@@ -91,7 +94,7 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
             "HCCL_EVENT_TIMEOUT is not above HCCL_EXEC_TIMEOUT",
             observed=f"{event:g} s",
             expected=filled("above {0} s", f"{limit:g}"),
-            remedy=filled("On all hosts: `export HCCL_EVENT_TIMEOUT={0}`.", int(limit) + EVENT_EXTRA_S),
+            remedy=filled("In the job's script: `export HCCL_EVENT_TIMEOUT={0}`.", int(limit) + EVENT_EXTRA_S),
         )
     if execute is not None and 0 < execute < A1_STEP_S and _is_a1(launch, products):
         yield Finding(
@@ -99,7 +102,7 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
             observed=f"{execute:g} s",
             expected=filled("at least {0} s", A1_STEP_S),
             remedy=filled(
-                "On all hosts: `export HCCL_EXEC_TIMEOUT={0}`, a multiple of 68.", f"{DEFAULT_EXEC_TIMEOUT_S:g}"
+                "In the job's script: `export HCCL_EXEC_TIMEOUT={0}`, a multiple of 68.", f"{DEFAULT_EXEC_TIMEOUT_S:g}"
             ),
         )
     for name, seconds in {"HCCL_CONNECT_TIMEOUT": connect, "HCCL_EXEC_TIMEOUT": execute}.items():
@@ -120,7 +123,7 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
             "HCCL_CONNECT_TIMEOUT is short for a start with a rank table",
             observed=f"{connect:g} s",
             expected="at least 300 s",
-            remedy="On all hosts: `export HCCL_CONNECT_TIMEOUT=300`.",
+            remedy="In the job's script: `export HCCL_CONNECT_TIMEOUT=300`.",
         )
 
 
@@ -133,7 +136,7 @@ def _recorder(env: Mapping[str, str], prefix: str) -> Iterator[Finding]:
             "the heartbeat timeout ends the process before the flight recorder has written",
             observed=filled("{0} s to write", f"{dump / 1000:g}"),
             expected=filled("below {0} s", f"{limit:g}"),
-            remedy=filled("On all hosts: `export {0}_{1}={2}`.", prefix, HEARTBEAT, int(2 * dump / 1000)),
+            remedy=filled("In the job's script: `export {0}_{1}={2}`.", prefix, HEARTBEAT, int(2 * dump / 1000)),
         )
     if env.get(f"{prefix}_DUMP_ON_TIMEOUT") not in ("1", "true", "True"):
         return
@@ -145,7 +148,7 @@ def _recorder(env: Mapping[str, str], prefix: str) -> Iterator[Finding]:
             variable=f"{prefix}_DUMP_ON_TIMEOUT",
             observed=filled("{0} is not set", names[0]) if not buffers else f"{buffers[0]}={env[buffers[0]]}",
             expected=f"{(buffers or names)[0]}=2000",
-            remedy=filled("On all hosts: `export {0}=2000`.", (buffers or names)[0]),
+            remedy=filled("In the job's script: `export {0}=2000`.", (buffers or names)[0]),
         )
     monitoring = f"{prefix}_ENABLE_MONITORING"
     if env.get(monitoring, "1" if prefix == "TORCH_NCCL" else "0") in ("0", "false", "False"):
@@ -154,7 +157,7 @@ def _recorder(env: Mapping[str, str], prefix: str) -> Iterator[Finding]:
             variable=f"{prefix}_DUMP_ON_TIMEOUT",
             observed=f"{monitoring}={env[monitoring]}" if monitoring in env else filled("{0} is not set", monitoring),
             expected=f"{monitoring}=1",
-            remedy=filled("On all hosts: `export {0}=1`.", monitoring),
+            remedy=filled("In the job's script: `export {0}=1`.", monitoring),
         )
 
 

@@ -36,7 +36,7 @@ def launcher_login_fails(logins: PerHost[LauncherLogins]) -> Iterator[Finding]:
     in shows nothing of this: it comes from another host, with other keys.
 
     ## What to do
-    On {source}, as the user of the job, `ssh {target} true` must end at once and ask nothing. {remedy}
+    {remedy} Then `ssh {target} true` on {source}, as the user of the job, must end at once and ask nothing.
 
     ## Source
     The launch line after `--` says whether its launcher uses SSH: mpirun of Open MPI and MPICH outside of Slurm, PBS
@@ -87,8 +87,10 @@ def _is_certain(attempts: list[LoginAttempt]) -> bool:
 def _finding(
     source: str, own: LauncherLogins, hosts: list[str], target: str, problem: str, observed: str, count: int = 0
 ) -> Finding:
+    whom = target if count == 1 else filled("{0} of {1} hosts", count, len(own.results))
     return Finding(
-        "{program} on {source} cannot log in to {count} of {tried} hosts over SSH: {problem}",
+        "{program} on {source} cannot log in to {whom} over SSH: {problem}",
+        whom=whom,
         hosts=hosts,
         program=own.program,
         source=source,
@@ -98,18 +100,24 @@ def _finding(
         target=target,
         observed=observed,
         expected="a login without a question",
-        remedy=_remedy(problem, target),
+        remedy=_remedy(problem, source, target),
     )
 
 
-def _remedy(problem: str, target: str) -> str:
+def _remedy(problem: str, source: str, target: str) -> str:
     name = shlex.quote(target)
     if problem in (UNKNOWN_KEY, CHANGED_KEY):
         return filled(
-            "Compare the key with the host's own, then keep it: `ssh-keyscan {0} >> ~/.ssh/known_hosts`.", name
+            "`ssh-keyscan {0} | ssh-keygen -lf -` on {1} must print a key that `for key in "
+            "/etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $key; done` prints on {2}. If so, keep it on {1}: "
+            "{3}`ssh-keyscan {0} >> ~/.ssh/known_hosts`.",
+            name,
+            source,
+            target,
+            filled("`ssh-keygen -R {0}`, ", name) if problem == CHANGED_KEY else "",
         )
     if problem in (NO_KEY, PASSWORD):
-        return filled("Give it a key that the other host accepts: `ssh-copy-id {0}`.", name)
+        return filled("On {1}, give {2} a key that it accepts: `ssh-copy-id {0}`.", name, source, target)
     if problem == NO_SHELL:
         return "Let ~/.bashrc of the other host end at once where the shell is not interactive."
     if problem == UNRESOLVED:

@@ -18,9 +18,8 @@ def master_port_taken(
     store of another run, the ranks join the wrong job or wait for ever.
 
     ## What to do
-    On {host}, if it is a leftover of your own: `kill {pid}`. Else choose another port on all hosts: `export
-    MASTER_PORT={free_port}`. If it is the running job itself, nothing is wrong. `ss -tlnp "sport = :{port}"` shows
-    who has it.
+    `ss -tlnp "sport = :{port}"` on {host} shows who has the port. The running job itself: nothing is wrong. A leftover
+    of an earlier job: `kill {pid}`. Else choose another port in the job's script: `export MASTER_PORT={free_port}`.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore

@@ -25,15 +25,15 @@ def master_port_unreserved(
     use", now and then, and not reproducibly.
 
     ## What to do
-    Choose a port outside of {range} on all hosts (`export MASTER_PORT={other_port}`), or reserve this one on {host}:
-    `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and permanently: `echo "net.ipv4.ip_local_reserved_ports =
-    {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`.
+    Choose a port outside of {range} in the job's script (`export MASTER_PORT={other_port}`), or reserve this one on
+    {host}: `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and permanently: `echo
+    "net.ipv4.ip_local_reserved_ports = {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`.
 
     ## In a container
-    Choose a port outside of {range} on all hosts (`export MASTER_PORT={other_port}`), or start the container of {host}
-    again with `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`. In Kubernetes, Volcano and MindCluster:
-    the same name and value under `securityContext.sysctls` of the pod. With the host's network (`--network host`,
-    `hostNetwork: true`) the value is that of the container's host, and is set there.
+    Choose a port outside of {range} in the job's script (`export MASTER_PORT={other_port}`), or start the container of
+    {host} again with `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`. In Kubernetes, Volcano and
+    MindCluster: the same name and value under `securityContext.sysctls` of the pod. With the host's network (`--network
+    host`, `hostNetwork: true`) the value is that of the container's host, and is set there.
 
     ## Source
     Kernel documentation, ip-sysctl: ip_local_port_range, ip_local_reserved_ports. The defaults of PyTorch (29500) and

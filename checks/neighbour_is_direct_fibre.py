@@ -17,7 +17,7 @@ def neighbour_is_direct_fibre(
     hosts may be joined that way, number by number; a crossed fibre then leads to an NPU in another segment.
 
     ## What to do
-    Connect NPU {npu} of {host} to the switch; or for two hosts, move the fibre to the NPU of the same number.
+    {remedy} `hccn_tool -i {npu} -lldp -g` on {host} then shows the new neighbour.
 
     ## Source
     The vendor's pre-check reads the system description in `hccn_tool -lldp -g`: `Routing` is a switch, `AscendNPU` a
@@ -38,17 +38,16 @@ def neighbour_is_direct_fibre(
         other = (
             filled("NPU {0} of {1}", far[1], far[0])
             if far
-            else filled("an NPU, {0}", neighbour.address or neighbour.mac)
+            else filled("another NPU ({0})", neighbour.address or neighbour.mac)
         )
-        expected = (
-            filled("NPU {0} of the other host", npu)
-            if len(reach) == 2
-            else filled("a switch, for {0} hosts", len(reach))
-        )
+        expected = filled("NPU {0} of the other host", npu) if len(reach) == 2 else "a switch"
         yield Finding(
             "a fibre leads from NPU {npu} directly to {observed}; expected {expected}",
             hosts=[host],
             npu=npu,
             observed=other,
             expected=expected,
+            remedy=filled("Move the fibre of NPU {0} of {1} to NPU {0} of the other host.", npu, host)
+            if len(reach) == 2
+            else filled("Connect NPU {0} of {1} to the switch.", npu, host),
         )

@@ -17,8 +17,8 @@ def pcie_acs_redirects(cards: GpuCards, adapters: RdmaAdapters | None) -> Iterat
     and GPUDirect RDMA are much slower, or hang.
 
     ## What to do
-    On {host}: switch ACS off in the firmware (often together with the IOMMU, or VT-d). Until then, for each bridge:
-    `setpci -s {bridge} ECAP_ACS+0x6.w=0000`, at each start.
+    On {host}, after each start of the host: `setpci -s {bridge} ECAP_ACS+0x6.w=0000`{others}. For good: switch ACS off
+    in the firmware of the host (BIOS), where it often stands beside the IOMMU (VT-d).
 
     ## Source
     NCCL User Guide, Troubleshooting, PCI Access Control Services: "ACS redirects PCI point-to-point traffic to the CPU
@@ -33,8 +33,9 @@ def pcie_acs_redirects(cards: GpuCards, adapters: RdmaAdapters | None) -> Iterat
         raise Unreadable("only root may read the settings of PCIe bridges: use --sudo")
     if cards.redirecting:
         yield Finding(
-            "ACS redirects transfers on {count} PCIe bridges: {observed}; expected none",
+            "ACS is on for {count} of the PCIe bridges: {observed}; expected none",
             count=len(cards.redirecting),
             observed=[*cards.redirecting[:SHOWN], *(["..."] if len(cards.redirecting) > SHOWN else [])],
             bridge=cards.redirecting[0],
+            others=", likewise for the other bridges" if len(cards.redirecting) > 1 else "",
         )

@@ -14,8 +14,8 @@ def rank_table_super_device_repeated(table: RankTable) -> Iterator[Finding]:
     (`devices have same superDeviceId`). It finds devices by this number: a wrong number selects another device.
 
     ## What to do
-    {edit}
-    `npu-smi info -t spod-info -i {card} -c {chip}` on {owner} shows the number of NPU {npu} as SDID.
+    {edit} `npu-smi info -t spod-info -i {card} -c {chip}` on {owner} shows the super_device_id of NPU {npu}, called
+    SDID there.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleSuperDeviceId, CheckSuperPodInfo); HCCL documentation, A3.
@@ -46,7 +46,7 @@ def rank_table_super_device_repeated(table: RankTable) -> Iterator[Finding]:
         if len(ranks) > 1:
             wrong = [rank for rank in ranks if coded.get(rank.path, number) != number] or ranks
             yield Finding(
-                "super_device_id {id} of super pod {pod} belongs to {ranks}",
+                "{ranks} have the same super_device_id {id} in super pod {pod}",
                 hosts=tuple(dict.fromkeys(rank.host for rank in wrong)),
                 id=number,
                 pod=pod or '""',

@@ -12,10 +12,12 @@ def rdma_firmware_differs(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     """RDMA adapters of one kind have the same firmware on all hosts.
 
     ## Why it matters
-    Versions differ in speed, in congestion control and in faults; a fault that one host alone has is hard to trace.
+    Another version has other faults and another congestion control: one host alone becomes slow or fails, and that is
+    hard to trace.
 
     ## What to do
-    On {host}: install the firmware {expected} (`mlxfwmanager`, `flint`), and restart the host.
+    Stop the jobs of {host}, install the firmware {expected} on {devices} (`mlxfwmanager --query` shows the cards and
+    their images), and restart the host.
 
     ## Source
     `fw_ver` and `board_id` of /sys/class/infiniband/NAME; adapters with the same board_id are compared, and the
@@ -28,5 +30,10 @@ def rdma_firmware_differs(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
             if any(device.board == board and device.firmware for device in own.devices)
         }
         if len(versions) > 1:
-            template = "the firmware of its {board} is {observed}; {count} of {total} hosts have {expected}"
-            yield from differing(versions, template, board=board)
+            template = "{devices} ({board}): firmware {observed}; {count} of {total} hosts have {expected}"
+            for finding in differing(versions, template, board=board):
+                usual = str(finding.values.get("expected", "")).split(" and ")
+                cards = [device for host in finding.hosts for device in adapters[host].devices if device.board == board]
+                others = [card for card in cards if card.firmware not in usual] or cards
+                finding.values["devices"] = sorted({card.name for card in others})
+                yield finding

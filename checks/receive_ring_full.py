@@ -19,9 +19,10 @@ def receive_ring_full(cards: NicRings) -> Iterator[Finding]:
     and every collective over TCP waits for them.
 
     ## What to do
-    On {host}: `ethtool -g {interface}`, then `ethtool -G {interface} rx {maximum}`, which may take the link down for a
-    second. To keep it: NetworkManager (`ethtool.ring-rx`) or systemd.link (`RxBufferSize=`). If packets are still
-    dropped, the CPUs that receive are too busy: `cat /proc/interrupts`.
+    On {host}, while no job runs (the link may be down for a second): `ethtool -G {interface} rx {maximum}`. To keep it
+    with NetworkManager: `nmcli connection modify "$(nmcli -g GENERAL.CONNECTION device show {interface})"
+    ethtool.ring-rx {maximum}`; with systemd-networkd, RxBufferSize={maximum} in the .link file of the card. If
+    `ethtool -S {interface}` still counts drops, the CPUs that receive are busy: see `cat /proc/interrupts`.
 
     ## In a container
     The card is the machine's that {host} runs on, and so is its ring: `ethtool -G {interface} rx {maximum}` there.
@@ -39,8 +40,8 @@ def receive_ring_full(cards: NicRings) -> Iterator[Finding]:
         since_start = ring.dropped >= LEAST_DROPS and ring.dropped >= LEAST_SHARE * max(ring.packets, 1)
         if ring.growth or since_start:
             yield Finding(
-                "{interface} dropped {observed} packets {when} because its receive ring was full; the ring has "
-                "{current} of {maximum} buffers",
+                "{interface} dropped {observed} packets {when}, expected {expected}: its receive ring was full; the "
+                "ring has {current} of {maximum} buffers",
                 interface=name,
                 observed=ring.growth or ring.dropped,
                 when="within a second" if ring.growth else "since the host was started",

@@ -14,8 +14,8 @@ def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
     A job that touches the same hangs as well.
 
     ## What to do
-    On {host}: `dmesg | grep -A 25 'blocked for more than'` has the functions in which it hangs: nfs and rpc stand for a
-    file server, nvidia for a GPU, jbd2 and xfs for a disk. Restart the host when it does not end.
+    On {host}: `dmesg | grep -A 25 'blocked for more than'` shows the functions in which it hangs: nfs and rpc mean a
+    file server, nvidia a GPU, jbd2 and xfs a disk. Repair that; if the process still does not go on, restart the host.
 
     ## Source
     Linux, kernel/hung_task.c and kernel/watchdog.c: "INFO: task ... blocked for more than 120 seconds", "soft lockup",
@@ -25,7 +25,7 @@ def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
     if hung:
         line, match = hung[0]
         yield Finding(
-            "the kernel reported {count} hangs in 24 hours, last {observed} {age}",
+            "hung tasks that the kernel reported in 24 hours: {count}, the last {observed} {age}",
             count=len(hung),
             observed=_describe(match),
             age=format_age(line.age),

@@ -18,8 +18,8 @@ def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Fi
     (`error code is 15`, an operator that is not supported). Other pairs may work but are untested.
 
     ## What to do
-    Install CANN {expected} on {host}: `./Ascend-cann-toolkit_{expected}_linux-$(uname -m).run --install`, or a
-    torch_npu that belongs to CANN {observed}.
+    On {host}, install a torch_npu that belongs to CANN {observed}, or CANN {expected} with its package from
+    hiascend.com: `./Ascend-cann-toolkit_{expected}_linux-$(uname -m).run --install`.
 
     ## Source
     The table of COMPATIBILITY.en.md of torch_npu, as of the day in doctor/engine/version_matrix.py. Patches of one line

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from doctor.engine.catalog import load_checks
+from doctor.engine.smoke_failures import FAILURE_KINDS
 from tests.faults import Prepared, Row
 from tests.hosts.gpu import CAN_LOCK_ALL
 from tests.smoke.proofs import proven
@@ -24,6 +25,7 @@ from tests.watch.proofs import TESTS as WATCH_TESTS
 TABLES = sorted(path.stem for path in Path(__file__).with_name("faults").glob("[a-z]*.py"))
 ROWS: list[Row] = [row for name in TABLES for row in importlib.import_module(f"tests.faults.{name}").ROWS]
 KINDS = ("cpu", "a1", "a2", "a3", "a5", "gpu")
+ROOT = Path(__file__).parents[1]
 CATALOGUE = {entry.name: entry for entry in load_checks()}
 SMOKE = {name for name, entry in CATALOGUE.items() if entry.area == "smoke"}
 WATCH = {name for name, entry in CATALOGUE.items() if entry.area == "loss"}
@@ -33,12 +35,24 @@ LAUNCH = {name for name, entry in CATALOGUE.items() if entry.area == "training"}
 
 def test_every_check_has_a_row_and_every_row_a_check() -> None:
     """A check that no fault has ever set off is not proven."""
-    assert {row.check for row in ROWS} == set(CATALOGUE) - SMOKE - WATCH - LAUNCH
+    tried, expected = {row.check for row in ROWS}, set(CATALOGUE) - SMOKE - WATCH - LAUNCH
+    assert expected - tried == set(), "add a row to tests/faults/AREA.py: the script that puts the fault into a host"
+    assert tried - expected == set(), "tests/faults names a check that is not in checks/"
 
 
 def test_every_check_of_the_smoke_run_has_a_real_run_that_sets_it_off() -> None:
     """Their faults lie in the programs of ranks, and are tried on real processes by the tests in tests/smoke."""
-    assert proven() == SMOKE
+    absent = SMOKE - proven()
+    assert absent == set(), (
+        'mark a test in tests/smoke: @pytest.mark.proves("NAME"); of a failure: tests/smoke/faults.py'
+    )
+    assert proven() - SMOKE == set(), "a proof names a check that is not in checks/"
+
+
+def test_every_kind_of_failure_of_a_smoke_run_is_found_by_a_rule() -> None:
+    texts = [path.read_text("utf-8") for path in (ROOT / "doctor/smoke").rglob("*.py")]
+    absent = {kind for kind in FAILURE_KINDS if not any(f'"{kind}"' in text for text in texts)}
+    assert absent == set(), "FailureKind of doctor/engine/smoke_failures.py: expected a rule in doctor/smoke/hang/"
 
 
 def test_every_check_of_a_watched_program_has_a_real_one_that_sets_it_off() -> None:

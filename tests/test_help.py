@@ -20,8 +20,7 @@ from tests.regen import help_text
 
 
 def test_the_help_is_fresh() -> None:
-    """If not: python -m tests.regen."""
-    assert Path(HELP).read_text("utf-8") == help_text("--help")
+    assert Path(HELP).read_text("utf-8") == help_text("--help"), "hatch run regen"
 
 
 @pytest.mark.parametrize("width", [80, 100])

@@ -224,8 +224,8 @@ def children(count: int, radix: int = RADIX) -> list[list[int]]:
     return tree
 
 
-CHANGED_KEY = "its host key is not the known one"
-UNKNOWN_KEY = "its host key is not known there"
+CHANGED_KEY = "its host key is not the one in known_hosts"
+UNKNOWN_KEY = "its host key is not in known_hosts"
 BAD_CONFIGURATION = "its SSH configuration is refused"
 UNRESOLVED = "its name does not resolve there"
 PASSWORD = "no key is accepted; a password is asked"

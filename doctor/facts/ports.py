@@ -276,7 +276,8 @@ class ListeningSocket(msgspec.Struct, frozen=True):
         """Who holds the port, in words."""
         if not self.pid:
             return filled("a process of user {0} (which one: unknown without root, or in another container)", self.user)
-        return filled("{0} (pid {1}, user {2})", hide_secrets(self.command)[:120] or "a process", self.pid, self.user)
+        command = hide_secrets(self.command)[:60]
+        return filled("process {0} of user {1}{2}", self.pid, self.user, f" ({command})" if command else "")
 
 
 class Listeners(Fact, frozen=True):

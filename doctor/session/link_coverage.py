@@ -44,9 +44,12 @@ def _has(records: Mapping[str, HostRecord], fact: type[Fact]) -> bool:
 def _line(kind: str, links: str, tried: Mapping[Link, bool], count: int) -> Iterator[str]:
     """``tried``: with whether packets of it were lost."""
     if tried and count:
-        share, lost = 100 * len(tried) / count, sum(tried.values())
-        loss = filled(", {0} of them lost packets", lost) if lost else ""
-        yield filled("{0}: tried {1} of {2} {3} ({4} %){5}", kind, len(tried), count, links, f"{share:.3g}", loss)
+        lost = sum(tried.values())
+        outcome = filled("{0} of these lost packets", lost) if lost else "none of these failed"
+        if len(tried) == count:
+            yield filled("{0}: tried all {1} {2}, {3}", kind, count, links, outcome)
+        else:
+            yield filled("{0}: tried {1} of {2} {3}, {4}", kind, len(tried), count, links, outcome)
 
 
 def _pairs_of(ends: Iterable[tuple[Hashable, str]]) -> int:

@@ -106,13 +106,13 @@ class _Stream:
         Returns whether the last line has no end, such as a progress bar.
         """
         assert self.control
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
         with contextlib.suppress(OSError):
             self.control.sendall(b"?")
         while self.process.poll() is None and (seconds_left := limit - time.monotonic()) > 0:
             with contextlib.suppress(OSError):
-                if select.select([self.control], [], [], min(seconds_left, 0.05))[0] and (
-                    reply := self.control.recv(16)
-                ):
+                if poll.poll(min(seconds_left, 0.05) * 1000) and (reply := self.control.recv(16)):
                     return reply.endswith(b"-")
             time.sleep(0.001)  # it has closed its end, and is about to be gone
         return self.process.poll() == output_pump.HALF_LINE

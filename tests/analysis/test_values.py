@@ -22,7 +22,8 @@ from tests.watch.data_faults import FAULTS
 
 CHECKS = {check.name for check in load_checks()}
 ROOT = Path(__file__).parents[2]
-HOOK = (ROOT / "doctor/watch/hook/data_collection.py").read_text("utf-8")
+RECORDED = "doctor/watch/hook/step_records.py"
+HOOK = (ROOT / RECORDED).read_text("utf-8")
 SOURCES = ("doctor/watch/data", "doctor/smoke/numerics")
 NOT_OF_VALUES = {"smoke-reference-differs", "smoke-collective-wrong"}
 """Whether ranks may compute other bits than each other, and what a collective gave: not a value of one rank."""
@@ -35,19 +36,23 @@ def defect(check: str, step: int = 0, *, root: bool = False, kind: str = "any", 
 
 def test_every_rule_is_reported_by_a_check_that_exists() -> None:
     named = {name.partition("/")[0] for rule in RULES for name in (rule.check, *rule.explains)}
-    assert named <= CHECKS and set(RESULTS) <= CHECKS
+    absent = (named | set(RESULTS)) - CHECKS
+    assert not absent, "RULES names checks that are not in checks/: hatch run new-check NAME --area smoke"
 
 
 @pytest.mark.parametrize("row", ALIKE, ids=lambda row: f"{row.record}-{row.check}")
 def test_every_row_of_values_that_are_alike_is_recorded_and_has_a_rule(row: AlikeRule) -> None:
-    assert f'self._emit("{row.record}", ' in HOOK, f"doctor/watch/hook/data_collection.py records no {row.record}"
-    assert rule_of(row.check, row.kind)[1].relation == "alike", f"doctor/analysis/values/rules.py: {row.check}"
+    assert f'yield "{row.record}", ' in HOOK, f"{RECORDED} records no {row.record}: add it to `updated_values`"
+    assert row.check in NAMES, f"RULES of doctor/analysis/values/rules.py: expected a row for {row.check}"
+    assert rule_of(row.check, row.kind)[1].relation == "alike", f"RULES of doctor/analysis/values/rules.py: {row.check}"
 
 
 def test_every_defect_names_a_check_of_the_table_of_rules() -> None:
     sources = (path.read_text("utf-8") for folder in SOURCES for path in (ROOT / folder).glob("*.py"))
     constants = {name for text in sources for name in re.findall(r'"(smoke-[a-z-]+)"', text)}
-    assert constants & CHECKS and constants <= {*NAMES, *NOT_OF_VALUES}, "doctor/analysis/values/rules.py: a row each"
+    assert constants & CHECKS
+    without_rule = constants - {*NAMES, *NOT_OF_VALUES}
+    assert not without_rule, "RULES of doctor/analysis/values/rules.py: expected a row for each of these checks"
 
 
 @pytest.mark.parametrize("cause", [name for name in NAMES if name not in RESULTS])

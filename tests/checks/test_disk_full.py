@@ -28,7 +28,7 @@ def test_room_is_well(room: DiskSpace) -> None:
 def test_a_folder_of_the_job_that_is_read_only() -> None:
     home = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, True, "/home/me"),))
     outcome = run_check("disk-full", {"a": [home]})
-    assert messages(outcome) == [("a", "/home/me: is on a read-only file system; expected a writable one")]
+    assert messages(outcome) == [("a", "/home/me is on a read-only file system; expected a writable one")]
     assert outcome.found_severity.value == "error"
     assert run_check("disk-full", {"a": [home, container()]}).found_severity.value == "warning"
 
@@ -42,7 +42,7 @@ def test_a_folder_that_cannot_be_written(path: str, folder: str, severity: str) 
     """Hosts without a disk of their own have a / that is read-only by design, and a /tmp that is not."""
     room = FileSystem(path, GIB, 0, 0, 0, True, refused=(folder,))
     outcome = run_check("disk-full", {"a": [DiskSpace(file_systems=(room,))]})
-    assert messages(outcome) == [("a", f"{folder}: is on a read-only file system; expected a writable one")]
+    assert messages(outcome) == [("a", f"{folder} is on a read-only file system; expected a writable one")]
     assert outcome.found_severity.value == severity
     within = run_check("disk-full", {"a": [DiskSpace(file_systems=(room,)), container()]})
     assert within.found_severity.value == "warning"

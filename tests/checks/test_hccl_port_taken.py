@@ -11,7 +11,9 @@ def test_other_ports_do_not_matter() -> None:
 
 def test_the_holders_are_named() -> None:
     outcome = run_check(NAME, {"a": [taken(60000, 60001, 60031), npus(8)]})
-    assert messages(outcome) == [("a", "TCP port 60000-60001,60031 is taken by python train.py (pid 77, user ann)")]
+    assert messages(outcome) == [
+        ("a", "TCP port 60000-60001,60031 is taken by process 77 of user ann (python train.py)")
+    ]
     assert (outcome.findings[0].values["port"], outcome.findings[0].values["pid"]) == (60000, 77)
 
 

@@ -32,10 +32,10 @@ def look(nccl: str = "", torch: str = "", **environ: str) -> Outcome:
 @pytest.mark.parametrize(
     ("nccl", "torch", "variable", "expected", "replacement"),
     [
-        ("2.14.3", "2.0.1", "NCCL_NVLS_ENABLE", "NCCL 2.17.1 or later", "there is none"),
+        ("2.14.3", "2.0.1", "NCCL_NVLS_ENABLE", "NCCL 2.17.1 or later", ""),
         ("2.21.5", "2.5.1+cu124", "NCCL_RINGS", "NCCL before 2.5.6", "NCCL_GRAPH_FILE"),
         ("2.21.5", "2.5.1", "NCCL_IB_CUDA_SUPPORT", "NCCL before 2.4.2", "NCCL_NET_GDR_LEVEL"),
-        ("2.21.5", "", "NCCL_SOCKET_RETRY_CNT", "NCCL 2.24.3 or later", "there is none"),
+        ("2.21.5", "", "NCCL_SOCKET_RETRY_CNT", "NCCL 2.24.3 or later", ""),
         ("", "2.1.0+cu118", "TORCH_NCCL_BLOCKING_WAIT", "PyTorch 2.2 or later", "NCCL_BLOCKING_WAIT"),
     ],
 )

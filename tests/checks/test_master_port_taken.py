@@ -12,7 +12,7 @@ HOSTS = {"w1": [taken(29500, 29501), *known_as("w1", "10.0.0.1")], "w2": [taken(
 @pytest.mark.parametrize("master", ["w1", "W1.example.org", "10.0.0.1"])
 def test_only_the_host_of_rank_0_is_judged(master: str) -> None:
     outcome = run_check(NAME, HOSTS, job(MASTER_ADDR=master))
-    assert messages(outcome) == [("w1", "MASTER_PORT 29500 is taken by python train.py (pid 77, user ann)")]
+    assert messages(outcome) == [("w1", "MASTER_PORT 29500 is taken by process 77 of user ann (python train.py)")]
     assert set(outcome.skipped) == {"w2"}
 
 

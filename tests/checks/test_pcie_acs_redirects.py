@@ -15,7 +15,7 @@ def test_direct_transfers() -> None:
 def test_bridges_that_redirect() -> None:
     bridges = tuple(f"0000:{number:02x}:01.0" for number in range(8))
     ((_, text),) = messages(run_check("pcie-acs-redirects", {"w1": [cards(redirecting=bridges)]}))
-    assert text.startswith("ACS redirects transfers on 8 PCIe bridges: 0000:00:01.0, 0000:01:01.0")
+    assert text.startswith("ACS is on for 8 of the PCIe bridges: 0000:00:01.0, 0000:01:01.0")
 
 
 def test_what_only_root_can_read_is_unknown() -> None:

@@ -27,7 +27,7 @@ def test_twice_in_one_super_pod() -> None:
     devices = [device for server in value["server_list"] for device in server["device"]]
     devices[3]["super_device_id"] = devices[0]["super_device_id"]
     assert list_messages(run_check(NAME, value)) == [
-        "super_device_id 37748736 of super pod 0 belongs to rank 0 and rank 3"
+        "rank 0 and rank 3 have the same super_device_id 37748736 in super pod 0"
     ]
 
 

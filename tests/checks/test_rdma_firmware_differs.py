@@ -15,5 +15,5 @@ def test_one_version_for_each_board() -> None:
 def test_another_version() -> None:
     hosts = {**fleet(2, rdma()), "w3": [rdma(port(), firmware="28.36.1010")]}
     assert messages(run_check("rdma-firmware-differs", hosts)) == [
-        ("w3", "the firmware of its MT_0000000838 is 28.36.1010; 2 of 3 hosts have 28.39.1002")
+        ("w3", "mlx5_0 (MT_0000000838): firmware 28.36.1010; 2 of 3 hosts have 28.39.1002")
     ]

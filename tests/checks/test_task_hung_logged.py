@@ -21,5 +21,5 @@ def test_an_empty_log() -> None:
 )
 def test_hangs(message: str, output: str) -> None:
     assert messages(run_check("task-hung-logged", {"w1": [log(message, age=300)]})) == [
-        ("w1", f"the kernel reported 1 hangs in 24 hours, last {output} 5 min ago")
+        ("w1", f"hung tasks that the kernel reported in 24 hours: 1, the last {output} 5 min ago")
     ]

@@ -20,7 +20,7 @@ def test_the_sample_of_a_launcher(launcher) -> None:
     detected = context(dict(launcher_examples())[launcher.name])
     assert fields(detected, {**launcher.expected, "launcher": ""}) == {**launcher.expected, "launcher": launcher.name}
     assert detected.problems == ()
-    assert {"rank", "world_size"} <= launcher.expected.keys()
+    assert {"rank", "world_size"} <= launcher.expected.keys(), "`expected` of the row in launchers.toml: both"
 
 
 @pytest.mark.parametrize("scheduler", schedulers(), ids=names)

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import re
 import textwrap
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from doctor.engine.catalog import load_checks
+import doctor.facts
 from doctor.engine.fact import Absent, Fact, Output
 from tests.facts.answers import learned
+from tests.facts.garbage import ANYTHING, JSON, as_answer
 
 EXAMPLE = re.compile(r"^Raw output, (?P<source>[^\n]+)::\n\n(?P<text>(?:[ ]{4}[^\n]*\n|\n)+)", re.M)
 
 
 def collected_facts() -> list[type[Fact]]:
-    """The facts of all checks, and those that they need, that a command, file or function on the host gives."""
-    fact_types: set[type[Fact]] = set()
-    waiting = {need.type for check in load_checks() for need in check.needs if issubclass(need.type, Fact)}
-    while waiting:
-        fact = waiting.pop()
-        fact_types.add(fact)
-        waiting |= set(fact.needs) - fact_types
+    """All facts that a command, file or function on the host gives, whether a check needs them or not."""
+    modules = [
+        importlib.import_module(entry.name) for entry in pkgutil.walk_packages(doctor.facts.__path__, "doctor.facts.")
+    ]
+    classes = {entry for module in modules for entry in vars(module).values() if inspect.isclass(entry)}
+    facts = [entry for entry in classes if issubclass(entry, Fact) and hasattr(entry, "probe")]
     return sorted(
-        (fact for fact in fact_types if fact.probe.kind not in ("visit", "smoke")), key=lambda fact: fact.__name__
+        (fact for fact in facts if fact.probe.kind not in ("visit", "smoke")), key=lambda fact: fact.__qualname__
     )
 
 
@@ -41,7 +45,21 @@ def examples(fact: type[Fact]) -> dict[str, Output]:
 @pytest.mark.parametrize("fact", collected_facts(), ids=lambda fact: fact.__name__)
 def test_the_example_in_the_docstring_is_read(fact: type[Fact]) -> None:
     outputs = examples(fact)
-    assert outputs, "no 'Raw output, ...::' in its docstring"
+    assert outputs, f"docstring of {fact.__name__}: expected 'Raw output, from ``SOURCE``::' and below it a real output"
     value = learned(fact, outputs)
     assert not isinstance(value, Absent), value
     assert value.unread == {}
+
+
+@pytest.mark.parametrize("fact", collected_facts(), ids=lambda fact: fact.__name__)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_any_other_text_gives_a_value_or_a_reason(fact: type[Fact], data: st.DataObject) -> None:
+    """Each output as it is, cut short, or replaced; an exception fails this."""
+    outputs = {}
+    for name, output in examples(fact).items():
+        cut = output.out[: data.draw(st.integers(0, len(output.out)))]
+        outputs[name] = Output(
+            out=data.draw(st.one_of(st.sampled_from((output.out, cut)), ANYTHING, JSON.map(as_answer)))
+        )
+    assert isinstance(learned(fact, outputs), (fact, Absent))

@@ -69,7 +69,7 @@ ROWS = [
         fleet="cpu",
         prepare=launched_by_mpirun,
         blamed=(0,),
-        values={"program": "mpirun", "problem": "its host key is not known there"},
+        values={"program": "mpirun", "problem": "its host key is not in known_hosts"},
     ),
     Row(
         "host-unreachable",

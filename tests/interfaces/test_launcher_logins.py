@@ -24,12 +24,17 @@ CHECK = "launcher-login-fails"
 ROWS = {
     # By name: what is done on the first host, what on the second, options of mpirun, and the problem; empty: it lives.
     "healthy": ("", "", "", ""),
-    "host-key-unknown": ("grep -v ll0002 ~/.ssh/known_hosts >k; mv k ~/.ssh/known_hosts", "", "", "is not known there"),
+    "host-key-unknown": (
+        "grep -v ll0002 ~/.ssh/known_hosts >k; mv k ~/.ssh/known_hosts",
+        "",
+        "",
+        "is not in known_hosts",
+    ),
     "host-key-changed": (
         "ssh-keygen -qt ed25519 -N '' -f k; echo ll0002 $(cut -d' ' -f1,2 k.pub) >~/.ssh/known_hosts",
         "",
         "",
-        "is not the known one",
+        "is not the one in known_hosts",
     ),
     "key-accepted-anew": (
         (
@@ -88,8 +93,8 @@ def test_an_error_exactly_where_mpirun_cannot_start(fleet: Fleet, name: str) -> 
     assert outcome["status"] == ("failed" if problem else "passed"), outcome
     if problem:
         (finding,) = outcome["findings"]
-        assert problem in finding["message"] and "cannot log in to 1 of 1 host over SSH" in finding["message"]
-        at_head = any(word in problem for word in ("there", "configuration", "known one"))
+        assert problem in finding["message"] and f"cannot log in to {other} over SSH" in finding["message"]
+        at_head = any(word in problem for word in ("there", "configuration", "known_hosts"))
         assert finding["hosts"] == [head if at_head else other]
 
 

@@ -29,7 +29,7 @@ def test_a_link_counts_once_and_only_where_something_came_of_it() -> None:
         "c": record(2, [(1, 0)], "hccn_tool is busy"),
     }
     (line,) = link_coverage(records)
-    assert line == "NPU pings: tried 3 of 6 links between NPUs of the same number (50 %)"
+    assert line == "NPU pings: tried 3 of 6 links between NPUs of the same number, none of these failed"
 
 
 def test_a_run_without_them_says_nothing() -> None:
@@ -41,7 +41,7 @@ def test_a_run_without_them_says_nothing() -> None:
 def test_of_hosts_with_one_address_no_link_is_tried_and_all_count() -> None:
     both = {"a": record(0, []), "b": record(1, [(0, 0), (1, 0)]), "c": record(0, [(0, 1), (1, 1)])}
     (line,) = link_coverage(both)
-    assert line == "NPU pings: tried 2 of 6 links between NPUs of the same number (33.3 %)"
+    assert line == "NPU pings: tried 2 of 6 links between NPUs of the same number, none of these failed"
 
 
 def with_npus(host: HostRecord, count: int = 2) -> HostRecord:
@@ -58,6 +58,6 @@ def test_links_of_npus_without_an_address_and_of_silent_hosts_count_as_not_tried
         "c": with_npus(HostRecord(Visit(), {})),  # hccn_tool is not installed
     }
     (line,) = link_coverage(records)
-    assert line == "NPU pings: tried 2 of 6 links between NPUs of the same number (33.3 %)"
+    assert line == "NPU pings: tried 2 of 6 links between NPUs of the same number, none of these failed"
     (line,) = link_coverage({**records, "d": HostRecord(Visit("timeout", "no answer"))})
-    assert line == "NPU pings: tried 2 of 12 links between NPUs of the same number (16.7 %)"
+    assert line == "NPU pings: tried 2 of 12 links between NPUs of the same number, none of these failed"

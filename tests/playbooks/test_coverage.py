@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from doctor.engine.catalog import load_checks
+from doctor.facts.boot import FORMS
 from doctor.remedy.catalog import load_playbooks
 from doctor.remedy.playbook import Playbook
 
@@ -14,7 +15,17 @@ def treated(books: list[Playbook]) -> set[str]:
 
 
 def test_every_check_has_a_playbook() -> None:
-    assert {check.name for check in load_checks()} == treated(BOOKS)
+    checks = {check.name for check in load_checks()}
+    assert checks - treated(BOOKS) == set(), "name it in `treats` of a playbook in playbooks/, or write one"
+    assert treated(BOOKS) - checks == set(), "a playbook's `treats` names a check that is not in checks/"
+
+
+def test_what_a_playbook_writes_for_the_next_start_is_read_back_for_it() -> None:
+    """Whether a fix survives a reboot: of hccn.conf, which holds many settings, the checks of its settings tell."""
+    for playbook in BOOKS:
+        if any(step.file and step.file != "/etc/hccn.conf" for step in playbook.steps):
+            absent = set(playbook.treats) - set(FORMS)
+            assert absent == set(), f"{playbook.name} writes a file: FORMS of doctor/facts/boot/__init__.py needs a row"
 
 
 def test_and_one_that_need_not_be_named() -> None:

@@ -61,7 +61,7 @@ NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
         hccn_tool npu-smi ascend-dmi nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
         {up} {command} sminfo msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
-        ethtool rdma perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos""",
+        ethtool nmcli rdma mlxfwmanager perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos""",
     "containers: there is none on a test host": """
         docker --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
     "software, and the job's own programs and settings": """

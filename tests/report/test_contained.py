@@ -57,7 +57,7 @@ def rendered(**records: HostRecord) -> str:
 @pytest.mark.parametrize("inside", [DOCKER, POD])
 def test_the_container_comes_first_and_nothing_is_fixed_from_inside(inside: HostRecord) -> None:
     text = rendered(node1=inside, node2=inside)
-    assert "fix: Start the container of node1 again with `docker run --ulimit nofile=65535:65535`" in text
+    assert "fix: Start the container of node[1-2] again with `docker run --ulimit nofile=65535:65535`" in text
     assert "LimitNOFILE=65535" in text
     assert "In Kubernetes, Volcano and MindCluster: `podPidsLimit`" in text
     assert "/etc/security" not in text
@@ -75,14 +75,14 @@ def test_a_machine_keeps_its_remedy(machine: HostRecord) -> None:
     """Apptainer's containers have the limits of their host's session."""
     text = rendered(node1=machine, node2=machine)
     assert "`echo '* - nproc unlimited' >> /etc/security/limits.d/99-zz-cluster.conf`" in text
-    assert "(a plan; changes nothing): doctor fix open-files-limit-low process-limit-low -w 'node[1-2]'" in text
+    assert "(this prints the plan alone): doctor fix open-files-limit-low process-limit-low -w 'node[1-2]'" in text
     assert "again with" not in text
 
 
 def test_a_fleet_of_both_gets_both() -> None:
     text = rendered(node1=MACHINE, node2=DOCKER)
     assert text.index("/etc/security/limits.d") < text.index("Start the container of")
-    assert "(a plan; changes nothing): doctor fix " in text
+    assert "(this prints the plan alone): doctor fix " in text
 
 
 def test_the_container_is_read_for_checks_that_ask_for_no_container() -> None:

@@ -25,8 +25,9 @@ PLAYBOOKS = load_playbooks()
 
 
 def test_the_table_has_a_row_for_each_check_and_no_other() -> None:
-    """If not: python -m tests.example_values."""
-    assert set(ROWS) == {check.name for check in CHECKS}
+    checks = {check.name for check in CHECKS}
+    assert checks - set(ROWS) == set(), "once its fault or test finds something: python -m tests.example_values"
+    assert set(ROWS) - checks == set(), "examples of checks that are gone: python -m tests.example_values"
 
 
 def unbreakable(line: str) -> bool:
@@ -34,7 +35,7 @@ def unbreakable(line: str) -> bool:
     return "`" in line or ("://" in line and len(line.split()) == 1)
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+@pytest.mark.parametrize("check", [check for check in CHECKS if check.name in ROWS], ids=lambda check: check.name)
 class TestEveryCheck:
     def test_has_values_for_every_placeholder_of_its_page_and_message(self, check: Check) -> None:
         row = ROWS[check.name]

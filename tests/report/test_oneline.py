@@ -190,7 +190,7 @@ def test_advice_is_what_to_do_about_errors_root_causes_first() -> None:
     (output,) = advice(example_reports.folded(), example_reports.PAGES)
     assert output == (
         "FAIL driver-differs on node[003,011-012,040] (4/64): the driver is not the fleet's."
-        " Fix: Install the driver 24.1.0 on node003."
+        " Fix: Install the driver 24.1.0 on node[003,011-012,040]."
     )
 
 

@@ -122,7 +122,7 @@ def test_an_area_whose_checks_saw_other_hosts_says_so() -> None:
         for number, name in enumerate(names[:4])
     ]
     report = example_reports.report(*some, *(example_reports.outcome(name) for name in names[4:]))
-    assert "ok      kernel: 3 checks on 62 to 64 of 64 hosts" in lines(report)
+    assert "ok      kernel: 3 checks each on 62 to 64 of 64 hosts" in lines(report)
 
 
 def test_plain_lines_can_be_grepped_by_status_name_and_host() -> None:
@@ -250,8 +250,8 @@ def test_a_consequence_stands_below_its_cause_and_a_second_fault_on_its_own() ->
     assert [line for line in texts if line.startswith("FAIL    driver-differs")] == [
         "FAIL    driver-differs on node002 (1/64): the driver is lost"
     ]
-    assert texts[-1] == "FAILED: 2 errors on 2 of 64 hosts (1 more follows from them)"
-    assert "    follows from it: driver-differs on node001: the driver is lost" in terminal(following()).splitlines()
+    assert texts[-1] == "FAILED: 2 errors on 2 of 64 hosts (1 consequence)"
+    assert "    consequence: driver-differs on node001: the driver is lost" in terminal(following()).splitlines()
 
 
 def test_a_report_that_names_a_cause_that_it_does_not_hold_hides_nothing() -> None:

@@ -98,9 +98,10 @@ class Ranks:
 
     def read(self, file: int) -> None:
         """Takes events in until every rank has ended."""
-        rest, end = b"", time.monotonic() + self.seconds
+        rest, end, poll = b"", time.monotonic() + self.seconds, select.poll()
+        poll.register(file, select.POLLIN)
         while len(self.of("exit")) < self.world and not self.watch(self):
-            if select.select([file], [], [], 0.05)[0]:
+            if poll.poll(50):
                 data = os.read(file, 1 << 16)
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:

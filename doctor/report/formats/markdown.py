@@ -125,7 +125,7 @@ def _evidence(entry: ReportEntry) -> Iterator[str]:
         yield from _details(part.details)
     chosen = [(label, text) for label, text in entry.details if label in ("observed", "expected", "blocked")]
     yield from (_headed(localized(label), text) for label, text in chosen)
-    yield from (localized("follows from it: ") + _headed(name, text) for name, text in entry.following)
+    yield from (localized("consequence: ") + _headed(name, text) for name, text in entry.following)
 
 
 def _headed(head: str, text: str) -> str:

@@ -38,6 +38,8 @@ DETAIL_CELLS = 4
 """Cells before the details of a finding."""
 LABEL_CELLS = 5
 """Cells of a detail's label; a longer one stands in its text."""
+FOLLOWING_ROWS = 2
+"""Most rows of a consequence."""
 AREA_CELLS = max(map(len, AREAS))
 SHORT_LEVEL = DetailLevel(
     3, 4, lists_every_check=False, names_checks=False, max_chars=160, shortens=True, joins=True, max_lines=8
@@ -181,12 +183,10 @@ class _TextLayout:
         yield from lines
         yield from self.details(entry.details, self.max_rows - self.rows(lines), entry.name)
         for label, text in entry.following:
-            head = f"{' ' * DETAIL_CELLS}{localized('follows from it: ')}"
+            head = f"{' ' * DETAIL_CELLS}{localized('consequence: ')}"
             line = f"{label}{localized(': ')}{text}"
-            if self.verbose:
-                yield from self.hanging_lines(head, line, "dim")
-            else:
-                yield Text.assemble((head, "dim"), cut(line, self.terminal.width - display_width(head), self.ellipsis))
+            limit = 0 if self.verbose else FOLLOWING_ROWS * (self.terminal.width - display_width(head))
+            yield from self.hanging_lines(head, cut(line, limit, self.ellipsis) if limit else line, "dim")
 
     def finding_head(self, word: str, title: str, text: str) -> Iterator[Text]:
         """Status, check and hosts, and the message behind them."""
@@ -288,7 +288,8 @@ class _TextLayout:
         if unfilled:
             yield from self.hanging_lines("", localized("Fill in yourself: ") + ", ".join(unfilled))
         if summary.fix_command:
-            yield from self.hanging_lines("", localized("To fix it (a plan; changes nothing): ") + summary.fix_command)
+            yield Text(localized("Or let doctor do it (this prints the plan alone):"))
+            yield Text(f"  {summary.fix_command}", "cyan")  # never wrapped: it is there to be copied
         if has_findings and not self.verbose:
             yield from self.hanging_lines(
                 "", localized("More on each: doctor explain CHECK; -v shows all"), style="dim"

@@ -9,7 +9,7 @@ from doctor.engine.language import without_loose_spaces
 from doctor.engine.shell_quote import PLACEHOLDER, open_quote, quote_value
 from doctor.report.layout.formatting import unwrap_lines
 
-_COMMAND = re.compile(r"`[^`]*`")
+COMMAND = re.compile(r"`[^`]*`")
 _PERSONAL_WORD = re.compile(
     r"(?<![$\w{-])(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER|HOST|PORT|MTU|NPU|DIE|NUMBER|COMMAND"
     r"|FILE|DATA|DIRECTORY|FOLDER|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
@@ -110,7 +110,7 @@ def mark_personal_words(text: str) -> str:
     def mark(match: re.Match[str]) -> str:
         return f"<{_PERSONAL_NAMES.get(match[0], match[0].lower())}>"
 
-    return _COMMAND.sub(lambda command: _PERSONAL_WORD.sub(mark, command[0]), text)
+    return COMMAND.sub(lambda command: _PERSONAL_WORD.sub(mark, command[0]), text)
 
 
 def mark_unknown(template: str, names: Collection[str]) -> str:
@@ -123,9 +123,9 @@ def mark_unknown(template: str, names: Collection[str]) -> str:
     def mark(match: re.Match[str]) -> str:
         return _mark(match) if match[1] in names else match[0]
 
-    return _COMMAND.sub(lambda command: PLACEHOLDER.sub(mark, command[0]), template)
+    return COMMAND.sub(lambda command: PLACEHOLDER.sub(mark, command[0]), template)
 
 
 def marks(template: str) -> tuple[str, ...]:
     """What the reader must fill in: the marks in the commands of ``template``, each once."""
-    return tuple(dict.fromkeys(mark for command in _COMMAND.findall(template) for mark in _MARK.findall(command)))
+    return tuple(dict.fromkeys(mark for command in COMMAND.findall(template) for mark in _MARK.findall(command)))

@@ -16,6 +16,7 @@ from doctor.engine.result import CONTAINER, IN_CONTAINER, Finding, Severity
 from doctor.engine.shell_quote import placeholder_names
 from doctor.engine.texts import filled
 from doctor.report.layout.advice import (
+    COMMAND,
     case_labels,
     fill_advice,
     for_cases,
@@ -107,9 +108,12 @@ def _cases(finding: Finding) -> Sequence[str]:
     return (case,) if isinstance(case, str) else tuple(case)
 
 
-def filled_fix(fix: str, finding: Finding, hosts: Sequence[str], fleet: Fleet, shortened_by: str = "") -> list[str]:
+def filled_fix(
+    fix: str, finding: Finding, hosts: Sequence[str], fleet: Fleet, shortened_by: str = "", place: str = ""
+) -> list[str]:
     """The template of a fix with the values of a finding, as lines; it is for the first of its ``hosts``.
 
+    ``place``: the hosts that the sentences name in place of that one.
     ``shortened_by``: the check whose page has the remedies of causes that are not the finding's; empty: all of them.
     """
     if fix == OF_THE_CAUSE:
@@ -120,7 +124,7 @@ def filled_fix(fix: str, finding: Finding, hosts: Sequence[str], fleet: Fleet, s
     of_run = {"host": clean(hosts[0], 100)} if hosts else {}
     if fleet.hosts and "{all_hosts}" in fix:
         of_run["all_hosts"] = fleet.nodeset(fleet.hosts)
-    values, texts = {**of_run, **values}, {**of_run, **texts}
+    values, texts = {**of_run, **values}, {**of_run, **({"host": place} if place else {}), **texts}
     blocks = list(_marked_blocks(fix, _unknown_values(finding, fleet)))
     if blocks[:1] == [OF_THE_CAUSE] and len(blocks) > 1:
         if not texts.get("remedy"):
@@ -194,7 +198,7 @@ class _FailureEntryBuilder:
         details += label_lines("why", why_lines)
         if not self.separate_fixes:
             several = self.values_differ(self.fix_placeholders)
-            fix = self.fix_lines(failure.groups[0], len(self.own_hosts), several)
+            fix = self.fix_lines(failure.groups[0], self.own_hosts, several)
             details += [*self.blocked(), *fix] if scope.shortens else [*fix, *self.blocked()]
         else:
             details += self.blocked()
@@ -244,7 +248,7 @@ class _FailureEntryBuilder:
         details = self.observed_expected(group, set(OBSERVED_EXPECTED) - self.shared_labels)
         for label, lines in groupby(proof_lines(group.finding), itemgetter(0)):
             details += label_lines(label, (line for _, line in lines))
-        details += self.fix_lines(group, len(group.hosts), False) if self.separate_fixes else []
+        details += self.fix_lines(group, group.hosts, False) if self.separate_fixes else []
         outcome = self.failure.outcome
         where = self.fleet.where(group.hosts, outcome.evaluated_hosts, outcome.skipped)
         return ReportPart(message, self.fleet.fold(group.hosts) if group.hosts else "", where, tuple(details))
@@ -267,21 +271,23 @@ class _FailureEntryBuilder:
             if finding.values.get(label) not in (None, "") and f"{{{label}}}" not in finding.template
         ]
         values: dict[str, object] = {label: finding.values[label] for label in held if label in labels}
-        return list(self.fleet.localized_values(values).items())
+        message = self.fleet.message(finding, MAX_MESSAGE_CHARS)
+        texts = self.fleet.localized_values(values).items()
+        return [(label, text) for label, text in texts if label != "observed" or text not in message]
 
-    def filled_fix(self, group: FindingGroup) -> list[str]:
+    def fix_lines(self, group: FindingGroup, hosts: Sequence[str], differ: bool) -> list[tuple[str, str]]:
+        """What to do on all ``hosts``; where a command or a value is another one for each, on the first of them."""
+        is_shared = len(hosts) > 1 and not differ and "{host}" not in "".join(COMMAND.findall(self.fix))
         page = self.failure.outcome.check if self.scope.shortens else ""
-        return filled_fix(self.fix, group.example, group.hosts, self.fleet, page)
-
-    def fix_lines(self, group: FindingGroup, hosts: int, differ: bool) -> list[tuple[str, str]]:
-        """What to do about a group's first finding; and that it goes likewise for the others, of ``hosts`` in all."""
-        lines = self.filled_fix(group)
+        place = self.fleet.fold(hosts) if is_shared else ""
+        lines = filled_fix(self.fix, group.example, group.hosts, self.fleet, page, place)
         first = clean(group.hosts[0], 100) if group.hosts else ""
         # One finding about several hosts whose remedy names one of them by another value is for that one alone.
-        is_whole = group.count == 1 and not differ and "{host}" not in self.fix
-        if first and hosts > 1 and not is_whole and (differ or any(first in line for line in lines)):
+        is_whole = is_shared or (group.count == 1 and not differ and "{host}" not in self.fix)
+        if first and len(hosts) > 1 and not is_whole and (differ or any(first in line for line in lines)):
+            others = _others(len(hosts))
             lines = self.with_note(
-                lines, phrase("This is for {first}; likewise for {others}.", first=first, others=_others(hosts))
+                lines, phrase("This is for {first}; likewise for {others}.", first=first, others=others)
             )
         elif differ or (group.finding is not group.example and self.fix_placeholders):
             lines = self.with_note(lines, localized("This is for the first finding; likewise for the rest."))

@@ -21,6 +21,7 @@ from doctor.report.layout.page_model import (
     label_lines,
 )
 from doctor.report.layout.summary_lines import SummaryLines, summary_lines
+from doctor.report.layout.tally import coverage
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -68,7 +69,7 @@ def build_page(
         ReportSection("unknown", builder.gaps("unknown", folded.unknown, scope.max_reasons or scope.max_groups)),
         *builder.healthy_sections(folded.areas),
         ReportSection("waived", tuple(map(builder.waived, folded.waived))),
-        ReportSection("not checked", builder.skipped(folded, report.outcomes)),
+        ReportSection("not checked", builder.skipped(folded, report.outcomes, coverage(report, folded.counts).reason)),
     ]
     return ReportPage(
         tuple(section for section in sections if section.entries),
@@ -138,8 +139,8 @@ class _PageBuilder:
         number = len(area.healthy)
         return str(area.total) if number == area.total else phrase("{count} of {total}", count=number, total=area.total)
 
-    def skipped(self, folded: FoldedReport, outcomes: Sequence[Outcome]) -> tuple[ReportEntry, ...]:
-        """What does not apply, by reason; in one line where other checks were evaluated."""
+    def skipped(self, folded: FoldedReport, outcomes: Sequence[Outcome], limits: str) -> tuple[ReportEntry, ...]:
+        """What does not apply, by reason; in one line where other checks were evaluated, with what they all lack."""
         evaluated = {outcome.check for outcome in outcomes if outcome.complete or outcome.findings or outcome.crashed}
         if not self.scope.shortens or len(folded.skipped) < 2 or not evaluated:
             return self.gaps("skip", folded.skipped, self.scope.max_skip_reasons)
@@ -152,7 +153,7 @@ class _PageBuilder:
             else []
         )
         texts += [phrase("{checks} only for some hosts", checks=partly if nowhere else partly_checks)] if partly else []
-        text = localized(", ").join(texts) + bracketed(self.scope.rest_hint)
+        text = localized(", ").join(texts) + limits + bracketed(self.scope.rest_hint)
         return (ReportEntry("skip", "", (ReportPart(text),)),)
 
     def healthy(self, area: Area) -> list[ReportEntry]:
@@ -180,9 +181,12 @@ class _PageBuilder:
         )
         everywhere = counts[0] == len(self.fleet.hosts)
         text = (
-            phrase("on {hosts}", hosts=hosts) if everywhere else phrase("on {span} of {hosts}", span=span, hosts=hosts)
+            phrase("on {hosts}", hosts=hosts)
+            if everywhere
+            else phrase("each on {span} of {hosts}", span=span, hosts=hosts)
         )
-        return phrase("{text}; {count} of them look at the job alone", text=text, count=without) if without else text
+        named = without and self.shows_claims
+        return phrase("{text}; {count} of them look at the job alone", text=text, count=without) if named else text
 
     def crash(self, outcome: Outcome) -> list[ReportEntry]:
         hosts: dict[tuple[str, bool], list[str]] = {}

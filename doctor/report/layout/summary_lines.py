@@ -11,7 +11,7 @@ from doctor.engine.exit_code import Verdict, verdict
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CONTAINER, NO_HOST, THIS_HOST_ALONE, Report
 from doctor.report.layout.fold import CheckFailure, FoldedReport
-from doctor.report.layout.formatting import clean, count_noun, duration, format_time
+from doctor.report.layout.formatting import bracketed, clean, count_noun, duration, format_time
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import Counts, coverage, left_out
 
@@ -160,7 +160,8 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     if parts == [_passed(counts)] and covered.text:
         text = phrase("{share}, and passed", share=covered.share) + _on_hosts(counts) + covered.reason
         return localized("; ").join([text, *_left_out(report, folded)])
-    counted = [covered.text] if covered.text else []
+    is_decided = counts.findings and not (covered.unknown or covered.unsettled)  # what does not apply stands above
+    counted = [covered.text] if covered.text and not is_decided else []
     named = _left_out(report, folded) if counted or parts == [_passed(counts)] else ()
     return localized("; ").join([*parts, *counted, *named])
 
@@ -213,9 +214,7 @@ def _findings_text(folded: FoldedReport) -> str:
         failures = [failure for failure in folded.failures if failure.is_error is is_error]
         if failures:
             counted.setdefault(_on(folded.fleet, failures), []).append(count_noun(len(failures), noun))
-    more = phrase(
-        " ({count} more follows from them)" if following == 1 else " ({count} more follow from them)", count=following
-    )
+    more = bracketed(count_noun(following, "consequence"))
     kinds = [localized(", ").join(numbers) + where for where, numbers in counted.items()]
     return localized(", ").join(kinds) + (more if following else "")
 

@@ -27,7 +27,7 @@ from .group_use import GroupUse
 from .module_values import ModuleValues, compile_test, in_training, is_compiled, tensors_in
 from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
-from .step_records import emit_entries, fills_states, generators, kept_states, write_numbers
+from .step_records import emit_entries, fills_states, generators, initial_values, updated_values, write_numbers
 
 MAX_INPUTS = 32
 MAX_FAILURES = 10
@@ -347,8 +347,8 @@ class DigestCollection:
         else:
             self._emit("reduced", [(name, tensor, tensor.grad) for name, tensor in named if tensor.grad is not None])
         if not self.step:
-            self._emit("begun", [(name, tensor, tensor) for name, tensor in named])
-            self._emit("held", kept_states(self.optimizers, named))
+            for kind, entries in initial_values(self.optimizers, named):
+                self._emit(kind, entries)
         self._add_up()
         if self.sketch:
             self.sketch.remove()
@@ -398,8 +398,8 @@ class DigestCollection:
                 if moved or bool(self.torch.any(local_tensor(tensor.grad) != 0)):
                     graded.append(name)
         still = [name for name in same if name in set(graded)]
-        self._emit("parameters", [(name, tensor, tensor) for name, tensor in named])
-        self._emit("states", kept_states(self.optimizers, named))
+        for kind, entries in updated_values(self.optimizers, named):
+            self._emit(kind, entries)
         self.out.write(
             "update",
             s=self.step,

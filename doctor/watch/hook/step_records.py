@@ -5,12 +5,31 @@ Python 3.8, torch 2.1. A part of the hook.
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+from typing import Any, Iterable, Iterator
 
 from .channel import Channel
 from .digest import finite_or_text, host_generators, value_digest
 from .digest_records import MAX_TENSORS, emit_tensors
 from .shard_holders import ShardHolders
+
+
+def initial_values(
+    optimizers: Iterable[Any], named: list[tuple[str, Any]]
+) -> Iterator[tuple[str, list[tuple[str, Any, Any]]]]:
+    """Before the first update, the kinds of records and of each its values: name, parameter that it belongs to, value.
+
+    The kinds here and in `updated_values` are those of ``ALIKE`` in ``doctor/watch/data/value_rules.py``.
+    """
+    yield "begun", [(name, tensor, tensor) for name, tensor in named]
+    yield "held", kept_states(optimizers, named)
+
+
+def updated_values(
+    optimizers: Iterable[Any], named: list[tuple[str, Any]]
+) -> Iterator[tuple[str, list[tuple[str, Any, Any]]]]:
+    """The same after each digested update."""
+    yield "parameters", [(name, tensor, tensor) for name, tensor in named]
+    yield "states", kept_states(optimizers, named)
 
 
 def emit_entries(

@@ -73,7 +73,9 @@ class FollowedFile:
 
     def _read_block(self) -> bytes:
         if self._is_stream:
-            if not select.select([self._fd], [], [], 0)[0]:
+            poll = select.poll()
+            poll.register(self._fd, select.POLLIN)
+            if not poll.poll(0):
                 return b""
             block = os.read(self._fd, READ_BYTES)
             self.ended = not block and self.path == "-"

@@ -201,14 +201,14 @@ class _Worker:
 
     def _next(self, seconds: float, end: float) -> Outcome | BaseException | None:
         """None: the check has had its ``seconds``; or, with waits for a CPU, twice that of the time until ``end``."""
-        taken = effective_time(f"/proc/self/task/{self._thread.native_id}")  # type: ignore[no-untyped-call]
+        taken = effective_time(f"/proc/self/task/{self._thread.native_id}")
         latest = time.monotonic() + 2 * CHECK_SHARE * max(0.0, end - time.monotonic())
         pause = seconds
         while True:
             try:
                 return self._finished.get(timeout=pause)
             except queue.Empty:
-                if taken() >= seconds:  # type: ignore[no-untyped-call]
+                if taken() >= seconds:
                     self.reason = TOO_LONG
                     return None
                 if time.monotonic() >= latest:

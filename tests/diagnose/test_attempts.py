@@ -271,10 +271,10 @@ def test_of_two_crashes_with_nothing_between_both_are_named_in_their_order() -> 
 
 def test_an_earlier_attempt_lists_few_of_its_files_and_those_that_its_lines_are_quoted_from() -> None:
     """What is written would otherwise grow with attempts times files."""
-    requeued = next(line for line in REQUEUED.splitlines(keepends=True) if "*** JOB" in line)
-    text = raised(1, FULL) + requeued + raised(1, NAN)
-    quiet = {f"a{number}": raised(number, NAN) + requeued for number in range(2, MAX_ATTEMPT_FILES + 22)}
-    diagnosis = diagnosed(**quiet, z=text)
+    requeued = "slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2026-01-01T00:00:01 DUE TO JOB REQUEUE ***\n"
+    memory = "[rank{0}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    texts = [(memory.format(rank) + requeued) * 5 + memory.format(rank) for rank in range(MAX_ATTEMPT_FILES + 21)]
+    diagnosis = diagnosed(**{f"a{rank}": text for rank, text in enumerate(texts)})
     content = document(diagnosis, SignatureCatalog(SIGNATURES, {}), 10)
     assert content.attempts and len(content.files) == MAX_ATTEMPT_FILES + 21
     for earlier in content.attempts:

@@ -72,7 +72,7 @@ def _silent_ranks(case: Case) -> tuple[dict[int, Culprit], set[int]]:
     suspects = {rank: culprit_of(item) for rank, item in ranks.items() if not case.waits(item) and rank not in cut}
     blocks = case.failure_blocks
     if case.aborts_on_others:  # the watchdog of NCCL ended it over the same timeout
-        blocks = [block for block in blocks if block.exit_code != _SIGABRT]
+        blocks = tuple(block for block in blocks if block.exit_code != _SIGABRT)
     hosts = {block.rank: block.host for block in blocks if block.rank is not None}
     hosts |= {rank: block.host for rank, block in ended_well_ranks(case.reports).items()}
     hosts |= dict.fromkeys(case.labels, "")

@@ -303,13 +303,13 @@ def _attempt(attempt: EarlierAttempt, catalogue: SignatureCatalog, code: int) ->
     quoted = {line.file for cause in content.causes for line in cause.evidence}
     quoted |= {item.first.file for item in content.waiting}
     order = sorted(range(len(content.files)), key=lambda number: content.files[number].name not in quoted)
-    shown = sorted(order[:MAX_ATTEMPT_FILES])
-    files = (attempt.diagnosis.files[number] for number in shown)
+    numbers = sorted(order[:MAX_ATTEMPT_FILES])
+    files = (attempt.diagnosis.files[number] for number in numbers)
     return AttemptDocument(
         "job" if attempt.is_job else "attempt",
         attempt.same,
         tuple(LineRange(summary.name, summary.first_line, summary.last_line) for summary in files if summary.last_line),
-        msgspec.structs.replace(content, files=tuple(content.files[number] for number in shown)),
+        msgspec.structs.replace(content, files=tuple(content.files[number] for number in numbers)),
     )
 
 

@@ -89,13 +89,13 @@ def effective_time(folder):
     """
     began = time.monotonic()
     first = schedule(folder)
-    seen = [first, began]
+    last = [first, began]
 
     def seconds():
         now, times = time.monotonic(), schedule(folder)
         state = read_text(folder + "/stat", 4096).rpartition(")")[2].split()[:1]
-        if times != seen[0] or state != ["R"] or not any(times):
-            seen[:] = [times, now]
-        return seen[1] - began - max(0, times[1] - first[1]) / 1e9
+        if times != last[0] or state != ["R"] or not any(times):
+            last[:] = [times, now]
+        return last[1] - began - max(0, times[1] - first[1]) / 1e9
 
     return seconds

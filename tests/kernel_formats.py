@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from doctor.facts.kernel_faults import KernelFaultRow, compiled_pattern, fault_rows
+from doctor.facts.kernel_faults import KernelFaultRow, compiled_pattern, fault_rows, says
 from doctor.facts.kernel_log import ERROR_LEVEL
 
 LEVELS = {"emerg": 0, "alert": 1, "crit": 2, "err": 3, "error": 3, "warn": 4, "warning": 4, "notice": 5, "info": 6}
@@ -139,9 +139,8 @@ def kernel_formats(repository: str) -> str:
 
 def _unlisted(shapes: Iterable[KernelFormat], rows: Iterable[KernelFaultRow]) -> Iterator[KernelFormat]:
     """Errors by which a driver says that a device fails, and which only the rows for unlisted messages find."""
-    failing, harmless = (compiled_pattern(f"(?i:{part})") for part in ("{failing}", "{harmless}"))
     for shape in shapes:
         text = shape.text
-        is_failure = shape.level <= ERROR_LEVEL and failing.search(text) and not harmless.search(text)
+        is_failure = shape.level <= ERROR_LEVEL and says("failing", text) and not says("harmless", text)
         if is_failure and not any(is_found(row, shape) for row in rows):
             yield shape

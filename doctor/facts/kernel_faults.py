@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -29,6 +29,8 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cleared_by: str = ""
     error: bool = False
     unless: str = ""
+    says: str = ""
+    unless_says: tuple[str, ...] = ()
     level: int = 7
     unlisted: bool = False
 
@@ -36,6 +38,7 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parts: dict[str, str]
     """What stands for a name in braces in patterns; those that name others stand before them."""
+    phrases: dict[str, tuple[str, ...]]
     fault: tuple[KernelFaultRow, ...]
 
 
@@ -62,6 +65,42 @@ def _filled_pattern(text: str) -> str:
     return text
 
 
+def says(name: str, text: str) -> bool:
+    """A message has one of the phrases ``name``.
+
+    >>> says("failing", "reset TIMED OUT"), says("failing", "reset done")
+    (True, False)
+    """
+    lowered = text.lower()
+    likely = [pattern for literal, pattern in _phrases(name) if literal in lowered]
+    return any(pattern.search(text) for pattern in likely)
+
+
+@cache
+def _phrases(name: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Each phrase, behind a text that is in all it finds: a hundred texts cost what one regular expression does."""
+    return tuple((_literal(phrase), re.compile(phrase, re.I)) for phrase in _table().phrases[name])
+
+
+_TOKEN = re.compile(r"(\((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*\))*\)|\[[^\]]+\]|\\?.)([?*+]|\{[0-9,]+\})?")
+
+
+def _literal(phrase: str) -> str:
+    r"""The longest text without a choice that a regular expression asks for, in lower case.
+
+    >>> _literal(r"\bECC (?:error|status)"), _literal(r"fail\w{0,3} to (?:reset|init)"), _literal("tim(?:ed|ing)")
+    ('ecc ', 'fail', 'tim')
+    """
+    runs = [""]
+    for item, quantifier in _TOKEN.findall(phrase):
+        is_plain = not quantifier and (item not in (".", "^", "$") if len(item) == 1 else not item[1].isalnum())
+        if is_plain and len(item) <= 2:
+            runs[-1] += item[-1]
+        else:
+            runs.append("")
+    return max(runs, key=len).lower()
+
+
 def fault_text(name: str) -> str:
     """The pattern of the row ``name``, whose groups have no names."""
     return re.sub(r"\(\?P<\w+>", "(?:", _filled_pattern(fault_rows()[name].pattern))
@@ -86,23 +125,40 @@ def rows_in(text: str) -> tuple[str, ...]:
     >>> rows_in("nfs: server filer OK")
     ('nfs-answers',)
     """
-    found: list[str] = []
-    is_listed = False
-    for name, row in _judging_order():
-        if row.unlisted and is_listed:
-            break
-        if row.unlisted or any(word in text for word in row.words):
-            is_found = compiled_pattern(row.pattern).search(text) is not None
-            if is_found and not (row.unless and compiled_pattern(row.unless).search(text)):
-                found.append(name)
-                is_listed = is_listed or bool(row.check and not row.unlisted)
-    return tuple(found)
+    names = [name for word, name in _names_by_word() if word in text]
+    rows = (fault_rows()[name] for name in dict.fromkeys(names))
+    found = [row.id for row in rows if compiled_pattern(row.pattern).search(text) and not _excludes(row, text)]
+    return tuple(found or _unlisted_rows_in(text))
+
+
+def _unlisted_rows_in(text: str) -> Iterator[str]:
+    present: dict[str, bool] = {}
+
+    def has(phrases: str) -> bool:
+        if phrases not in present:
+            present[phrases] = says(phrases, text)
+        return present[phrases]
+
+    for row in _unlisted_rows():
+        if not compiled_pattern(row.pattern).search(text) or (row.says and not has(row.says)):
+            continue
+        if not any(map(has, row.unless_says)) and not _excludes(row, text):
+            yield row.id
+
+
+def _excludes(row: KernelFaultRow, text: str) -> bool:
+    return bool(row.unless and compiled_pattern(row.unless).search(text))
 
 
 @cache
-def _judging_order() -> tuple[tuple[str, KernelFaultRow], ...]:
-    """The rows, those for messages that no other row names last."""
-    return tuple(sorted(fault_rows().items(), key=lambda item: item[1].unlisted))
+def _names_by_word() -> tuple[tuple[str, str], ...]:
+    """Each word with the id of a row that has it, but those of messages that no other row names."""
+    return tuple((word, row.id) for row in fault_rows().values() if not row.unlisted for word in row.words)
+
+
+@cache
+def _unlisted_rows() -> tuple[KernelFaultRow, ...]:
+    return tuple(row for row in fault_rows().values() if row.unlisted)
 
 
 @cache

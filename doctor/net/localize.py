@@ -351,11 +351,13 @@ class _Search:
                     yield port, source, targets
 
     def _cause(self, pick: _Pick, exclusive: Sequence[tuple[int, int, int]], counts: dict[str, Grid]) -> NetworkCause:
+        """What failed in another way only where another cause explains it as well says nothing of this one."""
         sides, box = pick.box.rectangles, pick.box
         outcomes = {
             OUTCOMES[letter].value: number
             for letter, grid in counts.items()
-            if (number := sum(grid.count(port, side) for port in pick.ports for side in sides))
+            if any(grid.rows[port][source] & targets for port, source, targets in exclusive)
+            and (number := sum(grid.count(port, side) for port in pick.ports for side in sides))
         }
         opened = sum(self.cells.open.count(port, side) for port in pick.ports for side in sides)
         others = (port for port in range(self.cells.ports) if port not in set(pick.ports))

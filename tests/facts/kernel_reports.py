@@ -494,14 +494,15 @@ SICK: tuple[Report, ...] = (
         "NVRM: Xid (PCI:0008:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)",
     ),
     Report("12994304955", AMD, "0000:0c:00.0", "amdgpu 0000:0c:00.0: amdgpu: Failed to export SMU metrics table!"),
+    Report(
+        "7275941103",
+        CARD,
+        "0000:bb:00.0",
+        "mlx5_core 0000:bb:00.0: print_health_info:491:(pid 0): PCI slot is unavailable",
+    ),
 )
 
 SILENT: tuple[tuple[str, str, str], ...] = (
-    (
-        "7275941103",
-        "mlx5_core 0000:bb:00.0: print_health_info:491:(pid 0): PCI slot is unavailable",
-        "poll_health prints it after its own fatal error of the same card, which is found",
-    ),
     (
         "3784420793",
         "EEH: Recovering PHB#400f-PE#10000",
@@ -757,3 +758,13 @@ SICK += tuple(
 )
 HEALTHY += tuple((source, text) for source, check, _, text in _RECORDED if check == "-")
 SILENT += tuple((source, text, reason) for source, check, reason, text in _RECORDED if check == "silent")
+
+LEVELS = {
+    text: int(level)
+    for level, _, text in (
+        line.split("\t")
+        for line in Path(__file__).with_name("recorded").joinpath("kernel_levels.tsv").read_text().splitlines()[1:]
+    )
+}
+"""Of linux/kern_levels.h, of messages that the named file prints below error level, at which the kernel keeps them; all
+others are judged as errors."""

@@ -7,7 +7,15 @@ import time
 import pytest
 
 from doctor.engine.catalog import bundled_folder
-from doctor.facts.kernel_faults import KernelFaultRow, compiled_pattern, fault_rows, fault_words, named_device
+from doctor.facts.kernel_faults import (
+    KernelFaultRow,
+    _phrases,
+    compiled_pattern,
+    fault_rows,
+    fault_words,
+    named_device,
+    says,
+)
 from doctor.facts.kernel_log import ERROR_LEVEL, HOUR, KernelLog, LogLine
 
 ROWS = list(fault_rows().values())
@@ -52,6 +60,15 @@ def test_a_pattern_takes_linear_time(row: KernelFaultRow) -> None:
     for text in hostile:
         compiled_pattern(row.pattern).search(text[:300])
     assert time.process_time() - began < 0.2
+
+
+@pytest.mark.parametrize("name", ["failing", "harmless", "requests"])
+def test_a_phrase_is_looked_for_behind_a_text_that_all_its_matches_have(name: str) -> None:
+    texts = [text for row in ROWS for text in (*row.samples, *row.emulated)]
+    for text in (*texts, *map(str.upper, texts)):
+        found = [literal for literal, pattern in _phrases(name) if pattern.search(text)]
+        assert all(literal in text.lower() for literal in found)
+        assert bool(found) == says(name, text)
 
 
 def test_words_are_short_and_few() -> None:

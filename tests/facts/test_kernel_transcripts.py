@@ -14,10 +14,10 @@ from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Output
 from doctor.facts.accelerators import OtherAccelerators
 from doctor.facts.gpu import GpuCards, GpuInventory
-from doctor.facts.kernel_log import KernelLog, read_kernel_log
+from doctor.facts.kernel_log import ERROR_LEVEL, KernelLog, read_kernel_log
 from tests.checks.run_check import Facts
 from tests.facts.answers import read_outputs
-from tests.facts.kernel_reports import EMULATED, HEALTHY, SICK, SILENT, Report
+from tests.facts.kernel_reports import EMULATED, HEALTHY, LEVELS, SICK, SILENT, Report
 from tests.facts.kernel_transcripts import LINK, MESSAGES, Message
 
 READERS = {
@@ -53,7 +53,8 @@ def _collected(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]) 
     patch.setattr(os, "open", lambda path, *mode: opened(file if path == "/dev/kmsg" else path, *mode))
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     for name, text in texts.items():
-        records = [f"3,{n},{int((uptime - 10 * n) * 1e6)},-;{escaped(text)}\n" for n in (3, 2, 1)]
+        level = LEVELS.get(text, ERROR_LEVEL)
+        records = [f"{level},{n},{int((uptime - 10 * n) * 1e6)},-;{escaped(text)}\n" for n in (3, 2, 1)]
         file.write_text("6,1,0,-;Linux version 6.8.0\n" + "".join(records))
         log = read_outputs(KernelLog, one=Output(out=json.dumps(read_kernel_log({}))))
         assert isinstance(log, KernelLog)
@@ -124,3 +125,9 @@ def test_what_no_host_printed_says_so() -> None:
     """A source is a page or the id of a file; a driver's own file has printed nothing."""
     for source in (*(report.source for report in SICK), *(source for source, _ in HEALTHY)):
         assert source.startswith(EMULATED) == (".c" in source or source.startswith(("emulated", "broadcom/")))
+
+
+def test_only_sound_messages_have_a_level_of_their_own() -> None:
+    sound = {text for _, text in HEALTHY} | {text for _, text, _ in SILENT}
+    assert LEVELS.keys() <= sound | {message.text for message in MESSAGES if not message.checks}
+    assert all(ERROR_LEVEL < level <= 7 for level in LEVELS.values())

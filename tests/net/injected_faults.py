@@ -345,7 +345,8 @@ def _wrong_route(kind: str, draw: Draw) -> InjectedFault:
 
 @_makes("no route")
 def _no_route(kind: str, draw: Draw) -> InjectedFault:
-    expected = _expect("net-unreachable", draw.a, draw.b, text=draw.direction)
+    """The kernel of the source refuses before any packet is sent: the other host is innocent."""
+    expected = _expect("net-unreachable", draw.a, text=draw.direction)
     script = f"ip route add {draw.random.choice(['unreachable', 'prohibit', 'blackhole'])} {draw.address(draw.b)}"
     return InjectedFault(kind, expected, {}, {draw.a: script})
 

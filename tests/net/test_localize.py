@@ -11,6 +11,7 @@ import pytest
 
 from doctor.engine.sanitize import count_noun
 from doctor.net.cause import NetworkCause, place, port_text
+from doctor.net.findings import failure_class
 from doctor.net.localize import Localization, localize
 from doctor.net.matrix import Matrix
 from doctor.net.merging import merge_answers, read_answer
@@ -332,6 +333,15 @@ def test_failures_that_come_and_go_beside_those_of_a_whole_host_are_that_hosts()
     rows = [["-oooo", "d-ooo", "do-oo", "doo-o", "dooo-"], ["-oooo", "o-ooo", "oo-oo", "doo-o", "dooo-"]]
     (cause,) = localize(fleet(5, 2, rows)).causes
     assert (cause.kind, cause.hosts, cause.way, cause.failed, cause.opened) == ("host", (0,), "inbound", 6, 2)
+
+
+def test_flows_that_another_host_loses_do_not_decide_what_a_blocked_port_is() -> None:
+    """Host 0 loses some flows to and from all; host 3 drops what comes in on its second port."""
+    first, second = ["-fff", "f-oo", "fo-o", "foo-"], ["-fff", "f-od", "fo-d", "foo-"]
+    causes = localize(fleet(4, 2, [first, second])).causes
+    named = {cause.hosts: (cause.way, cause.ports, cause.outcomes) for cause in causes}
+    assert named == {(0,): ("both", (0, 1), {"some flows": 12}), (3,): ("inbound", (1,), {"dropped": 2})}
+    assert {cause.hosts: failure_class(cause) for cause in causes} == {(0,): "flows", (3,): "port"}
 
 
 def test_one_more_direction_beside_the_failures_of_a_host_is_its_own_cause() -> None:

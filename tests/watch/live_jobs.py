@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = Path(__file__).parent / "programs" / "live_job.py"
+PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = os.environ.get("DOCTOR_PROGRAMS_PYTHON", sys.executable)
 START_LIMIT = 200.0
 SETTLED = 2.5
@@ -45,11 +45,20 @@ FAULTY = (
     *(("pipes", fault) for fault in ("sleep", "lock", "stop")),
     *(("torchrun", fault) for fault in ("skips", "exit")),
 )  # fmt: skip
+INVENTED = (
+    ("asynchronous", "sleep"), ("asynchronous", "endless"), ("thread", "server"), ("pipeline", "lock"),
+    ("subgroups", "sleep"), ("loader", "fifo"), ("loader", "server"), ("titled", "native"), ("jitted", "sleep"),
+    ("ssh", "flock"), ("other user", "endless"), ("container", "sleep"), ("three jobs", "fifo"), ("two agents", "stop"),
+    ("ray concurrent", "server"), ("mpi ring", "sleep"),
+)  # fmt: skip
+"""Of `invented_job.py`."""
+ODD = ("evaluates", "saves", "compiles", "downloads", "computes")
+"""Healthy jobs of which one rank alone works, or all do, for longer than a look."""
 HEALTHY = tuple(
     (kind, {"JOB_PACE": pace})
     for kind in (*DEPLOYED, "ray rollouts", "jax barrier", "mpi c", "pool", "pipes", "serving idle")
     for pace in ("0.05", "0.6", "1.7")
-)
+) + tuple((kind, {"JOB_PACE": "0.3"}) for kind in (*dict.fromkeys(kind for kind, _ in INVENTED), *ODD))
 
 
 class Trial(NamedTuple):
@@ -98,8 +107,10 @@ def inside(kind: str, folder: str, fault: str, culprit: str, stacks: str) -> lis
     """Of the process with number 1 of the namespaces, all of whose processes end with it."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     with Path(folder, "log").open("wb") as log:
-        job = subprocess.Popen([PYTHON, str(PROGRAM), kind, folder, fault, culprit], stdin=subprocess.PIPE, stdout=log,
-                               stderr=log, start_new_session=True, env={**os.environ, "PYTHONPATH": ""})  # fmt: skip
+        program = "invented_job.py" if kind in {*dict(INVENTED), *ODD} else "live_job.py"
+        argv = [PYTHON, str(PROGRAMS / program), kind, folder, fault, culprit]
+        job = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
+                               env={**os.environ, "PYTHONPATH": ""})  # fmt: skip
     struck, limit = Path(folder, "struck"), time.monotonic() + START_LIMIT
     while not struck.exists():
         if job.poll() is not None or time.monotonic() > limit:
@@ -116,10 +127,20 @@ def inside(kind: str, folder: str, fault: str, culprit: str, stacks: str) -> lis
     culprits = [text for failure in smoke.get("failures", ()) for text in states_of(failure)]
     named = sorted({int(pid) for text in culprits for pid in re.findall(r"\(pid (\d+)\)", text)})
     text = "; ".join(culprits) or " / ".join(smoke.get("notes", [])) or done.stderr
-    expected = int(struck.read_text())
+    expected = pid_here(int(struck.read_text()), job.pid)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(job.pid, signal.SIGKILL)
     return [done.returncode, expected, named, text[:2000], round(took, 1)]
+
+
+def pid_here(pid: int, job: int) -> int:
+    """The number that a process of a container has outside of it; ``pid`` where the job has none."""
+    for place in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):
+            numbers = place.read_text().partition("NSpid:")[2].split("\n")[0].split()
+            if len(numbers) > 1 and numbers[-1] == str(pid) and int(numbers[0]) > job:
+                return int(numbers[0])
+    return pid
 
 
 def states_of(failure: dict[str, Any]) -> list[str]:
@@ -139,7 +160,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9, help="starts no further job after that")
     options = parser.parse_args()
     trials: list[tuple[str, str, int, dict[str, str]]] = []
-    trials += [(kind, fault, number % 3, {}) for number, (kind, fault) in enumerate(FAULTY)]
+    trials += [(kind, fault, number % 3, {}) for number, (kind, fault) in enumerate((*FAULTY, *INVENTED))]
     trials += [(kind, "none", 0, environ) for kind, environ in HEALTHY]
     trials = [trial for trial in trials if re.search(options.only, f"{trial[0]}: {trial[1]}")]
     part, parts = map(int, options.part.split("/"))

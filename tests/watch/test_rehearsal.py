@@ -111,7 +111,7 @@ def test_modules_beside_the_program_that_hide_others_are_named_and_not_run(progr
     code, document = rehearse(elsewhere, *line, PYTHONPATH=f"{ROOT}:{elsewhere}")
     assert code == 0 and not list(program.parent.rglob("STARTED"))
     (misfit,) = [misfit for misfit in document["misfits"] if misfit["subject"] == "modules"]
-    assert misfit["severity"] == "warning" and misfit["text"].endswith(": jax, json, queue, socket")
+    assert misfit["severity"] == "warning" and misfit["text"].endswith(": rename jax, json, queue, socket")
     document = rehearse(elsewhere, *line, PYTHONPATH=f"{ROOT}:{elsewhere}", PYTHONSAFEPATH="1")[1]
     assert sys.version_info < (3, 11) or not [
         misfit for misfit in document["misfits"] if misfit["subject"] == "modules"

@@ -136,8 +136,11 @@ def _job_name(rank: ProcessReport) -> str:
 def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: bool) -> Judgement:
     # A job that ends well loses its ranks one after the other.
     definite = [view for view in views if view.does.kind in DEFINITE and not (moves and view.does.kind == "left")]
-    waiting = [view for view in views if view.waits]
-    rest = [view for view in views if not view.waits]
+    # Who rests at the same place as those that wait, waits as well, whatever could be read of it.
+    places = {view.does.place for view in views if view.waits} - {()}
+    beside = [view for view in views if view.does.kind == "wait" and view.does.still and view.does.place in places]
+    waiting = [view for view in views if view.waits or view in beside]
+    rest = [view for view in views if view not in waiting]
     if not definite and (moves or not (waiting or absent)):
         return _without_wait(views, moves)
     if absent:

@@ -46,12 +46,20 @@ _IDLE = (
     (re.compile(r"_run_once /.*/asyncio/base_events\.py$"), "waits for an event"),
 )
 """Function and file of the innermost frames of a process that has nothing to do."""
+_HOLDS_WORKER = frozenset({"read", "write", "open", "stat", "lock", "sync", "recv", "connect", "sleep", "page fault"})
 _DEBUGGER = re.compile(r"(?:^|/)(?:pdb|bdb|cmd|ipdb/__main__|pudb/debugger)\.py$|debugpy/")
 _SPINS = re.compile(
     r"(?:libmpi|libopen-|libpmix|mca_|libuc[mpst]|libpsm|libfabric|libhcoll|libnccl|librccl|libhccl|libhcom|libgloo"
     r"|libevent)[\w.+-]{0,60}\.so"
 )
 """Libraries in which a rank that waits for others stays on its CPU."""
+_COMMUNICATES = re.compile(
+    rf"{_SPINS.pattern}|libtorch_\w+\.so\S* (?:c10d|gloo|c10d_npu)::|_?xla_extension|libjax_common"
+)
+"""Library and function in which a thread that waits for others is."""
+_AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
+_BUSY_THREADS = 1.0
+"""Seconds on CPUs of all its threads within the looks, above which a process computes."""
 _BESIDE = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
 _LEAST_SAMPLES = 8
 _SWITCHES = 6.0
@@ -94,6 +102,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     first, last = looks[0], looks[-1]
     still = _is_still(rank, looks, seconds)
     decided = _state(rank, looks) or _by_stack(frames, looks, still)
+    decided = decided or _by_native_call(rank, looks)
     library = "" if decided else _spun_library(rank)
     if library:  # a wait that does not yield: whoever also sleeps has other work
         decided = "collective", filled("waits within {0}, on its CPU", library)
@@ -103,6 +112,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     kind, text = decided or _by_call(looks, seconds)
     if kind in ("blocked", "file") and rank.file_wait is not None:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
+    if kind == "loader" and (held := _held_worker(rank)):
+        text = held
     where = _where(frames)
     moved = last.bytes - first.bytes if min(first.bytes, last.bytes) >= 0 else 0
     unmoved = first.ran == last.ran and first.switches == last.switches
@@ -143,10 +154,35 @@ def _spun_library(rank: ProcessReport) -> str:
     return libraries[0][0] if libraries and sampled >= _LEAST_SAMPLES and elsewhere * 50 <= sampled else ""
 
 
+def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:
+    """A wait in a library of communication that the stack of Python does not show, as ``Work.wait`` of an asynchronous
+    collective. Where other threads compute, it may wait for them.
+    """
+    library, function = (*rank.native, "", "")[:2]
+    own = max(looks[-1].all_ran - looks[0].all_ran, 0.0)
+    if (
+        not rank.frames
+        or not _COMMUNICATES.match(f"{library} {function}")
+        or looks[-1].call not in _AWAITED
+        or own > _BUSY_THREADS
+    ):
+        return None
+    return "collective", filled("waits in {0}", function) if function else filled("waits within {0}", library)
+
+
 def _held_by_file(kind: Kind, last: Look, wait: FileWait) -> str:
     if kind == "file":
         return filled("is blocked in {0}{1}", last.call, wait.text)
     return filled("is held by the kernel ({0}) in {1}{2}", last.wchan or "uninterruptible", last.call, wait.text)
+
+
+def _held_worker(rank: ProcessReport) -> str:
+    """Of a rank that waits for its loader, the worker that is held up: one with nothing to do waits at a pipe."""
+    for pid, _, call, file in rank.children:
+        if call in _HOLDS_WORKER and "pipe" not in file:
+            what = filled("{0} of {1}", call, file) if file else call
+            return filled("waits for its data loader, whose worker (pid {0}) is in {1}", pid, what)
+    return ""
 
 
 def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

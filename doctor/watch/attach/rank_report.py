@@ -90,6 +90,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Its TCP connections to other hosts: own end, ``>``, the other end."""
     samples: list[tuple[str, int]] = []
     """Files of code, and how often its main thread was found in them while it used a CPU; empty: not known."""
+    native: list[str] = []
+    """The library of communication that its thread waits in, and the function, which may be empty; empty: none."""
     file_wait: FileWait | None = None
     """At the last look; None: its main thread was in no call about a file."""
     dumps: list[str] = []
@@ -163,6 +165,7 @@ def _clean(rank: ProcessReport) -> ProcessReport:
         file_wait=rank.file_wait and _clean_wait(rank.file_wait),
         samples=[(printable(name, 100), count) for name, count in rank.samples[:16]],
         links=[printable(link, 120) for link in rank.links[:64]],
+        native=[printable(text, 100) for text in rank.native[:2]],
         dumps=_paths(rank.dumps),
         heartbeat_logs=_paths(rank.heartbeat_logs),
     )

@@ -214,13 +214,11 @@ def _links(views: Sequence[RankView]) -> Iterator[Misfit]:
 
 def _hidden_modules(views: Sequence[RankView]) -> Iterator[Misfit]:
     """Modules that whoever imports them gets from the program's folder: a framework that needs Python's own fails."""
+    one = "{0}: module {1} beside the program has the name of another, which imports no longer find: rename it"
+    several = "{0}: modules beside the program have the names of others, which imports no longer find: rename {1}"
     for names, members in _groups(views, lambda view: ", ".join(sorted(view.hidden_modules))).items():
         if names:
-            text = filled(
-                "{0}: beside the program are modules with the names of others, which imports find first: {1}",
-                describe_ranks(members),
-                names,
-            )
+            text = filled(several if ", " in names else one, describe_ranks(members), names)
             yield _misfit("warning", "modules", text, members)
 
 

@@ -21,6 +21,8 @@ MODULES = (
     "doctor.watch.attach.inspector.rank_state",
     "doctor.watch.attach.inspector.file_wait",
     "doctor.watch.attach.inspector.spins",
+    "doctor.watch.attach.inspector.native_calls",
+    "doctor.diagnose.excerpter.tracebacks",
     "doctor.watch.attach.inspector.python_stacks",
     "doctor.watch.attach.inspector.recordings",
     "doctor.watch.attach.inspector.inspector",

@@ -15,8 +15,9 @@ from doctor.remote.runtime.streams import write_all
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
-from doctor.watch.attach.inspector.file_wait import file_wait, held_up_beside
+from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside
 from doctor.watch.attach.inspector.live_environment import memory_maps
+from doctor.watch.attach.inspector.native_calls import native_calls
 from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
 from doctor.watch.attach.inspector.rank_finder import (
     find_ranks,
@@ -42,6 +43,7 @@ from doctor.watch.attach.inspector.recordings import (
 from doctor.watch.attach.inspector.spins import sampled_files, start_samples
 
 LOOKS = 3
+NATIVE_SECONDS = 5.0
 
 
 def stop(*_):
@@ -55,6 +57,7 @@ def described(entry):
     rank = entry["rank"]
     return {
         "pid": pid,
+        "thread": pid,  # whose work is looked at
         "rank": rank[0] if rank else None,
         "world": rank[1] if rank else 0,
         "job": job_of(environ),
@@ -67,7 +70,7 @@ def described(entry):
         "threads": thread_count(pid),
         "tracer": tracer(pid),
         "frozen": is_frozen(pid, (process_status(pid) or "?")[0]),
-        "children": children_of(pid),
+        "children": [],
         "looks": [],
         "tcp": [],
         "stacks": [],
@@ -96,33 +99,50 @@ def uses_nccl(ranks):
 
 
 def set_file_waits(ranks):
-    """What each rank waits for in a file system, at the last look; by pid, of those that wait."""
-    waits = dict((entry["pid"], file_wait(entry["pid"])) for entry in ranks)
+    """What each rank and its children wait for in a file system, at the last look; by pid, of the ranks that wait."""
+    waits = dict((entry["pid"], file_wait(entry["thread"])) for entry in ranks)
     for entry in ranks:
         entry["file_wait"] = waits[entry["pid"]]
+        entry["children"] = [
+            [child, state, call, awaited_path(child) or file] for child, state, call, file in children_of(entry["pid"])
+        ]
     return dict((pid, wait) for pid, wait in waits.items() if wait)
 
 
-def look_repeatedly(ranks, spy, began, interval, stack_seconds):
-    """Adds to each rank what it does at each of the looks; its stack at the first and the last, if py-spy is there."""
+def look_repeatedly(ranks, spy, interval, stack_seconds):
+    """Adds to each rank what it does at each of the looks, and its stack before and after them, if py-spy is there.
+
+    Returns: the seconds from the first look to the last.
+    """
     pids = [entry["pid"] for entry in ranks]
-    samples = start_samples(pids)
+    if spy:
+        add_stacks(ranks, spy, time.monotonic() + stack_seconds)
+    samples, began = start_samples([entry["thread"] for entry in ranks]), time.monotonic()
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
         carried = tcp_bytes(pids)
         for entry in ranks:
-            entry["looks"].append(look(entry["pid"]))
+            entry["looks"].append(look(entry["thread"]))
             entry["tcp"].append(carried.get(entry["pid"], -1))
-        # At the start and at the end: what moves has another stack then.
-        if spy and number != 1:
-            # A process that is stopped shows its stack as well: nothing is asked of it.
-            stacks, problems = spied_stacks(pids, spy, time.monotonic() + stack_seconds)
-            for entry in ranks:
-                entry["stacks"].append(stacks.get(entry["pid"], []))
-                entry["problem"] = problems.get(entry["pid"], "")
+    took = time.monotonic() - began
+    if spy:  # what moves has another stack then
+        add_stacks(ranks, spy, time.monotonic() + stack_seconds)
+    calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
     for entry in ranks:
-        if entry["pid"] in samples:
-            entry["samples"] = sampled_files(samples[entry["pid"]], memory_maps(entry["pid"]))
+        entry["native"] = calls.get(entry["thread"], [])
+        if entry["thread"] in samples:
+            entry["samples"] = sampled_files(samples[entry["thread"]], memory_maps(entry["pid"]))
+    return took
+
+
+def add_stacks(ranks, spy, deadline):
+    """Adds a stack to each rank, and which of its threads has it. A process that is stopped shows its stack as well."""
+    stacks, problems = spied_stacks([entry["pid"] for entry in ranks], spy, deadline)
+    for entry in ranks:
+        thread, frames = stacks.get(entry["pid"], (entry["pid"], []))
+        entry["thread"] = entry["thread"] if entry["looks"] else thread
+        entry["stacks"].append(frames)
+        entry["problem"] = problems.get(entry["pid"], "")
 
 
 def main(request, program):
@@ -137,8 +157,7 @@ def main(request, program):
     # Two answers: what differs in passing is no fault.
     addresses = ras_addresses([entry["environ"] for entry in rank_entries])
     ras = ras_answer(addresses) if uses_nccl(ranks) else ""
-    began = time.monotonic()
-    look_repeatedly(ranks, spy, began, request["interval"], request["stack_seconds"])
+    took = look_repeatedly(ranks, spy, request["interval"], request["stack_seconds"])
     held_up_beside(set_file_waits(ranks))
     number = signal_number(request["signal"])
     if number:
@@ -146,7 +165,6 @@ def main(request, program):
         for entry in ranks:
             if not any(entry["stacks"]):
                 entry["stacks"] = [stacks.get(entry["pid"], [])]
-    took = time.monotonic() - began
     record = {
         "ras": ras + (ras_answer(addresses) if ras else ""),
         "host": socket.gethostname()[:200],

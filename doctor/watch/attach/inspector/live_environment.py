@@ -13,7 +13,8 @@ ELF = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 SECTION = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = struct.Struct("<IBBHQQ")
 DYNAMIC_SYMBOLS = 11
-MOST_SYMBOLS = 1 << 16
+MOST_SYMBOLS = 1 << 19
+MAX_TEXTS = 1 << 26
 ENVIRON_PLACES = {}  # by device and inode of a C library: where its `environ` lies
 
 
@@ -69,23 +70,33 @@ def environ_place(path):
         return None
 
 
+class DynamicSymbols:
+    """The dynamic table of an ELF file: rows of (where in the texts its name stands, value, size)."""
+
+    def __init__(self, file):
+        head = file.read(64)
+        self.rows, self.texts = [], b""
+        if not head.startswith(ELF):
+            return
+        start, size, count = struct.unpack_from("<Q", head, 40)[0], 64, struct.unpack_from("<H", head, 60)[0]
+        file.seek(start)
+        sections = list(SECTION.iter_unpack(file.read(size * count)))
+        table = next((section for section in sections if section[1] == DYNAMIC_SYMBOLS), None)
+        if table is None or table[6] >= len(sections):
+            return
+        strings = sections[table[6]]
+        file.seek(strings[4])
+        self.texts = file.read(min(strings[5], MAX_TEXTS))
+        file.seek(table[4])
+        data = file.read(min(table[5], SYMBOL.size * MOST_SYMBOLS))
+        rows = SYMBOL.iter_unpack(data[: len(data) // SYMBOL.size * SYMBOL.size])
+        self.rows = [(name, value, size) for name, _, _, _, value, size in rows if value]
+
+
 def symbol_place(file, names):
     """The value of the first of these symbols in the dynamic table of an ELF file; None where it has none."""
-    head = file.read(64)
-    if not head.startswith(ELF):
-        return None
-    start, size, count = struct.unpack_from("<Q", head, 40)[0], 64, struct.unpack_from("<H", head, 60)[0]
-    file.seek(start)
-    sections = list(SECTION.iter_unpack(file.read(size * count)))
-    table = next((section for section in sections if section[1] == DYNAMIC_SYMBOLS), None)
-    if table is None or table[6] >= len(sections):
-        return None
-    strings = sections[table[6]]
-    file.seek(strings[4])
-    texts = file.read(min(strings[5], 1 << 22))
-    file.seek(table[4])
-    data = file.read(min(table[5], SYMBOL.size * MOST_SYMBOLS))
-    for name_at, _, _, _, value, _ in SYMBOL.iter_unpack(data[: len(data) // SYMBOL.size * SYMBOL.size]):
-        if any(texts.startswith(name + b"\0", name_at) for name in names):
+    symbols = DynamicSymbols(file)
+    for name_at, value, _ in symbols.rows:
+        if any(symbols.texts.startswith(name + b"\0", name_at) for name in names):
             return value
     return None

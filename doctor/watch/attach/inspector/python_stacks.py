@@ -9,12 +9,25 @@ import stat
 import subprocess
 import time
 
+from doctor.diagnose.excerpter.tracebacks import is_of_program
 from doctor.smoke.programs.agent.procfs import read_text
 from doctor.watch.attach.inspector.live_environment import memory_maps
 
 MOST_FRAMES = 40
 MAX_DUMP = 1 << 20
 TRIES = 3
+MOST_THREADS = 4096
+# Function and file where a thread waits for another of its process: joined, its result, a task or an event.
+HANDS_OVER = re.compile(
+    r"\w+ .*(?:/threading\.py|/concurrent/futures/_base\.py)$|main_loop .*/ray/_private/worker\.py$"
+    r"|_run_once .*/asyncio/base_events\.py$"
+)
+# Where one of a pool, of a logger or of a server has nothing to do.
+RESTS_IN = re.compile(
+    HANDS_OVER.pattern + r"|get .*/(?:queue|multiprocessing/queues)\.py$|_worker .*/concurrent/futures/thread\.py$"
+    r"|\w+ .*/(?:selectors|socketserver|multiprocessing/connection)\.py$"
+)
+COMMUNICATES = re.compile(r"\w+ .*/(?:torch|torch_npu|mindspore|deepspeed|mpi4py|jax)/")
 
 
 def find_py_spy(pids, preferred):
@@ -51,7 +64,10 @@ def is_trusted(path):
 
 
 def spied_stacks(pids, program, deadline):
-    """By pid: the frames of its main thread, innermost first, as [function, file, line], and why others have none."""
+    """By pid: (thread, frames) of the one that does its work, and why others have none.
+
+    Frames are [function, file, line], the innermost first.
+    """
     stacks, problems, waiting = {}, {}, dict((pid, 0) for pid in pids)
     while waiting and time.monotonic() < deadline:
         started = {}
@@ -67,10 +83,10 @@ def spied_stacks(pids, program, deadline):
                 process.kill()
                 process.communicate()
                 out, err = b"", b"py-spy did not answer in time"
-            frames = main_frames(out[:MAX_DUMP], pid)
+            found = working_thread(out[:MAX_DUMP], pid)
             waiting[pid] += 1
-            if frames:
-                stacks[pid] = frames
+            if found:
+                stacks[pid] = found
                 problems.pop(pid, None)
                 del waiting[pid]
                 continue
@@ -86,22 +102,53 @@ def spy_environ():
     return {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "NO_COLOR": "1"}
 
 
-def main_frames(data, pid):
-    """The main thread's frames in what py-spy printed; empty where it cannot be read."""
+def working_thread(data, pid):
+    """(id, frames) of the thread that does a process's work, in what py-spy printed; None where it cannot be read.
+
+    It is the main thread, or, where that one only waits for others, the one that does something.
+    """
     try:
-        threads = json.loads(data.decode("utf-8", "replace"))
-        main = [
-            thread
-            for thread in threads
-            if thread.get("os_thread_id") == pid or thread.get("thread_name") == "MainThread"
-        ]
-        if not main and len(threads) == 1:
-            main = threads
-        return [
-            frame_of(thread["name"], thread["filename"], thread["line"]) for thread in main[0]["frames"][:MOST_FRAMES]
-        ]
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        return []
+        threads = [(int(thread.get("os_thread_id") or 0), str(thread.get("thread_name")), frames_of(thread))
+                   for thread in json.loads(data.decode("utf-8", "replace"))]  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    main = next((entry for entry in threads if entry[0] == pid or entry[1] == "MainThread"), None)
+    main = threads[0] if main is None and len(threads) == 1 else main
+    if main is None or not main[2]:
+        return None
+    if is_in(main[2], HANDS_OVER):
+        others = [entry for entry in threads if entry is not main and entry[2] and not is_in(entry[2], RESTS_IN)]
+        others = [entry for entry in others if any(is_of_program(frame[1]) for frame in entry[2])]
+        others = [entry for entry in others if is_in(entry[2], COMMUNICATES, 40)] or others
+        thread = thread_here(pid, others[0][0]) if len(others) == 1 else 0
+        if thread:
+            return thread, others[0][2]
+    return pid, main[2]
+
+
+def is_in(frames, pattern, depth=3):
+    """Whether one of the innermost functions and files of a stack is of this pattern."""
+    return any(pattern.match("%s %s" % (name.rpartition(".")[2], path)) for name, path, _ in frames[:depth])
+
+
+def frames_of(thread):
+    """The frames of a thread, cut."""
+    return [frame_of(frame["name"], frame["filename"], frame["line"]) for frame in thread["frames"][:MOST_FRAMES]]
+
+
+def thread_here(pid, number):
+    """The id that a thread has here; in a container it has another there. 0 where it is not known."""
+    try:
+        names = os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return 0
+    if str(number) in names and number:
+        return number
+    for name in names[:MOST_THREADS]:
+        inner = re.search(r"^NSpid:.*\s([0-9]+)$", read_text("/proc/%d/task/%s/status" % (pid, name)), re.M)
+        if inner and int(inner.group(1)) == number:
+            return int(name)
+    return 0
 
 
 def frame_of(name, file, line):

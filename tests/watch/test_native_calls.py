@@ -1,0 +1,198 @@
+"""The library call that a thread waits in, and the thread that does a process's work."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from doctor.watch.attach.inspector.live_environment import memory_maps
+from doctor.watch.attach.inspector.native_calls import native_calls, readable_name
+from doctor.watch.attach.inspector.python_stacks import working_thread
+from doctor.watch.attach.odd_ranks import find_odd
+from doctor.watch.attach.rank_activity import activity
+from tests.watch.test_odd_ranks import COMPUTES, host, looks, rank
+
+LIBRARY = """
+#include <pthread.h>
+namespace c10d { struct Work { static void wait(long); }; }
+__attribute__((noinline)) void c10d::Work::wait(long seconds) {
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+    pthread_mutex_lock(&mutex);
+    for (;;) pthread_cond_wait(&changed, &mutex);
+}
+"""
+LOADS = "import ctypes, sys, threading, time; library = ctypes.CDLL(sys.argv[1]); "
+
+
+def calls_of(*pids: int, seconds: float = 60.0) -> dict[int, list[str]]:
+    return dict(native_calls(list(pids), seconds))  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("needs g++")
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "work.cpp").write_text(LIBRARY)
+    path = folder / "libtorch_cpu.so"
+    argv = [compiler, "-O1", "-shared", "-fPIC", "-o", str(path), str(folder / "work.cpp"), "-lpthread"]
+    subprocess.run(argv, check=True)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("library._ZN4c10d4Work4waitEl(1)", ["libtorch_cpu.so", "c10d::Work::wait"]),
+        ("lock = threading.Lock(); lock.acquire(); lock.acquire()", []),
+        ("time.sleep(100)", []),
+    ],
+    ids=["library", "lock", "sleep"],
+)
+def test_the_call_that_a_process_waits_in_is_read_from_its_stack(library: Path, text: str, expected: list[str]) -> None:
+    process = subprocess.Popen([sys.executable, "-c", LOADS + "print(flush=True); " + text, str(library)],
+                               stdout=subprocess.PIPE)  # fmt: skip
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        limit = time.monotonic() + 60
+        while calls_of(process.pid) != {process.pid: expected} and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert calls_of(process.pid) == {process.pid: expected}
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_process_that_is_gone_and_one_that_runs_are_in_no_call() -> None:
+    assert calls_of(1 << 22, os.getpid())[os.getpid()] == []
+    assert memory_maps(1 << 22) == ""  # type: ignore[no-untyped-call]
+
+
+def test_what_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doctor.watch.attach.inspector.native_calls.native_call", lambda *_: time.sleep(60))
+    began = time.monotonic()
+    assert calls_of(os.getpid(), seconds=0.2) == {}
+    assert time.monotonic() - began < 50
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_ZN4c10d4Work4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE", "c10d::Work::wait"),
+        ("_ZNK4gloo7Context7getPairEi", "gloo::Context::getPair"),
+        ("_Z5startv", "start"),
+        ("PMPI_Allreduce", "PMPI_Allreduce"),
+        ("_ZN", "_ZN"),
+        ("_ZN999x", "x"),
+    ],
+)
+def test_names_of_functions_stand_without_their_arguments(symbol: str, name: str) -> None:
+    assert readable_name(symbol) == name  # type: ignore[no-untyped-call]
+
+
+def test_who_waits_in_an_asynchronous_collective_waits_for_the_others() -> None:
+    waits = [("main", "/job/train.py", 7)]
+    native = ["libtorch_cpu.so", "c10d::Work::wait"]
+    [finding] = find_odd({"node1": host(
+        rank(0, looks("futex"), waits, native=native), rank(1, looks("futex"), waits, native=native),
+        rank(2, looks("sleep"), COMPUTES), rank(3, looks("futex"), waits, native=native),
+    )})  # fmt: skip
+    assert finding.result == "odd" and [odd.rank for odd in finding.odd_ranks] == [2]
+    assert (
+        activity(rank(0, looks("futex"), waits, native=native), 4.0).text
+        == "waits in c10d::Work::wait (main at train.py:7)"
+    )
+
+
+def test_who_stands_where_the_others_wait_is_no_other_though_its_call_was_not_read() -> None:
+    waits = [("main", "/job/train.py", 7)]
+    native = ["libtorch_cpu.so", "c10d::Work::wait"]
+    ranks = [rank(number, looks("futex"), waits, native=native if number else []) for number in range(4)]
+    [finding] = find_odd({"node1": host(*ranks)})
+    assert finding.result == "undecided" and not finding.odd_ranks
+    [finding] = find_odd({"node1": host(*ranks[:3], rank(3, looks("sleep"), COMPUTES))})
+    assert [odd.rank for odd in finding.odd_ranks] == [3]
+
+
+@pytest.mark.parametrize(
+    ("native", "ran", "kind"),
+    [
+        (["libtorch_cpu.so", "at::parallel_for"], 0.0, "wait"),  # its own threads
+        (["libjax_common.so", ""], 0.0, "collective"),
+        (["libjax_common.so", ""], 2.0, "wait"),  # which compute
+        (["libmpi.so.40", "PMPI_Recv"], 0.0, "collective"),
+        ([], 0.0, "wait"),
+        (["", ""], 0.0, "wait"),
+    ],
+)
+def test_a_wait_in_another_library_is_none_for_the_others(native: list[str], ran: float, kind: str) -> None:
+    seen = [
+        look.__class__(look.state, "", look.call, "", 0.0, 0, number * ran, 0) for number, look in enumerate(looks())
+    ]
+    assert activity(rank(0, seen, [("main", "/job/train.py", 7)], native=native), 4.0).kind == kind
+
+
+TORCH = "/x/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
+JOINS = [("_wait_for_tstate_lock", "/usr/lib/python3.11/threading.py"), ("main", "/job/train.py")]
+
+
+def thread(number: int, *frames: tuple[str, str], name: str = "") -> dict[str, object]:
+    rows = [{"name": function, "filename": path, "line": 7} for function, path in frames]
+    return {"os_thread_id": number, "thread_name": name, "frames": rows}
+
+
+@pytest.mark.parametrize(
+    ("others", "chosen"),
+    [
+        ([[("all_reduce", TORCH), ("fit", "/job/train.py")]], True),
+        ([[("download", "/job/train.py")]], True),
+        ([[("get", "/usr/lib/python3.11/queue.py"), ("run", "/job/log.py")]], False),
+        ([[("wait", "/usr/lib/python3.11/threading.py"), ("run", "/job/log.py")]], False),
+        ([[("next", "/x/site-packages/grpc/_channel.py")]], False),
+        ([[("download", "/job/train.py")], [("beat", "/job/monitor.py")]], False),
+        ([[("beat", "/job/monitor.py")], [("all_reduce", TORCH), ("fit", "/job/train.py")]], True),
+        ([], False),
+    ],
+    ids=["collective", "works", "queue", "event", "library", "two", "two, one in a collective", "none"],
+)
+def test_where_the_main_thread_waits_for_another_that_one_is_looked_at(
+    others: list[list[tuple[str, str]]], chosen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("doctor.watch.attach.inspector.python_stacks.thread_here", lambda _, number: number)
+    rows = [thread(9 + number, *frames) for number, frames in enumerate(others)]
+    data = json.dumps([thread(4, *JOINS, name="MainThread"), *rows]).encode()
+    number, frames = working_thread(data, 4)  # type: ignore[no-untyped-call]
+    assert (number > 4) == chosen and frames[0][0] == (others[number - 9][0][0] if chosen else JOINS[0][0])
+    busy = json.dumps([thread(4, ("main", "/job/train.py")), *rows]).encode()
+    assert working_thread(busy, 4)[0] == 4  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'[{"frames": 3}]', b'[{"os_thread_id": "x", "frames": []}]'])
+def test_what_is_no_answer_of_py_spy_gives_no_stack(data: bytes) -> None:
+    assert working_thread(data, 4) is None  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(
+    ("call", "file", "text"),
+    [
+        ("open", "/data/shard-7.tar", ", whose worker (pid 7) is in open of /data/shard-7.tar"),
+        ("recv", "socket", ", whose worker (pid 7) is in recv of socket"),
+        ("sleep", "", ", whose worker (pid 7) is in sleep"),
+        ("read", "pipe", ""),
+        ("poll", "", ""),
+    ],
+)
+def test_the_worker_that_holds_a_loader_up_is_named(call: str, file: str, text: str) -> None:
+    loader = [("_next_data", "/x/site-packages/torch/utils/data/dataloader.py", 3)]
+    seen = activity(rank(0, looks("poll"), loader, children=[(7, "S", call, file)]), 4.0)
+    assert seen.text == "waits for its data loader" + text

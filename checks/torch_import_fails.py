@@ -20,13 +20,11 @@ def torch_import_fails(torch: TorchImport) -> Iterator[Finding]:
     install the CPU build.
 
     ## Source
-    One import, made with the job's interpreter and those of its variables that Python, torch, OpenMP and MKL read at
-    a start; it also starts OpenMP's threads, and makes a device of Gloo where GLOO_DEVICE_TRANSPORT is set: torch's
-    own packages for Linux have LINUX and TCP (measured with 2.13), builds with TLS or RDMA more. What was raised
-    first is shown. What is due to CANN or the driver is left to torch-npu-cannot-load. Python looks first into the
-    folder of the script that it runs, or with `-m` into the working folder (`sys.path[0]`): the import does so, too,
-    where a launch line names the script and the host has the folder. That is wrong of an interpreter that is started
-    with `-P` or `-I`.
+    One import, made with the job's interpreter and those of its variables that Python, torch, OpenMP and MKL read at a
+    start; it also starts OpenMP's threads. What was raised first is shown. What is due to CANN or the driver is
+    left to torch-npu-cannot-load. Python looks first into the folder of the script that it runs, or with `-m` into the
+    working folder (`sys.path[0]`): the import does so, too, where a launch line names the script and the host has the
+    folder. That is wrong of an interpreter that is started with `-P` or `-I`.
     """
     if torch.broken_by:
         names = limit_items(list(torch.broken_by), 4)

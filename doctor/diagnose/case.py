@@ -20,15 +20,14 @@ from doctor.diagnose.events import Event, FileReading, FileSummary, shown_timeou
 from doctor.diagnose.launcher_reports import (
     FailureBlock,
     failure_blocks,
-    is_of_launcher,
-    lone_failure,
-    lone_local_failure,
     may_have_failed,
+    place_local_ranks,
+    place_lone_failure,
     split,
 )
 from doctor.diagnose.process import Process, holds_two_processes
 from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_names
-from doctor.diagnose.signature import ERROR_ROLES, Role, Signature, Trait
+from doctor.diagnose.signature import Role, Signature, Trait
 
 _SPAWNED = "spawned-process-failed"
 """The lines behind it are those of its rank."""
@@ -187,8 +186,8 @@ def _placed(
     for process in processes:
         _identify(process, signatures)
     processes = _merge(processes)
-    _place_local_ranks(processes, reports)
-    _place_lone_failure(processes, reports, signatures)
+    place_local_ranks(processes, reports)
+    place_lone_failure(processes, reports, signatures)
     return _merge(processes)
 
 
@@ -406,33 +405,6 @@ def _joined(members: list[Process]) -> Process:
         if first.recording is None:
             first.recording, first.recording_file = other.recording, other.recording_file
     return first
-
-
-def _place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
-    """Gives processes that only their pid tells apart the rank that the launcher's report shows for it."""
-    rank_of_pid: dict[str, int] = {}
-    for block in failure_blocks(reports):
-        if block.rank is not None and block.pid:
-            rank_of_pid[block.pid] = block.rank
-    for process in processes:
-        if process.rank is None and process.pid in rank_of_pid:
-            process.rank = rank_of_pid[process.pid]
-
-
-def _place_lone_failure(processes: list[Process], reports: list[Event], catalog: Mapping[str, Signature]) -> None:
-    """Gives lines without a rank the rank that the launcher of the same log saw fail, where it saw only that."""
-    placed = {process.rank for process in processes if process.rank is not None and process.events}
-    for process in processes:
-        errors = [event for event in process.events if catalog[event.signature].role in ERROR_ROLES]
-        errors = [event for event in errors if not is_of_launcher(catalog[event.signature])]
-        if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
-            continue
-        (file,) = process.files
-        rank = lone_failure(reports, file)
-        if rank is not None and rank not in placed:
-            process.rank = rank
-        elif process.local_rank is None and not placed and (block := lone_local_failure(reports, file)):
-            process.local_rank = block.local_rank
 
 
 def _place_by_folder(processes: list[Process]) -> None:

@@ -472,3 +472,15 @@ cli.run_guarded(run)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (143, "")
+
+
+def test_a_module_of_the_job_in_the_working_folder_is_none_of_doctors(tmp_path: Path) -> None:
+    """`python -m` looks into the working folder first."""
+    for name in ("json", "queue", "typing"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not of Python')")
+    done = subprocess.run(
+        [sys.executable, "-m", "doctor", "check", "--select", "clock-source-slow", "--no-history"],
+        cwd=tmp_path, env={**CLEAN, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert "not of Python" not in done.stdout + done.stderr
+    assert done.returncode in (0, 12, 78), done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -17,16 +18,16 @@ from doctor.diagnose.attempts import (
 )
 from doctor.diagnose.events import Event, FileReading, FileSummary, shown_timeouts, small_number
 from doctor.diagnose.launcher_reports import (
+    FailureBlock,
     failure_blocks,
-    is_of_launcher,
-    lone_failure,
-    lone_local_failure,
     may_have_failed,
+    place_local_ranks,
+    place_lone_failure,
     split,
 )
 from doctor.diagnose.process import Process, holds_two_processes
 from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_names
-from doctor.diagnose.signature import ERROR_ROLES, Role, Signature, Trait
+from doctor.diagnose.signature import Role, Signature, Trait
 
 _SPAWNED = "spawned-process-failed"
 """The lines behind it are those of its rank."""
@@ -36,7 +37,7 @@ CONNECT_TIMEOUT_S = 120.0
 """Seconds. HCCL's default for HCCL_CONNECT_TIMEOUT; it really waits 20 s longer."""
 
 
-class Case(msgspec.Struct):
+class Case(msgspec.Struct, dict=True):
     """All that the rules look at."""
 
     signatures: Mapping[str, Signature]
@@ -92,7 +93,28 @@ class Case(msgspec.Struct):
 
     def has_report(self, *signatures: str) -> bool:
         """Whether a launcher or scheduler says one of these."""
-        return any(event.signature in signatures for event in self.reports)
+        return not self._reported.isdisjoint(signatures)
+
+    @cached_property
+    def _reported(self) -> frozenset[str]:
+        return frozenset(event.signature for event in self.reports)
+
+    @cached_property
+    def host_reports(self) -> frozenset[str]:
+        """Signatures of what launchers and schedulers say of a host that they name."""
+        return frozenset(event.signature for event in self.reports if event.values.get("culprit_host"))
+
+    @cached_property
+    def failure_blocks(self) -> tuple[FailureBlock, ...]:
+        """The workers that torchrun lists as failed."""
+        return tuple(failure_blocks(self.reports))
+
+    @cached_property
+    def aborts_on_others(self) -> bool:
+        """A rank may have aborted itself over another: gloo on a wrong size, the watchdog of NCCL on a timeout."""
+        waiting = [event for process in self.processes for event in self.waits(process)]
+        names = {event.signature for event in waiting if not self.has_trait(event, "peer-ended")}
+        return bool(names - {"gloo-timeout", "slurm-task-exited", "torchrun-sigterm"})
 
     def went_on(self, report: Event) -> bool:
         """Whether the job shows progress behind the report in its file: what ended was started again, or not needed."""
@@ -101,7 +123,7 @@ class Case(msgspec.Struct):
             for event in self.events
         )
 
-    @property
+    @cached_property
     def launch_failures(self) -> list[Event]:
         """Why a launcher could not start ranks, where it did not start them in the end."""
         reports = (event for event in self.reports if self.signatures[event.signature].is_of_launch)
@@ -164,8 +186,8 @@ def _placed(
     for process in processes:
         _identify(process, signatures)
     processes = _merge(processes)
-    _place_local_ranks(processes, reports)
-    _place_lone_failure(processes, reports, signatures)
+    place_local_ranks(processes, reports)
+    place_lone_failure(processes, reports, signatures)
     return _merge(processes)
 
 
@@ -179,13 +201,14 @@ def build_case(
     processes = _placed(processes, reports, signatures, aliases)
     files = {index: summary.name for index, summary in enumerate(summaries)}
     failed = any("failure-report" in signatures[event.signature].traits for event in reports)
+    blocks = failure_blocks(reports)
     of_ranks = [item for item in reports if not signatures[item.signature].is_about_launch]
     shared = _shared_files(processes, of_ranks, summaries)
     for process in processes:
         if not failed:
             process.events = overcome_beside(files, process.events, signatures)
         process.events.sort(key=_order)
-        if not may_have_failed(process.rank, process.pid, reports, signatures):
+        if not failed or not may_have_failed(process.rank, process.pid, blocks):
             process.outlived = outlived(process.events, signatures, shared)
             process.events = [event for event in process.events if event not in process.outlived]
             process.outlived = not_ended_well(process.outlived, process.events, summaries, signatures)
@@ -382,33 +405,6 @@ def _joined(members: list[Process]) -> Process:
         if first.recording is None:
             first.recording, first.recording_file = other.recording, other.recording_file
     return first
-
-
-def _place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
-    """Gives processes that only their pid tells apart the rank that the launcher's report shows for it."""
-    rank_of_pid: dict[str, int] = {}
-    for block in failure_blocks(reports):
-        if block.rank is not None and block.pid:
-            rank_of_pid[block.pid] = block.rank
-    for process in processes:
-        if process.rank is None and process.pid in rank_of_pid:
-            process.rank = rank_of_pid[process.pid]
-
-
-def _place_lone_failure(processes: list[Process], reports: list[Event], catalog: Mapping[str, Signature]) -> None:
-    """Gives lines without a rank the rank that the launcher of the same log saw fail, where it saw only that."""
-    placed = {process.rank for process in processes if process.rank is not None and process.events}
-    for process in processes:
-        errors = [event for event in process.events if catalog[event.signature].role in ERROR_ROLES]
-        errors = [event for event in errors if not is_of_launcher(catalog[event.signature])]
-        if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
-            continue
-        (file,) = process.files
-        rank = lone_failure(reports, file)
-        if rank is not None and rank not in placed:
-            process.rank = rank
-        elif process.local_rank is None and not placed and (block := lone_local_failure(reports, file)):
-            process.local_rank = block.local_rank
 
 
 def _place_by_folder(processes: list[Process]) -> None:

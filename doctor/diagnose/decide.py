@@ -11,7 +11,7 @@ from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileReading
-from doctor.diagnose.launcher_reports import ended_itself, failure_blocks, name_of_block
+from doctor.diagnose.launcher_reports import ended_itself, name_of_block
 from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
@@ -187,7 +187,7 @@ def _doubted(case: Case, cause: Cause) -> Cause:
 
 def _failed_reports(case: Case) -> bool:
     failed = (case.role(event) in _FAILED_ROLES or case.has_trait(event, "failure-report") for event in case.reports)
-    return any(failed) or any(block.exit_code for block in failure_blocks(case.reports))
+    return any(failed) or any(block.exit_code for block in case.failure_blocks)
 
 
 def _outranked(case: Case, named: list[Cause], faults: list[Cause]) -> bool:
@@ -286,7 +286,7 @@ def _not_decided(case: Case) -> Undecidable:
 
 def _without_reason(case: Case) -> tuple[str, list[str]]:
     """What is not known where nobody waited, and the output that would tell it."""
-    failed = [block for block in failure_blocks(case.reports) if ended_itself(block.exit_code)]
+    failed = [block for block in case.failure_blocks if ended_itself(block.exit_code)]
     block = next((item for item in failed if item.first), failed[0] if len(failed) == 1 else None)
     names = [name for item in ([block] if block else failed) if (name := name_of_block(item))]
     if not names:

@@ -9,9 +9,9 @@ import msgspec
 
 from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_ROW, newest_attempt
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.process import name_of_local_rank
+from doctor.diagnose.process import Process, name_of_local_rank
 from doctor.diagnose.read.stamps import read_stamp
-from doctor.diagnose.signature import Signature
+from doctor.diagnose.signature import ERROR_ROLES, Signature
 
 Catalog = Mapping[str, Signature]
 
@@ -110,11 +110,8 @@ def _seconds(written: str) -> float:
     return read_stamp(written, 1970).time or 0.0
 
 
-def may_have_failed(rank: int | None, pid: str, reports: Sequence[Event], catalog: Catalog) -> bool:
-    """Whether a launcher may mean this process where it says that one failed."""
-    if not any("failure-report" in catalog[event.signature].traits for event in reports):
-        return False
-    blocks = failure_blocks(reports)
+def may_have_failed(rank: int | None, pid: str, blocks: Sequence[FailureBlock]) -> bool:
+    """Whether a launcher that says that one failed, with these blocks, may mean this process."""
     ends = [block for block in blocks if block.exit_code != -15]
     unknown = not blocks or (rank is None and not pid)
     return unknown or any((rank is not None and block.rank == rank) or (pid and block.pid == pid) for block in ends)
@@ -187,3 +184,30 @@ def ended_well_ranks(reports: Sequence[Event]) -> dict[int, FailureBlock]:
     locals_ = {block.local_rank for block in blocks if block.local_rank is not None}
     first = min((block.rank or 0) - (block.local_rank or 0) for block in blocks)
     return {rank: blocks[0] for rank in range(first, first + max(locals_, default=0)) if rank not in listed}
+
+
+def place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
+    """Gives processes that only their pid tells apart the rank that the launcher's report shows for it."""
+    rank_of_pid: dict[str, int] = {}
+    for block in failure_blocks(reports):
+        if block.rank is not None and block.pid:
+            rank_of_pid[block.pid] = block.rank
+    for process in processes:
+        if process.rank is None and process.pid in rank_of_pid:
+            process.rank = rank_of_pid[process.pid]
+
+
+def place_lone_failure(processes: list[Process], reports: list[Event], catalog: Mapping[str, Signature]) -> None:
+    """Gives lines without a rank the rank that the launcher of the same log saw fail, where it saw only that."""
+    placed = {process.rank for process in processes if process.rank is not None and process.events}
+    for process in processes:
+        errors = [event for event in process.events if catalog[event.signature].role in ERROR_ROLES]
+        errors = [event for event in errors if not is_of_launcher(catalog[event.signature])]
+        if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
+            continue
+        (file,) = process.files
+        rank = lone_failure(reports, file)
+        if rank is not None and rank not in placed:
+            process.rank = rank
+        elif process.local_rank is None and not placed and (block := lone_local_failure(reports, file)):
+            process.local_rank = block.local_rank

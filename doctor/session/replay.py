@@ -20,12 +20,16 @@ from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import Run, load_run, load_run_file
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report
 from doctor.engine.texts import filled
+from doctor.remote.runtime.reading import effective_time
 
 CHECK_SECONDS = 60.0
 """For one check where there is no time budget, and a part for each host beside it."""
 SECONDS_PER_HOST = 0.05
 CHECK_SHARE = 0.25
-"""Part of the remaining time that one check may take where there is a time budget."""
+"""Part of the remaining time that one check may take where there is a time budget, twice of it with waits for a CPU."""
+INTERVAL_SECONDS = 0.05
+"""Between two readings of what the thread did, once it is late."""
+TOO_LONG = Reason("its evaluation took too long, and was given up")
 
 
 class EvaluationLimit(msgspec.Struct, frozen=True):
@@ -34,7 +38,7 @@ class EvaluationLimit(msgspec.Struct, frozen=True):
     end: float = float("inf")
 
     def check_seconds(self, host_count: int) -> float:
-        """How long the next check may take."""
+        """How long the next check may take, without its waiting for a CPU."""
         remaining = self.end - time.monotonic()
         return max(0.0, min(remaining * CHECK_SHARE, CHECK_SECONDS + SECONDS_PER_HOST * host_count))
 
@@ -137,10 +141,10 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
     if run.after_reboot:
         from doctor.session.after_reboot import evaluate_after_reboot as evaluate
     while len(outcomes) < len(checks) and limit.check_seconds(len(hosts)) > 0:
-        outcomes += _Worker(checks[len(outcomes) :], hosts, facts, intent, evaluate).outcomes(limit)
+        worker = _Worker(checks[len(outcomes) :], hosts, facts, intent, evaluate)
+        outcomes += worker.outcomes(limit)
         if len(outcomes) < len(checks) and limit.check_seconds(len(hosts)) > 0:
-            slow = checks[len(outcomes)]
-            outcomes.append(_unknown(slow, hosts, Reason("its evaluation took too long, and was given up")))
+            outcomes.append(_unknown(checks[len(outcomes)], hosts, worker.reason))
     outcomes += [_unknown(check, hosts, BUDGET_ENDED) for check in checks[len(outcomes) :]]
     return Report(
         run.source,
@@ -180,21 +184,40 @@ class _Worker:
         self._checks, self._hosts, self._facts, self._intent, self._evaluate = checks, hosts, facts, intent, evaluate
         self._finished: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
         self._abandoned = False
-        threading.Thread(target=self._run, daemon=True).start()
+        self.reason = TOO_LONG
+        """Why there is no outcome of the check behind the last one."""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def outcomes(self, limit: EvaluationLimit) -> Iterator[Outcome]:
         """One for each check, until one takes too long."""
         try:
             for _ in self._checks:
-                try:
-                    outcome = self._finished.get(timeout=limit.check_seconds(len(self._hosts)))
-                except queue.Empty:
+                outcome = self._next(limit.check_seconds(len(self._hosts)), limit.end)
+                if outcome is None:
                     return
                 if isinstance(outcome, BaseException):
                     raise outcome
                 yield outcome
         finally:
             self._abandoned = True
+
+    def _next(self, seconds: float, end: float) -> Outcome | BaseException | None:
+        """None: the check has had its ``seconds``; or, with waits for a CPU, twice that of the time until ``end``."""
+        taken = effective_time(f"/proc/self/task/{self._thread.native_id}")
+        latest = time.monotonic() + 2 * CHECK_SHARE * max(0.0, end - time.monotonic())
+        pause = seconds
+        while True:
+            try:
+                return self._finished.get(timeout=pause)
+            except queue.Empty:
+                if taken() >= seconds:
+                    self.reason = TOO_LONG
+                    return None
+                if time.monotonic() >= latest:
+                    self.reason = BUDGET_ENDED
+                    return None
+                pause = INTERVAL_SECONDS
 
     def _run(self) -> None:
         for check in self._checks:

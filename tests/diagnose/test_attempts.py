@@ -9,10 +9,12 @@ import pytest
 
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.read.scan import scan
+from doctor.diagnose.render.document import MAX_ATTEMPT_FILES, SignatureCatalog, document
 from doctor.diagnose.render.text import attempt_lines
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from tests.diagnose.test_command import run
 from tests.diagnose.test_rules import MATCHER, SIGNATURES
+from tests.test_large_fleet import lines_run
 
 LOGS = Path(__file__).with_name("logs")
 """Real output of torchrun over gloo, and of Slurm with ``sbatch --requeue --open-mode=append``."""
@@ -265,3 +267,30 @@ def test_of_two_crashes_with_nothing_between_both_are_named_in_their_order() -> 
         (cause,) = diagnosed(train=crash(first) + crash(second)).causes
         assert second in cause.summary or cause.evidence[0].text == second
         assert first in cause.summary or cause.evidence[0].text == first
+
+
+def test_an_earlier_attempt_lists_few_of_its_files_and_those_that_its_lines_are_quoted_from() -> None:
+    """What is written would otherwise grow with attempts times files."""
+    requeued = "slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2026-01-01T00:00:01 DUE TO JOB REQUEUE ***\n"
+    memory = "[rank{0}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    texts = [(memory.format(rank) + requeued) * 5 + memory.format(rank) for rank in range(MAX_ATTEMPT_FILES + 21)]
+    diagnosis = diagnosed(**{f"a{rank}": text for rank, text in enumerate(texts)})
+    content = document(diagnosis, SignatureCatalog(SIGNATURES, {}), 10)
+    assert content.attempts and len(content.files) == MAX_ATTEMPT_FILES + 21
+    for earlier in content.attempts:
+        assert len(earlier.diagnosis.files) == MAX_ATTEMPT_FILES and 0 < len(earlier.lines) <= MAX_ATTEMPT_FILES
+        quoted = {line.file for cause in earlier.diagnosis.causes for line in cause.evidence}
+        assert quoted and quoted <= {file.name for file in earlier.diagnosis.files}
+
+
+def test_reports_of_many_hosts_are_judged_in_linear_time() -> None:
+    """Each that Slurm lost a host looked through all others."""
+    line = "slurmstepd: error: *** JOB 77 ON n{0} CANCELLED AT 2026-01-01T00:00:07 "
+    line += "DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"
+
+    def lines(count: int) -> int:
+        readings = [scan(f"{n}.log", [line.format(n).encode() * 3], MATCHER, file=n, year=2026) for n in range(count)]
+        return lines_run(lambda: diagnose_jobs(readings, SIGNATURES))
+
+    few, some, many = lines(15), lines(30), lines(45)
+    assert many - some <= 1.1 * (some - few), "the square would be 2 times"

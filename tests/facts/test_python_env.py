@@ -262,3 +262,19 @@ def test_a_torch_that_fails_by_itself_is_not_laid_on_the_variables(tmp_path: Any
     wrapper.chmod(0o755)
     value = answered(TorchImport, try_import({"python": str(wrapper), "environ": {"TORCH_LOGS": "all"}}))
     assert (value.broken_by, value.error) == ((), "ImportError: libtorch_cpu.so")
+
+
+def test_a_transport_that_this_torch_does_not_have_is_refused(tmp_path: Path) -> None:
+    """torch raises it when it makes the group; which transports it has, it alone knows."""
+    (tmp_path / "torch.py").write_text(
+        "import os\n__version__ = '1'\nclass distributed:\n    class ProcessGroupGloo:\n        @staticmethod\n"
+        "        def create_device(interface):\n            assert interface == 'lo'\n"
+        "            if os.environ['GLOO_DEVICE_TRANSPORT'] == 'UV':\n"
+        "                raise RuntimeError('makeDeviceForInterface(): unsupported gloo device')\n"
+        "            raise RuntimeError('Unable to find address for: lo')\n"
+    )
+    arguments: dict[str, Any] = {"python": sys.executable, "import_folder": str(tmp_path)}
+    bad = answered(TorchImport, try_import({**arguments, "environ": {"GLOO_DEVICE_TRANSPORT": "UV"}}))
+    assert "unsupported gloo device" in bad.error and bad.broken_by == ("GLOO_DEVICE_TRANSPORT",)
+    good = answered(TorchImport, try_import({**arguments, "environ": {"GLOO_DEVICE_TRANSPORT": "TCP"}}))
+    assert not good.error and not good.broken_by

@@ -24,6 +24,8 @@ from doctor.engine.result import CheckName
 from doctor.engine.texts import TextTable, joined, rewritten
 
 SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
+MAX_ATTEMPT_FILES = 100
+"""Of an earlier attempt, those that its lines are quoted from first: all files are those of the document itself."""
 Verdict = Literal["found", "undecidable", "ended-well", "no-failure"]
 
 
@@ -297,12 +299,17 @@ def _file(summary: FileSummary) -> FileDocument:
 
 
 def _attempt(attempt: EarlierAttempt, catalogue: SignatureCatalog, code: int) -> AttemptDocument:
-    files = [summary for summary in attempt.diagnosis.files if summary.last_line]
+    content = document(attempt.diagnosis, catalogue, code)
+    quoted = {line.file for cause in content.causes for line in cause.evidence}
+    quoted |= {item.first.file for item in content.waiting}
+    order = sorted(range(len(content.files)), key=lambda number: content.files[number].name not in quoted)
+    numbers = sorted(order[:MAX_ATTEMPT_FILES])
+    files = (attempt.diagnosis.files[number] for number in numbers)
     return AttemptDocument(
         "job" if attempt.is_job else "attempt",
         attempt.same,
-        tuple(LineRange(summary.name, summary.first_line, summary.last_line) for summary in files),
-        document(attempt.diagnosis, catalogue, code),
+        tuple(LineRange(summary.name, summary.first_line, summary.last_line) for summary in files if summary.last_line),
+        msgspec.structs.replace(content, files=tuple(content.files[number] for number in numbers)),
     )
 
 

@@ -22,7 +22,6 @@ from doctor.diagnose.diagnosis import (
     one_of_two,
 )
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import failure_blocks
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import rank_list
 from doctor.diagnose.rules.silent_ranks import known_ranks
@@ -163,7 +162,7 @@ def aborted_ranks(case: Case) -> set[int]:
     if not case.events_of(_SIZES):
         return set()
     ranks: set[int | None] = set()
-    for block in failure_blocks(case.reports):
+    for block in case.failure_blocks:
         ranks |= {block.rank} if block.exit_code == -6 else set()
     for event in case.reports:
         if event.values.get("signal") in ("6", "SIGABRT"):

@@ -16,7 +16,7 @@ from doctor.diagnose.diagnosis import (
     names_of,
 )
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import ended_by_agent_late, failure_blocks, task_failed
+from doctor.diagnose.launcher_reports import ended_by_agent_late, task_failed
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.failed_workers import FATAL_SIGNALS, cause_of_block, signature_of_signal
 from doctor.diagnose.rules.lost_hosts import lost_hosts
@@ -35,7 +35,7 @@ _MANY_RANKS = 1000
 def named_by_launcher(case: Case) -> list[Cause]:
     """A launcher or scheduler reports a rank that a signal ended. SIGTERM is how launchers end the innocent."""
     causes = [cause for event in case.reports for cause in _reported(case, event)]
-    blocks = failure_blocks(case.reports)
+    blocks = case.failure_blocks
     for block in blocks:
         if block.exit_code in FATAL_SIGNALS and not ended_by_agent_late(block, blocks):
             causes.append(cause_of_block(case, block))
@@ -65,7 +65,7 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
         number = event.values.get("signal", "")
         if number in ("2", "SIGINT", "15", "SIGTERM") or event.values.get("exit_code") == "0":
             return
-        if number in ("6", "SIGABRT") and aborts_on_others(case):
+        if number in ("6", "SIGABRT") and case.aborts_on_others:
             return
         rank = small_number(event.values["culprit_rank"])
         if rank is None:
@@ -77,7 +77,7 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
     elif event.signature == "slurm-task-ended":
         if event.values["condition"] == "Killed" and _ended_by_launcher(case, event):
             return
-        if event.values["condition"] == "Aborted" and aborts_on_others(case):
+        if event.values["condition"] == "Aborted" and case.aborts_on_others:
             return
         ranks, host = rank_list(event.values.get("culprit_ranks", "")), event.values.get("culprit_host", "")
         if len(ranks) > _MANY_RANKS:
@@ -89,13 +89,6 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
             )
     else:
         yield from lost_hosts(case, event)
-
-
-def aborts_on_others(case: Case) -> bool:
-    """A rank may have aborted itself over another: gloo on a wrong size, the watchdog of NCCL on a timeout."""
-    waiting = [event for process in case.processes for event in case.waits(process)]
-    names = {event.signature for event in waiting if not case.has_trait(event, "peer-ended")}
-    return bool(names - {"gloo-timeout", "slurm-task-exited", "torchrun-sigterm"})
 
 
 def terminated(case: Case) -> list[Cause]:
@@ -110,7 +103,7 @@ def terminated(case: Case) -> list[Cause]:
         rank = small_number(event.values.get("culprit_rank", ""))
         if rank is not None and event.values.get("signal") in ("15", "SIGTERM"):
             ended[rank] = event, event.values.get("culprit_host", "")
-    for block in failure_blocks(case.reports):
+    for block in case.failure_blocks:
         by_agent = _ended_by_agent(case, block.event.file)
         from_outside = block.first or (by_agent and block.pid not in by_agent)
         if from_outside and block.exit_code == -15 and block.rank is not None:

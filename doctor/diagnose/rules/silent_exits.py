@@ -6,7 +6,7 @@ from doctor.diagnose.attempts import TORCHRUN_ROW
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of_rank
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import failure_blocks, lone_local_failure, name_of_block
+from doctor.diagnose.launcher_reports import lone_local_failure, name_of_block
 from doctor.diagnose.rules.named import rank_list
 from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.texts import filled
@@ -37,7 +37,7 @@ def exited_silently(case: Case) -> list[Cause]:
 def _exit_codes(case: Case) -> dict[int, tuple[str, Event, str]]:
     """By rank: the code with which launchers say that it ended, where they say it, and its host."""
     codes: dict[int, tuple[str, Event, str]] = {}
-    for block in failure_blocks(case.reports):
+    for block in case.failure_blocks:
         if block.rank is not None and block.exit_code and block.exit_code > 0:
             codes[block.rank] = (str(block.exit_code), block.event, block.host)
     for event in case.reports:

@@ -19,9 +19,9 @@ from doctor.diagnose.diagnosis import (
     others_wait,
 )
 from doctor.diagnose.events import Event
-from doctor.diagnose.launcher_reports import ended_well_ranks, failure_blocks, terminated_ranks
+from doctor.diagnose.launcher_reports import ended_well_ranks, terminated_ranks
 from doctor.diagnose.process import Process
-from doctor.diagnose.rules.named import aborts_on_others, count_ranks
+from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.texts import enumerated, filled, joined
 
 MAX_RANKS = 100_000
@@ -70,9 +70,9 @@ def _silent_ranks(case: Case) -> tuple[dict[int, Culprit], set[int]]:
     ranks = {item.rank: item for item in case.processes if item.rank is not None}
     cut = {event.rank for event in case.events_of("traceback-cut")}
     suspects = {rank: culprit_of(item) for rank, item in ranks.items() if not case.waits(item) and rank not in cut}
-    blocks = failure_blocks(case.reports)
-    if aborts_on_others(case):  # the watchdog of NCCL ended it over the same timeout
-        blocks = [block for block in blocks if block.exit_code != _SIGABRT]
+    blocks = case.failure_blocks
+    if case.aborts_on_others:  # the watchdog of NCCL ended it over the same timeout
+        blocks = tuple(block for block in blocks if block.exit_code != _SIGABRT)
     hosts = {block.rank: block.host for block in blocks if block.rank is not None}
     hosts |= {rank: block.host for rank, block in ended_well_ranks(case.reports).items()}
     hosts |= dict.fromkeys(case.labels, "")
@@ -167,7 +167,7 @@ def _launcher_ends_all(case: Case) -> bool:
 
 def known_ranks(case: Case) -> set[int]:
     """The ranks of the job, as far as logs, the launcher's report or the size of the world show them."""
-    ranks = {process.rank for process in case.processes} | {block.rank for block in failure_blocks(case.reports)}
+    ranks = {process.rank for process in case.processes} | {block.rank for block in case.failure_blocks}
     numbers = {rank for rank in ranks if rank is not None} | case.labels
     return numbers | set(range(min(case.world_size or 0, MAX_RANKS)))
 

@@ -396,9 +396,7 @@ def list_boot_rules(arguments: ProbeArguments) -> dict[str, object]:
         return dump
     dump.update(_in_child(arguments.get("BootFirewall") or {}))  # type: ignore[arg-type]
     dump["local"] = local_addresses()
-    dump["bridges"] = sorted(
-        name for name in os.listdir("/sys/class/net") if os.path.exists("/sys/class/net/" + name + "/bridge")
-    )
+    dump["bridges"] = [path.split("/")[-2] for path in matching_paths("/sys/class/net/*/bridge")]
     files = {"nftables": ("/etc/nftables.conf", "/etc/sysconfig/nftables.conf"), "ufw": ("/etc/ufw/user.rules",)}
     files["netfilter-persistent"] = ("/etc/iptables/rules.v4",)
     files["iptables"] = ("/etc/sysconfig/iptables",)

@@ -9,6 +9,7 @@ import struct
 
 from doctor.engine.fact import ProbeArguments
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_messages
+from doctor.remote.runtime.reading import matching_paths
 
 
 def run_bounded(*command: str, stdin_data: bytes = b"") -> dict:  # type: ignore[type-arg]
@@ -115,7 +116,5 @@ def list_rules(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
         return dump
     outputs.update(list_outputs(dump["tables"], dump["legacy"]))
     dump["local"] = local_addresses()
-    dump["bridges"] = sorted(
-        name for name in os.listdir("/sys/class/net") if os.path.exists("/sys/class/net/" + name + "/bridge")
-    )
+    dump["bridges"] = [path.split("/")[-2] for path in matching_paths("/sys/class/net/*/bridge")]
     return dump

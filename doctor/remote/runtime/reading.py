@@ -4,6 +4,7 @@
 """
 
 import os
+import time
 
 
 def matching_paths(pattern):
@@ -69,3 +70,32 @@ def find_tool(name, path):
         if os.access(program, os.X_OK) and not os.path.isdir(program):
             return program
     return None
+
+
+def schedule(folder):
+    """Nanoseconds that a thread ran, and that it waited for a CPU; zeros where they are not known.
+
+    `folder`: /proc/PID/task/TID. Source: ``Documentation/scheduler/sched-stats.rst`` of Linux, "/proc/<pid>/schedstat".
+    """
+    fields = read_text(folder + "/schedstat", 200).split()
+    return tuple(map(int, fields[:2])) if len(fields) > 1 else (0, 0)
+
+
+def effective_time(folder):
+    """A function: the seconds that a thread takes from now on, without its waiting for a CPU. Late is not guilty.
+
+    `folder`: /proc/PID/task/TID. The kernel counts a wait when it ends: one that goes on is seen by a thread that could
+    run and does not. Where nothing is counted, and of a thread that has ended, all time is taken.
+    """
+    began = time.monotonic()
+    first = schedule(folder)
+    last = [first, began]
+
+    def seconds():
+        now, times = time.monotonic(), schedule(folder)
+        state = read_text(folder + "/stat", 4096).rpartition(")")[2].split()[:1]
+        if times != last[0] or state != ["R"] or not any(times):
+            last[:] = [times, now]
+        return last[1] - began - max(0, times[1] - first[1]) / 1e9
+
+    return seconds

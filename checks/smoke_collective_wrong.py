@@ -20,8 +20,8 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     ## What to do
     On {host}: `dmesg -T` for PCIe and machine check errors, `grep . /sys/class/net/*/statistics/*errors` for bad
     packets.
-    - NPU: `for i in $(npu-smi info -l | awk '/NPU ID/ {print $NF}'); do npu-smi info -t ecc -i $i; done` for memory
-      errors, `hccn_tool -i {device} -stat -g` for bad packets.
+    - NPU: `for i in $(seq 0 7); do npu-smi info -t ecc -i $i; done` for memory errors, `hccn_tool -i {device} -stat -g`
+      for bad packets.
     - GPU: `nvidia-smi -q -d ECC`.
 
     Compare driver, firmware, collective library and torch with the other hosts. If all values are those of another

@@ -28,10 +28,10 @@ def smoke_device_miscomputes(
 
     ## What to do
     Take the device of {who} on {host} out of the job. Test it with the vendor's tools: `ascend-dmi --dg -i aicore` and
-    `for i in $(npu-smi info -l | awk '/NPU ID/ {print $NF}'); do npu-smi info -t ecc -i $i; done`, or `dcgmi diag -r 3`
-    and `nvidia-smi -q -d ECC`; a CPU with `rasdaemon` or `mcelog`, and a memory test. If it is wrong again, replace it.
-    Where only the checksum of a product differs from that of the other devices, compare driver, CANN and CUDA libraries
-    with the other hosts first: another library may add in another order, which is no fault.
+    `for i in $(seq 0 7); do npu-smi info -t ecc -i $i; done`, or `dcgmi diag -r 3` and `nvidia-smi -q -d ECC`; a CPU
+    with `rasdaemon` or `mcelog`, and a memory test. If it is wrong again, replace it. Where only the checksum of a
+    product differs from that of the other devices, compare driver, CANN and CUDA libraries with the other hosts first:
+    another library may add in another order, which is no fault.
 
     ## Source
     The device test (`doctor smoke --device-test`) multiplies matrices of whole numbers, chosen so that every sum is

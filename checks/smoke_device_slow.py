@@ -22,8 +22,8 @@ def smoke_device_slow(run: SmokeRun, devices: PerHost[SmokeDevices]) -> Iterator
     ## What to do
     On {host}, for copies between host and device: `lspci -vv | grep -E 'LnkCap|LnkSta'` for the PCIe lanes, and the
     NUMA node.
-    - NPU: `npu-smi info`, `for i in $(npu-smi info -l | awk '/NPU ID/ {print $NF}'); do npu-smi info -t ecc -i $i;
-      done`, `npu-smi info -t topo`; then the vendor's test, `ascend-dmi --dg -i bandwidth,aiflops`.
+    - NPU: `npu-smi info`, `for i in $(seq 0 7); do npu-smi info -t ecc -i $i; done`, `npu-smi info -t topo`; then the
+      vendor's test, `ascend-dmi --dg -i bandwidth,aiflops`.
     - GPU: `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE,POWER,ECC,ROW_REMAPPER`, `nvidia-smi topo -m`; then the
       vendor's test, `dcgmi diag -r 3`.
     - CPU: its quota (`cat /sys/fs/cgroup/cpu.stat`, throttled_usec) and its governor.

@@ -37,8 +37,8 @@ def smoke_learning_differs(
     ## What to do
     The first short training was right, so the fault comes and goes: memory, a device or a link of {host} that flips
     bits now and then. `doctor smoke --for 10m` counts how often, and on which rank. On {host}: `dmesg -T`, `for i in
-    $(npu-smi info -l | awk '/NPU ID/ {print $NF}'); do npu-smi info -t ecc -i $i; done` or `nvidia-smi -q -d ECC`,
-    `grep . /sys/class/net/*/statistics/*errors`.
+    $(seq 0 7); do npu-smi info -t ecc -i $i; done` or `nvidia-smi -q -d ECC`, `grep .
+    /sys/class/net/*/statistics/*errors`.
 
     ## Source
     After the last step every rank compares digests of its parameters and of its last reduced gradient with its

@@ -42,7 +42,7 @@ def test_a_host_that_is_slow_with_everybody() -> None:
     assert 2.8 < finding.values["ratio"] < 3.2
     assert finding.values["slow"] == finding.values["tried"] == 5
     assert str(finding).startswith("exchanges of 1.05 MB with w3 (rank 4) take ")
-    assert "ethtool" in page(NAME, finding)
+    assert "ip -s link" in page(NAME, finding)
 
 
 def test_a_host_that_was_not_measured_again_is_not_named() -> None:

@@ -47,7 +47,7 @@ CONSTANT_WORDS = {
     *("LOCAL_RANK", "MASTER_ADDR", "RANK", "TORCHINDUCTOR_CACHE_DIR"),  # variables, by name
 }
 """Words in capitals that are typed as they stand."""
-CAPITALS = re.compile(r"(?<![\w$<{%/.-])[A-Z][A-Z0-9_]+(?![\w=>}.*-])|(?<==)\.\.\.")
+CAPITALS = re.compile(r"(?<![\w$<{%/.-])(?<!unset )[A-Z][A-Z0-9_]+(?![\w=>}.*-])|(?<==)\.\.\.")
 
 MARKED = re.compile(r"<[^<>`]*>")
 

@@ -160,8 +160,7 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     if parts == [_passed(counts)] and covered.text:
         text = phrase("{share}, and passed", share=covered.share) + _on_hosts(counts) + covered.reason
         return localized("; ").join([text, *_left_out(report, folded)])
-    is_decided = counts.findings and not (covered.unknown or covered.unsettled)  # what does not apply stands above
-    counted = [covered.text] if covered.text and not is_decided else []
+    counted = [covered.text] if covered.text and not (counts.findings and covered.is_settled) else []
     named = _left_out(report, folded) if counted or parts == [_passed(counts)] else ()
     return localized("; ").join([*parts, *counted, *named])
 

@@ -144,6 +144,11 @@ class Coverage(msgspec.Struct, frozen=True):
     """Checks that do not apply to the hosts that answered, and are unknown on others."""
 
     @property
+    def is_settled(self) -> bool:
+        """Whether each check came to a result or does not apply, which the report says above the verdict, with why."""
+        return not (self.unknown or self.unsettled)
+
+    @property
     def text(self) -> str:
         """``18 of 124 checks apply: one host, no accelerator found``, or empty where all apply."""
         return self.share + self.reason if self.applied < self.checks else ""

@@ -79,6 +79,7 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
     if connect is not None and limit and connect >= limit:
         yield Finding(
             "HCCL_CONNECT_TIMEOUT is not below HCCL_EXEC_TIMEOUT",
+            variable="HCCL_CONNECT_TIMEOUT",
             observed=f"{connect:g} s",
             expected=filled("below {0} s", f"{limit:g}"),
             remedy=filled(

@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import re
-import select
 import struct
 import subprocess
 import termios
@@ -16,6 +15,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from doctor.report.live.terminal_keeper import ENTER, LEAVE
+from tests.readable import readable
 
 LIMIT = 90.0
 """Seconds, on a machine under load."""
@@ -54,7 +54,7 @@ class TerminalProgram:
 
     def _read(self) -> None:
         while True:
-            ready = select.select([self.master, self.stop], [], [])[0]
+            ready = readable([self.master, self.stop])
             if self.master not in ready:
                 return
             data = os.read(self.master, 1 << 16)

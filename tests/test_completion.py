@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import re
-import select
 import shutil
 import signal
 import subprocess
@@ -32,6 +31,7 @@ from doctor.cli.complete_hosts import (
 from doctor.engine.catalog import check_files
 from doctor.engine.check_files import AREAS
 from doctor.report.explain.topics import topics
+from tests.readable import readable
 from tests.test_startup import HEAVY
 
 BIN = Path(sys.executable).parent
@@ -153,10 +153,10 @@ def wait_for(terminal: int, text: bytes | None, path: Path | None = None, second
     """
     output, end = b"", time.monotonic() + seconds
     while time.monotonic() < end:
-        readable, _, _ = select.select([terminal], [], [], 0.3)
-        if readable:
+        answers = readable([terminal], 0.3)
+        if answers:
             output += os.read(terminal, 65536)
-        if (text is not None and text in output) or (not readable and path and path.stat().st_size):
+        if (text is not None and text in output) or (not answers and path and path.stat().st_size):
             return True
     assert text is None, output
     return False

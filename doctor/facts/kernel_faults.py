@@ -82,7 +82,7 @@ def _phrases(name: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((_literal(phrase), re.compile(phrase, re.I)) for phrase in _table().phrases[name])
 
 
-_TOKEN = re.compile(r"(\((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*\))*\)|\[[^\]]+\]|\\?.)([?*+]|\{[0-9,]+\})?")
+_TOKEN = re.compile(r"(\((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*\))*\)|\[[^\]]{1,200}\]|\\?.)([?*+]|\{[0-9,]+\})?")
 
 
 def _literal(phrase: str) -> str:

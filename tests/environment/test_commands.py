@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from doctor.environment import commands
 from doctor.environment.commands import run_command
 from doctor.environment.job_context import detect
+from tests.readable import readable
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_what_a_command_leaves_behind_is_ended_and_not_waited_for(program: Path,
     assert run_command(("flux", "hostlist")) == "n1\n"
     with contextlib.suppress(ProcessLookupError):  # it has gone already
         ended = os.pidfd_open(int((tmp_path / "pid").read_text()))
-        assert select.select([ended], [], [], 30)[0]
+        assert readable([ended], 30)
         os.close(ended)
 
 

@@ -8,7 +8,6 @@ interpreters, which import torch with the variables in their environment, as a u
 from __future__ import annotations
 
 import json
-import select
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from tests.hosts import testbed
 from tests.hosts.fleet import INSIDE, Fleet, merge
+from tests.readable import readable
 from tests.smoke.interpreter import visible_folders
 
 READ_LATE = frozenset(("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "GLOO_SOCKET_IFNAME"))
@@ -153,7 +153,7 @@ class GlooFleet:
         for host in jobs:
             stdout = self.servers[host].stdout
             assert stdout
-            if select.select([stdout], [], [], max(0.0, end - time.monotonic()))[0]:
+            if readable([stdout], end - time.monotonic()):
                 fields[host] = json.loads(stdout.readline())
             else:
                 fields[host] = "hangs"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import select
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from doctor.net.run.sessions import PROBER
+from tests.readable import readable
 
 MARKER = "doctor-test"
 TOKEN = "ab" * 32
@@ -44,7 +44,7 @@ class ProberProcess:
         assert self.process.stdout is not None
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            assert select.select([self.process.stdout], [], [], deadline - time.monotonic())[0], f"no {key}"
+            assert readable([self.process.stdout], deadline - time.monotonic()), f"no {key}"
             line = self.process.stdout.readline()
             assert line, f"the prober ended before {key}"
             if line.startswith(MARKER.encode() + b" "):

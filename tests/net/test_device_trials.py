@@ -7,7 +7,6 @@ in the Ascend driver's ds_net_ext.c.
 from __future__ import annotations
 
 import os
-import select
 import sys
 import time
 from collections import Counter
@@ -34,6 +33,7 @@ from doctor.net.device_trials import (
 from doctor.net.plan import DEVICE_FACTS, NetOptions, input_facts, tries_devices
 from doctor.net.prober.device_tools import MAX_OUTPUT, end_program, run_programs, start_program
 from tests.hosts.fleet import Fleet
+from tests.readable import readable
 
 HEAD = """\
 ---------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_a_program_that_never_ends_is_ended_with_what_it_started(program: Path, 
     assert time.monotonic() - began < 20
     with suppress(ProcessLookupError):  # it is gone already
         child = os.pidfd_open(int((tmp_path / "child").read_text()))
-        assert select.select([child], [], [], 10)[0], "it has not ended"
+        assert readable([child], 10), "it has not ended"
         os.close(child)
 
 

@@ -8,7 +8,6 @@ import json
 import mmap
 import os
 import re
-import select
 import signal
 import socket
 import sys
@@ -45,6 +44,7 @@ from doctor.smoke.programs.recorder_page import (
     TIMES_AT,
 )
 from doctor.smoke.protocol import parse_message
+from tests.readable import readable
 from tests.smoke.stub import ENDS, WAITS, Client, has_ended
 from tests.test_collector import PYTHONS
 
@@ -604,7 +604,7 @@ def live(rank, box, say, orders):
     os.fork()
 """
         client.start(live, 1)
-        assert select.select([opened], [], [], 15)[0], "the agent never read the rank's control group"
+        assert readable([opened], 15), "the agent never read the rank's control group"
         os.close(opened)
         (tmp_path / "observed").touch()
         ended = client.until("event", ev="exit", rank=0)
@@ -804,7 +804,7 @@ def answer_of(traffic: DeviceTraffic) -> int:
     if traffic.pipe < 0:
         traffic.carried()
     while traffic.pipe >= 0:
-        select.select([traffic.pipe], [], [], 60)
+        readable([traffic.pipe], 60)
         traffic.collect()
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:

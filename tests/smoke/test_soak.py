@@ -62,7 +62,7 @@ def test_a_rank_that_becomes_slow_when_it_is_hot_is_named_with_the_time() -> Non
     (finding,) = findings_of("smoke_rank_slow", run, pace(run, dict.fromkeys(range(4), ALIKE)), facts)
     assert finding.hosts == ("w2",) and finding.values["ranks"] == [2]
     assert "from 540 s to 720 s of the repetition" in str(finding)
-    assert "temp" in page("smoke_rank_slow", finding)
+    assert "throttled" in page("smoke_rank_slow", finding)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import random
-import select
 import signal
 import socket
 import sys
@@ -23,6 +22,8 @@ import zlib
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+from tests.readable import readable
 
 PROGRAMS = Path(__file__).parent / "programs"
 KEPT: list[dict[str, Any]] = []
@@ -159,7 +160,7 @@ def command_environ(path: str, limit: float) -> dict[str, str]:
     file = os.open(path, os.O_RDWR)
     data = b""
     while not data.endswith(b"\0.\n"):
-        if not select.select([file], [], [], limit)[0]:
+        if not readable([file], limit):
             raise TimeoutError(path)
         data += os.read(file, 65536)
     os.close(file)

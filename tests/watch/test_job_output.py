@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import os
 import pty
-import select
 import shutil
 import signal
 import struct
@@ -23,6 +22,7 @@ import pytest
 
 from doctor.watch.job_output import JobOutput
 from doctor.watch.output_pump import MAX_COPY, LineCopy
+from tests.readable import readable
 from tests.watch.running import LIMIT
 
 pytestmark = pytest.mark.timeout(150)
@@ -98,7 +98,7 @@ def test_a_reader_that_pauses_loses_nothing_and_stops_only_its_own_stream() -> N
     )
     with subprocess.Popen(python(program), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout and process.stderr
-        assert select.select([process.stderr], [], [], LIMIT)[0]
+        assert readable([process.stderr], LIMIT)
         time.sleep(0.2)  # both pipes before the reader are full by now
         out = process.stdout.read()
         assert [int(line) for line in out.splitlines()] == list(range(400))

@@ -145,7 +145,7 @@ _CLOSING = "，。、；：！？）》」』】〉％…—"
 """No line begins with these."""
 _OPENING = "（《「『【〈"
 """No line ends with these."""
-_UNBROKEN = r"""`[^`]*`|"\s*[^"\s]*\s*\""""
+_UNBROKEN = r"""`[^`]*`|"\s{0,20}[^"\s]{0,200}\s{0,20}\""""
 """A command, or a quoted word with its blanks."""
 _ASCII_UNITS = re.compile(rf"(?:{_UNBROKEN}|\S)+")
 _UNITS = re.compile(

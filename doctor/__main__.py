@@ -1,18 +1,9 @@
-"""``python -m doctor``: the same as the command.
+"""``python -m doctor``: the same as the command."""
 
-Python looks first into the working folder then: a ``json.py`` of the job that lies there is not Python's own.
-"""
+from doctor.engine.import_path import leave_working_folder
 
-import os
-import sys
+leave_working_folder()
 
-try:
-    working_folder = os.getcwd()
-except FileNotFoundError:
-    working_folder = ""
-if sys.path[:1] == [working_folder]:
-    del sys.path[0]
-
-from doctor.cli.main import main
+from doctor.cli.main import main  # noqa: E402  # behind the line above, which decides where it looks
 
 main()

@@ -474,12 +474,13 @@ cli.run_guarded(run)
     assert (done.returncode, done.stderr) == (143, "")
 
 
-def test_a_module_of_the_job_in_the_working_folder_is_none_of_doctors(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["doctor check --select clock-source-slow --no-history", "doctor.smoke --help"])
+def test_a_module_of_the_job_in_the_working_folder_is_none_of_doctors(words: str, tmp_path: Path) -> None:
     """`python -m` looks into the working folder first."""
     for name in ("json", "queue", "typing"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('not of Python')")
     done = subprocess.run(
-        [sys.executable, "-m", "doctor", "check", "--select", "clock-source-slow", "--no-history"],
+        [sys.executable, "-m", *words.split()],
         cwd=tmp_path, env={**CLEAN, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert "not of Python" not in done.stdout + done.stderr

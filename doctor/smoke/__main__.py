@@ -2,5 +2,8 @@
 
 import runpy
 
+from doctor.engine.import_path import leave_working_folder
+
 if __name__ == "__main__":
+    leave_working_folder()
     runpy.run_module("doctor.cli.smoke_launched", run_name="__main__")

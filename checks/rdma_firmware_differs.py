@@ -32,7 +32,8 @@ def rdma_firmware_differs(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
         if len(versions) > 1:
             template = "{devices} ({board}): firmware {observed}; {count} of {total} hosts have {expected}"
             for finding in differing(versions, template, board=board):
-                usual = str(finding.values.get("expected", "")).split(" and ")
+                agreeing = [host for host, version in versions.items() if version == finding.values.get("expected")]
+                usual = {card.firmware for host in agreeing for card in adapters[host].devices if card.board == board}
                 cards = [device for host in finding.hosts for device in adapters[host].devices if device.board == board]
                 others = [card for card in cards if card.firmware not in usual] or cards
                 finding.values["devices"] = sorted({card.name for card in others})

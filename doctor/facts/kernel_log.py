@@ -44,19 +44,22 @@ def _read_log() -> bytes:
     pieces = []
     size = 0
     end = time.monotonic() + 5
-    while size < 1 << 25 and time.monotonic() < end:
-        try:
-            piece = os.read(log, 65536)
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                continue
-            if error.errno == errno.EAGAIN:
+    try:
+        while size < 1 << 25 and time.monotonic() < end:
+            try:
+                piece = os.read(log, 65536)
+            except OSError as error:
+                if error.errno == errno.EPIPE:
+                    continue
+                if error.errno == errno.EAGAIN:
+                    break
+                raise
+            if not piece:
                 break
-            raise
-        if not piece:
-            break
-        pieces.append(piece)
-        size += len(piece)
+            pieces.append(piece)
+            size += len(piece)
+    finally:
+        os.close(log)
     return b"".join(pieces)
 
 

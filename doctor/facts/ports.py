@@ -66,9 +66,9 @@ def contains_port(ranges: Iterable[PortRange], port: int) -> bool:
 LOCAL_PORTS = 1024
 """Ports that a host of a job should be able to assign; the kernel's own range has 28232."""
 LOCAL_PORTS_PER_RANK = 2
+"""Of Gloo: a rank with two groups lives with two (measured), since connections to different places share one."""
 PORT_RANGES = (PortRange(32768, 60999), PortRange(32768, 65535), PortRange(10000, 28999))
 """The kernel's default, and others that hold neither 29500, torchrun's, nor those of Kubernetes's services."""
-"""Of Gloo: a rank with two groups lives with two (measured), since connections to different places share one."""
 
 
 def count_local_ports(ephemeral: PortRange, reserved: Iterable[PortRange]) -> int:

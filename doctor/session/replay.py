@@ -101,13 +101,14 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
             return evaluate_in_time(other, launch_rules(checks), RunIntent(other), limit)
 
         report = of_scripts(report, run, checks, evaluate)
-    if any(outcome.findings for outcome in report.outcomes):
+    smoke = _part(run, "smoke") if run.smoke else None
+    if names := {outcome.check for outcome in report.outcomes if outcome.findings}:
         from doctor.session.remedy_values import with_containers, with_places, with_rank_table
 
-        smoke = _part(run, "smoke") if run.smoke else None
-        places = smoke.plan.places if smoke is not None and not isinstance(smoke, Absent) else ()
-        report = with_containers(report, checks, FactCache(run.hosts))
-        report = with_places(with_rank_table(report, checks, run.rank_table.path), checks, places)
+        failed = [check for check in checks if check.name in names]
+        places = smoke.plan.places if smoke and not isinstance(smoke, Absent) else ()
+        report = with_containers(report, failed, FactCache(run.hosts))
+        report = with_places(with_rank_table(report, failed, run.rank_table.path), failed, places)
     if run.tried_network:
         from doctor.facts.network_test import NetworkAnswer
         from doctor.net.summary import summarise_test
@@ -118,16 +119,11 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
     if watched is not None and not isinstance(watched, Absent):
         pace = tuple(watched.pace.now.ranks.values()) if watched.pace else ()
         report = msgspec.structs.replace(report, losses=watched.curves if watched.losses else (), pace=pace)
-    return _with_smoke(report, run) if run.smoke else report
+    if smoke and not isinstance(smoke, Absent):
+        from doctor.smoke.results.figures import summarise
 
-
-def _with_smoke(report: Report, run: Run) -> Report:
-    from doctor.smoke.results.figures import summarise
-
-    smoke = _part(run, "smoke")
-    if isinstance(smoke, Absent):
-        return report
-    return msgspec.structs.replace(report, smoke=summarise(smoke, FactCache(run.hosts)))
+        report = msgspec.structs.replace(report, smoke=summarise(smoke, FactCache(run.hosts)))
+    return report
 
 
 def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: EvaluationLimit) -> Report:

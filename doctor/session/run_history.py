@@ -19,6 +19,7 @@ from doctor.config.file import HistorySettings, find_config, parse_history
 from doctor.engine.texts import filled
 from doctor.history.run_record import RunRecord, RunView, make_record, recorded_names
 from doctor.history.run_store import HistoryFolder, NoHistory, current_time, open_history
+from doctor.remote.runtime.reading import schedule
 from doctor.session.output_files import print_warning
 
 if TYPE_CHECKING:
@@ -200,13 +201,5 @@ def join_unless_blocked(thread: threading.Thread, blocked_seconds: float, most_s
 
 
 def cpu_seconds(thread: threading.Thread) -> float:
-    """Seconds for which the thread ran, or could have run and had no CPU; 0 where they are not known.
-
-    Source: ``Documentation/scheduler/sched-stats.rst`` of Linux, "/proc/<pid>/schedstat": two times in nanoseconds.
-    """
-    try:
-        with open(f"/proc/self/task/{thread.native_id}/schedstat", "rb") as file:
-            running, waiting, *_ = map(int, file.read(200).split())
-    except (OSError, ValueError):  # also of a thread that has just ended
-        return 0.0
-    return (running + waiting) / 1e9
+    """Seconds for which the thread ran, or could have run and had no CPU; 0 where they are not known."""
+    return float(sum(schedule(f"/proc/self/task/{thread.native_id}"))) / 1e9

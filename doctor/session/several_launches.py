@@ -99,9 +99,7 @@ def _with_place(finding: Finding, by_name: dict[str, str], usual: Sequence[str])
     evidence = finding.values.get("evidence", [])
     if not place:
         return finding
-    copy = finding.as_warning(finding.is_warning)
-    copy.values["evidence"] = [*([evidence] if isinstance(evidence, str) else evidence), place]
-    return copy
+    return finding.with_values(evidence=[*([evidence] if isinstance(evidence, str) else evidence), place])
 
 
 def _names(values: Iterable[Any]) -> Iterator[str]:

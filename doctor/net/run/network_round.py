@@ -23,10 +23,10 @@ from doctor.net.assemble import (
     LARGE_LOST_THERE,
     NO_ROUTE,
     assemble_matrix,
-    groups_of,
     schedule_of,
 )
-from doctor.net.localize import MOST_CAUSES, localize
+from doctor.net.findings import localized
+from doctor.net.localize import MOST_CAUSES
 from doctor.net.matrix import Matrix
 from doctor.net.plan import NetOptions, NetPlan, plan_network_test
 from doctor.net.prober.listener import NOT_TRIED
@@ -161,7 +161,7 @@ def _refused_notes(matrix: Matrix) -> Iterator[str]:
 def _unlisted_notes(matrix: Matrix, answers: PerHost[NetworkAnswer]) -> Iterator[str]:
     """How many pairs of hosts no finding names, as there are too many causes."""
     if len({frozenset(failure[:2]) for failure in matrix.failures()}) > MOST_CAUSES:
-        unlisted = localize(matrix, groups_of(answers)).more
+        unlisted = localized(answers).more
         if unlisted:
             yield filled(
                 "network test: pairs of hosts that fail and are in no finding: {0} (more than {1} causes)",

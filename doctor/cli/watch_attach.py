@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from doctor.engine.record import Run
     from doctor.watch.attach.rank_report import HostReport
 
+LONGER = 5.0
+"""Times the interval, where ranks stand still at their devices: a long step does so as well."""
+MOST_SECONDS = 120.0
 SIGNALS = ("USR1", "USR2", "QUIT", "TRAP", "ABRT")
 
 
@@ -54,9 +57,7 @@ def run_attach(
     _validate(options, output)
     inventory = _inventory(options, targets, connection)
     began = time.monotonic()
-    answers = _answers(options, inventory, connection, visit)
-    reports = {host: answer for host, answer in answers.items() if not isinstance(answer, str)}
-    failed = {host: answer for host, answer in answers.items() if isinstance(answer, str)}
+    reports, failed = _answers(options, inventory, connection, visit, options.interval)
     if failed and not reports:
         host, reason = next(iter(failed.items()))
         raise InputError(
@@ -69,14 +70,17 @@ def run_attach(
             )
         )
     recorded = _recorded(options, reports, inventory, connection, visit)
+    jobs = find_odd(reports, partly=bool(options.pid))
+    if any(job.may_be_slow for job in jobs) and not any(cause.is_sure for cause in recorded):
+        interval = min(options.interval * LONGER, MOST_SECONDS)
+        reports, failed = _answers(options, inventory, connection, visit, interval)
+        jobs = find_odd(reports, partly=bool(options.pid))
 
     absent = [str(pid) for report in reports.values() for pid in report.not_found]
     notes = [filled("no process has pid {0}", ", ".join(absent))] if absent else []
     notes += unseen_notes(reports)
     seconds = time.monotonic() - began
-    run, checks = attached_run(
-        find_odd(reports, partly=bool(options.pid)), failed, recorded, inventory.source, seconds, notes
-    )
+    run, checks = attached_run(jobs, failed, recorded, inventory.source, seconds, notes)
     return _report(run, checks, choice, output)
 
 
@@ -139,12 +143,12 @@ def _inventory(options: AttachOptions, targets: Sequence[str], connection: Conne
 
 
 def _answers(
-    options: AttachOptions, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions
-) -> dict[str, HostReport | str]:
-
+    options: AttachOptions, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions, interval: float
+) -> tuple[dict[str, HostReport], dict[str, str]]:
+    """What the hosts say, looked at for ``interval`` seconds, and why others say nothing."""
     request = InspectRequest(
         pids=tuple(options.pid),
-        interval=options.interval,
+        interval=interval,
         stacks=options.py_spy != "off",
         py_spy=options.py_spy if options.py_spy != "off" else "",
         signal=options.stack_signal,
@@ -153,7 +157,9 @@ def _answers(
     )
     with connected(inventory, connection.transport, ssh_options(connection)) as transport:
         count = visit.workers or workers(len(inventory.hosts))
-        return ask_ranks(inventory.hosts, transport, request, visit.timeout, count)
+        answers = ask_ranks(inventory.hosts, transport, request, visit.timeout, count)
+    reports = {host: answer for host, answer in answers.items() if not isinstance(answer, str)}
+    return reports, {host: answer for host, answer in answers.items() if isinstance(answer, str)}
 
 
 def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: OutputOptions) -> int:

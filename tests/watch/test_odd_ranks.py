@@ -283,3 +283,73 @@ def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> Non
     assert [odd_rank.pid for odd_rank in judged(held, *idle, *driver).odd_ranks] == [53] * asked
     busy = unnamed(53, ("generate", "/job/model.py"), MAIN_LOOP, call="running", ran=1.9)
     assert not judged(busy, *idle, *driver).odd_ranks
+
+
+DRIVER = [("libcuda.so.580.159.04", 880), ("[vdso]", 90), ("libc.so.6", 10)]
+"""Of a main thread in cudaStreamSynchronize: torch 2.11, CUDA 13, an H100."""
+NETWORK = [("libnccl.so.2", 600), ("libc.so.6", 300)]
+"""Of the thread of NCCL that moves the bytes of a collective between hosts."""
+SYNCHRONIZES = [("<module>", "/job/train.py", 78)]
+
+
+def at_device(
+    number: int, *, collective: bool = False, samples: object = DRIVER, switches: int = 0, line: int = 78
+) -> ProcessReport:
+    stack = [("train_step", "/job/train.py", line)]
+    return rank(
+        number,
+        looks("running", "R", ran=1.9, switches=switches),
+        stack,
+        samples=samples,
+        beside=[NETWORK] if collective else [],
+        devices=["/dev/nvidia0", "/dev/nvidiactl"],
+    )
+
+
+def test_ranks_at_their_gpus_in_a_collective_wait_for_the_one_that_rests() -> None:
+    """`loss.item()` after an all_reduce, while another rank is held up before it."""
+    held = rank(1, looks("sleep"), [("load_batch", "/job/train.py", 16)])
+    finding = judged(held, *(at_device(number, collective=True) for number in (0, 2, 3)))
+    assert (finding.result, odd_rank_numbers(finding)) == ("odd", [1])
+    assert (
+        finding.ranks[1].does.text
+        == "waits for its device, for a collective of libnccl.so.2 (train_step at train.py:78)"
+    )
+
+
+def test_a_rank_at_its_gpu_without_a_collective_is_not_accused_beside_one_that_rests() -> None:
+    held = rank(1, looks("sleep"), [("load_batch", "/job/train.py", 16)])
+    finding = judged(held, at_device(0, collective=True), *(at_device(number) for number in (2, 3)))
+    assert (finding.result, odd_rank_numbers(finding)) == ("odd", [1])
+
+
+def test_where_nothing_shows_a_collective_a_rank_that_rests_is_no_culprit() -> None:
+    """The others may compute for long, and it has nothing to do meanwhile."""
+    held = rank(1, looks("sleep"), [("load_batch", "/job/train.py", 16)])
+    finding = judged(held, *(at_device(number) for number in (0, 2, 3)))
+    assert (finding.result, odd_rank_numbers(finding), finding.may_be_slow) == ("undecided", [], True)
+
+
+@pytest.mark.parametrize("collective", [True, False])
+def test_ranks_that_all_stand_still_at_their_gpus_are_never_healthy(collective: bool) -> None:
+    """A kernel that never ends, a collective that never ends and a long step look alike."""
+    finding = judged(*(at_device(number, collective=collective) for number in range(4)))
+    assert (finding.result, odd_rank_numbers(finding), finding.may_be_slow) == ("undecided", [], True)
+
+
+def test_without_samples_a_rank_with_a_gpu_that_stands_still_is_not_known_to_compute() -> None:
+    finding = judged(*(at_device(number, samples=[]) for number in range(4)))
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+    assert judged(*(rank(n, looks("running", "R", ran=1.9), COMPUTES) for n in range(4))).result == "moves"
+
+
+def test_ranks_whose_steps_come_and_go_at_their_gpus_move() -> None:
+    finding = judged(*(at_device(number, collective=True, switches=9) for number in range(4)))
+    assert finding.result == "moves"
+
+
+def test_an_endless_loop_beside_ranks_at_their_gpus_is_never_healthy() -> None:
+    loops = rank(1, looks("running", "R", ran=1.9), COMPUTES, samples=[("python3.12", 900)], devices=["/dev/nvidia0"])
+    for collective in (True, False):
+        finding = judged(loops, *(at_device(number, collective=collective) for number in (0, 2, 3)))
+        assert finding.result == "undecided"

@@ -88,7 +88,7 @@ def test_yama_s_limit_is_said_where_it_binds_this_user(scope: int, root: bool, l
 
 def test_where_a_process_spends_its_time_is_sampled() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
-        samples = start_samples([process.pid, 1 << 30])
+        samples = start_samples([process.pid, 1 << 30], 2.0)
         if not samples:
             pytest.skip("the kernel permits no samples")
         rows: list[list[Any]] = []

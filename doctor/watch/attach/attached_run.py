@@ -197,7 +197,16 @@ def _failures(
         else:
             waiting = tuple(rank for rank in job.ranks if rank not in ranks)
             failures.append(
-                Failure("blocked", ranks, waiting, certainty="evidence", stage="training", text=cause.text, states={})
+                Failure(
+                    "blocked",
+                    ranks,
+                    waiting,
+                    certainty="evidence",
+                    stage="training",
+                    text=cause.text,
+                    states={rank: filled("it {0}", job.ranks[rank].does.text) for rank in ranks if rank in job.ranks},
+                    stacks=_stacks(job, (*ranks, *waiting)),
+                )
             )
     return tuple(failures), tuple(hints)
 

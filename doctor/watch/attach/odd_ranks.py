@@ -46,6 +46,11 @@ class SeenRank(msgspec.Struct, frozen=True):
         return self.does.still and (self.does.kind in ("collective", "idle") or in_threads)
 
     @property
+    def awaits_device(self) -> bool:
+        """It stands still in a wait for its device: for what that computes, or for a collective."""
+        return self.does.still and self.does.kind == "device"
+
+    @property
     def where(self) -> object:
         """What tells its wait from that of others: the stack, else what it does."""
         return self.does.place or self.does.text
@@ -82,6 +87,12 @@ class JobFinding(msgspec.Struct, frozen=True):
     text: str
     odd_ranks: tuple[OddRank, ...]
     notes: tuple[str, ...]
+
+    @property
+    def may_be_slow(self) -> bool:
+        """Undecided, and a longer look tells more: ranks stand still at their devices, as in a long step."""
+        at_device = (view.awaits_device or (view.does.spins and view.does.still) for view in self.ranks)
+        return self.result == "undecided" and any(at_device)
 
     @property
     def is_complete(self) -> bool:
@@ -140,6 +151,8 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     places = {view.does.place for view in views if view.waits} - {()}
     beside = [view for view in views if view.does.kind == "wait" and view.does.still and view.does.place in places]
     waiting = [view for view in views if view.waits or view in beside]
+    if any(view.does.kind == "collective" for view in waiting):
+        waiting += [view for view in views if view.awaits_device]
     rest = [view for view in views if view not in waiting]
     if not definite and (moves or not (waiting or absent)):
         return _without_wait(views, moves)
@@ -222,10 +235,16 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
     if moves:
         return Judgement("moves", "The ranks move: none of them is odd.")
     at_rest = [view for view in views if view.does.kind in RESTS and view.does.unmoved]
-    if any(view.does.kind == "compute" for view in views):
+    if any(view.does.kind == "compute" or view.awaits_device for view in views):
         if at_rest:
             text = "{0} Others compute, and may wait so for it, as in MPI or for a device."
             return Judgement("undecided", filled(text, _sentence(at_rest, [])))
+        if at_devices := [view for view in views if view.awaits_device]:
+            text = (
+                "{0}: no move while waiting for the device, for what it computes or for another rank. "
+                "So does a job whose steps take longer (--interval)."
+            )
+            return Judgement("undecided", filled(text, _joined([view.report.label for view in at_devices])))
         return Judgement("moves", "Ranks compute, and none of them waits for another.")
     return Judgement(
         "undecided",

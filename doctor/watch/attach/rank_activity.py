@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Literal
 
@@ -14,7 +15,7 @@ from doctor.watch.attach.rank_report import FileWait, Frame, Look, ProcessReport
 
 Kind = Literal[
     "left", "stopped", "traced", "frozen", "debugger", "stdin", "sleep", "blocked", "file", "loader", "child",
-    "compute", "collective", "idle", "wait", "unknown",
+    "compute", "collective", "device", "idle", "wait", "unknown",
 ]  # fmt: skip
 DEFINITE: frozenset[Kind] = frozenset({"left", "stopped", "traced", "frozen", "debugger", "stdin"})
 """No rank of a healthy job is found so."""
@@ -53,6 +54,8 @@ _SPINS = re.compile(
     r"|libevent)[\w.+-]{0,60}\.so"
 )
 """Libraries in which a rank that waits for others stays on its CPU."""
+_DEVICE = re.compile(r"libcuda(?:rt)?\.so|libamdhip64\.so|libhsa-runtime64\.so")
+"""Libraries in which a thread that waits for its device stays on its CPU (seen: cudaStreamSynchronize, CUDA 13)."""
 _COMMUNICATES = re.compile(
     rf"{_SPINS.pattern}|libtorch_\w+\.so\S* (?:c10d|gloo|c10d_npu)::|_?xla_extension|libjax_common"
 )
@@ -62,6 +65,7 @@ _LEAST_OF_CHILDREN = 0.2
 """Seconds on CPUs of a rank's children within the looks, above which they compute."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
+_GPU = re.compile(r"/dev/(?:nvidia\d|kfd|dri/render)")
 _BESIDE = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
 _LEAST_SAMPLES = 8
 _SWITCHES = 6.0
@@ -107,10 +111,13 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     still = _is_still(rank, looks, seconds)
     decided = _state(rank, looks) or _by_stack(frames, looks, still)
     decided = decided or _by_native_call(rank, looks)
-    library = "" if decided else _spun_library(rank)
+    library = "" if decided else _spun_library(rank.samples, _SPINS)
     if library:  # a wait that does not yield: whoever also sleeps has other work
         decided = "collective", filled("waits within {0}, on its CPU", library)
         still = last.switches - first.switches <= 1
+    if not decided and (at_device := _at_device(rank, looks, seconds)):
+        decided, library = at_device, at_device[1] if at_device[0] == "collective" else ""
+        still = still and last.switches - first.switches <= 1
     if not decided and rank.rank is None and (idle := _idle(frames)):
         decided, still = ("idle", idle), rank.stacks[0] == rank.stacks[-1]
     kind, text = decided or _by_call(looks, seconds)
@@ -158,11 +165,26 @@ def _role(frames: list[Frame]) -> str:
     return of_program[-1] if of_program else ""
 
 
-def _spun_library(rank: ProcessReport) -> str:
-    """The library of communication in which it spent its CPU time, if in no other code."""
-    libraries = [(name, count) for name, count in rank.samples if not _BESIDE.match(name)]
-    sampled = sum(count for _, count in rank.samples)
-    elsewhere = sum(count for name, count in libraries if not _SPINS.match(name))
+def _at_device(rank: ProcessReport, looks: list[Look], seconds: float) -> tuple[Kind, str] | None:
+    """A wait for its device: for what that computes, or for a collective, of which another thread moves the bytes.
+
+    Where the kernel gives no samples, who computes and has a device may wait so as well.
+    """
+    if not rank.samples and looks[-1].ran - looks[0].ran > _BUSY * seconds and any(map(_GPU.match, rank.devices)):
+        return "device", "computes, or waits for its device"
+    if not _spun_library(rank.samples, _DEVICE):
+        return None
+    for samples in rank.beside:
+        if library := _spun_library(samples, _SPINS):
+            return "collective", filled("waits for its device, for a collective of {0}", library)
+    return "device", "waits for its device"
+
+
+def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str]) -> str:
+    """The library of this kind in which a thread spent its CPU time, if in no other code."""
+    libraries = [(name, count) for name, count in samples if not _BESIDE.match(name)]
+    sampled = sum(count for _, count in samples)
+    elsewhere = sum(count for name, count in libraries if not kind.match(name))
     return libraries[0][0] if libraries and sampled >= _LEAST_SAMPLES and elsewhere * 50 <= sampled else ""
 
 

@@ -90,6 +90,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Its TCP connections to other hosts: own end, ``>``, the other end."""
     samples: list[tuple[str, int]] = []
     """Files of code, and how often its main thread was found in them while it used a CPU; empty: not known."""
+    beside: list[list[tuple[str, int]]] = []
+    """The same of its other threads that used a CPU."""
     children_ran: list[float] = []
     """Seconds that the processes below it had run at the first and at the last look, where it waited for a child."""
     native: list[str] = []
@@ -165,7 +167,8 @@ def _clean(rank: ProcessReport) -> ProcessReport:
         ],
         problem=printable(rank.problem, 200),
         file_wait=rank.file_wait and _clean_wait(rank.file_wait),
-        samples=[(printable(name, 100), count) for name, count in rank.samples[:16]],
+        samples=_clean_samples(rank.samples),
+        beside=[_clean_samples(samples) for samples in rank.beside[:4]],
         links=[printable(link, 120) for link in rank.links[:64]],
         native=[printable(text, 100) for text in rank.native[:2]],
         dumps=_paths(rank.dumps),
@@ -180,6 +183,10 @@ def _clean_wait(wait: FileWait) -> FileWait:
         seconds=wait.seconds,
         beside=[(pid, printable(name, 40)) for pid, name in wait.beside[:16]],
     )
+
+
+def _clean_samples(samples: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    return [(printable(name, 100), count) for name, count in samples[:16]]
 
 
 def _paths(texts: list[str]) -> list[str]:

@@ -32,6 +32,7 @@ from doctor.watch.attach.inspector.rank_state import (
     descendants_ran,
     look,
     ptrace_scope,
+    running_threads,
     thread_count,
     tracer,
 )
@@ -119,7 +120,9 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     pids = [entry["pid"] for entry in ranks]
     if spy:
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
-    samples, began = start_samples([entry["thread"] for entry in ranks]), time.monotonic()
+    others = dict((entry["pid"], running_threads(entry["pid"])) for entry in ranks)
+    threads = [entry["thread"] for entry in ranks] + [thread for entry in ranks for thread in others[entry["pid"]]]
+    samples, began = start_samples(threads, interval), time.monotonic()
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
         carried = tcp_bytes(pids)
@@ -134,8 +137,10 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
     for entry in ranks:
         entry["native"] = calls.get(entry["thread"], [])
+        maps = memory_maps(entry["pid"]) if samples else ""
         if entry["thread"] in samples:
-            entry["samples"] = sampled_files(samples[entry["thread"]], memory_maps(entry["pid"]))
+            entry["samples"] = sampled_files(samples[entry["thread"]], maps)
+        entry["beside"] = [sampled_files(samples[other], maps) for other in others[entry["pid"]] if other in samples]
     return took
 
 

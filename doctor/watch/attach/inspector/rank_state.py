@@ -31,6 +31,8 @@ WAITS = (
 PAGE = "page fault"
 HAS_FD = ("read", "write", "recv", "send", "connect", "accept", "lock", "sync")
 MOST_CHILDREN = 32
+MOST_THREADS = 1024
+MOST_RUNNING = 3
 
 
 def system_call(pid):
@@ -80,6 +82,16 @@ def thread_times(pid):
         r"^voluntary_ctxt_switches:\s*([0-9]+)", read_text("/proc/%d/task/%d/status" % (pid, pid)), re.M
     )
     return int(ran[0]) / 1e9 if ran else -1.0, int(switches.group(1)) if switches else -1
+
+
+def running_threads(pid):
+    """The first threads of a process, but for its main one, that are on a CPU or wait for one."""
+    try:
+        threads = sorted(map(int, os.listdir("/proc/%d/task" % pid)))[:MOST_THREADS]
+    except OSError:
+        return []
+    states = ((thread, read_text("/proc/%d/task/%d/stat" % (pid, thread), 512)) for thread in threads if thread != pid)
+    return [thread for thread, text in states if text[text.rfind(")") + 2 :][:1] == "R"][:MOST_RUNNING]
 
 
 def process_times(pid, first=11):

@@ -1,4 +1,4 @@
-"""In which libraries main threads spend their CPU time: the kernel's samples of the instruction pointer.
+"""In which libraries threads spend their CPU time: the kernel's samples of the instruction pointer.
 
 Source: perf_event_open(2), software event `cpu-clock`. It needs no right beyond those over the process where
 kernel.perf_event_paranoid is 2 or less, stops nothing, and answers nothing where it is not permitted.
@@ -16,23 +16,28 @@ ATTRIBUTES = struct.Struct("<IIQQQQQ72x")
 SOFTWARE, CPU_CLOCK, SAMPLE_IP = 1, 0, 1
 USER_ONLY = 1 << 10 | 1 << 6 | 1 << 5  # by frequency; not of the hypervisor, not of the kernel
 CLOSE_ON_EXEC = 8
-A_SECOND = 997
+MOST_A_SECOND = 997
 PAGES = 4
 SAMPLE, HEAD = 9, 1024
+SAMPLE_BYTES = 16
 MOST_SAMPLED = 128
 
 
-def start_samples(pids):
-    """By pid: the buffer into which the kernel writes samples of its main thread; without those it does not show."""
+def start_samples(threads, seconds):
+    """By thread: the buffer into which the kernel writes samples of it; without those it does not show.
+
+    One buffer holds what a thread does that runs for these seconds.
+    """
     buffers, number = {}, NUMBERS.get(platform.machine())
     call = ctypes.CDLL(None, use_errno=True).syscall
-    attributes = ATTRIBUTES.pack(SOFTWARE, ATTRIBUTES.size, CPU_CLOCK, A_SECOND, SAMPLE_IP, 0, USER_ONLY)
-    for pid in pids[:MOST_SAMPLED] if number else ():
-        fd = call(number, ctypes.create_string_buffer(attributes), pid, -1, -1, CLOSE_ON_EXEC)
+    rate = min(MOST_A_SECOND, int(PAGES * mmap.PAGESIZE / (SAMPLE_BYTES * seconds)))
+    attributes = ATTRIBUTES.pack(SOFTWARE, ATTRIBUTES.size, CPU_CLOCK, rate, SAMPLE_IP, 0, USER_ONLY)
+    for thread in threads[:MOST_SAMPLED] if number else ():
+        fd = call(number, ctypes.create_string_buffer(attributes), thread, -1, -1, CLOSE_ON_EXEC)
         if fd < 0:
             continue
         try:
-            buffers[pid] = mmap.mmap(fd, (1 + PAGES) * mmap.PAGESIZE)
+            buffers[thread] = mmap.mmap(fd, (1 + PAGES) * mmap.PAGESIZE)
         except (OSError, ValueError):
             pass
         os.close(fd)  # the mapping keeps the event
@@ -50,7 +55,7 @@ def sampled_files(buffer, maps):
         kind, _, length = struct.unpack_from("<IHH", buffer, mmap.PAGESIZE + place)
         if length < 8:
             break
-        if kind == SAMPLE and length == 16:
+        if kind == SAMPLE and length == SAMPLE_BYTES:
             at = struct.unpack_from("<Q", buffer, mmap.PAGESIZE + place + 8)[0]
             name = next((name for start, end, name in ranges if start <= at < end), "")
             counts[name] = counts.get(name, 0) + 1

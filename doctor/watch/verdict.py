@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -47,6 +48,9 @@ MOST_UNANSWERED = 5
 """Times that a rank's stack is asked for before the rank is named without it."""
 GRACE = 1.0
 """Seconds for the cause of a rank's end to be heard of."""
+
+_ON_DEVICE = re.compile(r"(?:nc|hc|rc|xc|mc)cl|cncl")
+"""Backends whose collectives run on a stream of the device."""
 
 RankPage = dict[str, Any]
 """What an agent read of a rank's page, by field."""
@@ -97,6 +101,8 @@ class TrainingWatch:
         self.snapshots: dict[int, Snapshot] = {}
         self.backend = ""
         self.library: Literal["torch", "mindspore"] = "torch"
+        self.runs_ahead = False
+        """A call ends before its collective does; who waits for a device, or for a result, uses a CPU."""
         self.joined: dict[int, float] = {}
         """When each rank had met the others."""
         self.arrived: dict[int, float] = {}
@@ -118,7 +124,7 @@ class TrainingWatch:
         self.likely: Failure | None = None
         """What is told if the job is ended from outside now."""
         self._repeats: dict[int, dict[tuple[object, ...], int]] = {}
-        """By rank: how often it has made each of its calls."""
+        """By rank: how often each of its calls was made."""
         self._longest_phase = 0.0
         """Seconds between two signs of a rank, the most so far."""
         self._enqueued: set[int] = set()
@@ -126,16 +132,14 @@ class TrainingWatch:
         self._unwatched: set[int] = set()
         """Ranks whose hook has removed itself: what they call, and whether they end well, nobody sees."""
 
-    # ---- what comes from the ranks
-
     def take_event(self, rank: int, event: Mapping[str, Any], now: float) -> None:
         """An event of a rank. What is malformed is left out."""
         self.arrived.setdefault(rank, now)
         if event.get("ev") == "joined":
             self.joined.setdefault(rank, now)
             self.backend = str(event.get("backend", ""))
-            if event.get("library") == "mindspore":
-                self.library = "mindspore"
+            self.library = "mindspore" if event.get("library") == "mindspore" else "torch"
+            self.runs_ahead = self.library == "mindspore" or bool(_ON_DEVICE.search(self.backend))
         elif event.get("ev") == "group":
             self._learn_group(rank, event)
         elif event.get("ev") == "hook" and event.get("gone"):
@@ -183,8 +187,9 @@ class TrainingWatch:
     def take_snapshot(self, rank: int, fields: RankPage, now: float) -> None:
         """What an agent read of a rank's page. Raises: msgspec.ValidationError for what no agent sends."""
         self._renumber(rank, fields)
-        enqueued = fields.get("state") == "enqueued"
+        enqueued = fields["state"] == "enqueued"
         fields.update(rank=rank, state="compute" if enqueued else fields["state"])
+        enqueued |= self.runs_ahead and fields["state"] == "compute" and not fields.get("dead")
         if fields["state"] == "done" and fields.get("dead") in (UNKNOWN_END, "signal 9", "signal 15"):
             fields["dead"] = "exit status 0"  # it had nothing more to do with the others
         if rank in self._unwatched and fields.get("dead") == UNKNOWN_END:
@@ -264,9 +269,7 @@ class TrainingWatch:
 
     def _waiting(self, snapshot: Snapshot) -> Snapshot:
         """A rank that has started collectives in C++ waits for the first that others have not entered, if it rests."""
-        # A rank of MindSpore that waits for a result uses a CPU: whether it rests does not tell whether it waits.
-        rests = self.library == "mindspore" or snapshot.cpu < 0.5 * snapshot.age
-        resting = snapshot.age > QUIET and rests
+        resting = snapshot.age > QUIET and (self.runs_ahead or snapshot.cpu < 0.5 * snapshot.age)
         call = self.detector.open_call(snapshot.rank) if resting or snapshot.dead else None
         if call is None:
             return snapshot
@@ -280,8 +283,6 @@ class TrainingWatch:
             numel=call.numel,
             root=call.root,
         )
-
-    # ---- verdicts
 
     def judge(
         self, now: float, late: float, stack: Callable[[int], str | None], unseen: Collection[int] = ()
@@ -440,11 +441,9 @@ class TrainingWatch:
             return None
         absent_ranks = [rank for rank in range(self.world) if rank not in self.arrived]
         known_ranks = tuple(rank for rank in absent_ranks if rank not in unseen)
-        seconds = now - min(self.arrived.values())
-        text = filled("it has not called init_process_group since {0} s", f"{seconds:.0f}")
+        seconds = f"{now - min(self.arrived.values()):.0f}"
+        text = filled("it has not called init_process_group since {0} s", seconds)
         if not known_ranks:
-            who = rank_names(absent_ranks)
-            text = filled(
-                "{0} did not call init_process_group for {1} s, or run where no doctor watch is", who, f"{seconds:.0f}"
-            )
+            text = "{0} did not call init_process_group for {1} s, or run where no doctor watch is"
+            text = filled(text, rank_names(absent_ranks), seconds)
         return Failure("never-joined", known_ranks, tuple(sorted(waiting)), stage="rendezvous", text=text)

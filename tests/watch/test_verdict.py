@@ -557,13 +557,60 @@ def test_a_rank_that_is_killed_before_the_others_give_up_has_died() -> None:
 
 
 def test_a_rank_that_waits_with_its_cpu_at_work_waits_all_the_same() -> None:
-    """Those of MindSpore turn in a loop until their result is there; of others, it is a sign of work."""
-    for library, results in (("mindspore", (2,)), ("torch", ())):
+    """Those of MindSpore turn in a loop until their result is there, and those of a device in its driver; of others, it
+    is a sign of work.
+    """
+    cases = ("mindspore", "hccl", (2,)), ("torch", "nccl", (2,)), ("torch", "npu:hccl", (2,)), ("torch", "gloo", ())
+    for library, backend, results in cases:
         ranks = three_after_two_steps()
         for rank in range(3):
-            ranks.watch.take_event(rank, {"ev": "joined", "backend": "hccl", "library": library}, 2.0)
+            ranks.watch.take_event(rank, {"ev": "joined", "backend": backend, "library": library}, 2.0)
         all_but_one_wait(ranks, 2 * PATIENCE)
         for rank in (0, 1):
             ranks.show(rank, "enqueued", 2, 2 * PATIENCE, cpu=2 * PATIENCE)
         failure = ranks.verdict(30.0)
         assert (failure.culprit_ranks if failure else ()) == results
+
+
+def on_devices(world: int = 3) -> Ranks:
+    """Two steps over NCCL, whose calls end before their collectives do."""
+    ranks = Ranks(world)
+    for rank in range(world):
+        ranks.watch.take_event(rank, {"ev": "joined", "backend": "nccl"}, 0.0)
+    for step in (0, 1):
+        for rank in range(world):
+            ranks.call(rank, step)
+        ranks.verdict(step)
+    return ranks
+
+
+def test_a_rank_that_waits_for_its_device_waits_for_the_collective_it_has_called() -> None:
+    """`dist.all_reduce` of NCCL has returned, and `loss.item()` does not (torch 2.11 on an H100)."""
+    ranks = on_devices()
+    for rank in (0, 1):
+        ranks.call(rank, 2)
+    ranks.verdict(2.1)
+    for rank in (0, 1):
+        ranks.show(rank, "compute", 2, 2 * PATIENCE, cpu=2 * PATIENCE)
+    ranks.show(2, "compute", 2, 2 * PATIENCE, rest=2 * PATIENCE)
+    failure = ranks.verdict(30.0)
+    assert failure and (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == ("blocked", (2,), (0, 1))
+
+
+def test_ranks_that_have_made_the_same_calls_on_devices_wait_for_nobody() -> None:
+    """A long step, or an evaluation of all ranks."""
+    ranks = on_devices()
+    for rank in range(3):
+        ranks.show(rank, "compute", 2, 2 * PATIENCE, cpu=2 * PATIENCE)
+    assert ranks.verdict(30.0) is None
+
+
+def test_a_rank_that_works_before_its_call_on_a_device_is_not_named() -> None:
+    ranks = on_devices()
+    for rank in (0, 1):
+        ranks.call(rank, 2)
+    ranks.verdict(2.1)
+    for rank in (0, 1):
+        ranks.show(rank, "compute", 2, 2 * PATIENCE, cpu=2 * PATIENCE)
+    ranks.show(2, "compute", 2, 2 * PATIENCE, cpu=2 * PATIENCE, rest=0.0, effort="works")
+    assert ranks.verdict(30.0) is None

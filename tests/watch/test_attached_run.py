@@ -169,6 +169,17 @@ def test_what_a_recorder_says_decides_where_nothing_else_does() -> None:
     assert (code, findings(report)) == (10, [f"smoke-rank-blocked: rank 2 holds up ranks 0, 1 and 3: {SURE.text}"])
 
 
+@pytest.mark.parametrize(("member", "code"), [(102, 10), (302, 12), (9, 10)], ids=["its own", "of another", "no one's"])
+def test_what_a_recorder_says_of_another_job_is_no_evidence(member: int, code: int) -> None:
+    """Of processes of no job, as within containers with pids of their own, it may be this one."""
+    other = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29501"}
+    several = [rank(number) for number in range(4)] + [
+        rank(number, looks(switches=500), pid=300 + number, job=other) for number in range(4)
+    ]
+    cause = RecordedCause("NCCL RAS: rank 2 has launched fewer", (2,), members=(member,))
+    assert judged(*several, recorded=[cause])[0] == code
+
+
 def test_a_device_that_is_named_is_the_rank_that_holds_it() -> None:
     ranks = [rank(number, devices=[f"/dev/davinci{number}"]) for number in range(4)]
     named = RecordedCause("HCCL: HCCL's heartbeat names host 127.10.0.1, device 3: LOST", places=(("127.10.0.1", 3),))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from doctor.watch import data_folder
+from doctor.watch.hook import collectives
 from doctor.watch.rank_process import RankProcess
 
 HOOK = Path(data_folder.__file__).parent / "hook"
@@ -84,3 +85,41 @@ def test_an_error_that_a_library_prints_is_not_the_ranks_own_where_it_goes_on(
     process.read_recorder()
     assert process.error.startswith(error) and bool(process.error) == bool(error)
     assert process.told_end == ends
+
+
+class Recorded:
+    """The files of a rank that only keep its state."""
+
+    state = "compute"
+
+    def become(self, state: str) -> None:
+        self.state = state
+
+
+class Options:
+    def __init__(self, asynchronous: bool) -> None:
+        self.asyncOp = asynchronous
+
+
+@pytest.mark.parametrize(
+    ("work", "asynchronous", "state"),
+    [
+        pytest.param(None, False, "compute", id="put behind the stream of a device: torch 2.8 and later over NCCL"),
+        pytest.param(Options(True), False, "collective", id="the program waits for it at once"),
+        pytest.param(Options(True), True, "compute", id="the program goes on"),
+    ],
+)
+def test_in_which_state_a_rank_is_after_its_call(
+    work: object, asynchronous: bool, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that goes on computing must not be taken for one in its last collective."""
+    files = Recorded()
+    monkeypatch.setattr(collectives, "recording", lambda: files)
+
+    def call(group: object, options: Options) -> object:
+        collectives.WAITS.call = ("all_reduce", 1)
+        files.become("collective")
+        return work
+
+    assert collectives.wrap_method(call)(object(), Options(asynchronous)) is work  # type: ignore[no-untyped-call]
+    assert files.state == state

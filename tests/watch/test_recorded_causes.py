@@ -163,3 +163,41 @@ def test_only_dumps_that_the_rank_has_written_count(tmp_path: Path) -> None:
         assert str(tmp_path / "trace_5") not in recorder_dumps(process.pid, 5, environ)
     finally:
         process.communicate(b"\n")
+
+
+BEHIND = """NCCL version 2.28.9 compiled with CUDA 13.0
+CUDA runtime version 13000, driver version 13000
+
+Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+      1          2            1          2        2
+
+Communicators... (0.003s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         1         2         2         2   RUNNING  MISMATCH
+
+Errors
+======
+
+Warnings
+========
+
+#0-0 (99e0dac245c7ffc3) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  Rank 0 has launched up to operation 124 -- GPU 0 managed by process 1646 on node 127.0.0.1
+  Rank 1 has launched up to operation 120 -- GPU 0 managed by process 1647 on node 127.0.0.1
+
+"""
+"""NCCL 2.28.9 itself, on an H100: rank 1 slept before its 121st all_reduce."""
+
+
+def test_of_which_processes_ras_speaks() -> None:
+    """NCCL's RAS of a host answers for the job that came first, whoever else runs there."""
+    [cause] = recorded_causes({"node1": msgspec.structs.replace(host(rank(0)), ras=BEHIND * 2)}, None)
+    assert (cause.ranks, cause.members, cause.is_sure) == ((1,), (1646, 1647), True)

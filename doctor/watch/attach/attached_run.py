@@ -84,7 +84,7 @@ def attached_run(
     main = min(jobs, key=_order)
     others = [filled("another job, {0}: {1}", job.job, job.text) for job in jobs if job is not main]
     job = _numbered(main)
-    failures, hints = _failures(job, recorded, seconds)
+    failures, hints = _failures(job, [cause for cause in recorded if _concerns(cause, main, jobs)], seconds)
     undecided = main.text if main.result in ("undecided", "nothing") and not failures else ""
     sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
     count_text = "{0}: {1} processes seen" if len(main.ranks) != 1 else "{0}: 1 process seen"
@@ -102,6 +102,15 @@ def attached_run(
     )
     saved = ended_run(source, seconds, _records(run, failed), smoke=msgspec.to_builtins(run, str_keys=True))
     return saved, _checks(job, failures, undecided)
+
+
+def _concerns(cause: RecordedCause, main: JobFinding, jobs: Sequence[JobFinding]) -> bool:
+    """Whether what a recorder says may be of this job: it names no process of another one (NCCL's RAS of a host answers
+    for the job that came first).
+    """
+    named = set(cause.members)
+    of_jobs = {job.job: named & {entry.report.pid for entry in job.ranks} for job in jobs}
+    return bool(of_jobs[main.job]) or not any(of_jobs.values())
 
 
 def _plan(job: _Job) -> SmokePlan:

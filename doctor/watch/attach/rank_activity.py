@@ -117,7 +117,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         still = last.switches - first.switches <= 1
     if not decided and (at_device := _at_device(rank, looks, seconds)):
         decided, library = at_device, at_device[1] if at_device[0] == "collective" else ""
-        still = still and last.switches - first.switches <= 1
+        elsewhere = [name for name, _ in rank.samples if not _DEVICE.match(name) and not _BESIDE.match(name)]
+        still = still and not elsewhere and (bool(rank.samples) or last.switches - first.switches <= 1)
     if not decided and rank.rank is None and (idle := _idle(frames)):
         decided, still = ("idle", idle), rank.stacks[0] == rank.stacks[-1]
     kind, text = decided or _by_call(looks, seconds)
@@ -174,18 +175,18 @@ def _at_device(rank: ProcessReport, looks: list[Look], seconds: float) -> tuple[
         return "device", "computes, or waits for its device"
     if not _spun_library(rank.samples, _DEVICE):
         return None
-    for samples in rank.beside:
-        if library := _spun_library(samples, _SPINS):
+    for samples in rank.beside:  # a thread that is in the kernel for most of the time
+        if library := _spun_library(samples, _SPINS, 1):
             return "collective", filled("waits for its device, for a collective of {0}", library)
     return "device", "waits for its device"
 
 
-def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str]) -> str:
+def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str], least: int = _LEAST_SAMPLES) -> str:
     """The library of this kind in which a thread spent its CPU time, if in no other code."""
     libraries = [(name, count) for name, count in samples if not _BESIDE.match(name)]
     sampled = sum(count for _, count in samples)
     elsewhere = sum(count for name, count in libraries if not kind.match(name))
-    return libraries[0][0] if libraries and sampled >= _LEAST_SAMPLES and elsewhere * 50 <= sampled else ""
+    return libraries[0][0] if libraries and sampled >= least and elsewhere * 50 <= sampled else ""
 
 
 def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

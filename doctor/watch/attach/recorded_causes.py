@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from doctor.diagnose.fetch.saved_logs import LogRecord
 
 MAX_DUMPS = 1024
+_COMMUNICATOR = re.compile(r"communicator ([0-9a-f]{8,32})")
+_MANAGED_BY = re.compile(r"managed by process (\d{1,10})\b")
 
 ReadOnHosts = Callable[[Sequence[str]], "LogRecord"]
 """Reads files, by their paths, on the hosts that have them."""
@@ -40,6 +42,8 @@ class RecordedCause(msgspec.Struct, frozen=True):
     """Not only the best of several explanations."""
     may_pass: bool = False
     """A job that goes on may show it in passing."""
+    members: tuple[int, ...] = ()
+    """The processes of the communicator that it speaks of, by their pids; empty: not known."""
 
 
 def recorded_causes(reports: Mapping[str, HostReport], read_on_hosts: ReadOnHosts | None) -> list[RecordedCause]:
@@ -83,7 +87,16 @@ def _ras_causes(answers: Iterable[str], signatures: Mapping[str, Signature]) -> 
         for number, answer in enumerate(texts):
             Path(folder, f"ncclras-{number}.log").write_text(answer, "utf-8", "replace")
         causes = diagnose_found([folder], signatures).causes[:3]
-    return [_recorded("NCCL RAS", cause, may_pass=False) for cause in causes]
+    recorded = (_recorded("NCCL RAS", cause, may_pass=False) for cause in causes)
+    return [msgspec.structs.replace(cause, members=_members(cause.text, texts)) for cause in recorded]
+
+
+def _members(text: str, answers: Iterable[str]) -> tuple[int, ...]:
+    """The processes that RAS names in what it says of the communicator in ``text``."""
+    named = _COMMUNICATOR.search(text)
+    parts = (part for answer in answers for part in re.split(r"(?m)^(?=#\d)", answer))
+    found = {int(pid) for part in parts if named and named[1] in part[:200] for pid in _MANAGED_BY.findall(part)}
+    return tuple(sorted(found))
 
 
 def _recorded(source: str, cause: Cause, *, may_pass: bool) -> RecordedCause:

@@ -160,8 +160,9 @@ def wrap_method(original):
             call = WAITS.call
             if work is not None and call is not None:
                 CALLS[work] = call
-            # A call that is not asynchronous is waited for at once, and stays in the collective until then.
-            if call is None or getattr(args[-1] if args else None, "asyncOp", True):
+            # A call that is not asynchronous is waited for at once, and stays in the collective until then. Without a
+            # Work (torch from 2.8 on, on a device) it was put behind the device's stream, and the rank goes on.
+            if call is None or work is None or getattr(args[-1] if args else None, "asyncOp", True):
                 files.become("start" if call is None else "compute")
         return work
 

@@ -25,7 +25,7 @@ from doctor.watch.outcome import with_stacks
 from doctor.watch.pace import Entry, StepPace, StepTimes
 from doctor.watch.paths import PathRow, joined_paths
 from doctor.watch.rank_process import RankProcess
-from doctor.watch.verdict import TrainingWatch
+from doctor.watch.verdict import ON_DEVICE, TrainingWatch
 
 GATHER_SECONDS = 2.0
 """Seconds for the ranks of this host to show up, before those that did not are looked for on others."""
@@ -38,8 +38,6 @@ CLOCK_SHARE = 0.02
 BUSY_SHARE = 0.1
 """Of a rank's time without a CPU, from which on how long its steps take tells of the host and not of the rank."""
 SLOW_CHECKS: Mapping[WorkPart, str] = {"input": "smoke-input-slow", "compute": "smoke-rank-slow"}
-ON_ACCELERATORS = ("nccl", "hccl", "xccl")
-"""Backends whose collectives return before they have run."""
 MOST_LONG_WAITS = 32
 STACKS_SECONDS = 4.0
 """For the stacks of all ranks, after a verdict."""
@@ -158,7 +156,7 @@ class Training:
         """
         paths = joined_paths({rank: (self.hosts.get(rank, UNKNOWN_HOST), rows) for rank, rows in self.paths.items()})
         run = self.pace.parts.usual(self.hosts, paths, newest)
-        if not any(name in self.watch.backend for name in ON_ACCELERATORS):
+        if not ON_DEVICE.search(self.watch.backend):
             return run
         ranks = {
             rank: RankPace(rank, pace.host, pace.input, unsplit=pace.step - pace.input, cpu_wait=pace.cpu_wait)

@@ -49,7 +49,7 @@ MOST_UNANSWERED = 5
 GRACE = 1.0
 """Seconds for the cause of a rank's end to be heard of."""
 
-_ON_DEVICE = re.compile(r"(?:nc|hc|rc|xc|mc)cl|cncl")
+ON_DEVICE = re.compile(r"(?:nc|hc|rc|xc|mc)cl|cncl")
 """Backends whose collectives run on a stream of the device."""
 
 RankPage = dict[str, Any]
@@ -139,7 +139,7 @@ class TrainingWatch:
             self.joined.setdefault(rank, now)
             self.backend = str(event.get("backend", ""))
             self.library = "mindspore" if event.get("library") == "mindspore" else "torch"
-            self.runs_ahead = self.library == "mindspore" or bool(_ON_DEVICE.search(self.backend))
+            self.runs_ahead = self.library == "mindspore" or bool(ON_DEVICE.search(self.backend))
         elif event.get("ev") == "group":
             self._learn_group(rank, event)
         elif event.get("ev") == "hook" and event.get("gone"):

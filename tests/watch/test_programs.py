@@ -111,6 +111,25 @@ def test_a_rank_that_computes_for_ever_is_named_when_the_limit_of_its_group_is_o
     assert "long wait for rank 1 on" in watched.stderr and "waiting in all_reduce: ranks 0, 2" in watched.stderr
 
 
+BEHIND_STREAM = Path(__file__).with_name("programs") / "behind_stream.py"
+
+
+@pytest.mark.parametrize(
+    ("kind", "culprits", "told"),
+    [("sleep", [1], ""), ("work", [], "long wait for rank 1 on"), pytest.param("long", [], "", marks=pytest.mark.full)],
+    ids=["sleep", "work", "long"],
+)
+def test_a_rank_that_others_wait_for_at_their_devices(
+    kind: str, culprits: list[int], told: str, tmp_path: Path
+) -> None:
+    """Calls of NCCL end before their collectives do; ranks that wait for their devices use their CPUs."""
+    ranks = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port")
+    command = (*ranks, str(free_ports(1)[0]), str(BEHIND_STREAM), kind, "8")
+    watched = doctor_watch(*command, options=(*HANG, "--data", "off"), folder=tmp_path)
+    assert (watched.code, watched.failure.get("culprit_ranks", [])) == (10 * bool(culprits), culprits), watched.stderr
+    assert told in watched.stderr
+
+
 @pytest.mark.full
 def test_a_rank_that_computes_more_slowly_is_named(tmp_path: Path) -> None:
     watched = doctor_watch(*training(3, 60, "slow", 2, 0), folder=tmp_path)

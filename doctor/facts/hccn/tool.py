@@ -197,7 +197,7 @@ def raise_known_refusal(text: str) -> None:
 
 
 def refusal_text(text: str, limit: int) -> str:
-    """Why an answer of the tool holds no result: its meaning where that is known, else its last line.
+    r"""Why an answer of the tool holds no result: its meaning where that is known, else its last line.
 
     >>> refusal_text("Get unknown option -inet6!\n\nUsage: hccn_tool ...", 100)
     'this version of hccn_tool does not support the option'

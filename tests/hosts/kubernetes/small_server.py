@@ -1,10 +1,11 @@
 """A small server that speaks to kubectl as the API server does, as far as doctor asks: lists, exec, logs, refusals.
 
 kubectl itself is real. A pod is a folder of this machine: `exec` runs there by sh in a session of its own, or in a test
-host (`SmallServer.enter`), streamed in the frames of ``v5.channel.k8s.io``, and its log is the file ``log`` there. What the server says is of the forms that
-Kubernetes 1.20.2 has in its source: Status objects (apimachinery, pkg/api/errors/errors.go: NewForbidden, NewNotFound,
-NewUnauthorized), exit codes (client-go, tools/remotecommand: v4 and v5), refusals of the kubelet (pkg/kubelet/server).
-Nothing of it is a recording: those are in ``recorded.json``, by `record.py`, and `cluster.py` is the real thing.
+host (`SmallServer.enter`), streamed in the frames of ``v5.channel.k8s.io``, and its log is the file ``log`` there. What
+the server says is of the forms that Kubernetes 1.20.2 has in its source: Status objects (apimachinery,
+pkg/api/errors/errors.go: NewForbidden, NewNotFound, NewUnauthorized), exit codes (client-go, tools/remotecommand: v4
+and v5), refusals of the kubelet (pkg/kubelet/server). Nothing of it is a recording: those are in ``recorded.json``, by
+`record.py`, and `cluster.py` is the real thing.
 """
 
 from __future__ import annotations

@@ -64,9 +64,10 @@ UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
 UNKNOWN = "error-unknown"
 _ERROR_LEVEL = re.compile(
-    r"(?:^|[\s\[|(<])(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|^[EF]\d{4} \d\d:|^[\w.-]{2,40}: (?:fatal )?error: "
+    r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|^[EF]\d{4} \d\d:"
+    r"|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b|^Exception in \w"
 )
-"""How loggers, glog and compilers or Slurm begin the line of an error."""
+"""How loggers, glog and compilers or Slurm begin the line of an error, and how libraries in C tell one."""
 _RAISED = re.compile(
     r"(?:^\s{0,40}|\))(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,40}(?:Error|Exception)(?=: |\s*$|assert |raise |\s{4})"
     r"|\.so[.\d]{0,12}: undefined symbol: \w"

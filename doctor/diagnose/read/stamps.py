@@ -66,8 +66,8 @@ _SYSLOG = re.compile(
 _RANK = re.compile(
     r"^\s{0,8}(?:\[(?P<label>\d{1,6})\]:? (?!\[\d{4}-)|(?P<srun>\d{1,6}): )"
     r"|\[rank[ =]?(?P<rank>\d{1,6})\]|\[Rank (?P<upper>\d{1,6})\]"
-    r"|^(?:\w{3} \w{3} {1,2}\d{1,2} [\d:]{8} \d{4})?\[(?:[\w.-]{1,80}@)?\d{1,10},(?:mpirank:)?(?P<mpi>\d{1,6})(?:,[\w.-]{1,80})?\]"
-    r"(?:<std(?:out|err)>:)?"
+    r"|^(?:\w{3} \w{3} {1,2}\d{1,2} [\d:]{8} \d{4})?\[(?:[\w.-]{1,80}@)?\d{1,10},"
+    r"(?:mpirank:)?(?P<mpi>\d{1,6})(?:,[\w.-]{1,80})?\](?:<std(?:out|err)>:)?"
 )
 _LOCAL_RANK = re.compile(r"^\[(?:default|[a-z_]{1,20})(?P<local>\d{1,4})\]:")
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

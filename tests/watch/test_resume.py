@@ -134,7 +134,7 @@ def test_what_another_thread_saves_is_no_mark_of_the_step_that_the_training_is_i
     """It saves a copy of an earlier step, while the training goes on; two threads made the mark of one save."""
     torch = pytest.importorskip("torch")
     out = SimpleNamespace(folder=str(tmp_path), rank_now=lambda: 0)
-    collection = SimpleNamespace(torch=torch, out=out, trains=bool, step=3, modules=lambda: [], optimizers=[])
+    collection = SimpleNamespace(torch=torch, out=out, trains=bool, step=3, modules=list, optimizers=[])
     collection.guard = lambda call, *arguments: call(*arguments)
     marks = ResumeMarks(collection)
     marks.calls.install = lambda: None

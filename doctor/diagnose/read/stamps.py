@@ -78,6 +78,18 @@ _HOST = re.compile(
     r"^(?:(?P<pdsh>(?:\d{1,3}\.){3}\d{1,3}): |(?P<tests>[A-Za-z][\w.-]{0,79}): Test (?:CUDA|NCCL) failure)"
 )
 """What pdsh puts before each line, and how nccl-tests begins the line of a failure."""
+_HEADS = (
+    ("", _PLOG),
+    ("(PID:", _TORCH_NPU),
+    ("", _C10D),
+    (".py:", _GLOG),
+    ("NCCL ", _NCCL),
+    ("", _VLLM),
+    ("] ", _OMPI),
+    ("-", _ISO),
+    ("", _SYSLOG),
+)
+"""In the order in which they are tried, each with a text that it contains: looking for that costs next to nothing."""
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -106,8 +118,8 @@ def read_stamp(text: str, year: int) -> Stamp:
         rank = int(actor["tp"] or actor["rank"])
     json_host = _JSON_HOST.search(text) if is_json else None
     local_rank = int(local["local"]) if local else None
-    for pattern in (_PLOG, _TORCH_NPU, _C10D, _GLOG, _NCCL, _VLLM, _OMPI, _ISO, _SYSLOG):
-        match = pattern.search(head)
+    for literal, pattern in _HEADS:
+        match = pattern.search(head) if literal in head else None
         if match:
             break
     else:

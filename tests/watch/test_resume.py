@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from doctor.analysis.values.resumed import resume_notes
 from doctor.engine.watch_summary import ResumeReport
+from doctor.watch.hook.resume_marks import ResumeMarks
 from doctor.watch.resume.compare import compare_with_saves, joined_saves, script_of
 from doctor.watch.resume.kept_saves import MAX_FILES_OF_JOB, KeptSave, SaveFolder
 from doctor.watch.resume.live_resume import LiveResume
@@ -124,6 +127,24 @@ def begun(rows: dict[str, list[object]], loads: list[tuple[str, str]] | None = N
 
 def compared(now: dict[int, Mark], *saves: KeptSave) -> ResumeReport | None:
     return compare_with_saves(now, joined_saves(saves), "train.py")
+
+
+@pytest.mark.torch
+def test_what_another_thread_saves_is_no_mark_of_the_step_that_the_training_is_in(tmp_path: Path) -> None:
+    """It saves a copy of an earlier step, while the training goes on; two threads made the mark of one save."""
+    torch = pytest.importorskip("torch")
+    out = SimpleNamespace(folder=str(tmp_path), rank_now=lambda: 0)
+    collection = SimpleNamespace(torch=torch, out=out, trains=bool, step=3, modules=list, optimizers=[])
+    collection.guard = lambda call, *arguments: call(*arguments)
+    marks = ResumeMarks(collection)
+    marks.calls.install = lambda: None
+    marks.after_step()
+    saver = threading.Thread(target=marks._saving, args=(torch.nn.Linear(2, 2), "/data/a.pt"))
+    saver.start()
+    saver.join()
+    marks.begun = True
+    marks.before_forward(None, (torch.ones(2),), {})
+    assert os.listdir(tmp_path) == []
 
 
 def test_which_save_it_goes_on_from() -> None:

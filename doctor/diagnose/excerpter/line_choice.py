@@ -117,9 +117,12 @@ class NumberSearch:
     """Finds numbers that have some digits in common."""
 
     def __init__(self, gram, numbers):
-        self.rows = [(text, text.index(gram), values) for text, values in numbers.items() if gram in text]
-        tails = sorted(set(text[at + len(gram) :] for text, at, _ in self.rows))
-        self.pattern = re.compile(re.escape(gram) + b"(?:" + b"|".join(map(re.escape, tails)) + b")")
+        places = [(text, text.index(gram)) for text in numbers if gram in text]
+        heads = set(text[:at] for text, at in places)
+        head = heads.pop() if len(heads) == 1 else b""
+        self.rows = [(text, at - len(head), numbers[text]) for text, at in places]
+        tails = sorted(set(text[at + len(gram) :] for text, at in places))
+        self.pattern = re.compile(re.escape(head + gram) + b"(?:" + b"|".join(map(re.escape, tails)) + b")")
 
     def add_to(self, matches, data):
         """The values of the numbers that stand in the data, by the index of the line."""

@@ -8,9 +8,9 @@ EXCEPTION = re.compile(
     r"^(?:\[(?:rank|default)?\d+\]:?)?\s?(?P<exception>[A-Za-z_][\w.]{0,120})(?:: (?P<message>.*))?$"
 )
 LABEL = re.compile(
-    r"^(?:\[[\w@,.-]{1,80}\](?:<std(?:out|err)>)?:? ?|\d{1,6}: )?"
+    r"^(?:\[[\w@,.:-]{1,80}\](?:<std(?:out|err)>)?:? ?|\d{1,6}: )?"
     r"(?:\([\w .,=:<>-]{1,80}\) )?"
-    r"(?:(?:ERROR|CRITICAL) \d\d-\d\d (?P<clock>\d\d:\d\d:\d\d) \[[\w./-]{1,80}:\d{1,6}\] ?)?"
+    r"(?:(?:ERROR|CRITICAL) \d\d-\d\d (?P<clock>\d\d:\d\d:\d\d) \[?[\w./-]{1,80}:\d{1,6}\] ?)?"
 )  # of ranks and actors, and the head that vLLM prints before each line of a traceback
 LABEL_END = re.compile(r"(?:[^\w\s]\s{0,8}|[\t|]|\dZ )$")  # of a label that is not known
 PREFIX_LENGTH = 120

@@ -64,9 +64,12 @@ UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
 UNKNOWN = "error-unknown"
 _ERROR_LEVEL = re.compile(
-    r"(?:^|[\s\[|(<])(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|^[EF]\d{4} \d\d:|^[\w.-]{2,40}: (?:fatal )?error: "
+    r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|^[EF]\d{4} \d\d:"
+    r"|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b|^Exception in \w"
 )
-"""How loggers, glog and compilers or Slurm begin the line of an error."""
+"""How loggers, glog and compilers or Slurm begin the line of an error, and how libraries in C tell one."""
+_PROGRESS_LEVEL = re.compile(r"\b(?:INFO|DEBUG)\b")
+"""Behind the level of an error it is that of the line itself, which another logger passes on from a child's stderr."""
 _RAISED = re.compile(
     r"(?:^\s{0,40}|\))(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,40}(?:Error|Exception)(?=: |\s*$|assert |raise |\s{4})"
     r"|\.so[.\d]{0,12}: undefined symbol: \w"
@@ -162,7 +165,7 @@ class _Scanner:
             matched = {name for name, _ in _matches(text, self.matcher.candidates(line), self.matcher.limit)}
             if matched & self.matcher.progress:
                 return
-            if not matched & self.matcher.benign and (_ERROR_LEVEL.search(text[:400]) or _RAISED.search(text[:400])):
+            if not matched & self.matcher.benign and _is_error(text[:400]):
                 self._add(UNKNOWN, {}, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
                 return
 
@@ -381,6 +384,11 @@ class _Scanner:
         except UnicodeDecodeError:
             self.not_text += 1
             return line.decode("utf-8", "replace")
+
+
+def _is_error(text: str) -> bool:
+    """Whether a line is of the level of an error, or holds an exception, and is no other logger's line of progress."""
+    return bool(_RAISED.search(text) or (_ERROR_LEVEL.search(text) and not _PROGRESS_LEVEL.search(text)))
 
 
 def _number(values: dict[str, str], name: str, otherwise: int | None) -> int | None:

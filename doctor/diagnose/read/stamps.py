@@ -66,8 +66,8 @@ _SYSLOG = re.compile(
 _RANK = re.compile(
     r"^\s{0,8}(?:\[(?P<label>\d{1,6})\]:? (?!\[\d{4}-)|(?P<srun>\d{1,6}): )"
     r"|\[rank[ =]?(?P<rank>\d{1,6})\]|\[Rank (?P<upper>\d{1,6})\]"
-    r"|^(?:\w{3} \w{3} {1,2}\d{1,2} [\d:]{8} \d{4})?\[(?:[\w.-]{1,80}@)?\d{1,10},(?P<mpi>\d{1,6})\]"
-    r"(?:<std(?:out|err)>:)?"
+    r"|^(?:\w{3} \w{3} {1,2}\d{1,2} [\d:]{8} \d{4})?\[(?:[\w.-]{1,80}@)?\d{1,10},"
+    r"(?:mpirank:)?(?P<mpi>\d{1,6})(?:,[\w.-]{1,80})?\](?:<std(?:out|err)>:)?"
 )
 _LOCAL_RANK = re.compile(r"^\[(?:default|[a-z_]{1,20})(?P<local>\d{1,4})\]:")
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -78,6 +78,18 @@ _HOST = re.compile(
     r"^(?:(?P<pdsh>(?:\d{1,3}\.){3}\d{1,3}): |(?P<tests>[A-Za-z][\w.-]{0,79}): Test (?:CUDA|NCCL) failure)"
 )
 """What pdsh puts before each line, and how nccl-tests begins the line of a failure."""
+_HEADS = (
+    ("", _PLOG),
+    ("(PID:", _TORCH_NPU),
+    ("", _C10D),
+    (".py:", _GLOG),
+    ("NCCL ", _NCCL),
+    ("", _VLLM),
+    ("] ", _OMPI),
+    ("-", _ISO),
+    ("", _SYSLOG),
+)
+"""In the order in which they are tried, each with a text that it contains: looking for that costs next to nothing."""
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -106,8 +118,8 @@ def read_stamp(text: str, year: int) -> Stamp:
         rank = int(actor["tp"] or actor["rank"])
     json_host = _JSON_HOST.search(text) if is_json else None
     local_rank = int(local["local"]) if local else None
-    for pattern in (_PLOG, _TORCH_NPU, _C10D, _GLOG, _NCCL, _VLLM, _OMPI, _ISO, _SYSLOG):
-        match = pattern.search(head)
+    for literal, pattern in _HEADS:
+        match = pattern.search(head) if literal in head else None
         if match:
             break
     else:

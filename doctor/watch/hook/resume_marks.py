@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 import weakref
 from typing import Any
@@ -61,6 +62,8 @@ class ResumeMarks:
         self.awaited = 0
         """Forward passes of which the inputs are still to be added to it."""
         self.files: list[str] = []
+        self.trainer = (0, 0)
+        """The process and the thread that train. Another one saves a copy, of which it alone knows from when it is."""
 
     def install(self) -> None:
         """Wraps what makes, saves and loads states."""
@@ -111,7 +114,7 @@ class ResumeMarks:
 
     def _saving(self, content: Any, path: str) -> None:
         collection = self.collection
-        if not collection.step:
+        if not collection.step or self.trainer != (os.getpid(), threading.get_ident()):
             return
         contents = SavedContents(self.torch, self.state.names())
         contents.look(content)
@@ -242,6 +245,7 @@ class ResumeMarks:
 
     def after_step(self) -> None:
         """The optimizer has stepped."""
+        self.trainer = os.getpid(), threading.get_ident()
         self.calls.install()
         self.ends = [*self.ends[-1:], (raw_generators(self.torch), self.position.counts())]
         try:

@@ -28,6 +28,12 @@ def nft(rule: str, chain: str = "input") -> str:
     return net(f"{head} '{{ type filter hook {chain} priority 0; }}'; nft add rule inet t c {rule}")
 
 
+def nat(hook: str, rule: str) -> str:
+    """``rule`` in a chain of network address translation."""
+    head = "nft add table ip n; nft add chain ip n c"
+    return net(f"{head} '{{ type nat hook {hook} priority 0; }}'; nft add rule ip n c {rule}")
+
+
 def listening(address: str, more: str = "") -> str:
     """A program that holds MASTER_PORT; it is there when the command ends."""
     program = f"import socket, time; s = socket.socket(); s.setsockopt(1, 2, 1); {more}s.bind(('{address}', 29500))"
@@ -64,6 +70,7 @@ ROWS = [
     Row("MASTER_PORT is dropped on the master", False, master("10.71.1.1"), {0: nft("tcp dport 29500 drop", "prerouting")}, FIREWALL, (0,)),
     Row("data is dropped, connections are made", False, {}, {1: nft("tcp dport 1024-65535 ct state established drop")}, FIREWALL, (1,)),
     Row("few new connections a minute", False, {}, {1: nft("tcp flags syn tcp dport 1024-65535 limit rate over 1/minute drop")}, PATH),
+    Row("a host is seen by another address of its own (source NAT)", True, {}, {2: nat("postrouting", "ip daddr @1 tcp dport != 22 snat to %3")}),
     Row("MASTER_PORT is taken everywhere", False, master("10.71.1.1"), {0: listening("0.0.0.0")}, TAKEN, (0,)),
     Row("MASTER_PORT is taken on loopback", False, master("10.71.1.1"), {0: listening("127.0.0.1")}, TAKEN, (0,)),
     Row("MASTER_PORT is taken on the master's address", False, master("10.71.1.1"), {0: listening("@1")}, TAKEN, (0,)),

@@ -273,9 +273,7 @@ def _not_decided(case: Case) -> Undecidable:
         needed.append(
             "CANN 8.2 or later in the next run, HCCL_DFS_CONFIG without cluster_heartbeat:off and stuck_detection:off"
         )
-    elif not any(process.recording for process in case.processes) and any(
-        _is_flight_recorded(case.signatures[event.signature]) for event in case.events
-    ):
+    elif _lacks_recordings(case):
         needed.append(
             "TORCH_FR_BUFFER_SIZE=2000 (before torch 2.8 TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1"
             " in the next run"
@@ -323,6 +321,12 @@ def _shares_a_file(case: Case) -> bool:
     """Several ranks write to one file: it may hold the output of those that print nothing as well."""
     counts = Counter(index for process in case.processes if process.rank is not None for index in process.files)
     return any(count > 1 for count in counts.values())
+
+
+def _lacks_recordings(case: Case) -> bool:
+    """Whether torch's flight recorder would show more, and no rank left a dump."""
+    recorded_ranks = any(process.recording for process in case.processes)
+    return not recorded_ranks and any(_is_flight_recorded(case.signatures[event.signature]) for event in case.events)
 
 
 def _is_flight_recorded(signature: Signature) -> bool:

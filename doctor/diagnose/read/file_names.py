@@ -12,7 +12,6 @@ torch/csrc/distributed/c10d/FlightRecorder.cpp, DebugInfoWriter). Any other numb
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -182,9 +181,9 @@ def dump_ranks(names: Sequence[str], members: Sequence[Collection[int]]) -> list
     ranks: list[int | None] = [None] * len(names)
     for alike in (indexes for folder in folders.values() for indexes in folder.values()):
         digits = [number[1] for index in alike if (number := numbers[index])]
-        for length in range(len(os.path.commonprefix([text[:-1] for text in digits])) + 1):
+        for length in range(min(map(len, digits))):
             found = [text[length:] for text in digits]
-            if _are_ranks(found, [members[index] for index in alike]):
+            if len({text[:length] for text in digits}) == 1 and _are_ranks(found, [members[index] for index in alike]):
                 for index, text in zip(alike, found, strict=True):
                     ranks[index] = int(text)
                 break

@@ -40,7 +40,7 @@ def local_faults(case: Case) -> list[Cause]:
 
 
 def _of_known_ranks(faults: list[Fault]) -> list[Fault]:
-    """Without what lines of nobody show in a file in which a rank reports the same: a kernel's assertion has no label."""
+    """Without what lines without a label show, as a kernel's assertion, where a rank reports the same in their file."""
     known = {(fault.event.signature, fault.event.file) for fault in faults if fault.process.rank is not None}
     return [f for f in faults if not _is_nobodys(f.process) or (f.event.signature, f.event.file) not in known]
 

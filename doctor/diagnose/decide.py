@@ -80,6 +80,10 @@ _ANNOUNCED = {
     "error-unknown": ("no signature is about the last error: {0}", ""),
 }
 """Of lines that only announce a failure: what is known by them, and the output that would tell more."""
+_RECORDER = (
+    "TORCH_FR_BUFFER_SIZE=2000 (before torch 2.8 TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1"
+    " in the next run"
+)
 _FAILED_ROLES = ERROR_ROLES | {"wrapper"}
 
 
@@ -274,10 +278,7 @@ def _not_decided(case: Case) -> Undecidable:
             "CANN 8.2 or later in the next run, HCCL_DFS_CONFIG without cluster_heartbeat:off and stuck_detection:off"
         )
     elif _lacks_recordings(case):
-        needed.append(
-            "TORCH_FR_BUFFER_SIZE=2000 (before torch 2.8 TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1"
-            " in the next run"
-        )
+        needed.append(_RECORDER)
     unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
     peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
     if len(peers) == 1:

@@ -15,7 +15,10 @@ from doctor.engine.texts import filled, joined
 
 SIGNATURE = "nccl-ras-outlier"
 _MAX_NUMBER = 1 << 58
-_DUMPS = "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000; before torch 2.8 TORCH_NCCL_TRACE_BUFFER_SIZE)"
+_DUMPS = (
+    "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000; before torch 2.8"
+    " TORCH_NCCL_TRACE_BUFFER_SIZE)"
+)
 
 
 class _Mismatch(msgspec.Struct):

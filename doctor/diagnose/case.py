@@ -26,7 +26,7 @@ from doctor.diagnose.launcher_reports import (
     split,
 )
 from doctor.diagnose.process import Process, holds_two_processes
-from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_names
+from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_case_names
 from doctor.diagnose.signature import Role, Signature, Trait
 
 _SPAWNED = "spawned-process-failed"
@@ -153,7 +153,7 @@ def _read_processes(
     processes: list[Process] = []
     reports: list[Event] = []
     summaries = [reading.summary for reading in readings]
-    names = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
+    names = read_case_names(readings)
     old = older_attempts([summary.name for summary in summaries])
     restarted = any(old)
     host_files = own_logs(summaries, names)

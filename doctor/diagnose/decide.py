@@ -27,7 +27,9 @@ from doctor.diagnose.rules.named import (
     truncated_messages,
 )
 from doctor.diagnose.rules.ras import ras_reports
+from doctor.diagnose.rules.recorder import SIGNATURE as RECORDED
 from doctor.diagnose.rules.recorder import recorded
+from doctor.diagnose.rules.same_call import all_in_one_call
 from doctor.diagnose.rules.scheduler_states import crashed_step, ended_from_outside, explains_all, named_by_scheduler
 from doctor.diagnose.rules.silent_exits import exited_silently
 from doctor.diagnose.rules.silent_ranks import absent_ranks, silence, silent_pair, silent_server, spawned
@@ -78,6 +80,10 @@ _ANNOUNCED = {
     "error-unknown": ("no signature is about the last error: {0}", ""),
 }
 """Of lines that only announce a failure: what is known by them, and the output that would tell more."""
+_RECORDER = (
+    "TORCH_FR_BUFFER_SIZE=2000 (before torch 2.8 TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1"
+    " in the next run"
+)
 _FAILED_ROLES = ERROR_ROLES | {"wrapper"}
 
 
@@ -174,10 +180,12 @@ def _of_waiting(case: Case) -> tuple[list[Cause], Undecidable | None]:
 
 
 def _is_among(cause: Cause, pair: Cause) -> bool:
-    """Compares one of these two ranks with the others. That one of them is silent decides nothing between them."""
-    return cause.rule in ("minority", "behind in sequence") and cause.culprits[0].rank in {
-        culprit.rank for culprit in pair.culprits
-    }
+    """Compares one of these two ranks with the others. That one of them is silent decides nothing between them, and
+    of two whose dumps show that they called different things, that one of them is behind follows from that.
+    """
+    ranks = {culprit.rank for culprit in pair.culprits}
+    compares = cause.rule in ("minority", "behind in sequence") and pair.signature != RECORDED
+    return compares and cause.culprits[0].rank in ranks
 
 
 def _doubted(case: Case, cause: Cause) -> Cause:
@@ -254,7 +262,7 @@ def _not_decided(case: Case) -> Undecidable:
     size = case.world_size or (0 if _shares_a_file(case) else max(logged_ranks, default=-1) + 1)
     absent = [str(rank) for rank in range(min(size, 100_000)) if rank not in logged_ranks]
     unnamed = sum(process.rank is None for process in case.processes)
-    lacks_rank_numbers = unnamed > 1 and (unnamed >= len(absent) if size else not logged_ranks)
+    lacks_rank_numbers = unnamed > 1 and (0 < len(absent) <= unnamed if size else not logged_ranks)
     if lacks_rank_numbers:  # the ranks that wrote them are not known; more logs are not there to be asked for
         needed.append("which rank wrote each log: in its lines, or as the number in its name")
     elif absent:
@@ -269,12 +277,14 @@ def _not_decided(case: Case) -> Undecidable:
         needed.append(
             "CANN 8.2 or later in the next run, HCCL_DFS_CONFIG without cluster_heartbeat:off and stuck_detection:off"
         )
-    elif any(_is_flight_recorded(case.signatures[event.signature]) for event in case.events):
-        needed.append("TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 in the next run")
+    elif _lacks_recordings(case):
+        needed.append(_RECORDER)
     unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
     peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
     if len(peers) == 1:
         reason = filled("the logs show that {0} was not reached, and not why", peers.pop())
+    elif verdict := all_in_one_call(case):
+        reason, needed = verdict.reason, [*case.unread[:8], *verdict.needed]
     elif any(case.waits(process) for process in case.processes):
         reason = "the logs show who waited, and not for whom"
     else:
@@ -312,6 +322,12 @@ def _shares_a_file(case: Case) -> bool:
     """Several ranks write to one file: it may hold the output of those that print nothing as well."""
     counts = Counter(index for process in case.processes if process.rank is not None for index in process.files)
     return any(count > 1 for count in counts.values())
+
+
+def _lacks_recordings(case: Case) -> bool:
+    """Whether torch's flight recorder would show more, and no rank left a dump."""
+    recorded_ranks = any(process.recording for process in case.processes)
+    return not recorded_ranks and any(_is_flight_recorded(case.signatures[event.signature]) for event in case.events)
 
 
 def _is_flight_recorded(signature: Signature) -> bool:

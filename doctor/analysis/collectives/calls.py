@@ -33,10 +33,12 @@ class Call(msgspec.Struct, Generic[Member]):
     member: Member
     """Who made it: a rank, or what the source has of it, with which it words the result."""
     sequence: int | None = None
-    """Its number in its group."""
+    """Its number in its group: of the first that has not ended, else of the last that the rank has entered."""
     operation: str | None = None
     size: str | None = None
     """Elements, bytes or shapes, as far as they must be equal on all ranks."""
+    entered: int | None = None
+    """The number of the last call that the rank has entered, where it may enter calls before earlier ones end."""
 
     def value(self, aspect: Aspect) -> int | str | None:
         """What is compared."""
@@ -92,12 +94,32 @@ def behind(calls: Collection[Call[Member]], *, half: bool = False) -> tuple[Lag,
     """The calls at the lowest number, of those whose number is known, where their ranks can be named.
 
     ``half``: also where they are one half; those of the other half have timed out on them, and not only waited.
+    A rank that has entered what the others wait in is not behind, whatever else it has not seen the end of.
+
+    >>> calls = [Call(0, 121, entered=124), Call(1, 120, entered=120)]
+    >>> [call.member for call in behind(calls)[1]], behind([calls[0], Call(1, 120, entered=124)])
+    ([1], None)
     """
     comparable = [call for call in calls if call.sequence is not None]
     result = lag(Counter(call.sequence or 0 for call in comparable))
     if result is None or not (result.named or (half and 2 * result.behind == result.total)):
         return None
-    return result, [call for call in comparable if call.sequence == result.lowest]
+    late = [call for call in comparable if call.sequence == result.lowest]
+    return None if any((call.entered or 0) >= result.highest for call in late) else (result, late)
+
+
+def common_call(calls: Collection[Call[Member]], size: int) -> Call[Member] | None:
+    """The call in which all ``size`` ranks of a group are, as far as all are known to be in the same; else None.
+
+    >>> calls = [Call(rank, 121, "all_reduce", "8", entered=124) for rank in (0, 1)]
+    >>> common_call(calls, 2).sequence, common_call(calls, 3), common_call([*calls, Call(2, 121)], 3)
+    (121, None, None)
+    """
+    first = next(iter(calls), None)
+    if first is None or len(calls) != size or size < 2 or first.sequence is None or first.operation is None:
+        return None
+    alike = {(call.sequence, call.operation, call.size) for call in calls}
+    return first if len(alike) == 1 and all((call.entered or 0) >= first.sequence for call in calls) else None
 
 
 def few_silent(silent: Collection[object], waiting: int) -> bool:

@@ -4,7 +4,9 @@ Sources of the names: MindSpore's msrun (``worker_3.log``, ``scheduler.log``), t
 (``attempt_0/3/stderr.log``), ModelArts (``modelarts-job-ID-worker-0.log``), CANN (``plog-PID_TIME.log``,
 ``device-3/``), Slurm (``slurm-77_3.out``, ``%t``), and what people write (``rank_3.log``, ``node003/train.log``).
 
-The folders of torchrun and CANN, and addresses, are what they are. Any other number may be one of an experiment, as in
+The folders of torchrun and CANN, and addresses, are what they are, and so is the end of the name of a flight recorder's
+dump: torch and torch_npu append the rank to the prefix that they are told (pytorch/pytorch
+torch/csrc/distributed/c10d/FlightRecorder.cpp, DebugInfoWriter). Any other number may be one of an experiment, as in
 ``lora_r16.log``: it counts only where names of several files differ in it.
 """
 
@@ -12,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from doctor.diagnose.events import Event, FileSummary
+from doctor.diagnose.events import Event, FileReading, FileSummary
 
 _RANK = re.compile(
     r"(?:^|[/._!-])(?:worker_|rank[_-]?|(?P<short>proc[_-]?|task[_-]?|r))(?P<value>\d{1,6})(?=[._/!-]|$)", re.IGNORECASE
@@ -35,6 +37,8 @@ _LAUNCHER = re.compile(r"(?:^|[/._!-])(?:slurm-|scheduler|msrun|torchrun|launch|
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|lz4)$")
 _STAMP = re.compile(r"\d{6,}")
 """A time or a process id, which differs between any two files."""
+_END_OF_DUMP = re.compile(r"(\d{1,9})(?:\.(?:pkl|pickle|json|bin|dump))?$")
+"""The digits at the end of the name of a dump, at least the last of which are its rank."""
 
 
 class NameHints(msgspec.Struct, frozen=True):
@@ -105,6 +109,18 @@ def _hints(name: str, numbers: Mapping[str, str], host: str) -> NameHints:
     )
 
 
+def read_case_names(readings: Sequence[FileReading]) -> list[NameHints]:
+    """`read_names` of all files of a job; of dumps of flight recorders the rank is that in the world."""
+    summaries = [reading.summary for reading in readings]
+    hints = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
+    dumps = [(index, reading.recording) for index, reading in enumerate(readings) if reading.recording]
+    members = [{rank for group in recording.groups for rank in group.ranks} for _, recording in dumps]
+    for (index, _), rank in zip(dumps, dump_ranks([summaries[index].name for index, _ in dumps], members), strict=True):
+        if rank is not None:
+            hints[index] = msgspec.structs.replace(hints[index], rank=rank, local_rank=None, folder="")
+    return hints
+
+
 def read_names(names: Sequence[str], origins: Sequence[str] = (), *, every_number: bool = False) -> list[NameHints]:
     """Hints from all paths of a job: a rank that files of several hosts have is a rank within its host.
 
@@ -144,6 +160,42 @@ def read_names(names: Sequence[str], origins: Sequence[str] = (), *, every_numbe
         else hints
         for hints in all_hints
     ]
+
+
+def dump_ranks(names: Sequence[str], members: Sequence[Collection[int]]) -> list[int | None]:
+    """The rank of each dump of a flight recorder, by the end of its name; None where that does not show it.
+
+    ``members``: the ranks of the job as each dump names them, empty where it does not; the digits before a rank may
+    belong to the prefix of the names, which is the same for all dumps of a folder.
+
+    >>> dump_ranks(["/tmp/fr-0", "/tmp/fr-1"], [[0, 1], [0, 1]]), dump_ranks(["run20", "run21"], [[0, 1], [0, 1]])
+    ([0, 1], [0, 1])
+    >>> dump_ranks(["dump-20260101"], [[0, 1]]), dump_ranks(["fr-3", "fr-4"], [[], []]), dump_ranks(["fr-3"], [[]])
+    ([None], [3, 4], [None])
+    """
+    folders: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    numbers = [_END_OF_DUMP.search(name) for name in names]
+    for index, (name, number) in enumerate(zip(names, numbers, strict=True)):
+        if number:
+            folders[name[: number.start()]][name[number.end(1) :]].append(index)
+    ranks: list[int | None] = [None] * len(names)
+    for alike in (indexes for folder in folders.values() for indexes in folder.values()):
+        digits = [number[1] for index in alike if (number := numbers[index])]
+        for length in range(min(map(len, digits))):
+            found = [text[length:] for text in digits]
+            if len({text[:length] for text in digits}) == 1 and _are_ranks(found, [members[index] for index in alike]):
+                for index, text in zip(alike, found, strict=True):
+                    ranks[index] = int(text)
+                break
+    return ranks
+
+
+def _are_ranks(numbers: Sequence[str], members: Sequence[Collection[int]]) -> bool:
+    """Whether the ends of the names of dumps of one prefix can be ranks of the jobs that these dumps name."""
+    if len(set(numbers)) < len(numbers) or any(text != str(int(text)) for text in numbers):
+        return False
+    known = [(int(text), ranks) for text, ranks in zip(numbers, members, strict=True) if ranks]
+    return all(rank in ranks for rank, ranks in known) if known else len(numbers) > 1
 
 
 def own_logs(summaries: Sequence[FileSummary], names: Sequence[NameHints]) -> set[int]:

@@ -31,12 +31,22 @@ class Fault(msgspec.Struct, frozen=True):
 def local_faults(case: Case) -> list[Cause]:
     """One cause for each fault that no other explains, the earliest first."""
     faults = [fault for process in case.processes if (fault := first_fault(case, process))]
-    faults = _unexplained(case, _near_job(case, faults))
+    faults = _unexplained(case, _near_job(case, _of_known_ranks(faults)))
     groups: dict[str, list[Fault]] = {}
     for fault in faults:
         groups.setdefault(fault.event.signature, []).append(fault)
     causes = [_cause(case, signature, members) for signature, members in groups.items()]
     return sorted(causes, key=lambda cause: _time(cause.evidence[0]))
+
+
+def _of_known_ranks(faults: list[Fault]) -> list[Fault]:
+    """Without what lines without a label show, as a kernel's assertion, where a rank reports the same in their file."""
+    known = {(fault.event.signature, fault.event.file) for fault in faults if fault.process.rank is not None}
+    return [f for f in faults if not _is_nobodys(f.process) or (f.event.signature, f.event.file) not in known]
+
+
+def _is_nobodys(process: Process) -> bool:
+    return process.rank is None and process.device is None and not (process.host or process.pid)
 
 
 def _near_job(case: Case, faults: list[Fault]) -> list[Fault]:

@@ -15,6 +15,10 @@ from doctor.engine.texts import filled, joined
 
 SIGNATURE = "nccl-ras-outlier"
 _MAX_NUMBER = 1 << 58
+_DUMPS = (
+    "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000; before torch 2.8"
+    " TORCH_NCCL_TRACE_BUFFER_SIZE)"
+)
 
 
 class _Mismatch(msgspec.Struct):
@@ -181,7 +185,7 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
                     launched,
                     where.highest,
                 ),
-                ("ncclras -v", "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)"),
+                ("ncclras -v", _DUMPS),
             )
         culprits = tuple(_culprit(last, event, where.total) for event in behind)
         numbers = (small_number(event.values.get("ras_rank", "")) for event in behind)

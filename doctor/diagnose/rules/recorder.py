@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from doctor.analysis.collectives.calls import Aspect, Call, behind, differing, few_silent
@@ -42,19 +42,37 @@ def recorded(case: Case) -> list[Cause] | Undecidable:
 
     Each rank's dump counts the same: no rank is the reference. A tie is undecidable.
     """
-    groups: dict[str, list[_Member]] = defaultdict(list)
-    for process in case.processes:
-        if process.recording and process.rank is not None:
-            for group in process.recording.groups:
-                groups[_key(group)].append(_Member(process.rank, process, group))
     undecided: Undecidable | None = None
-    for _, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+    for members in _groups(case):
         verdict = _difference(case, members) or _behind(case, members) or _without_dump(case, members)
         if isinstance(verdict, Undecidable):
             undecided = undecided or verdict
         elif verdict:
             return verdict
     return undecided or []
+
+
+def recorded_calls(case: Case) -> Iterator[tuple[list[Call[Process]], int]]:
+    """Of each process group the call in which each rank is, the first that has not ended, and the group's size."""
+    for members in _groups(case):
+        calls = []
+        for member in members:
+            pending = (item for _, item in sorted(member.group.collectives.items()) if not item.ended)
+            call = Call(member.process, entered=member.group.enqueued)
+            if item := next(pending, None):
+                call.sequence, call.operation, call.size = item.sequence, item.operation, item.sizes or None
+            calls.append(call)
+        yield calls, len(members[0].group.ranks)
+
+
+def _groups(case: Case) -> list[list[_Member]]:
+    """The members of each process group that left a dump, the largest group first."""
+    groups: dict[str, list[_Member]] = defaultdict(list)
+    for process in case.processes:
+        if process.recording and process.rank is not None:
+            for group in process.recording.groups:
+                groups[_key(group)].append(_Member(process.rank, process, group))
+    return [members for _, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))]
 
 
 def _key(group: RecordedGroup) -> str:

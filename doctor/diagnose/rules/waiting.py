@@ -66,14 +66,14 @@ class Proof(NamedTuple):
 
 def divergence(case: Case) -> list[Cause] | Undecidable:
     """In one communicator: the rank behind in sequence, else the one in another operation."""
-    for _, calls in sorted(_last_calls(case).items()):
-        verdict = _behind(calls) or _different(calls)
+    for _, calls in sorted(last_calls(case).items()):
+        verdict = _behind(case, calls) or _different(calls)
         if verdict:
             return verdict
     return []
 
 
-def _last_calls(case: Case) -> dict[str, list[Call[Proof]]]:
+def last_calls(case: Case) -> dict[str, list[Call[Proof]]]:
     """The last operation of each process in each communicator."""
     groups: dict[str, dict[int, Call[Proof]]] = defaultdict(dict)
     unnamed: dict[int, set[str]] = defaultdict(set)
@@ -88,15 +88,26 @@ def _last_calls(case: Case) -> dict[str, list[Call[Proof]]]:
             if not group and values.get("seq"):
                 unnamed[number].add(values["seq"])
             call = groups[group].setdefault(number, Call(Proof(process, event)))
-            for name in ("completed", "seq"):
-                position = small_number(values.get(name, ""), 1 << 58)
-                if position is not None and call.sequence is None:
-                    call.sequence = position + (name == "completed")
+            position, entered = _position(event)
+            call.entered = entered if call.entered is None else call.entered
+            call.sequence = position if call.sequence is None else call.sequence
             call.operation = call.operation or values.get("op") or tag.partition("_")[0] or None
             call.size = call.size or values.get("count") or None
     if list(groups) == [""] and any(len(sequences) > 1 for sequences in unnamed.values()):
         return {}  # one rank at several numbers: they are of several communicators, which these lines do not name
     return _joined_groups(groups)
+
+
+def _position(event: Event) -> tuple[int | None, int | None]:
+    """The number of the call in which a rank is, and of the last that it has entered, as far as the line shows them.
+
+    The first that has not ended is not where it is, if it has not entered that.
+    """
+    entered, completed, number = (
+        small_number(event.values.get(name, ""), 1 << 58) for name in ("enqueued", "completed", "seq")
+    )
+    position = number if completed is None else completed + 1
+    return position if entered is None or position is None else min(position, entered), entered
 
 
 def _joined_groups(groups: dict[str, dict[int, Call[Proof]]]) -> dict[str, list[Call[Proof]]]:
@@ -112,34 +123,43 @@ def _joined_groups(groups: dict[str, dict[int, Call[Proof]]]) -> dict[str, list[
             target = groups[of_process[0]][number]
             target.operation, target.size = target.operation or call.operation, target.size or call.size
             target.sequence = target.sequence if target.sequence is not None else call.sequence
+            target.entered = target.entered if target.entered is not None else call.entered
         elif not of_process and len(names) < 2:
             groups[names[0] if names else ""][number] = call
     return {name: list(members.values()) for name, members in groups.items()}
 
 
-def _behind(calls: list[Call[Proof]]) -> list[Cause]:
+def _behind(case: Case, calls: list[Call[Proof]]) -> list[Cause]:
+    """The cause is named after what those report that wait: the line of the rank behind may only show where it is."""
     result = behind(calls, half=True)
     if result is None:
         return []
     where, late = result
     culprits = tuple(culprit_of(call.member.process) for call in late)
-    reached = (call.operation for call in calls if call.sequence == where.highest and call.operation)
-    head = holds_up(names_of(culprits), len(late), next(reached, "the others"))
+    reached = [call for call in calls if call.sequence == where.highest]
+    operation = next((call.operation for call in reached if call.operation), "the others")
+    head = holds_up(names_of(culprits), len(late), operation)
     summary = filled("{0}: behind in sequence, at {1} where others are at {2}", head, where.lowest, where.highest)
     events = first_evidence(
         call.member.event for call in (*late, *(call for call in calls if call.sequence is not None))
     )
-    return [Cause(late[0].member.event.signature, "behind in sequence", "likely", culprits, summary, events)]
+    signature = next(event.signature for call in (*reached, *late) for event in _reports(case, call.member))
+    return [Cause(signature, "behind in sequence", "likely", culprits, summary, events)]
+
+
+def _reports(case: Case, proof: Proof) -> list[Event]:
+    return [*case.waits(proof.process), proof.event]
 
 
 def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
-    result = differing(calls)
+    """Calls of one number; those of which no number is known are taken for the same."""
+    result = differing(calls) if len({call.sequence for call in calls} - {None}) < 2 else None
     if result is None:
         return []
     aspect, parts = result
     claim = "runs" if aspect == "operation" else "has a count of"
     if parts.tie:
-        operations = joined(
+        listed = joined(
             ", ",
             (
                 filled("{0} {1} {2}", culprit_of(c.member.process).name, claim, c.value(aspect))
@@ -147,7 +167,7 @@ def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
             ),
         )
         return Undecidable(
-            filled("two ends differ and no majority shows which is wrong: {0}", operations),
+            filled("two ends differ and no majority shows which is wrong: {0}", listed),
             ("the logs of the other ranks of this communicator",),
         )
     culprits = tuple(culprit_of(call.member.process) for call in parts.differing)

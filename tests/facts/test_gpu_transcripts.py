@@ -278,7 +278,7 @@ def test_fabric_managers() -> None:
 
 
 OF_A_VM: dict[str, str] = json.loads(Path(__file__).with_name("recorded").joinpath("nvidia_h100_vm.json").read_text())
-"""By command or file, of a healthy H100 in a virtual machine without NVLink, driver 580.159.04; without what names it."""
+"""By command or file, of a healthy H100 in a virtual machine, driver 580.159.04; its numbers are zeros."""
 
 
 def test_a_healthy_h100_in_a_virtual_machine_has_no_finding() -> None:

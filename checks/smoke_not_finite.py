@@ -31,7 +31,8 @@ def smoke_not_finite(
     and are unknown here.
 
     Of a watched program (`doctor watch`): three losses in a row that are NaN or Inf; 64 where the program's own lines
-    say that a loss scaler left the steps out.
+    say that a loss scaler left the steps out. Of fewer, those at the end of what was read are a warning, unless lines
+    say so: a program may print every fiftieth loss. That can be wrong where the next loss would have been finite.
     """
     corrupted = any(fact.wrong for fact in (collectives or {}).values())
     everyone = len(run.hosts(tuple(range(run.plan.world))))

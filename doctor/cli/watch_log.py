@@ -155,7 +155,7 @@ def _status(watch: LogWatch) -> None:
 
     steps = [entry.last_step for entry in watch.series.values() if entry.last_step is not None]
     last = filled(" Last step {0}.", max(steps)) if steps else ""
-    _print_line(f"{headline(watch, watch.verdicts(time.monotonic()))}{last}")
+    _print_line(f"{headline(watch, watch.verdicts(time.monotonic(), is_over=False))}{last}")
 
 
 def _print_line(text: str) -> None:

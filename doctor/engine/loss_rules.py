@@ -16,6 +16,7 @@ from doctor.engine.watch_summary import MIN_JUDGED, LossRule, LossVerdict, Watch
 
 CHECK_OF: dict[LossRule, str] = {
     "not-finite": "smoke-not-finite",
+    "ends-not-finite": "smoke-not-finite",
     "diverged": "loss-diverged",
     "ranks-differ": "loss-differs-by-rank",
     "constant": "smoke-loss-stalled",
@@ -25,11 +26,12 @@ CHECK_OF: dict[LossRule, str] = {
 }
 """Where the smoke run has a check for the same defect, it is that one."""
 LOSS_CHECKS: tuple[str, ...] = tuple(dict.fromkeys(CHECK_OF.values()))
-WARNING_RULES: frozenset[LossRule] = frozenset({"spiked", "stalled"})
+WARNING_RULES: frozenset[LossRule] = frozenset({"ends-not-finite", "spiked", "stalled"})
 """Rules after which the training may still come out well."""
 
 TEMPLATES: dict[LossRule, str] = {
     "not-finite": "the loss{of_whom} is {number} since step {step}",
+    "ends-not-finite": "the last loss{of_whom} that was read is {number}, of step {step}",
     "diverged": "the loss{of_whom} rose from {before} at step {step} to {after}, and stays there",
     "ranks-differ": "the loss differs between ranks since step {step}{before} ({examples}){others}",
     "constant": "the loss{of_whom} is the same to its last digit for {count} steps since step {step}",

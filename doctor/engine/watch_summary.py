@@ -6,7 +6,9 @@ from typing import Literal, get_args
 
 import msgspec
 
-LossRule = Literal["not-finite", "diverged", "ranks-differ", "constant", "stalled", "spiked", "silent"]
+LossRule = Literal[
+    "not-finite", "ends-not-finite", "diverged", "ranks-differ", "constant", "stalled", "spiked", "silent"
+]  # fmt: skip
 LOSS_RULES: tuple[LossRule, ...] = get_args(LossRule)
 """In the order in which they are shown."""
 MIN_JUDGED = 72

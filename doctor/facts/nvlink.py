@@ -58,7 +58,7 @@ class NvLinks(Fact, frozen=True):
             or "all links are inactive" in f"{text}\n{answer[''].err}".lower()
         )
         if not active or not has_links:
-            raise Absent("the GPUs have no NVLink")
+            raise Absent("nvidia-smi lists no NVLinks")
         return cls(active, {gpu: tuple(links) for gpu, links in inactive.items()}, products, unread=unread)
 
 
@@ -203,7 +203,7 @@ class FabricManager(Fact, frozen=True):
         match = re.search(r"\b([0-9]{3,4}(?:\.[0-9]+)+)\b", fields.get("version", ""))
         running = "process" in fields or fields.get("ActiveState") == "active"
         if not running and fields.get("init", "") not in ("systemd", "init") and "version" not in fields:
-            raise Absent("in a container that does not see the host's services")
+            raise Absent("neither a fabric manager nor a service manager is seen, as in a container")
         return cls(
             switches=int(switches),
             version=match[1] if match else "",

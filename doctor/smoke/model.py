@@ -13,6 +13,7 @@ from doctor.engine.smoke_failures import FailureKind as FailureKind
 from doctor.engine.smoke_summary import Backend as Backend
 from doctor.engine.smoke_summary import Failure as Failure
 from doctor.smoke.programs.recorder_page import STAGES as STAGES
+from doctor.smoke.programs.recorder_page import UNBOUND_SIZE
 
 OWN_CHOICE = "interface"
 """Stands among variables for an interface that nothing sets, so that the library chooses it."""
@@ -146,6 +147,21 @@ class Collective(msgspec.Struct, frozen=True, array_like=True):
     """Global rank of the root or the peer; -1 for none."""
     step: Number
     stage: Word
+
+    @property
+    def takes_any_size(self) -> bool:
+        """Whether each rank may give another number of elements."""
+        return self.numel >= UNBOUND_SIZE
+
+    @property
+    def elements(self) -> int:
+        """How many this rank gives."""
+        return self.numel - UNBOUND_SIZE if self.takes_any_size else self.numel
+
+    @property
+    def common_size(self) -> int:
+        """The elements that every rank must give; 0 where each may give another number."""
+        return 0 if self.takes_any_size else self.numel
 
 
 State = Literal["start", "input", "compute", "collective", "done"]

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan, SmokeSettings
 from doctor.smoke.programs.process_groups import Plan, PlannedLayout, PlannedRank, partitions, why_no_group
@@ -256,7 +257,9 @@ def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeO
         if devices and count > len(devices):
             kind = KINDS[backend].upper()
             raise ValueError(
-                filled("{0}: {1} ranks for {2} {3}s; expected one {4} a rank", name, count, len(devices), kind, kind)
+                filled(
+                    "{0}: {1} ranks for {2}; expected one {3} a rank", name, count, count_noun(len(devices), kind), kind
+                )
             )
         numbers = devices or (-1,) * count
         visible = tuple(host.devices.get(KINDS.get(backend, ""), ()))

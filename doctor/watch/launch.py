@@ -293,7 +293,7 @@ class _Watch:
                 warn(line)
                 self.options.tell(line, False)
         if not self.observer.trainings and self.losses.watch.losses:
-            warn(loss_headline(self.losses.watch, self.losses.watch.verdicts(now)))
+            warn(loss_headline(self.losses.watch, self.losses.watch.verdicts(now, is_over=False)))
 
     def _before_end(self) -> None:
         for training in self.observer.trainings[-1:]:

@@ -51,7 +51,7 @@ class LiveLosses:
     def new_verdicts(self, now: float | None) -> list[LossVerdict]:
         """Each rule once. ``now``: None where the job is over, and silence is nothing."""
         now = now if self.tells_silence else None
-        fresh = [verdict for verdict in self.watch.verdicts(now) if verdict.kind not in self._announced]
+        fresh = [verdict for verdict in self.watch.verdicts(now, is_over=False) if verdict.kind not in self._announced]
         self._announced.update(verdict.kind for verdict in fresh)
         silences = [verdict for verdict in fresh if verdict.kind == "silent"]
         self._silence = (self.watch.losses, silences[0]) if silences else self._silence

@@ -227,7 +227,7 @@ class TrainingWatch:
     def _count_repeats(self, snapshot: Snapshot) -> None:
         repeats = self._repeats.setdefault(snapshot.rank, {})
         for call in snapshot.calls:
-            same = call.group, call.op, call.dtype, call.numel, call.root
+            same = call.group, call.op, call.dtype, call.common_size, call.root
             if same in repeats or len(repeats) < MOST_DIFFERENT:
                 repeats[same] = repeats.get(same, 0) + 1
 

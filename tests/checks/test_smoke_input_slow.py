@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import msgspec
+
 from tests.checks.smoke import findings_of, pace, page, ran, run_check
 from tests.checks.test_smoke_rank_slow import fleet
 
@@ -36,3 +38,10 @@ def test_an_input_that_is_much_slower_than_its_cpu_is_told_as_well() -> None:
 def test_without_times_of_computing_the_input_is_judged_alone() -> None:
     run = ran(4, 2)
     assert findings_of(NAME, run, pace(run, {}, fleet(4, r0=1.4)))[0].hosts == ("w1",)
+
+
+def test_where_no_watched_rank_waits_for_input_nothing_is_known_of_it() -> None:
+    run = msgspec.structs.replace(ran(4, 2), watched=True)
+    nothing = {rank: (0.0,) * 60 for rank in range(4)}
+    assert run_check(NAME, run, pace(run, fleet(4), nothing, attempts=1)).status.value == "skipped"
+    assert run_check(NAME, run, pace(run, fleet(4), fleet(4), attempts=1)).status.value == "passed"

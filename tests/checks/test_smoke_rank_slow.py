@@ -125,6 +125,14 @@ def test_the_times_of_a_training_are_of_many_moments_and_judged_as_they_are() ->
     assert findings_of(NAME, run, pace(run, fleet(4, r2=1.3), attempts=1))[0].values["ranks"] == [2]
 
 
+def test_of_watched_ranks_on_accelerators_a_healthy_verdict_is_not_known() -> None:
+    """The host waits for a device's work and for the network in one: a device that is slow looks like the others."""
+    run = msgspec.structs.replace(ran(4, 2, devices=True), watched=True)
+    outcome = run_check(NAME, run, pace(run, fleet(4), attempts=1))
+    assert outcome.status.value == "skipped"
+    assert findings_of(NAME, run, pace(run, fleet(4, r2=1.3), attempts=1))[0].values["ranks"] == [2]
+
+
 def quotas(world: int, **used_up: int) -> dict[int, QuotaUse]:
     """Of each rank 40 periods; ``r3=20``: in 20 of them rank 3 used its quota up."""
     return {rank: QuotaUse(40, used := used_up.get(f"r{rank}", 0), used * 0.08) for rank in range(world)}

@@ -484,6 +484,12 @@ XIDS = [
         "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
         None,
     ),
+    # An H100 in a virtual machine, driver 580.159.04: a write to an address of nobody, and its end
+    (
+        "NVRM: Xid (PCI:0000:00:06): 31, pid=1780, name=python3, channel 0x000000db, intr 00000000. MMU Fault",
+        None,
+    ),
+    ("NVRM: Xid (PCI:0000:00:06): 43, pid=1779, name=python3, channel 0x000001ae", None),
     # https://pastebin.com/NGng33SB
     ("NVRM: Xid (0000:01:00): 31, Ch 0000000b, engmask 00000120, intr 10000000", None),
 ]

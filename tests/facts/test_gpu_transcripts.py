@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from doctor.engine.catalog import bundled_folder
 from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.gpu import GpuInventory, NvidiaSmi
 from doctor.facts.gpu_report import Gpu
@@ -274,6 +275,30 @@ def test_fabric_managers() -> None:
     assert (stopped.is_installed, stopped.is_running) == (False, False)
     assert isinstance(read_outputs(FabricManager, one=Output(out="switches 6\ninit bash\n")), Absent)
     assert isinstance(read_outputs(FabricManager, one=Output(out="switches x\n")), Unreadable)
+
+
+OF_A_VM: dict[str, str] = json.loads(Path(__file__).with_name("recorded").joinpath("nvidia_h100_vm.json").read_text())
+"""By command or file, of a healthy H100 in a virtual machine, driver 580.159.04; its numbers are zeros."""
+
+
+def test_a_healthy_h100_in_a_virtual_machine_has_no_finding() -> None:
+    inventory = read_outputs(GpuInventory, one=Output(out=OF_A_VM["nvidia-smi -q -x"]))
+    (gpu,) = inventory.gpus
+    assert (gpu.name, gpu.driver, gpu.memory, gpu.power_limit) == ("NVIDIA H100 80GB HBM3", "580.159.04", 81559, 700.0)
+    assert (gpu.pcie_generation_max, gpu.pcie_width, gpu.fabric_state, gpu.mig) == (5, 16, "", "Disabled")
+    topology = read_outputs(GpuTopology, one=Output(out=OF_A_VM["nvidia-smi topo -m"]))
+    assert topology.links == (("GPU0", "X"),)
+    why = read_outputs(NvLinks, one=Output(out=OF_A_VM["nvidia-smi nvlink -s"]))
+    assert isinstance(why, Absent)
+    assert str(why) == "nvidia-smi lists no NVLinks"
+    tool = read_outputs(NvidiaSmi, one=Output(out=OF_A_VM["nvidia-smi -q -x"]))
+    lines = tuple(LogLine(5.0, line.partition("] ")[2]) for line in OF_A_VM["dmesg"].splitlines())
+    log = KernelLog(uptime=100.0, lines=lines)
+    one = cards(pci=1, switches=0, driver=OF_A_VM["/proc/driver/nvidia/version"])
+    for path in sorted(bundled_folder("checks").glob("gpu_*.py")):
+        outcome = run_check(path.stem, {"w1": [inventory, topology, tool, log, one]})
+        assert not outcome.findings, path.stem
+        assert outcome.status.value in ("passed", "skipped"), (path.stem, outcome)
 
 
 @pytest.mark.parametrize(("message", "expected"), XIDS)

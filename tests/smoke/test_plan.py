@@ -155,6 +155,11 @@ def test_the_master_is_the_first_host_as_it_was_reached() -> None:
     [
         ({"a": NPUS}, SmokeOptions(devices=(7,)), "a: no NPU 7; it has 0, 1, 2, 3"),
         ({"a": NPUS}, SmokeOptions(ranks_per_host=5), "a: 5 ranks for 4 NPUs; expected one NPU a rank"),
+        (
+            {"a": PlanHost({"gpu": (0,)})},
+            SmokeOptions(ranks_per_host=2),
+            "a: 2 ranks for 1 GPU; expected one GPU a rank",
+        ),
         ({"a": PlanHost()}, SmokeOptions(backend="nccl"), "a: has no GPU; expected at least one for nccl"),
         (
             {"a": PlanHost(slots=4)},

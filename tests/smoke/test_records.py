@@ -11,7 +11,7 @@ import pytest
 
 from doctor.engine.sanitize import last_line
 from doctor.facts.smoke import CollectiveChecked, ConnectFailed
-from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
+from doctor.smoke.model import Backend, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.protocol import RankEvent, StageFinished
 from doctor.smoke.results.to_facts import describe_failure, fact_outputs
 from doctor.smoke.run.progress import StageProgress, describe_wait_status
@@ -70,16 +70,27 @@ def test_nobody_is_overdue_who_is_done() -> None:
     assert StageProgress(PLAN, 0.0).overdue(1.0, {}) is None
 
 
-def test_cpus_of_one_host_have_no_links_to_measure() -> None:
-    events = passed("pairs", *range(4))
-    stages = (*PLAN.stages, "pairs")
-    alone = SmokePlan("gloo", tuple(RankPlacement(rank, "a") for rank in range(4)), PLAN.layouts, stages=stages)
+@pytest.mark.parametrize(
+    ("backend", "ranks", "why"),
+    [
+        ("gloo", 4, "the ranks run on the CPUs of one host: there is no link between them"),
+        ("nccl", 1, "one rank: there is no other to exchange messages with"),
+        ("gloo", 1, "one rank: there is no other to exchange messages with"),
+    ],
+)
+def test_where_no_two_ranks_exchange_messages(backend: Backend, ranks: int, why: str) -> None:
+    events, stages = passed("pairs", *range(4)), (*PLAN.stages, "pairs")
+    alone = SmokePlan(backend, tuple(RankPlacement(rank, "a") for rank in range(ranks)), PLAN.layouts, stages=stages)
     pairs = facts(SmokeRun(alone), "a", events)["SmokePairs"]
-    assert (pairs["planned"], pairs["why"]) == (
-        False,
-        "the ranks run on the CPUs of one host: there is no link between them",
-    )
-    several = SmokePlan("gloo", PLACES, PLAN.layouts, stages=stages)
+    assert (pairs["planned"], pairs["why"]) == (False, why)
+
+
+@pytest.mark.parametrize(
+    ("backend", "places"), [("gloo", PLACES), ("nccl", (RankPlacement(0, "a"), RankPlacement(1, "a")))]
+)
+def test_where_ranks_should_have_exchanged_messages(backend: Backend, places: tuple[RankPlacement, ...]) -> None:
+    events, stages = passed("pairs", *range(4)), (*PLAN.stages, "pairs")
+    several = SmokePlan(backend, places, PLAN.layouts, stages=stages)
     assert facts(SmokeRun(several), "a", events)["SmokePairs"]["planned"]
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from doctor.engine.loss_rules import verdict_text
+from doctor.engine.loss_rules import is_warning, verdict_text
 from doctor.watch.loss.log_watch import LogWatch
 from doctor.watch.loss.loss_lines import LossLine
 from doctor.watch.loss.loss_series import LossSeries
@@ -55,6 +55,32 @@ def test_one_inf_is_a_step_that_was_left_out() -> None:
     values = falling(200)
     values[100] = math.inf
     assert kinds(lines(values)) == []
+
+
+@pytest.mark.parametrize(("number", "count"), [("NaN", 1), ("Inf", 1), ("NaN", 2)])
+def test_a_last_loss_that_is_not_finite_is_a_warning_once_no_other_is_waited_for(number: str, count: int) -> None:
+    """A program that prints every fiftieth loss prints one NaN, and ends."""
+    watch = LogWatch(["job.log"])
+    for step, value in enumerate([2.5, 2.4] + [float(number)] * count):
+        watch.add(0, f"step {50 * step} loss {value}".encode())
+    assert watch.verdicts(is_over=False) == []
+    [verdict] = watch.verdicts()
+    assert (verdict_text(verdict), is_warning(verdict)) == (
+        f"the last loss that was read is {number}, of step {50 * (1 + count)}",
+        True,
+    )
+
+
+def test_a_last_loss_of_a_step_that_a_loss_scaler_left_out_is_nothing() -> None:
+    assert kinds(lines([*falling(20), math.inf], skipped=True)) == []
+
+
+def test_where_three_losses_of_one_rank_are_nan_the_last_of_another_says_no_more() -> None:
+    watch = LogWatch(["rank0.log", "rank1.log"])
+    for rank, values in enumerate(([2.5, math.nan, math.nan, math.nan], [2.5, 2.4, 2.3, math.nan])):
+        for step, value in enumerate(values):
+            watch.add(rank, f"step {step} loss {value}".encode())
+    assert [(verdict.kind, verdict.ranks) for verdict in watch.verdicts()] == [("not-finite", (0,))]
 
 
 def test_a_loss_that_is_finite_again() -> None:

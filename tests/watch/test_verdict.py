@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from doctor.smoke.model import Failure
+from doctor.smoke.programs.recorder_page import UNBOUND_SIZE
 from doctor.watch.verdict import UNKNOWN_END, StackPending, TrainingWatch
 
 PATIENCE = 10.0
@@ -25,10 +26,10 @@ class Ranks:
             group = {"ev": "group", "gid": 0, "name": "0", "ranks": list(range(world)), "timeout": timeout}
             self.watch.take_event(rank, group, 0.0)
 
-    def call(self, rank: int, step: int, numel: int = 8) -> None:
+    def call(self, rank: int, step: int, numel: int = 8, operation: str = "all_reduce") -> None:
         """An asynchronous call, as DistributedDataParallel's."""
         seq = len(self.calls[rank]) + 1
-        self.calls[rank].append([0, seq, "all_reduce", "float32", numel, -1, step, "training"])
+        self.calls[rank].append([0, seq, operation, "float32", numel, -1, step, "training"])
         self.show(rank, "enqueued", step, 0.0, calls=[self.calls[rank][-1]], entered={"0": seq})
 
     def show(self, rank: int, state: str, step: int, age: float, **more: Any) -> None:
@@ -246,6 +247,22 @@ def test_another_size_is_a_mismatch_of_the_rank_that_departs_from_the_others() -
     ranks.verdict(2.1)
     failure = ranks.verdict(10.0)
     assert failure and (failure.kind, failure.culprit_ranks) == ("mismatch", (1,))
+
+
+def test_a_call_of_any_size_has_its_size_in_the_words_alone() -> None:
+    """`all_gather` into a list takes tensors of other sizes on other ranks; into one tensor it does not."""
+    ranks = three_after_two_steps()
+    for rank, numel in enumerate((UNBOUND_SIZE + 4, UNBOUND_SIZE + 5, 6)):
+        ranks.call(rank, 2, numel, "all_gather")
+    for rank in range(3):
+        ranks.call(rank, 3, UNBOUND_SIZE + 1048576 if rank == 1 else 8, "all_gather" if rank == 1 else "all_reduce")
+    ranks.verdict(2.1)
+    failure = ranks.verdict(10.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("mismatch", (1,))
+    assert (failure.calls[0], failure.calls[1]) == (
+        "all_reduce #4 (8 x float32, group world)",
+        "all_gather #4 (1048576 x float32, group world)",
+    )
 
 
 def test_a_rank_that_a_launcher_ends_after_another_is_not_named() -> None:

@@ -20,11 +20,11 @@ def netlink_messages(protocol, request, body, seconds=None):
             data = link.recv(1 << 20)
             while len(data) >= 16:
                 length, kind = struct.unpack("=IH", data[:6])
-                if kind == 3:  # NLMSG_DONE
+                if kind in (2, 3):  # NLMSG_ERROR, NLMSG_DONE: both end with an error's number, less than 0
+                    code = -struct.unpack("=i", data[16:20])[0] if length >= 20 else 0
+                    if code > 0:
+                        raise OSError(code, os.strerror(code))
                     return
-                if kind == 2:  # NLMSG_ERROR
-                    code = -struct.unpack("=i", data[16:20])[0]
-                    raise OSError(code, os.strerror(code))
                 yield kind, data[16:length]
                 data = data[(max(length, 16) + 3) & ~3 :]
     finally:
@@ -34,10 +34,11 @@ def netlink_messages(protocol, request, body, seconds=None):
 def netlink_entries(request, family, header, limit=1 << 14):
     """Up to ``limit`` entries: the first ``header`` bytes of each, and its attributes by number. Raises: OSError.
 
+    The request has a header of that length, too: what follows it the kernel reads as attributes (rtnetlink(7)).
     ``request``: RTM_GETLINK, 18; RTM_GETADDR, 22; RTM_GETROUTE, 26; RTM_GETNEIGH, 30; RTM_GETRULE, 34.
     """
     entries = []
-    for kind, data in netlink_messages(0, request, bytes([family]) + bytes(15)):
+    for kind, data in netlink_messages(0, request, bytes([family]) + bytes(header - 1)):
         if len(entries) > limit:
             break
         if kind == request - 2:

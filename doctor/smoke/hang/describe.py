@@ -17,7 +17,7 @@ PROCESS_STATES = {"T": ", stopped", "t": ", stopped", "F": ", frozen"}
 
 def describe_call(call: Collective, group: str) -> str:
     """Such as ``all_reduce #7 (128 x float32, group dp2 [0,2]; step 3)``."""
-    details = [f"{call.numel} x {call.dtype}"] if call.dtype else []
+    details = [f"{call.elements} x {call.dtype}"] if call.dtype else []
     if call.op in PAIRED:
         details.append(f"{('to' if call.op == 'send' else 'from')} rank {call.root}")
     else:
@@ -102,7 +102,7 @@ class FailureBuilder:
             group=self.group_name(collective.group) if collective.op else "",
             seq=collective.seq,
             op=collective.op,
-            numel=collective.numel,
+            numel=collective.elements,
             dtype=collective.dtype,
             calls={**activities, **(sides or {})},
             states={rank: describe_state(snaps[rank]) for rank in concerned},

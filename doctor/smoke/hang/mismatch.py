@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from doctor.analysis.majority import split
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
-from doctor.smoke.hang.traces import STEPPED, form
+from doctor.smoke.hang.traces import STEPPED, forms
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait, find_deadlock
 from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
 
@@ -66,7 +66,8 @@ def blame(state: RunState, calls: Mapping[int, Collective], deviating: Sequence[
     """Who made the wrong call, and how that is known."""
     if _strays(state, deviating):
         return deviating, HABIT.format(deviating[0])
-    parts = split(calls, lambda rank: form(calls[rank]))
+    by_rank = forms(calls)
+    parts = split(calls, by_rank.__getitem__)
     if parts and parts.majority:
         return sorted(parts.differing), MAJORITY
     return blame_without_majority(state, list(calls))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from doctor.analysis.collectives.waits import PAIRED
@@ -17,12 +17,19 @@ OPENING = frozenset({"barrier", "broadcast"})
 Form = tuple[str, str, int, int, int]
 
 
-def form(call: Collective) -> Form:
-    """What must be the same on all ranks in one place of a group's sequence."""
+def form(call: Collective, has_size: bool = True) -> Form:
+    """What must be the same on all ranks in one place of a group's sequence. ``has_size``: its size, too."""
     step = call.step if call.stage in STEPPED and call.op not in OPENING else -1
+    size = call.common_size if has_size else 0
     if call.op in PAIRED:
-        return ("send", call.dtype, call.numel, -1, step)
-    return (call.op, call.dtype, call.numel, call.root, step)
+        return ("send", call.dtype, size, -1, step)
+    return (call.op, call.dtype, size, call.root, step)
+
+
+def forms(calls: Mapping[int, Collective]) -> dict[int, Form]:
+    """By rank. Where one of the calls takes any size, as `all_gather` into a list does, no size is compared."""
+    have_size = not any(call.takes_any_size for call in calls.values())
+    return {rank: form(call, have_size) for rank, call in calls.items()}
 
 
 class CallLedger:
@@ -38,9 +45,12 @@ class CallLedger:
     def add(self, rank: int, call: Collective) -> None:
         by_seq = self.open.setdefault(call.group, {})
         calls = by_seq.setdefault(call.seq, {})
-        if calls and self.mismatch is None and form(call) != form(next(iter(calls.values()))):
-            self.mismatch = (call.group, call.seq)
+        first = next(iter(calls), rank)
         calls[rank] = call
+        if self.mismatch is None and first != rank:
+            both = forms({first: calls[first], rank: call})
+            if both[first] != both[rank]:
+                self.mismatch = (call.group, call.seq)
         if len(calls) == len(self.members(call.group)) and self.mismatch is None:
             self._close(by_seq, call.seq)
 
@@ -84,7 +94,7 @@ class StepMark:
         self.opens = self.opens and call.op in OPENING
         if len(self.calls) < self.MAX_CALLS:
             self.opening += self.opens
-            self.calls.append((call.group, call.op, call.dtype, call.numel, call.root))
+            self.calls.append((call.group, call.op, call.dtype, call.common_size, call.root))
 
     @property
     def regular_calls(self) -> list[tuple[int, str, str, int, int]]:

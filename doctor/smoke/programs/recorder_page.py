@@ -19,6 +19,8 @@ OPS = (
     "gather", "scatter",
 )  # fmt: skip
 DTYPES = ("", "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")
+UNBOUND_SIZE = 1 << 60
+"""Is added to the elements of a call whose size may be another one on each rank, as of `all_gather` into a list."""
 P2P_GROUP_BASE = 1000000
 """A send from rank A to rank B belongs to group number P2P_GROUP_BASE + A * world size + B."""
 

@@ -35,8 +35,8 @@ def fact_outputs(
         if reached and not stage_events and set(fact.event_types) & set(elsewhere):
             # Only some ranks compute a loss, and only some exchange with other hosts.
             planned, why = False, filled("the {0} stage gives this host's ranks nothing to tell", stage)
-        if reached and not stage_events and fact is SmokePairs and _one_host_of_cpus(run.plan):
-            planned, why = False, "the ranks run on the CPUs of one host: there is no link between them"
+        if reached and not stage_events and fact is SmokePairs and (nothing_to_pair := _nothing_to_pair(run.plan)):
+            planned, why = False, nothing_to_pair
         body = {
             "reached": reached,
             "why": why,
@@ -49,8 +49,13 @@ def fact_outputs(
     return by_fact
 
 
-def _one_host_of_cpus(plan: SmokePlan) -> bool:
-    return plan.backend == "gloo" and len(plan.ranks_by_host) == 1
+def _nothing_to_pair(plan: SmokePlan) -> str:
+    """Why no two ranks exchange messages in the pairs' stage; empty where some do."""
+    if plan.world == 1:
+        return "one rank: there is no other to exchange messages with"
+    if plan.backend == "gloo" and len(plan.ranks_by_host) == 1:
+        return "the ranks run on the CPUs of one host: there is no link between them"
+    return ""
 
 
 def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:

@@ -100,10 +100,11 @@ def amounts(facts: Mapping[str, SmokeDevices]) -> dict[str, float]:
 
 
 def describe_rate(amount: float, seconds: float, test: str) -> str:
-    """Such as ``312 TFLOPS``, ``1.9 TB/s``."""
+    """Such as ``312 TFLOPS``, ``129 TOPS`` of integers, ``1.9 TB/s``."""
     value = amount / seconds
+    rate = "OPS" if "int8" in test else "FLOPS" if test.startswith(PRODUCT) else "B/s"
     unit, prefix = next(((u, p) for u, p in ((1e12, "T"), (1e9, "G"), (1e6, "M")) if value >= u), (1.0, ""))
-    return f"{value / unit:.3g} {prefix}{'FLOPS' if test.startswith(PRODUCT) else 'B/s'}"
+    return f"{value / unit:.3g} {prefix}{rate}"
 
 
 def other_fingerprints(facts: Mapping[str, SmokeDevices], torch_by_rank: Mapping[int, str]) -> dict[str, list[int]]:

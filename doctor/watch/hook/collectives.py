@@ -12,7 +12,7 @@ import threading
 import weakref
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
+from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE, UNBOUND_SIZE
 from doctor.watch.hook.rank_files import recording, stop_recording
 
 OPERATORS = {
@@ -108,8 +108,8 @@ class Interception:
         first, numel = first_tensor((single, args)), 0  # who receives a scatter has no input
         root = args[self.root_at] if self.root_at is not None else -1
         root = ranks[root] if 0 <= root < len(ranks) else -1
-        if self.operation != "barrier" and self.name not in UNEQUAL:
-            numel = total(single)
+        if self.operation != "barrier":
+            numel = total(single) + (UNBOUND_SIZE if self.name in UNEQUAL else 0)
         if self.operation in ("send", "recv"):
             return self.record_message(files, args, root, first, numel)
         dtype = "" if self.operation == "barrier" else name_of_dtype(first.dtype)

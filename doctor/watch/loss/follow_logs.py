@@ -95,7 +95,7 @@ def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *
         now = clock()
         if now - judged >= JUDGE_SECONDS or ended:
             judged = now
-            verdicts = watch.verdicts(now)
+            verdicts = watch.verdicts(now, is_over=ended)
             for verdict in verdicts:
                 if verdict.kind not in announced:
                     announced.add(verdict.kind)

@@ -157,9 +157,12 @@ class LogWatch:
         """There were enough losses for a healthy verdict to say something."""
         return self.compared >= MIN_COMPARED or any(entry.count >= MIN_JUDGED for entry in self.series.values())
 
-    def verdicts(self, now: float | None = None) -> list[LossVerdict]:
-        """What is wrong so far. ``now``: of the same clock as that of `add`, while the logs are followed."""
-        verdicts = judge(self.series, self.agreement)
+    def verdicts(self, now: float | None = None, *, is_over: bool = True) -> list[LossVerdict]:
+        """What is wrong so far. ``now``: of the same clock as that of `add`, while the logs are followed.
+
+        ``is_over``: as of `judge`.
+        """
+        verdicts = judge(self.series, self.agreement, is_over)
         waited = now - self._arrived if now is not None and self._arrived is not None else 0.0
         if self._by_rank and waited > max(self.silent_after, SILENT_FACTOR * self._longest_wait):
             verdicts.append(silent_verdict(waited, self._longest_wait))

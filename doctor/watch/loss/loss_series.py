@@ -51,6 +51,11 @@ class Rise(msgspec.Struct, frozen=True):
     after: float
 
 
+def not_finite_text(value: float) -> str:
+    """``NaN`` or ``Inf``."""
+    return "NaN" if math.isnan(value) else "Inf"
+
+
 class LossSeries:
     """Reads losses in order; the attributes tell what has been seen so far."""
 
@@ -141,9 +146,9 @@ class LossSeries:
         self._run_length += 1
         self._run_skipped += line.skipped
         self.not_finite_count += 1
-        needed = SKIPPED_RUN if self._run_skipped * 2 >= self._run_length else NOT_FINITE_RUN
+        needed = SKIPPED_RUN if self._is_skipped_run else NOT_FINITE_RUN
         if self._run_length >= needed and self.not_finite_step is None:
-            self.not_finite_step, self.not_finite_text = self._run[0], "NaN" if math.isnan(line.value) else "Inf"
+            self.not_finite_step, self.not_finite_text = self._run[0], not_finite_text(line.value)
 
     def _constant(self, step: int, line: LossLine) -> None:
         before = self.recent[-1] if self.recent else None
@@ -197,6 +202,16 @@ class LossSeries:
                 (earlier + later) / 2 for earlier, later in zip(self.curve[::2], self.curve[1::2], strict=False)
             ]
             self._per_point *= 2
+
+    @property
+    def _is_skipped_run(self) -> bool:
+        """Of the values in a row that are not finite: the lines say that a loss scaler left half of the steps out."""
+        return self._run_skipped * 2 >= self._run_length
+
+    @property
+    def ends_not_finite(self) -> bool:
+        """The last value is not finite, and no line says that its step was left out."""
+        return self._run_length > 0 and not self._is_skipped_run
 
     @property
     def drawn(self) -> Sequence[float]:

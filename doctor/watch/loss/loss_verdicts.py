@@ -12,15 +12,22 @@ from collections.abc import Iterable, Mapping
 from doctor.engine.sanitize import count_noun, number_ranges
 from doctor.engine.texts import filled
 from doctor.engine.watch_summary import LOSS_RULES, LossRule, LossVerdict
-from doctor.watch.loss.loss_series import CONSTANT_RUN, LossSeries
+from doctor.watch.loss.loss_series import CONSTANT_RUN, LossSeries, not_finite_text
 from doctor.watch.loss.rank_agreement import RankAgreement
 
+AT_END: LossRule = "ends-not-finite"
 
-def judge(series: Mapping[int | None, LossSeries], agreement: RankAgreement | None = None) -> list[LossVerdict]:
-    """All verdicts on the series, by rank, in their order; a rank of None is that of logs that name none."""
+
+def judge(
+    series: Mapping[int | None, LossSeries], agreement: RankAgreement | None = None, is_over: bool = True
+) -> list[LossVerdict]:
+    """All verdicts on the series, by rank, in their order; a rank of None is that of logs that name none.
+
+    ``is_over``: the next loss is not waited for, which may show that the last one was a step left out.
+    """
     verdicts: list[LossVerdict] = []
     for kind in LOSS_RULES:
-        ranks = [rank for rank, entry in series.items() if _holds(kind, entry)]
+        ranks = [rank for rank, entry in series.items() if _holds(kind, entry)] if is_over or kind != AT_END else []
         if ranks:
             verdicts.append(_verdict(kind, ranks, series))
     if agreement is not None and agreement.differing:
@@ -29,6 +36,7 @@ def judge(series: Mapping[int | None, LossSeries], agreement: RankAgreement | No
     # What is not finite has no level; what is constant has not fallen either.
     hidden = {"stalled"} if has & {"constant", "diverged", "not-finite"} else set()
     hidden |= {"spiked"} if has & {"diverged", "not-finite"} else set()
+    hidden |= {AT_END} if "not-finite" in has else set()
     return sorted(
         (entry for entry in verdicts if entry.kind not in hidden), key=lambda entry: LOSS_RULES.index(entry.kind)
     )
@@ -37,6 +45,8 @@ def judge(series: Mapping[int | None, LossSeries], agreement: RankAgreement | No
 def _holds(kind: LossRule, series: LossSeries) -> bool:
     if kind == "not-finite":
         return series.not_finite_step is not None
+    if kind == AT_END:
+        return series.ends_not_finite
     if kind == "constant":
         return series.constant_step is not None
     if series.takes_negative_values:
@@ -63,6 +73,7 @@ def _verdict(kind: LossRule, ranks: list[int | None], series: Mapping[int | None
 def _step(kind: LossRule, series: LossSeries) -> int:
     steps = {
         "not-finite": series.not_finite_step,
+        AT_END: series.last_step,
         "constant": series.constant_step,
         "diverged": series.diverged.step if series.diverged else None,
         "spiked": series.spikes[0].step if series.spikes else None,
@@ -76,6 +87,11 @@ Values = dict[str, str | int | float]
 
 def _not_finite(series: LossSeries) -> Values:
     return {"number": series.not_finite_text}
+
+
+def _ends_not_finite(series: LossSeries) -> Values:
+    assert series.last
+    return {"number": not_finite_text(series.last.value)}
 
 
 def _constant(series: LossSeries) -> Values:
@@ -103,6 +119,7 @@ def _stalled(series: LossSeries) -> Values:
 
 _VALUES = {
     "not-finite": _not_finite,
+    AT_END: _ends_not_finite,
     "constant": _constant,
     "diverged": _diverged,
     "spiked": _spiked,

@@ -283,3 +283,47 @@ def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> Non
     assert [odd_rank.pid for odd_rank in judged(held, *idle, *driver).odd_ranks] == [53] * asked
     busy = unnamed(53, ("generate", "/job/model.py"), MAIN_LOOP, call="running", ran=1.9)
     assert not judged(busy, *idle, *driver).odd_ranks
+
+
+@pytest.mark.parametrize(("carried", "result"), [((7, 7, 7), "odd"), ((7, 7, 8), "undecided"), ((-1, -1, -1), "odd")])
+def test_a_download_however_slow_is_work(carried: tuple[int, int, int], result: str) -> None:
+    """Which server is silent, and which sends a little now and then, the bytes of its connection tell."""
+    receives = [
+        msgspec.structs.replace(each, awaited=count)
+        for each, count in zip(looks("recv", file="socket"), carried, strict=True)
+    ]
+    held = rank(2, receives, [("recv", "/job/hub.py", 3), ("main", "/job/train.py", 9)])
+    finding = judged(held, *(rank(number, None, WAITS) for number in (0, 1, 3)))
+    assert finding.result == result
+    assert "reads or writes meanwhile" in finding.text or result == "odd"
+
+
+def test_processes_that_are_connected_with_nobody_are_no_healthy_job() -> None:
+    """Ranks that still import, and processes that the user took for ranks."""
+
+    def computing(number: int, **fields: object) -> ProcessReport:
+        return rank(number, looks("running", "R", ran=2.0), COMPUTES, **{"tcp": [-1, -1, -1], **fields})
+
+    apart = judged(*(computing(number) for number in range(4)))
+    assert (apart.result, "not connected" in apart.text) == ("undecided", True)
+    [stranger] = find_odd({"node1": host(computing(0, rank=None, world=0, job={}))}, partly=True)
+    assert stranger.result == "undecided"
+    for evidence in ({"tcp": [0, 0, 0]}, {"devices": ["/dev/davinci0"]}, {"group": 100}, {"links": ["a:1>b:2"]}):
+        assert judged(computing(0, **evidence), *(computing(number) for number in (1, 2, 3))).result == "moves"
+    assert judged(computing(0, world=1)).result == "moves"
+
+
+@pytest.mark.parametrize(
+    ("samples", "result"),
+    [
+        ([("libtorch_cpu.so", 300), ("python3.11", 900)], "undecided"),
+        ([("libpython3.11.so.1.0", 900), ("libc.so.6", 200), ("libtorch_cpu.so", 20)], "odd"),
+        ([("job", 900), ("libm.so.6", 200)], "odd"),
+        ([("libtorch_cpu.so", 4)], "odd"),
+    ],
+)
+def test_who_computes_in_libraries_works(samples: list[tuple[str, int]], result: str) -> None:
+    """An evaluation, whose stack may show the same function twice, is no endless loop."""
+    busy = rank(2, looks("running", "R", ran=2.0), COMPUTES, samples=samples)
+    finding = judged(busy, *(rank(number, None, WAITS) for number in (0, 1, 3)))
+    assert finding.result == result

@@ -6,6 +6,8 @@
 import os
 import time
 
+from doctor.remote.runtime.run_queue import thread_schedule
+
 
 def matching_paths(pattern):
     """The paths that a pattern with ``*`` and ``[0-9]`` matches, in order; as `glob.glob` finds them."""
@@ -75,10 +77,9 @@ def find_tool(name, path):
 def schedule(folder):
     """Nanoseconds that a thread ran, and that it waited for a CPU; zeros where they are not known.
 
-    `folder`: /proc/PID/task/TID. Source: ``Documentation/scheduler/sched-stats.rst`` of Linux, "/proc/<pid>/schedstat".
+    `folder`: as of `thread_schedule`.
     """
-    fields = read_text(folder + "/schedstat", 200).split()
-    return tuple(map(int, fields[:2])) if len(fields) > 1 else (0, 0)
+    return (thread_schedule(folder) or (0, 0))[:2]
 
 
 def effective_time(folder):

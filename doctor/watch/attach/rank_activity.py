@@ -62,13 +62,15 @@ _LEAST_OF_CHILDREN = 0.2
 """Seconds on CPUs of a rank's children within the looks, above which they compute."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
-_BESIDE = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
+_BESIDE = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread|libm[.-]|libpython")
+"""What any program spends some time in."""
+_LIBRARY = re.compile(r"\.so(?:$|\.)")
 _LEAST_SAMPLES = 8
 _SWITCHES = 6.0
 """Voluntary switches a second of a main thread that does not move: a wait with a time limit wakes up now and then."""
 _BUSY = 0.5
 """Part of the interval on a CPU above which a main thread computes."""
-TRANSFER = 1 << 18
+_TRANSFER = 1 << 18
 """Bytes read and written within the interval by a rank that does something with files."""
 
 
@@ -82,8 +84,8 @@ class Activity(msgspec.Struct, frozen=True):
     """It did the same all the time."""
     place: tuple[Frame, ...] = ()
     """Where, as far as a stack shows it, innermost first."""
-    transfers: int = 0
-    """Bytes that it read and wrote within the interval."""
+    transfers: bool = False
+    """It read or wrote files within the interval, or the connection that it waits for carried something."""
     spins: bool = False
     """It stays on its CPU within a library of communication."""
     unmoved: bool = False
@@ -119,21 +121,23 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if kind == "loader" and (held := _held_worker(rank)):
         text = held
     where = _where(frames)
-    moved = last.bytes - first.bytes if min(first.bytes, last.bytes) >= 0 else 0
+    has_moved = min(first.bytes, last.bytes) >= 0 and last.bytes - first.bytes >= _TRANSFER
+    transfers = has_moved or last.awaited > first.awaited >= 0
     unmoved = first.ran == last.ran and first.switches == last.switches
     is_between_two = any(
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
     text = filled("{0}{1}", text, where)
     works = _works(kind, rank)
-    return Activity(kind, text, still, place, moved, bool(library), unmoved, is_between_two, works, _role(frames))
+    return Activity(kind, text, still, place, transfers, bool(library), unmoved, is_between_two, works, _role(frames))
 
 
 def _works(kind: Kind, rank: ProcessReport) -> bool:
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
     if kind == "child":
         return len(rank.children_ran) > 1 and rank.children_ran[-1] - rank.children_ran[0] > _LEAST_OF_CHILDREN
-    return kind == "compute" and len(functions) > 1 and functions[0] != functions[-1]
+    has_changed = len(functions) > 1 and functions[0] != functions[-1]
+    return kind == "compute" and (has_changed or _computes_in_libraries(rank))
 
 
 def function_of(name: str) -> str:
@@ -156,6 +160,13 @@ def _role(frames: list[Frame]) -> str:
         return TASKS
     of_program = [name for name, path, _ in frames if is_of_program(path) and name != "<module>"]
     return of_program[-1] if of_program else ""
+
+
+def _computes_in_libraries(rank: ProcessReport) -> bool:
+    """Whether a good part of its CPU time goes into libraries of computations, as a loop in Python's never does."""
+    counts = [count for name, count in rank.samples if _LIBRARY.search(name) and not _BESIDE.match(name)]
+    sampled = sum(count for _, count in rank.samples)
+    return sampled >= _LEAST_SAMPLES and sum(counts) * 10 >= sampled
 
 
 def _spun_library(rank: ProcessReport) -> str:

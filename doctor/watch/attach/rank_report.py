@@ -31,6 +31,8 @@ class Look(msgspec.Struct, frozen=True):
     """Seconds of all threads."""
     bytes: int
     """Read and written since it began; -1: not readable."""
+    awaited: int = -1
+    """Bytes that the TCP connections which its call waits for have carried; -1: it waits for none, or not known."""
 
 
 class FileWait(msgspec.Struct, frozen=True):
@@ -91,7 +93,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     samples: list[tuple[str, int]] = []
     """Files of code, and how often its main thread was found in them while it used a CPU; empty: not known."""
     children_ran: list[float] = []
-    """Seconds that the processes below it had run at the first and at the last look, where it waited for a child."""
+    """Seconds that the processes below it had run, or waited for a CPU, at the first and at the last look, where it
+    waited for a child."""
     native: list[str] = []
     """The library of communication that its thread waits in, and the function, which may be empty; empty: none."""
     file_wait: FileWait | None = None
@@ -106,6 +109,11 @@ class ProcessReport(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         return f"pid {self.pid}" if self.rank is None else f"rank {self.rank}"
+
+    @property
+    def is_connected(self) -> bool:
+        """Something shows that it takes part in a job: a connection, memory that it shares, or a device."""
+        return bool(self.group or self.links or self.devices) or max(self.tcp, default=-1) >= 0
 
     @property
     def frames(self) -> list[Frame]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from doctor.engine.texts import filled
-from doctor.remote.runtime.run_queue import thread_schedule
+from doctor.remote.runtime.reading import thread_schedule
 from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
 from doctor.watch.attach.inspector.rank_state import process_times, transferred

@@ -20,7 +20,6 @@ MODULES = (
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.notation",
-    "doctor.remote.runtime.run_queue",
     "doctor.remote.runtime.reading",
     "doctor.remote.runtime.netlink",
     "doctor.remote.runtime.keyed_hash",

@@ -13,7 +13,6 @@ MODULES = (
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.command_environment",
     "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.run_queue",
     "doctor.remote.runtime.reading",
     "doctor.diagnose.excerpter.line_choice",
     "doctor.diagnose.excerpter.log_search",

@@ -20,7 +20,7 @@ from doctor.net.prober.handshake import (
 )
 from doctor.net.prober.socket_loop import close_now, tcp_figures
 from doctor.remote.runtime.host_texts import filled
-from doctor.remote.runtime.run_queue import thread_schedule
+from doctor.remote.runtime.reading import thread_schedule
 
 CHUNK = 1 << 18
 PATIENCE_OF_TRANSFER = 5.0  # seconds without a byte

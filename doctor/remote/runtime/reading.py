@@ -6,8 +6,6 @@
 import os
 import time
 
-from doctor.remote.runtime.run_queue import thread_schedule
-
 
 def matching_paths(pattern):
     """The paths that a pattern with ``*`` and ``[0-9]`` matches, in order; as `glob.glob` finds them."""
@@ -72,6 +70,16 @@ def find_tool(name, path):
         if os.access(program, os.X_OK) and not os.path.isdir(program):
             return program
     return None
+
+
+def thread_schedule(folder):
+    """(nanoseconds that a thread ran, that it waited for a CPU, turns) so far; None where the kernel counts none.
+
+    `folder`: /proc/PID/task/TID or /proc/thread-self. The kernel adds a wait when it ends. Source: Linux,
+    ``Documentation/scheduler/sched-stats.rst``, "/proc/<pid>/schedstat".
+    """
+    fields = read_text(folder + "/schedstat", 200).split()
+    return tuple(map(int, fields[:3])) if len(fields) > 2 else None
 
 
 def schedule(folder):

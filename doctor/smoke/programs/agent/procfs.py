@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from doctor.remote.runtime.run_queue import thread_schedule
+from doctor.remote.runtime.reading import thread_schedule
 
 
 def read_text(path, limit=65536):

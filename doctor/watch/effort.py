@@ -134,7 +134,7 @@ def _thread_times(processes: Iterable[int]) -> dict[tuple[int, int], tuple[float
     times = {}
     for process in processes:
         for thread in threads_of(process):
-            counted = thread_schedule(f"/proc/{process}/task/{thread}")  # type: ignore[no-untyped-call]
+            counted = thread_schedule(f"/proc/{process}/task/{thread}")
             if counted:
                 times[process, thread] = (counted[0] + counted[1]) / 1e9, counted[2]
     return times

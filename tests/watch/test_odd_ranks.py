@@ -168,9 +168,20 @@ def test_a_job_whose_bytes_move_has_no_odd_rank() -> None:
     assert (judged(*ranks).result, odd_rank_numbers(judged(*ranks))) == ("moves", [])
 
 
-def test_ranks_that_all_compute_have_no_odd_one() -> None:
-    ranks = [rank(n, looks("running", "R", ran=2.0), COMPUTES) for n in range(4)]
-    assert (judged(*ranks).result, odd_rank_numbers(judged(*ranks))) == ("moves", [])
+@pytest.mark.parametrize(
+    ("samples", "result"),
+    [
+        ([("python3.11", 900), ("libm.so.6", 90)], "moves"),
+        ([("libpython3.11.so.1.0", 900), ("libmpi.so.40", 90)], "moves"),
+        ([("libmpi.so.40", 60), ("libopen-pal.so.40", 30), ("python3.11", 9)], "undecided"),
+        ([("python3.11", 4)], "undecided"),
+        ([], "undecided"),
+    ],
+)
+def test_ranks_that_all_compute_have_no_odd_one(samples: list[tuple[str, int]], result: str) -> None:
+    """Nor is a job healthy whose ranks may wait for each other on their CPUs."""
+    ranks = [rank(n, looks("running", "R", ran=2.0), COMPUTES, samples=samples) for n in range(4)]
+    assert (judged(*ranks).result, odd_rank_numbers(judged(*ranks))) == (result, [])
 
 
 def test_a_job_whose_ranks_do_not_stand_still_has_no_odd_rank() -> None:
@@ -302,7 +313,8 @@ def test_processes_that_are_connected_with_nobody_are_no_healthy_job() -> None:
     """Ranks that still import, and processes that the user took for ranks."""
 
     def computing(number: int, **fields: object) -> ProcessReport:
-        return rank(number, looks("running", "R", ran=2.0), COMPUTES, **{"tcp": [-1, -1, -1], **fields})
+        fields = {"tcp": [-1, -1, -1], "samples": [("python3.11", 900)], **fields}
+        return rank(number, looks("running", "R", ran=2.0), COMPUTES, **fields)
 
     apart = judged(*(computing(number) for number in range(4)))
     assert (apart.result, "not connected" in apart.text) == ("undecided", True)

@@ -26,6 +26,10 @@ Result = Literal["odd", "moves", "undecided", "nothing"]
 APART = (
     "The processes are not connected with each other: they still start, or are no ranks of one job. Look again later."
 )
+BUSY = (
+    "The ranks use their CPUs, and nothing shows whether they compute or wait for each other so, as in MPI or for a "
+    "device. Expected py-spy, or root (--sudo) for samples; look again."
+)
 MOVING_RATE = 2048.0
 """Bytes a second over TCP, above which a rank's collectives move; what stores and heartbeats say is less."""
 MOST_MISFITS = 8
@@ -234,6 +238,8 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
         if at_rest:
             text = "{0} Others compute, and may wait so for it, as in MPI or for a device."
             return Judgement("undecided", filled(text, _sentence(at_rest, [])))
+        if not any(view.does.is_surely_computing for view in views):
+            return Judgement("undecided", BUSY)
         return Judgement("moves", "Ranks compute, and none of them waits for another.")
     return Judgement(
         "undecided",

@@ -62,8 +62,10 @@ _LEAST_OF_CHILDREN = 0.2
 """Seconds on CPUs of a rank's children within the looks, above which they compute."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
-_BESIDE = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread|libm[.-]|libpython")
-"""What any program spends some time in."""
+_OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
+"""What any program spends some time in, one that waits as well."""
+_BESIDE = re.compile(rf"{_OF_C.pattern}|libm[.-]|libpython")
+"""What any loop in Python spends its time in."""
 _LIBRARY = re.compile(r"\.so(?:$|\.)")
 _LEAST_SAMPLES = 8
 _SWITCHES = 6.0
@@ -94,6 +96,8 @@ class Activity(msgspec.Struct, frozen=True):
     """It waits in a call that one other rank must answer, and not all of them."""
     works: bool = False
     """It or its children compute, and not in one and the same place: what it does may come to an end."""
+    is_surely_computing: bool = False
+    """Its stack or where it was sampled shows that it does not only wait on its CPU."""
     role: str = ""
     """The outermost function of the program itself: which of the job's processes do the same work."""
 
@@ -129,7 +133,10 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     )
     text = filled("{0}{1}", text, where)
     works = _works(kind, rank)
-    return Activity(kind, text, still, place, transfers, bool(library), unmoved, is_between_two, works, _role(frames))
+    return Activity(
+        kind, text, still, place, transfers, bool(library), unmoved, is_between_two, works,
+        works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames),
+    )  # fmt: skip
 
 
 def _works(kind: Kind, rank: ProcessReport) -> bool:
@@ -164,14 +171,23 @@ def _role(frames: list[Frame]) -> str:
 
 def _computes_in_libraries(rank: ProcessReport) -> bool:
     """Whether a good part of its CPU time goes into libraries of computations, as a loop in Python's never does."""
-    counts = [count for name, count in rank.samples if _LIBRARY.search(name) and not _BESIDE.match(name)]
+    others = [(name, count) for name, count in rank.samples if not (_BESIDE.match(name) or _SPINS.match(name))]
+    counts = [count for name, count in others if _LIBRARY.search(name)]
     sampled = sum(count for _, count in rank.samples)
     return sampled >= _LEAST_SAMPLES and sum(counts) * 10 >= sampled
 
 
+def _is_sampled_elsewhere(rank: ProcessReport) -> bool:
+    """Whether most of its CPU time goes into other code than libraries of communication; False: no, or not known."""
+    counts = [(count, bool(_SPINS.match(name))) for name, count in rank.samples if not _OF_C.match(name)]
+    spun = sum(count for count, spins in counts if spins)
+    sampled = sum(count for count, _ in counts)
+    return sampled >= _LEAST_SAMPLES and spun * 2 < sampled
+
+
 def _spun_library(rank: ProcessReport) -> str:
     """The library of communication in which it spent its CPU time, if in no other code."""
-    libraries = [(name, count) for name, count in rank.samples if not _BESIDE.match(name)]
+    libraries = [(name, count) for name, count in rank.samples if not _OF_C.match(name)]
     sampled = sum(count for _, count in rank.samples)
     elsewhere = sum(count for name, count in libraries if not _SPINS.match(name))
     return libraries[0][0] if libraries and sampled >= _LEAST_SAMPLES and elsewhere * 50 <= sampled else ""

@@ -125,8 +125,6 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if kind == "loader" and (held := _held_worker(rank)):
         text = held
     where = _where(frames)
-    has_moved = min(first.bytes, last.bytes) >= 0 and last.bytes - first.bytes >= _TRANSFER
-    transfers = has_moved or last.awaited > first.awaited >= 0
     unmoved = first.ran == last.ran and first.switches == last.switches
     is_between_two = any(
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
@@ -134,9 +132,14 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     text = filled("{0}{1}", text, where)
     works = _works(kind, rank)
     return Activity(
-        kind, text, still, place, transfers, bool(library), unmoved, is_between_two, works,
+        kind, text, still, place, _transfers(first, last), bool(library), unmoved, is_between_two, works,
         works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames),
     )  # fmt: skip
+
+
+def _transfers(first: Look, last: Look) -> bool:
+    has_moved = min(first.bytes, last.bytes) >= 0 and last.bytes - first.bytes >= _TRANSFER
+    return has_moved or last.awaited > first.awaited >= 0
 
 
 def _works(kind: Kind, rank: ProcessReport) -> bool:

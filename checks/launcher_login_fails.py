@@ -1,6 +1,6 @@
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
@@ -44,15 +44,18 @@ def launcher_login_fails(logins: PerHost[LauncherLogins]) -> Iterator[Finding]:
     job's, else the first of them, runs `ssh HOST` to the others, with BatchMode and without agent forwarding, with the
     user's own configuration and the launcher's arguments (`plm_rsh_args`, `--ssh_port`); of more than 65 hosts, Open
     MPI's daemons do it in turn, 64 hosts each (`orte/mca/routed/radix`). No host key is written down: where
-    `StrictHostKeyChecking` lets ssh do so, it gets a copy of the file. Tried beside Open MPI 4.1.4. This verdict can be
-    wrong where the launch starts on another host or as another user, or where an SSH agent of that shell has the key.
+    `StrictHostKeyChecking` lets ssh do so, it gets a copy of the file. Tried beside Open MPI 4.1.4. Where doctor
+    runs on none of the hosts, the launch may start on another one than the first: then up to 8 others log in to the
+    first as well, and what fails on that way alone is a warning. This verdict can be wrong where the launch starts as
+    another user, or where an SSH agent of that shell has the key.
     """
     tried = {host: own for host, own in logins.items() if own.program}
     if not tried:
         raise Skip("the launch line has no launcher that logs in over SSH")
     late: list[tuple[str, LoginAttempt]] = []
     failed = False
-    for source, own in tried.items():
+    forward = {host: own for host, own in tried.items() if not own.is_back}
+    for source, own in forward.items():
         if own.problem:
             failed = True
             yield _finding(source, own, [source], "", own.problem, own.problem)
@@ -75,8 +78,9 @@ def launcher_login_fails(logins: PerHost[LauncherLogins]) -> Iterator[Finding]:
     if late:
         source, attempt = late[0]
         raise Unreadable(filled("the login from {0} to {1} had not ended in time", source, attempt.target))
-    if skipped := sum(own.skipped for own in tried.values()):
+    if skipped := sum(own.skipped for own in forward.values()):
         raise Unreadable(filled("{0} logins were not tried: the time for them had ended", skipped))
+    yield from _back(tried)
 
 
 def _is_certain(attempts: list[LoginAttempt]) -> bool:
@@ -102,6 +106,18 @@ def _finding(
         expected="a login without a question",
         remedy=_remedy(problem, source, target),
     )
+
+
+def _back(tried: Mapping[str, LauncherLogins]) -> Iterator[Finding]:
+    """Of hosts on which the launch may start: they must get to the first as well."""
+    back = [(source, attempt) for source, own in tried.items() if own.is_back for attempt in own.results]
+    for source, attempt in back:
+        problem = login_problem(attempt)
+        if problem and problem not in _LATE:
+            hosts = [source] if problem in _OF_THE_SOURCE else [attempt.target]
+            yield _finding(
+                source, tried[source], hosts, attempt.target, problem, last_words(attempt) or problem, 1
+            ).as_warning()
 
 
 def _remedy(problem: str, source: str, target: str) -> str:

@@ -27,6 +27,8 @@ CONNECT_SECONDS = 10
 LOGIN_SECONDS = 20
 ALL_SECONDS = 60
 MOST_TARGETS = 512
+MOST_BACK = 8
+"""Hosts that log in to the first where the launch may start on another one."""
 MARK = "doctor-login-"
 """Begins the line by which the other host's shell shows that it runs commands."""
 LAST_BYTES = 1500
@@ -116,7 +118,10 @@ def try_logins(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     targets = [name for name in targets if not name.startswith("-")]
     if login.get("to_itself") and task["itself"]:
         targets = [task["itself"], *targets]
+    is_back = bool(task["back"] and not targets)
+    targets = targets or task["back"]
     answer = {"program": login["program"], "results": [], "skipped": max(0, len(targets) - MOST_TARGETS)}
+    answer["is_back"] = is_back
     if not shutil.which("ssh"):
         answer["problem"] = "there is no ssh on the host"
         return answer
@@ -180,6 +185,8 @@ class LauncherLogins(Fact, frozen=True):
     skipped: int = 0
     """Hosts that were not tried for the time."""
     problem: str = ""
+    is_back: bool = False
+    """Of one of the other hosts to the first: only where the launch starts there, this way is taken."""
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
@@ -187,7 +194,8 @@ class LauncherLogins(Fact, frozen=True):
         hosts = list(visits)
         if len(hosts) < 2:
             return {}
-        head = next((host for host in hosts if visits[host].local), hosts[0])
+        here = next((host for host in hosts if visits[host].local), None)
+        head = here or hosts[0]
         order = [head, *(host for host in hosts if host != head)]
         tree = children(len(order))
         return {
@@ -195,9 +203,10 @@ class LauncherLogins(Fact, frozen=True):
                 "all": order[1:] if host == head else [],
                 "tree": [order[child] for child in tree[place]],
                 "itself": head if host == head else "",
+                "back": [head] if here is None and 0 < place <= MOST_BACK else [],
             }
             for place, host in enumerate(order)
-            if tree[place]
+            if tree[place] or (here is None and place <= MOST_BACK)
         }
 
     @classmethod

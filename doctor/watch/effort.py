@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from doctor.engine.texts import filled
+from doctor.remote.runtime.reading import thread_schedule
 from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
 from doctor.watch.attach.inspector.rank_state import process_times, transferred
@@ -129,14 +130,13 @@ def _is_ready(pid: int, thread: int) -> bool:
 
 
 def _thread_times(processes: Iterable[int]) -> dict[tuple[int, int], tuple[float, int]]:
-    """proc(5), /proc/PID/schedstat (Linux, Documentation/scheduler/sched-stats.rst): ran, waited, number of turns."""
+    """Of each thread: seconds that it ran or waited for a CPU, and turns."""
     times = {}
     for process in processes:
         for thread in threads_of(process):
-            text: str = read_text(f"/proc/{process}/task/{thread}/schedstat", 256)  # type: ignore[no-untyped-call]
-            fields = text.split()
-            if len(fields) == 3:
-                times[process, thread] = (int(fields[0]) + int(fields[1])) / 1e9, int(fields[2])
+            counted = thread_schedule(f"/proc/{process}/task/{thread}")
+            if counted:
+                times[process, thread] = (counted[0] + counted[1]) / 1e9, counted[2]
     return times
 
 

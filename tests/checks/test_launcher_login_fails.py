@@ -2,7 +2,9 @@ from typing import Any
 
 import pytest
 
+from doctor.engine.fact import PerHost
 from doctor.facts.launcher_logins import LauncherLogins, LoginAttempt, children, login_problem
+from doctor.facts.visit import Reachability
 from tests.checks.run_check import messages, run_check, skipped
 
 OTHERS = LauncherLogins(program="mpirun", results=())
@@ -59,6 +61,33 @@ def test_what_had_not_ended_is_unknown_and_accuses_nobody() -> None:
     assert outcome(attempt(code=None)).unknown
     assert outcome(attempt(code=0, ran=True), skipped=3).unknown
     assert not messages(outcome(attempt(code=None), attempt("c", 0, ran=True)))
+
+
+def test_the_way_back_counts_where_the_way_there_is_well() -> None:
+    """Which host the launch starts on is not known where doctor runs on none of them."""
+
+    def both(there: LoginAttempt, back: LoginAttempt) -> Any:
+        own = LauncherLogins(program="mpirun", results=(there,))
+        other = LauncherLogins(program="mpirun", results=(back,), is_back=True)
+        return run_check("launcher-login-fails", {"a": [own], "b": [other]})
+
+    denied, well = "Permission denied (publickey).", attempt(code=0, ran=True)
+    (warning,) = both(well, attempt("a", text=denied)).findings
+    assert (warning.is_warning, warning.values["source"], warning.hosts) == (True, "b", ("a",))
+    (error,) = both(attempt(text=denied), attempt("a", text=denied)).findings
+    assert (error.is_warning, error.values["source"]) == (False, "a")
+    late = both(well, attempt("a", code=None))
+    assert not late.findings and not late.unknown
+
+
+@pytest.mark.parametrize(("local", "back"), [("", ["b", "c"]), ("a", []), ("c", [])])
+def test_who_logs_in_to_the_first_host(local: str, back: list[str]) -> None:
+    visits = PerHost({host: Reachability("", "", "", local=host == local) for host in "abc"})
+    tasks: dict[str, Any] = LauncherLogins.plan({Reachability: visits})
+    assert [host for host, task in tasks.items() if task["back"]] == back
+    assert all(task["back"] in ([], ["a"]) for task in tasks.values())
+    many = PerHost({f"n{number:03}": Reachability("", "", "") for number in range(300)})
+    assert sum(bool(task["back"]) for task in LauncherLogins.plan({Reachability: many}).values()) == 8
 
 
 def test_a_launch_without_such_a_launcher_is_not_judged() -> None:

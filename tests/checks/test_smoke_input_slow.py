@@ -42,6 +42,6 @@ def test_without_times_of_computing_the_input_is_judged_alone() -> None:
 
 def test_where_no_watched_rank_waits_for_input_nothing_is_known_of_it() -> None:
     run = msgspec.structs.replace(ran(4, 2), watched=True)
-    nothing = {rank: (0.0,) * 60 for rank in range(4)}
+    nothing = dict.fromkeys(range(4), (0.0,) * 60)
     assert run_check(NAME, run, pace(run, fleet(4), nothing, attempts=1)).status.value == "skipped"
     assert run_check(NAME, run, pace(run, fleet(4), fleet(4), attempts=1)).status.value == "passed"

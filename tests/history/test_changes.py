@@ -209,7 +209,9 @@ def test_text_and_document() -> None:
 
 TEXTS = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=4)
 BY_HOST = st.dictionaries(
-    st.text(max_size=4), st.dictionaries(st.text(max_size=4), st.dictionaries(st.text(max_size=4), TEXTS, max_size=3))
+    st.text(max_size=4),
+    st.dictionaries(st.text(max_size=4), st.dictionaries(st.text(max_size=4), TEXTS, max_size=3), max_size=3),
+    max_size=3,
 )
 
 

@@ -110,15 +110,25 @@ def check(fleet: Fleet, options: str, line: str = "") -> dict[str, Any]:
     return dict(outcome)
 
 
-def launch(fleet: Fleet, options: str) -> tuple[bool, str]:
-    """Whether mpirun starts a process on both hosts; a question on no terminal is a refusal."""
+def launch(fleet: Fleet, options: str, start: int = 0) -> tuple[bool, str]:
+    """Whether mpirun on one of the hosts starts a process on both hosts; a question on no terminal is a refusal."""
     hosts = fleet.hosts
     line = f"mpirun -np 2 -H {hosts[0]}:1,{hosts[1]}:1 {options} hostname"
     environ = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "HOME": "/root"}
     job = fleet.enter(
-        hosts[0], f"setsid timeout 60 {line} </dev/null", env={**INSIDE, **environ}, check=False, timeout=100
+        hosts[start], f"setsid timeout 60 {line} </dev/null", env={**INSIDE, **environ}, check=False, timeout=100
     )
     return job.returncode == 0 and all(host in job.stdout for host in hosts), job.stdout + job.stderr
+
+
+def test_the_way_back_is_tried_where_the_launch_may_start_on_either_host(fleet: Fleet) -> None:
+    head, other = fleet.hosts
+    fleet.enter(other, "rm /root/.ssh/id_ed25519")
+    outcome = check(fleet, "")
+    (finding,) = outcome["findings"]
+    assert (finding["severity"], finding["hosts"]) == ("warning", [head])
+    assert f"mpirun on {other} cannot log in to {head} over SSH: no key is accepted" in finding["message"]
+    assert launch(fleet, "")[0] and not launch(fleet, "", start=1)[0]
 
 
 @pytest.mark.parametrize("line", ["torchrun --nproc-per-node 2 train.py", "srun -n 2 hostname"])

@@ -168,9 +168,20 @@ def test_a_job_whose_bytes_move_has_no_odd_rank() -> None:
     assert (judged(*ranks).result, odd_rank_numbers(judged(*ranks))) == ("moves", [])
 
 
-def test_ranks_that_all_compute_have_no_odd_one() -> None:
-    ranks = [rank(n, looks("running", "R", ran=2.0), COMPUTES) for n in range(4)]
-    assert (judged(*ranks).result, odd_rank_numbers(judged(*ranks))) == ("moves", [])
+@pytest.mark.parametrize(
+    ("samples", "result"),
+    [
+        ([("python3.11", 900), ("libm.so.6", 90)], "moves"),
+        ([("libpython3.11.so.1.0", 900), ("libmpi.so.40", 90)], "moves"),
+        ([("libmpi.so.40", 60), ("libopen-pal.so.40", 30), ("python3.11", 9)], "undecided"),
+        ([("python3.11", 4)], "undecided"),
+        ([], "undecided"),
+    ],
+)
+def test_ranks_that_all_compute_have_no_odd_one(samples: list[tuple[str, int]], result: str) -> None:
+    """Nor is a job healthy whose ranks may wait for each other on their CPUs."""
+    ranks = [rank(n, looks("running", "R", ran=2.0), COMPUTES, samples=samples) for n in range(4)]
+    assert (judged(*ranks).result, odd_rank_numbers(judged(*ranks))) == (result, [])
 
 
 def test_a_job_whose_ranks_do_not_stand_still_has_no_odd_rank() -> None:
@@ -340,7 +351,6 @@ def test_ranks_that_all_stand_still_at_their_gpus_are_never_healthy(collective: 
 def test_without_samples_a_rank_with_a_gpu_that_stands_still_is_not_known_to_compute() -> None:
     finding = judged(*(at_device(number, samples=[]) for number in range(4)))
     assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
-    assert judged(*(rank(n, looks("running", "R", ran=1.9), COMPUTES) for n in range(4))).result == "moves"
 
 
 def test_ranks_whose_steps_come_and_go_at_their_gpus_move() -> None:
@@ -357,3 +367,48 @@ def test_an_endless_loop_beside_ranks_at_their_gpus_is_never_healthy() -> None:
     for collective in (True, False):
         finding = judged(loops, *(at_device(number, collective=collective) for number in (0, 2, 3)))
         assert finding.result == "undecided"
+
+
+@pytest.mark.parametrize(("carried", "result"), [((7, 7, 7), "odd"), ((7, 7, 8), "undecided"), ((-1, -1, -1), "odd")])
+def test_a_download_however_slow_is_work(carried: tuple[int, int, int], result: str) -> None:
+    """Which server is silent, and which sends a little now and then, the bytes of its connection tell."""
+    receives = [
+        msgspec.structs.replace(each, awaited=count)
+        for each, count in zip(looks("recv", file="socket"), carried, strict=True)
+    ]
+    held = rank(2, receives, [("recv", "/job/hub.py", 3), ("main", "/job/train.py", 9)])
+    finding = judged(held, *(rank(number, None, WAITS) for number in (0, 1, 3)))
+    assert finding.result == result
+    assert "reads or writes meanwhile" in finding.text or result == "odd"
+
+
+def test_processes_that_are_connected_with_nobody_are_no_healthy_job() -> None:
+    """Ranks that still import, and processes that the user took for ranks."""
+
+    def computing(number: int, **fields: object) -> ProcessReport:
+        fields = {"tcp": [-1, -1, -1], "samples": [("python3.11", 900)], **fields}
+        return rank(number, looks("running", "R", ran=2.0), COMPUTES, **fields)
+
+    apart = judged(*(computing(number) for number in range(4)))
+    assert (apart.result, "not connected" in apart.text) == ("undecided", True)
+    [stranger] = find_odd({"node1": host(computing(0, rank=None, world=0, job={}))}, partly=True)
+    assert stranger.result == "undecided"
+    for evidence in ({"tcp": [0, 0, 0]}, {"devices": ["/dev/davinci0"]}, {"group": 100}, {"links": ["a:1>b:2"]}):
+        assert judged(computing(0, **evidence), *(computing(number) for number in (1, 2, 3))).result == "moves"
+    assert judged(computing(0, world=1)).result == "moves"
+
+
+@pytest.mark.parametrize(
+    ("samples", "result"),
+    [
+        ([("libtorch_cpu.so", 300), ("python3.11", 900)], "undecided"),
+        ([("libpython3.11.so.1.0", 900), ("libc.so.6", 200), ("libtorch_cpu.so", 20)], "odd"),
+        ([("job", 900), ("libm.so.6", 200)], "odd"),
+        ([("libtorch_cpu.so", 4)], "odd"),
+    ],
+)
+def test_who_computes_in_libraries_works(samples: list[tuple[str, int]], result: str) -> None:
+    """An evaluation, whose stack may show the same function twice, is no endless loop."""
+    busy = rank(2, looks("running", "R", ran=2.0), COMPUTES, samples=samples)
+    finding = judged(busy, *(rank(number, None, WAITS) for number in (0, 1, 3)))
+    assert finding.result == result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -12,12 +13,14 @@ from typing import Any
 import pytest
 
 from doctor.smoke.programs.agent.kernel import LIGHT_SLEEPS
+from doctor.smoke.programs.agent.network import socket_bytes
 from doctor.smoke.programs.agent.procfs import read_text
 from doctor.watch.attach.inspector import rank_state
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
 from doctor.watch.attach.inspector.spins import sampled_files, start_samples
 from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
+from tests.watch.test_file_wait import wait_until
 from tests.watch.test_odd_ranks import host, rank
 
 WAITS = {
@@ -69,6 +72,35 @@ def test_a_process_that_computes_is_in_no_call(monkeypatch: pytest.MonkeyPatch) 
         process.wait()
 
 
+WAITING = {
+    "recv": "near.settimeout(None)\nwhile near.recv(1): pass",
+    "poll": "near.settimeout(100)\nwhile near.recv(1): pass",
+    "sleep": "import time; time.sleep(100)",
+}
+CONNECTED = "import socket; near = socket.create_connection(('127.0.0.1', {}), 100); near.sendall(b'?')\n"
+
+
+@pytest.mark.parametrize("call", WAITING)
+def test_what_the_awaited_connection_carries_is_counted(call: str) -> None:
+    """A slow download brings something; of a process that sleeps, its connections tell nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        program = CONNECTED.format(server.getsockname()[1]) + WAITING[call]
+        with subprocess.Popen([sys.executable, "-c", program]) as process, server.accept()[0] as link:
+
+            def awaited() -> tuple[str, int]:
+                seen: dict[str, Any] = rank_state.look(process.pid, socket_bytes())  # type: ignore[no-untyped-call]
+                return seen["call"], seen["awaited"]
+
+            try:
+                wait_until(lambda: awaited()[0] == call)
+                before = awaited()[1]
+                assert before == -1 if call == "sleep" else before > 0
+                link.sendall(b"x")
+                wait_until(lambda: awaited() == (call, before if call == "sleep" else before + 1))
+            finally:
+                process.kill()
+
+
 @pytest.mark.parametrize(
     ("function", "is_light"), [("futex_do_wait", True), ("__x64_sys_pause", False), ("folio_wait_bit_common", False),
                                ("do_wait", True), ("do_wait_for_common", False), ("kernel_clone", False)],
@@ -87,7 +119,10 @@ def test_yama_s_limit_is_said_where_it_binds_this_user(scope: int, root: bool, l
 
 
 def test_where_a_process_spends_its_time_is_sampled() -> None:
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+    loop = "print(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", loop], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()  # its start is spent in other libraries
         samples = start_samples([process.pid, 1 << 30], 2.0)
         if not samples:
             pytest.skip("the kernel permits no samples")

@@ -19,6 +19,7 @@ MODULES = (
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.readable_json",
     "doctor.remote.runtime.command_environment",
+    "doctor.remote.runtime.reading",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.network",
     "doctor.remote.runtime.controller",

@@ -20,7 +20,7 @@ from doctor.net.prober.handshake import (
 )
 from doctor.net.prober.socket_loop import close_now, tcp_figures
 from doctor.remote.runtime.host_texts import filled
-from doctor.smoke.programs.agent.procfs import read_text
+from doctor.remote.runtime.reading import thread_schedule
 
 CHUNK = 1 << 18
 PATIENCE_OF_TRANSFER = 5.0  # seconds without a byte
@@ -76,8 +76,8 @@ def take_in(link, limit):
 
 def thread_waited():
     """Microseconds that this thread could have run and did not; 0 where the kernel does not count them."""
-    fields = read_text("/proc/thread-self/schedstat", 128).split()
-    return int(fields[1]) // 1000 if len(fields) > 1 else 0
+    times = thread_schedule("/proc/thread-self")
+    return times[1] // 1000 if times else 0
 
 
 def arrival_rate(streams):

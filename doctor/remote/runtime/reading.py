@@ -72,13 +72,22 @@ def find_tool(name, path):
     return None
 
 
+def thread_schedule(folder):
+    """(nanoseconds that a thread ran, that it waited for a CPU, turns) so far; None where the kernel counts none.
+
+    `folder`: /proc/PID/task/TID or /proc/thread-self. The kernel adds a wait when it ends. Source: Linux,
+    ``Documentation/scheduler/sched-stats.rst``, "/proc/<pid>/schedstat".
+    """
+    fields = read_text(folder + "/schedstat", 200).split()
+    return tuple(map(int, fields[:3])) if len(fields) > 2 else None
+
+
 def schedule(folder):
     """Nanoseconds that a thread ran, and that it waited for a CPU; zeros where they are not known.
 
-    `folder`: /proc/PID/task/TID. Source: ``Documentation/scheduler/sched-stats.rst`` of Linux, "/proc/<pid>/schedstat".
+    `folder`: as of `thread_schedule`.
     """
-    fields = read_text(folder + "/schedstat", 200).split()
-    return tuple(map(int, fields[:2])) if len(fields) > 1 else (0, 0)
+    return (thread_schedule(folder) or (0, 0))[:2]
 
 
 def effective_time(folder):

@@ -104,7 +104,7 @@ class Fleet:
     def coverage(self, hosts: Collection[str]) -> str:
         """The coverage: ``3 of 5 hosts``."""
         if not hosts:
-            return localized("no host checked")
+            return localized("the job itself")
         return phrase("{count} of {hosts}", count=len(hosts), hosts=count_noun(len(self.hosts), "host"))
 
 

@@ -17,12 +17,19 @@ from doctor.analysis.majority import split
 from doctor.engine.sanitize import count_noun, number_ranges
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
-from doctor.watch.attach.rank_activity import ANSWERS, DEFINITE, RESTS, TASKS, TRANSFER, Activity, Kind, activity
+from doctor.watch.attach.rank_activity import ANSWERS, DEFINITE, RESTS, TASKS, Activity, Kind, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
 from doctor.watch.rehearsal.judge import judge_running
 from doctor.watch.rehearsal.rank_view import live_view
 
 Result = Literal["odd", "moves", "undecided", "nothing"]
+APART = (
+    "The processes are not connected with each other: they still start, or are no ranks of one job. Look again later."
+)
+BUSY = (
+    "The ranks use their CPUs, and nothing shows whether they compute or wait for each other so, as in MPI or for a "
+    "device. Expected py-spy, or root (--sudo) for samples; look again."
+)
 MOVING_RATE = 2048.0
 """Bytes a second over TCP, above which a rank's collectives move; what stores and heartbeats say is less."""
 MOST_MISFITS = 8
@@ -155,6 +162,8 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
         waiting += [view for view in views if view.awaits_device]
     rest = [view for view in views if view not in waiting]
     if not definite and (moves or not (waiting or absent)):
+        if world != 1 and not any(view.report.is_connected for view in views):
+            return Judgement("undecided", APART)
         return _without_wait(views, moves)
     if absent:
         # Whoever ends within the interval has lost the one that had gone before.
@@ -176,23 +185,26 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
 def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     """Those that do not wait, where others do."""
     fellows = _fellows(waiting, rest)
-    works = "{0} It works meanwhile, as in an evaluation: look again."
-    if fellows and all(view.does.works for view in fellows):
-        return Judgement("undecided", filled(works, _sentence(fellows, waiting)))
     if fellows:
-        return _blame(fellows, waiting)
-    text = ""
+        text = _progress(fellows)
+        return Judgement("undecided", filled(text, _sentence(fellows, waiting))) if text else _blame(fellows, waiting)
     if all(view.does.kind == "idle" for view in waiting):
         return _without_wait([*waiting, *rest], False)
     if len(waiting) < len(rest):
         return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
-    if all(view.does.transfers >= TRANSFER for view in rest):
-        text = "{0} It reads or writes meanwhile: look again."
-    elif all(view.does.works for view in rest):
-        text = works
-    elif any(view.does.spins for view in waiting) and not all(view.does.unmoved for view in rest):
+    text = _progress(rest)
+    if not text and any(view.does.spins for view in waiting) and not all(view.does.unmoved for view in rest):
         text = "{0} It runs now and then: look again."
     return Judgement("undecided", filled(text, _sentence(rest, waiting))) if text else _blame(rest, waiting)
+
+
+def _progress(views: Sequence[SeenRank]) -> str:
+    """What is said of processes whose present work may come to an end; empty where one of them does none."""
+    if all(view.does.transfers for view in views):
+        return "{0} It reads or writes meanwhile: look again."
+    if all(view.does.works or view.does.transfers for view in views):
+        return "{0} It works meanwhile, as in an evaluation: look again."
+    return ""
 
 
 def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[SeenRank]:
@@ -245,6 +257,8 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
                 "So does a job whose steps take longer (--interval)."
             )
             return Judgement("undecided", filled(text, _joined([view.report.label for view in at_devices])))
+        if not any(view.does.is_surely_computing for view in views):
+            return Judgement("undecided", BUSY)
         return Judgement("moves", "Ranks compute, and none of them waits for another.")
     return Judgement(
         "undecided",

@@ -65,14 +65,17 @@ _LEAST_OF_CHILDREN = 0.2
 """Seconds on CPUs of a rank's children within the looks, above which they compute."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
-_GPU = re.compile(r"/dev/(?:nvidia\d|kfd|dri/render)")
-_BESIDE = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
+_OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
+"""What any program spends some time in, one that waits as well."""
+_BESIDE = re.compile(rf"{_OF_C.pattern}|libm[.-]|libpython")
+"""What any loop in Python spends its time in."""
+_LIBRARY = re.compile(r"\.so(?:$|\.)")
 _LEAST_SAMPLES = 8
 _SWITCHES = 6.0
 """Voluntary switches a second of a main thread that does not move: a wait with a time limit wakes up now and then."""
 _BUSY = 0.5
 """Part of the interval on a CPU above which a main thread computes."""
-TRANSFER = 1 << 18
+_TRANSFER = 1 << 18
 """Bytes read and written within the interval by a rank that does something with files."""
 
 
@@ -86,8 +89,8 @@ class Activity(msgspec.Struct, frozen=True):
     """It did the same all the time."""
     place: tuple[Frame, ...] = ()
     """Where, as far as a stack shows it, innermost first."""
-    transfers: int = 0
-    """Bytes that it read and wrote within the interval."""
+    transfers: bool = False
+    """It read or wrote files within the interval, or the connection that it waits for carried something."""
     spins: bool = False
     """It stays on its CPU within a library of communication."""
     unmoved: bool = False
@@ -96,6 +99,8 @@ class Activity(msgspec.Struct, frozen=True):
     """It waits in a call that one other rank must answer, and not all of them."""
     works: bool = False
     """It or its children compute, and not in one and the same place: what it does may come to an end."""
+    is_surely_computing: bool = False
+    """Its stack or where it was sampled shows that it does not only wait on its CPU."""
     role: str = ""
     """The outermost function of the program itself: which of the job's processes do the same work."""
 
@@ -115,10 +120,9 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if library:  # a wait that does not yield: whoever also sleeps has other work
         decided = "collective", filled("waits within {0}, on its CPU", library)
         still = last.switches - first.switches <= 1
-    if not decided and (at_device := _at_device(rank, looks, seconds)):
+    if not decided and (at_device := _at_device(rank)):
         decided, library = at_device, at_device[1] if at_device[0] == "collective" else ""
-        elsewhere = [name for name, _ in rank.samples if not _DEVICE.match(name) and not _BESIDE.match(name)]
-        still = still and not elsewhere and (bool(rank.samples) or last.switches - first.switches <= 1)
+        still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)
     if not decided and rank.rank is None and (idle := _idle(frames)):
         decided, still = ("idle", idle), rank.stacks[0] == rank.stacks[-1]
     kind, text = decided or _by_call(looks, seconds)
@@ -127,21 +131,29 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if kind == "loader" and (held := _held_worker(rank)):
         text = held
     where = _where(frames)
-    moved = last.bytes - first.bytes if min(first.bytes, last.bytes) >= 0 else 0
     unmoved = first.ran == last.ran and first.switches == last.switches
     is_between_two = any(
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
     text = filled("{0}{1}", text, where)
     works = _works(kind, rank)
-    return Activity(kind, text, still, place, moved, bool(library), unmoved, is_between_two, works, _role(frames))
+    return Activity(
+        kind, text, still, place, _transfers(first, last), bool(library), unmoved, is_between_two, works,
+        works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames),
+    )  # fmt: skip
+
+
+def _transfers(first: Look, last: Look) -> bool:
+    has_moved = min(first.bytes, last.bytes) >= 0 and last.bytes - first.bytes >= _TRANSFER
+    return has_moved or last.awaited > first.awaited >= 0
 
 
 def _works(kind: Kind, rank: ProcessReport) -> bool:
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
     if kind == "child":
         return len(rank.children_ran) > 1 and rank.children_ran[-1] - rank.children_ran[0] > _LEAST_OF_CHILDREN
-    return kind == "compute" and len(functions) > 1 and functions[0] != functions[-1]
+    has_changed = len(functions) > 1 and functions[0] != functions[-1]
+    return kind == "compute" and (has_changed or _computes_in_libraries(rank))
 
 
 def function_of(name: str) -> str:
@@ -166,13 +178,8 @@ def _role(frames: list[Frame]) -> str:
     return of_program[-1] if of_program else ""
 
 
-def _at_device(rank: ProcessReport, looks: list[Look], seconds: float) -> tuple[Kind, str] | None:
-    """A wait for its device: for what that computes, or for a collective, of which another thread moves the bytes.
-
-    Where the kernel gives no samples, who computes and has a device may wait so as well.
-    """
-    if not rank.samples and looks[-1].ran - looks[0].ran > _BUSY * seconds and any(map(_GPU.match, rank.devices)):
-        return "device", "computes, or waits for its device"
+def _at_device(rank: ProcessReport) -> tuple[Kind, str] | None:
+    """A wait for its device: for what that computes, or for a collective, of which another thread moves the bytes."""
     if not _spun_library(rank.samples, _DEVICE):
         return None
     for samples in rank.beside:  # a thread that is in the kernel for most of the time
@@ -183,10 +190,26 @@ def _at_device(rank: ProcessReport, looks: list[Look], seconds: float) -> tuple[
 
 def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str], least: int = _LEAST_SAMPLES) -> str:
     """The library of this kind in which a thread spent its CPU time, if in no other code."""
-    libraries = [(name, count) for name, count in samples if not _BESIDE.match(name)]
+    libraries = [(name, count) for name, count in samples if not _OF_C.match(name)]
     sampled = sum(count for _, count in samples)
     elsewhere = sum(count for name, count in libraries if not kind.match(name))
     return libraries[0][0] if libraries and sampled >= least and elsewhere * 50 <= sampled else ""
+
+
+def _computes_in_libraries(rank: ProcessReport) -> bool:
+    """Whether a good part of its CPU time goes into libraries of computations, as a loop in Python's never does."""
+    others = [(name, count) for name, count in rank.samples if not (_BESIDE.match(name) or _SPINS.match(name))]
+    counts = [count for name, count in others if _LIBRARY.search(name)]
+    sampled = sum(count for _, count in rank.samples)
+    return sampled >= _LEAST_SAMPLES and sum(counts) * 10 >= sampled
+
+
+def _is_sampled_elsewhere(rank: ProcessReport) -> bool:
+    """Whether most of its CPU time goes into other code than libraries of communication; False: no, or not known."""
+    counts = [(count, bool(_SPINS.match(name))) for name, count in rank.samples if not _OF_C.match(name)]
+    spun = sum(count for count, spins in counts if spins)
+    sampled = sum(count for count, _ in counts)
+    return sampled >= _LEAST_SAMPLES and spun * 2 < sampled
 
 
 def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

@@ -31,6 +31,8 @@ class Look(msgspec.Struct, frozen=True):
     """Seconds of all threads."""
     bytes: int
     """Read and written since it began; -1: not readable."""
+    awaited: int = -1
+    """Bytes that the TCP connections which its call waits for have carried; -1: it waits for none, or not known."""
 
 
 class FileWait(msgspec.Struct, frozen=True):
@@ -93,7 +95,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     beside: list[list[tuple[str, int]]] = []
     """The same of its other threads that used a CPU."""
     children_ran: list[float] = []
-    """Seconds that the processes below it had run at the first and at the last look, where it waited for a child."""
+    """Seconds that the processes below it had run, or waited for a CPU, at the first and at the last look, where it
+    waited for a child."""
     native: list[str] = []
     """The library of communication that its thread waits in, and the function, which may be empty; empty: none."""
     file_wait: FileWait | None = None
@@ -108,6 +111,11 @@ class ProcessReport(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         return f"pid {self.pid}" if self.rank is None else f"rank {self.rank}"
+
+    @property
+    def is_connected(self) -> bool:
+        """Something shows that it takes part in a job: a connection, memory that it shares, or a device."""
+        return bool(self.group or self.links or self.devices) or max(self.tcp, default=-1) >= 0
 
     @property
     def frames(self) -> list[Frame]:

@@ -19,6 +19,7 @@ MODULES = (
     "doctor.remote.runtime.readable_json",
     "doctor.smoke.programs.recorder_page",
     "doctor.smoke.programs.cpu_quota",
+    "doctor.remote.runtime.reading",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
     "doctor.smoke.programs.agent.network",

@@ -46,13 +46,22 @@ def tcp_sockets(pids):
 
 def tcp_bytes(pids):
     """By pid: bytes that its TCP connections have carried, sent (acknowledged) and received. Empty if not known."""
-    owners, carried = socket_owners(pids), {}
-    for family in (socket.AF_INET, socket.AF_INET6) if owners else ():
-        for inode, count in diagnosed_bytes(family):
-            pid = owners.get(inode)
-            if pid is not None:
-                carried[pid] = carried.get(pid, 0) + count
+    owners = socket_owners(pids)
+    return bytes_by_owner(owners, socket_bytes() if owners else {})
+
+
+def bytes_by_owner(owners, by_socket):
+    """By pid: the bytes of `socket_bytes` that the sockets of `socket_owners` have carried."""
+    carried = {}
+    for inode, pid in owners.items():
+        if inode in by_socket:
+            carried[pid] = carried.get(pid, 0) + by_socket[inode]
     return carried
+
+
+def socket_bytes():
+    """By inode: bytes that each TCP connection here has carried, sent (acknowledged) and received."""
+    return dict(row for family in (socket.AF_INET, socket.AF_INET6) for row in diagnosed_bytes(family))
 
 
 def carried_bytes(pids, devices=None):

@@ -4,6 +4,8 @@ import os
 import re
 import signal
 
+from doctor.remote.runtime.reading import thread_schedule
+
 
 def read_text(path, limit=65536):
     """A small file's text; empty when it cannot be read."""
@@ -77,10 +79,10 @@ def all_processes():
 
 def cpu_times(pid, all_threads):
     """Seconds that the main thread ran, that it waited for a CPU, and, if asked, that all threads waited together."""
-    fields = read_text("/proc/%d/task/%d/schedstat" % (pid, pid)).split()
-    if len(fields) < 2:
+    times = thread_schedule("/proc/%d/task/%d" % (pid, pid))
+    if times is None:
         return None
-    ran, delay = int(fields[0]) / 1e9, int(fields[1]) / 1e9
+    ran, delay = times[0] / 1e9, times[1] / 1e9
     total_delay = delay
     if all_threads:
         try:
@@ -89,8 +91,8 @@ def cpu_times(pid, all_threads):
             names = ()
         for name in names:
             if name != str(pid):
-                fields = read_text("/proc/%d/task/%s/schedstat" % (pid, name)).split()
-                total_delay += int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+                times = thread_schedule("/proc/%d/task/%s" % (pid, name))
+                total_delay += times[1] / 1e9 if times else 0.0
     return ran, delay, total_delay
 
 

@@ -12,6 +12,7 @@ MODULES = (
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.readable_json",
     "doctor.remote.runtime.rank_place",
+    "doctor.remote.runtime.reading",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
     "doctor.smoke.programs.agent.network",

@@ -5,7 +5,7 @@ import platform
 import re
 
 from doctor.smoke.programs.agent.procfs import process_status, read_table, read_text
-from doctor.watch.attach.inspector.live_environment import memory_maps
+from doctor.watch.attach.inspector.live_environment import memory_at, memory_maps
 from doctor.watch.attach.inspector.rank_state import PAGE, thread_call
 
 # Number of a system call -> which of its arguments points to a path. x86_64; aarch64.
@@ -72,14 +72,9 @@ def link_target(pid, name):
 def text_at(pid, address):
     """A path in the memory of a process; empty where it cannot be read. It may stand at the end of a mapping."""
     for size in (4096, 4096 - address % 4096):
-        try:
-            with open("/proc/%d/mem" % pid, "rb", 0) as memory:
-                memory.seek(address)
-                text, end, _ = memory.read(size).partition(b"\0")
-                if end:
-                    return text.decode("utf-8", "replace")
-        except (OSError, ValueError, OverflowError):
-            continue
+        text, end, _ = memory_at(pid, address, size).partition(b"\0")
+        if end:
+            return text.decode("utf-8", "replace")
     return ""
 
 

@@ -13,7 +13,7 @@ from doctor.remote.runtime.readable_json import strict_json
 from doctor.remote.runtime.signals import on_termination
 from doctor.remote.runtime.streams import write_all
 from doctor.smoke.programs.agent.kernel import is_frozen
-from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
+from doctor.smoke.programs.agent.network import bytes_by_owner, socket_bytes, socket_owners, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
 from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside
 from doctor.watch.attach.inspector.live_environment import memory_maps
@@ -125,9 +125,10 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     samples, began = start_samples(threads, interval), time.monotonic()
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
-        carried = tcp_bytes(pids)
+        by_socket = socket_bytes() if pids else {}
+        carried = bytes_by_owner(socket_owners(pids), by_socket)
         for entry in ranks:
-            entry["looks"].append(look(entry["thread"]))
+            entry["looks"].append(look(entry["thread"], by_socket))
             if number in (0, LOOKS - 1) and (entry["looks"][-1] or {}).get("call") == "wait":
                 entry["children_ran"].append(descendants_ran(entry["pid"]))
             entry["tcp"].append(carried.get(entry["pid"], -1))

@@ -23,6 +23,16 @@ def memory_maps(pid):
     return read_table("/proc/%d/maps" % pid, MAX_MAPS)
 
 
+def memory_at(pid, address, size):
+    """Bytes of a process's memory, fewer at the end of a mapping; empty where it may not be read."""
+    try:
+        with open("/proc/%d/mem" % pid, "rb", 0) as memory:
+            memory.seek(address)
+            return memory.read(size)
+    except (OSError, ValueError, OverflowError):
+        return b""
+
+
 def live_environ(pid, maps):
     """The variables by name, as the C library has them now; None where its memory may not be read."""
     match = re.search(r"^([0-9a-f]+)-\S+ \S+ 00000000 \S+ \d+ +(\S*/libc(?:-2\.\d+)?\.so(?:\.6)?)$", maps, re.M)

@@ -101,8 +101,11 @@ def candidates(pids):
     return by_pid
 
 
-def set_groups(by_pid):
-    """Sets who is connected with whom, and leaves out who is no rank, holds no device and is connected with nobody."""
+def set_groups(by_pid, keeps_all):
+    """Sets who is connected with whom, and leaves out who is no rank, holds no device and is connected with nobody.
+
+    ``keeps_all``: nobody is left out, as the user asked for these.
+    """
     groups, links = find_groups(dict((pid, entry["maps"]) for pid, entry in by_pid.items()))
     ranked = set(pid for pid, entry in by_pid.items() if entry["rank"])
     for first, members in groups.items():
@@ -112,7 +115,8 @@ def set_groups(by_pid):
             together = len(members) > 1 or links[pid]
             entry["group"] = first if together else 0
             # Beside the ranks of a job a connected process has another role.
-            if not entry["rank"] and not held_devices(pid) and (not together or ranked.intersection(members)):
+            is_beside = not entry["rank"] and not held_devices(pid) and (not together or ranked.intersection(members))
+            if is_beside and not keeps_all:
                 del by_pid[pid]
 
 
@@ -175,8 +179,7 @@ def shown_variables(environ):
 def find_ranks(pids):
     """The processes that are ranks, each as a dictionary, by pid. Loader workers and wrappers of a rank are none."""
     by_pid = candidates(pids)
-    if not pids:
-        set_groups(by_pid)
+    set_groups(by_pid, bool(pids))
     if pids:
         return [by_pid[pid] for pid in sorted(by_pid)]
     above = dict((pid, ancestors(pid, by_pid)) for pid in by_pid)

@@ -3,8 +3,10 @@
 import os
 import platform
 import re
+import struct
 
-from doctor.smoke.programs.agent.procfs import child_pids, process_status, read_text
+from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status, read_text
+from doctor.watch.attach.inspector.live_environment import memory_at
 
 X86 = {
     0: "read", 17: "read", 19: "read", 1: "write", 20: "write", 2: "open", 257: "open", 45: "recv", 47: "recv",
@@ -33,6 +35,7 @@ HAS_FD = ("read", "write", "recv", "send", "connect", "accept", "lock", "sync")
 MOST_CHILDREN = 32
 MOST_THREADS = 1024
 MOST_RUNNING = 3
+MOST_POLLED = 8
 
 
 def system_call(pid):
@@ -52,6 +55,22 @@ def thread_call(pid, thread):
     table = ARM if platform.machine() == "aarch64" else X86 if platform.machine() == "x86_64" else {}
     arguments = tuple(int(word, 16) for word in fields[1:7])
     return table.get(int(fields[0]), "call " + fields[0]), int(fields[0]), arguments
+
+
+def awaited_sockets(pid):
+    """Inodes of the sockets that the call of a main thread is about, as texts; of `poll` with few files, of these."""
+    kind, _, arguments = thread_call(pid, pid)
+    numbers = [arguments[0] & 0xFFFFFFFF] if kind in ("recv", "read") and arguments else []
+    if kind == "poll" and len(arguments) > 1 and 0 < arguments[1] <= MOST_POLLED:
+        table = memory_at(pid, arguments[0], 8 * arguments[1])  # struct pollfd: int, short, short
+        numbers = [number for number, _ in struct.iter_unpack("=iI", table[: len(table) // 8 * 8])]
+    inodes = []
+    for number in numbers:
+        try:
+            inodes += re.findall(r"^socket:\[(\d+)\]$", os.readlink("/proc/%d/fd/%d" % (pid, number)))
+        except OSError:
+            continue
+    return inodes
 
 
 def call_by_function(pid):
@@ -77,11 +96,11 @@ def file_kind(pid, number):
 
 def thread_times(pid):
     """(seconds on a CPU, voluntary switches) of the main thread."""
-    ran = read_text("/proc/%d/task/%d/schedstat" % (pid, pid), 256).split()
+    times = cpu_times(pid, False)
     switches = re.search(
         r"^voluntary_ctxt_switches:\s*([0-9]+)", read_text("/proc/%d/task/%d/status" % (pid, pid)), re.M
     )
-    return int(ran[0]) / 1e9 if ran else -1.0, int(switches.group(1)) if switches else -1
+    return times[0] if times else -1.0, int(switches.group(1)) if switches else -1
 
 
 def running_threads(pid):
@@ -103,10 +122,11 @@ def process_times(pid, first=11):
 
 
 def descendants_ran(pid):
-    """Seconds that the processes below one have run, those that have ended included."""
+    """Seconds that the processes below one have run, those that have ended included, or waited for a CPU."""
     total, below = process_times(pid, 13), child_pids(pid)[:MOST_CHILDREN]
     for child in below:
         total += max(process_times(child), 0.0) + max(process_times(child, 13), 0.0)
+        total += (cpu_times(child, False) or (0.0, 0.0))[1]
         if len(below) < MOST_CHILDREN:
             below += child_pids(child)[:MOST_CHILDREN]
     return total
@@ -118,13 +138,14 @@ def transferred(pid):
     return sum(map(int, numbers)) if numbers else -1
 
 
-def look(pid):
-    """One look at a process; None when it is gone."""
+def look(pid, by_socket=()):
+    """One look at a process; None when it is gone. ``by_socket``: bytes that TCP connections have carried, by inode."""
     status = process_status(pid)
     if not status or status[0] in "ZX":
         return None
     kind, file = system_call(pid)
     ran, switches = thread_times(pid)
+    awaited = [by_socket[inode] for inode in awaited_sockets(pid) if inode in by_socket]
     return {
         "state": status[0],
         "wchan": read_text("/proc/%d/task/%d/wchan" % (pid, pid), 64).strip("0\n"),
@@ -134,6 +155,7 @@ def look(pid):
         "switches": switches,
         "all_ran": process_times(pid),
         "bytes": transferred(pid),
+        "awaited": sum(awaited) if awaited else -1,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -72,6 +73,21 @@ def test_kubectl_renders_it(folder: Path) -> None:
     maps = {item["metadata"]["name"] for item in items if item["kind"] == "ConfigMap"}
     text = json.dumps(items)
     assert all(text.count(name) > 1 or "plugin" in name for name in maps), "a ConfigMap that no pod reads"
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+@pytest.mark.parametrize("part", ["base", "overlays/host", "overlays/gate"])
+def test_the_lines_of_the_page_name_the_image_of_the_site(part: str, tmp_path: Path) -> None:
+    """As they stand there, but for the last word, since no cluster is there."""
+    page = (FOLDER.parent / "manifests.md").read_text("utf-8")
+    (lines,) = re.findall(r"```sh\n(cp -r .*?)```", page, re.DOTALL)
+    lines = lines.replace("[base]", f"[{part}]").replace("kubectl apply -k", "kubectl kustomize")
+    lines = lines.replace("python3", sys.executable)
+    environ = {**os.environ, "PYTHONPATH": str(FOLDER.parents[2])}
+    done = subprocess.run(["sh", "-ec", lines], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    images = re.findall(r"image: (\S+)", done.stdout)
+    assert images and set(images) == {"registry.of.my.site/cluster-doctor:0.1.0"}, images
 
 
 @pytest.mark.parametrize("name", WHOLE_PODS)

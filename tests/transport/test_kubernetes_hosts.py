@@ -23,7 +23,7 @@ from tests.hosts.kubernetes.small_server import SmallServer, pod
 from tests.hosts.testbed import merge
 from tests.smoke.interpreter import ROOT, visible_folders
 from tests.smoke.test_hosts import AT_A_CALL, drop
-from tests.transport.test_kubernetes import kubectl_speaks_websocket
+from tests.transport.test_kubernetes import kubectl_speaks_websocket, wait_for
 
 pytestmark = [
     pytest.mark.hosts,
@@ -65,14 +65,16 @@ def both_ways(fleet: Fleet, server: SmallServer, *words: str, strike: str = "") 
     more = ["--json", *([] if words[0] == "watch" else ["--no-history"])]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     options: Json = {"cwd": ROOT, "timeout": 300, "capture_output": True, "text": True}
-    done = fleet.run([*argv, ",".join(fleet.hosts), "-F", fleet.ssh_config, *more], env=environ, **options)
-    assert done.stdout and "Traceback" not in done.stderr, done.stderr
-    yield done.returncode, json.loads(done.stdout)
-    if strike:
-        fleet.enter(fleet.hosts[1], "nft delete table inet strike")
-    done = preloaded.run([*argv, *JOB, *more], env={**environ, **server.environment()}, **options)
-    assert done.stdout and "Traceback" not in done.stderr, done.stderr
-    yield done.returncode, json.loads(done.stdout)
+    ways: Json = {
+        "ssh": lambda: fleet.run([*argv, ",".join(fleet.hosts), "-F", fleet.ssh_config, *more], env=environ, **options),
+        "kubernetes": lambda: preloaded.run([*argv, *JOB, *more], env={**environ, **server.environment()}, **options),
+    }
+    for way in ways.values():
+        done = way()
+        if strike:
+            fleet.enter(fleet.hosts[1], "nft delete table inet strike", check=False)
+        assert done.stdout and "Traceback" not in done.stderr, done.stderr
+        yield done.returncode, json.loads(done.stdout)
 
 
 def findings(report: Json) -> set[tuple[str, tuple[str, ...]]]:
@@ -89,11 +91,14 @@ def unknown(report: Json) -> set[str]:
 
 
 def same(fleet: Fleet, server: SmallServer, *words: str, strike: str = "") -> tuple[int, Json]:
-    """The report through the API server, which is that over SSH."""
-    (code, over_ssh), (same_code, report) = both_ways(fleet, server, *words, strike=strike)
+    """The report through the API server, which is that over SSH; once more, where a starved machine kept some."""
+    for _ in range(2):
+        (code, over_ssh), (same_code, report) = both_ways(fleet, server, *words, strike=strike)
+        if (same_code, unknown(report)) == (code, unknown(over_ssh)):
+            break
     assert findings(report) == findings(over_ssh)
     assert (same_code, unknown(report)) == (code, unknown(over_ssh)), report
-    assert not server.commands
+    wait_for(lambda: not server.commands)
     return code, report
 
 

@@ -24,7 +24,7 @@ from tests.hosts.kubernetes.pod_hosts import PodHosts, pod_hosts
 from tests.smoke.interpreter import ROOT, visible_folders
 from tests.smoke.test_hosts import AT_A_CALL, drop
 from tests.transport.test_kubernetes_cluster import bind, container, pod
-from tests.transport.test_kubernetes_hosts import SLEEPS, SMOKE, WAITS, findings
+from tests.transport.test_kubernetes_hosts import SLEEPS, SMOKE, WAITS, findings, unknown
 
 pytestmark = [
     pytest.mark.hosts,
@@ -96,25 +96,20 @@ def test_training_over_a_link_that_drops_everything(pods: PodHosts) -> None:
     assert not ranks_left(pods)
 
 
-def test_training_in_a_pod_that_has_no_torch(pods: PodHosts) -> None:
-    """Of the pods by their names: one whose interpreter is not there."""
-    second = pods.hosts[1]
-    pods.run(second, "mkdir -p /tmp/none && mount --bind /tmp/none " + sys.prefix)
-    try:
-        code, report = run(pods, "smoke", *SMOKE)
-    finally:
-        pods.run(second, f"umount {sys.prefix}")
-    assert code in (10, 12) and {host for _, hosts in findings(report) for host in hosts} == {second}, report
+def tested_network(pods: PodHosts) -> tuple[int, Json]:
+    """Once more, where a starved machine kept the answers from coming: that is unknown, and rightly so."""
+    code, report = run(pods, "net")
+    return run(pods, "net") if unknown(report) else (code, report)
 
 
 def test_the_network_and_a_port_that_is_blocked(pods: PodHosts) -> None:
-    code, report = run(pods, "net")
+    code, report = tested_network(pods)
     assert (code, findings(report)) == (0, set()), report
     second = pods.hosts[1]
     rules = "table inet f { chain c { type filter hook input priority 0; tcp dport != 22 drop; }; }"
     pods.run(second, f"nft '{rules}'")
     try:
-        code, report = run(pods, "net")
+        code, report = tested_network(pods)
     finally:
         pods.run(second, "nft delete table inet f")
     assert code == 10 and {hosts for _, hosts in findings(report)} == {(second,)}, report

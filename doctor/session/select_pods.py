@@ -96,7 +96,9 @@ def _device_variables(pod: Pod, container: str) -> Iterator[str]:
     """The accelerators that a container requests and was allotted, for `doctor.facts.container`.
 
     The plugin of Ascend writes what the pod has; which container has it is clear where one alone requests NPUs. The
-    kubelet's own list needs gRPC over a socket of the node (podresources), and names no device files.
+    kubelet's list of ids (podresources on the node, allocatedResourcesStatus from 1.36 on) is not asked: of NPUs it has
+    those that the kubelet chose (``huawei.com/kltDev``), which need not be those that the plugin gave (MindCluster,
+    "Ascend Device Plugin", Allocate); of GPUs the plugin hands the same ids to the container, in its variable.
     """
     limits = {item.name: item.resources.limits or {} for item in pod.spec.containers}
     with_npus = [name for name, wanted in limits.items() if any(key.startswith(_NPUS) for key in wanted)]

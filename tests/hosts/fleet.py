@@ -156,7 +156,11 @@ class Fleet:
         if not {"stdout", "stderr", "capture_output"} & set(options):
             options["capture_output"] = True
         settings = {"text": True, "timeout": SECONDS, "check": True, "env": INSIDE, **options}
-        return subprocess.run(testbed.enter_argv(self._pid(host), argv), **settings)
+        return subprocess.run(self.enter_argv(host, argv), **settings)
+
+    def enter_argv(self, host: str, argv: Sequence[str]) -> list[str]:
+        """The command line of `enter`."""
+        return testbed.enter_argv(self._pid(host), argv)
 
     def read(self, host: str, path: str) -> str:
         return str(self.enter(host, ["cat", path]).stdout)

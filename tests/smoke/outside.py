@@ -37,6 +37,12 @@ ROOT = HERE.parents[1]
 FOLDER = "/root/outside"
 CASES = (*EARLIER, *INVENTED)
 WRAPPER = f"{FOLDER}/python"
+LEFT = """ls -d /dev/shm/*torch_* /tmp/*/pymp-* /tmp/pymp-* /var/tmp/pymp-* 2>/dev/null
+for process in /proc/[0-9]*; do
+    tr '\\0' '\\n' <$process/environ 2>/dev/null | grep -q '^DOCTOR_SMOKE=' || continue
+    echo "$(cat $process/stat) $(tr '\\0' ' ' <$process/cmdline | head -c 80)"
+done 2>/dev/null | grep -v ') [ZXx] ' || true"""
+"""Prints what a run has left on a host: files of torch and of loader workers, and processes of its ranks."""
 Verdict = Literal["right", "one of", "wrong", "missed", "not struck"]
 
 
@@ -68,6 +74,8 @@ class Result(NamedTuple):
     """Hosts by failed check of severity warning, of a clean run: at most one in hundreds may have any."""
     innocent: tuple[str, ...] = ()
     """Hosts that are named though nothing was done to them."""
+    left: tuple[str, ...] = ()
+    """What is left behind, with its host."""
 
 
 def trials(count: int, seed: int, only: tuple[str, ...] = (), sizes: tuple[int, ...] = (2, 3, 5)) -> Iterator[Trial]:
@@ -163,12 +171,24 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
             for failure in (report["smoke"] or {}).get("failures", ())
         ]
         messages += [text for failure in (report["smoke"] or {}).get("failures", ()) for text in failure["evidence"]]
+        left = left_behind(fleet, trial)
     finally:
         fleet.renew(*fleet.hosts[: trial.hosts])
     named = {host for hosts in failed.values() for host in hosts}
     innocent = tuple(sorted(named if not trial.case.checks else named - {guilty}))
     seconds = time.monotonic() - began
-    return Result(trial, verdict, done.returncode, failed, seconds, tuple(messages), warnings, innocent)
+    return Result(trial, verdict, done.returncode, failed, seconds, tuple(messages), warnings, innocent, left)
+
+
+def left_behind(fleet: Fleet, trial: Trial) -> tuple[str, ...]:
+    """What the hosts of a trial still have 20 s after it; an agent that hears nothing ends by itself after 15 s."""
+    limit = time.monotonic() + 20
+    while True:
+        listed = {host: fleet.enter(host, LEFT).stdout.splitlines() for host in fleet.hosts[: trial.hosts]}
+        left = tuple(f"{host}: {line}" for host, lines in listed.items() for line in lines)
+        if not left or time.monotonic() > limit:
+            return left
+        time.sleep(0.2)
 
 
 def judge(case: Case, guilty: str, failed: dict[str, list[str]], struck: bool, report: Any) -> Verdict:
@@ -220,6 +240,8 @@ def main() -> int:
             text = f"{number:3} {result.verdict:10} {trial.case.name} ({where})"
             warned = f" warnings {result.warnings}" if result.warnings else ""
             print(f"{text}: {result.errors}{warned} exit {result.code}, {result.seconds:.0f} s", flush=True)
+            for line in result.left:
+                print(f"      left behind: {line}", flush=True)
             for message in result.messages if warned or result.verdict not in ("right", "not struck") else ():
                 print(f"      {message[:400]}", flush=True)
     finally:
@@ -229,6 +251,7 @@ def main() -> int:
         print(f"{verdict:10} {times}")
     print(f"innocent hosts named: {sum(bool(row.innocent) and row.verdict == 'wrong' for row in results)} runs")
     print(f"warnings without a fault: {sum(bool(row.warnings) for row in results)} runs")
+    print(f"left something behind: {sum(bool(row.left) for row in results)} runs")
     return 0 if all(row.verdict in ("right", "one of", "not struck") for row in results) else 1
 
 

@@ -179,7 +179,7 @@ FIRST: tuple[Case, ...] = (
 START = ("smoke-rank-not-started",)
 JOIN = ("smoke-rank-never-joined",)
 SILENT = ("smoke-host-silent",)
-FAILED_LOADER = ("smoke-input-stalled", "smoke-input-fails", "smoke-rank-died", "smoke-rank-stopped")
+FAILED_LOADER = ("smoke-input-stalled", "smoke-loader-failed", "smoke-rank-died", "smoke-rank-stopped")
 
 
 def at(function: str, signal: str) -> dict[str, Any]:

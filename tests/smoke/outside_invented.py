@@ -39,8 +39,8 @@ def limited(percent: int) -> dict[str, Any]:
     return command(in_group("cpu", f"cpu.cfs_quota_us={percent}000", f"cpu.max={percent}000 100000"))
 
 
-PEER = "$(ss -Htn state established | awk '$4 !~ /:22$/ && $4 !~ /^127/ {sub(/:[0-9]+$/, \"\", $4); print $4; exit}')"
-"""Address of a host that the guilty one has a connection with."""
+PEER = "$(ss -Htn state established | awk '$3 !~ /:22$/ && $4 !~ /^127/ {sub(/:[0-9]+$/, \"\", $4); print $4; exit}')"
+"""Address of a host that the guilty one has a connection with, which is not that of its SSH server."""
 HOG = """
 import threading
 def hog():
@@ -352,8 +352,19 @@ INVENTED: tuple[Case, ...] = (
     Case("acknowledgements are lost", NETWORK, command(ACKNOWLEDGED)),
     Case("a route that is prohibited", NETWORK, command(f"ip route add prohibit {PEER}/32")),
     Case("another address", (*NETWORK, *SILENT), command(RENUMBERED)),
-    Case("killed at its end", DIED, program("os._exit = lambda _: os.kill(os.getpid(), 9)"), must=False),
-    Case("sleeps at its end", (*HANGS, *STOPPED), program("os._exit = lambda _: time.sleep(900)"), must=False),
+    # So do the workers of its loader, which it forks.
+    Case(
+        "killed at its end",
+        (*DIED, *FAILED_LOADER),
+        program("os._exit = lambda _: os.kill(os.getpid(), 9)"),
+        must=False,
+    ),
+    Case(
+        "sleeps at its end",
+        (*HANGS, *STOPPED, *FAILED_LOADER),
+        program("os._exit = lambda _: time.sleep(900)"),
+        must=False,
+    ),
     Case("denormals are zero", (), program("import torch; torch.set_flush_denormal(True)"), early=True),
     Case("parameters changed in memory", VALUES, program(HELD), must=False),
     Case("children are not waited for", FAILED_LOADER, program("signal.signal(17, signal.SIG_IGN)"), must=False),

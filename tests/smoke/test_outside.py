@@ -8,7 +8,7 @@ import pytest
 
 from tests.hosts.fleet import Fleet
 from tests.smoke.interpreter import visible_folders
-from tests.smoke.outside import CASES, Trial, carry_out, judge, trials
+from tests.smoke.outside import CASES, LEFT, ROOT, Trial, carry_out, judge, trials
 
 pytestmark = [pytest.mark.torch, pytest.mark.hosts, pytest.mark.timeout(180)]
 
@@ -60,6 +60,27 @@ def test_trials_are_seeded_and_cover_every_case() -> None:
     assert some == list(trials(len(CASES), 5))
     assert {trial.case.name for trial in some} == {case.name for case in CASES}
     assert all(2 <= trial.hosts * trial.ranks <= 8 for trial in some)
+
+
+def test_what_a_case_allows_are_checks() -> None:
+    names = {path.stem.replace("_", "-") for path in (ROOT / "checks").glob("smoke_*.py")}
+    assert {name for case in CASES for name in case.checks} <= names
+
+
+LEAVES = """
+touch /dev/shm/torch_9_1; mkdir -p /tmp/pymp-doctor-9-a
+DOCTOR_SMOKE=mark sleep 600 >/dev/null 2>&1 &
+DOCTOR_SMOKED=mark sleep 601 >/dev/null 2>&1 &
+"""
+
+
+def test_what_a_run_leaves_on_a_host_is_seen(fleet: Fleet) -> None:
+    host = fleet.hosts[2]
+    with fleet.broken(host, LEAVES):
+        listed = fleet.enter(host, LEFT).stdout.splitlines()
+    assert [line.split(" ")[0] for line in listed[:2]] == ["/dev/shm/torch_9_1", "/tmp/pymp-doctor-9-a"]
+    assert [line.rpartition(" 0 ")[2] for line in listed[2:]] == ["sleep 600 "]
+    assert not fleet.enter(host, LEFT).stdout
 
 
 def test_an_innocent_host_in_a_finding_is_wrong() -> None:

@@ -6,6 +6,7 @@ What a real control plane, kubelets and containerd do is in `tests/hosts/kuberne
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -13,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ from tests import preloaded
 from tests.hosts.kubernetes.small_server import NAMESPACE, SmallServer, kill_all, pod
 
 
-def _kubectl_speaks_websocket() -> bool:
+def kubectl_speaks_websocket() -> bool:
     program = shutil.which("kubectl")
     if not program:
         return False
@@ -34,7 +36,7 @@ def _kubectl_speaks_websocket() -> bool:
     return bool(match) and int(match[1]) >= 31
 
 
-pytestmark = pytest.mark.skipif(not _kubectl_speaks_websocket(), reason="needs kubectl 1.31 or later")
+pytestmark = pytest.mark.skipif(not kubectl_speaks_websocket(), reason="needs kubectl 1.31 or later")
 MEMBERS = [pod(f"w-{number}", labels={"job-name": "train"}, owner="Job/train") for number in range(3)]
 SHELL_ABSENT = (
     "error executing command in container: failed to exec in container: failed to start exec "
@@ -47,7 +49,6 @@ SHELL_ABSENT = (
 def server(tmp_path: Path) -> Iterator[SmallServer]:
     small = SmallServer(tmp_path, MEMBERS)
     yield small
-    kill_all(small)
     small.close()
 
 
@@ -95,6 +96,16 @@ def test_a_kubectl_that_ends_well_before_the_command_does(tmp_path: Path) -> Non
 def test_outputs_and_exit_code_of_a_command(ways: Callable[..., Kubernetes]) -> None:
     result = ways().run("w-0", "head -c 6; echo trouble >&2; exit 3", b"hello\n", 60)
     assert (result.code, result.out, result.err) == (3, b"hello\n", b"trouble")
+
+
+def test_a_command_beside_more_open_files_than_select_takes(
+    ways: Callable[..., Kubernetes], server: SmallServer
+) -> None:
+    with ExitStack() as files:
+        for _ in range(1100):
+            files.enter_context(open(os.devnull))
+        assert ways().run("w-0", "echo there", b"", 60).out == b"there\n"
+    wait_for(lambda: not server.commands)
 
 
 def test_death_by_a_signal_is_told_as_over_ssh(ways: Callable[..., Kubernetes]) -> None:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 import msgspec
 
-from doctor.analysis.collectives.calls import Call, differing
 from doctor.analysis.collectives.waits import PAIRED, ROOTED
 from doctor.engine.texts import filled
 from doctor.smoke.model import Failure, FailureKind
@@ -20,6 +19,11 @@ NOT_THE_PROGRAM = re.compile(r"[/\\](torch|torch_npu|mindspore)[/\\]|(^|[/\\])wo
 ANYBODYS = re.compile(r"^<(frozen |string>|stdin>)|[/\\](threading|socket|selectors)\.py$")
 """Files whose caller tells: parts of the library, and text that was executed."""
 COLLECTIVES = re.compile(r"[/\\](torch|torch_npu)[/\\]distributed[/\\](distributed_c10d|c10d_logger)\.py$")
+COLLECTIVE = re.compile(
+    r"(?P<operation>all_reduce|all_gather|all_to_all|reduce_scatter|broadcast|reduce|gather|scatter|barrier|send|recv)"
+    r"(_into_tensor|_tensor|_single|_coalesced|_object|_object_list)?$"
+)
+"""Functions of torch.distributed, and the collective that each makes. Source: pytorch distributed_c10d.py."""
 THREAD = re.compile(r"Thread 0x")
 OURS = ("worker/", "<doctor")
 IMPORT = '"<frozen importlib._bootstrap'
@@ -56,21 +60,28 @@ def foreign_calls(failure: Failure) -> dict[int, str]:
 
 
 def other_collectives(failure: Failure) -> dict[int, str]:
-    """By rank, of those that are in the collective: the function of torch that it is in, where most are in another.
+    """By rank, of those that are in the collective: the one of torch that it is in, where that is another.
 
-    What a rank records is the call that it means to make; its stack has both, as they were at one moment.
+    What a rank records is the call that it means to make; its stack has both, as they were at one moment. That a
+    function of torch is the one that is meant shows where another rank is in it.
     """
     inside = {rank: called_collective(failure.stacks.get(rank, ""), failure.op) for rank in failure.culprit_ranks}
-    calls = [Call(rank, operation=name) for rank, name in inside.items() if name]
-    apart = differing(calls, ("operation",)) if failure.op not in PAIRED else None
-    return {call.member: inside[call.member] for call in apart[1].differing} if apart and apart[1].majority else {}
+    if failure.op in PAIRED or failure.op not in inside.values():
+        return {}
+    return {rank: name for rank, name in inside.items() if name not in ("", failure.op)}
 
 
 def called_collective(stack: str, op: str) -> str:
-    """The function of torch.distributed that the main thread is in, within our call of ``op``; else empty."""
+    r"""The collective of torch.distributed that the main thread is in, within our call of ``op``; else empty.
+
+    >>> inner, outer = "/torch/distributed/distributed_c10d.py", "worker/comm.py"
+    >>> called_collective(f'File "{inner}", line 9 in reduce_scatter_tensor\nFile "{outer}", line 8 in f', "f")
+    'reduce_scatter'
+    """
     frames = [frame for line in stack.partition("\n\n")[0].splitlines() if (frame := FRAME.match(line))]
     within = any(frame["file"].startswith(OURS) and frame["name"] == op for frame in frames)
-    return frames[0]["name"] if within and COLLECTIVES.search(frames[0]["file"]) else ""
+    called = within and COLLECTIVES.search(frames[0]["file"]) and COLLECTIVE.match(frames[0]["name"])
+    return called["operation"] if called else ""
 
 
 def explain_foreign_call(failure: Failure, sleeping: Mapping[int, str] = MappingProxyType({})) -> Failure:
@@ -88,7 +99,7 @@ def explain_foreign_call(failure: Failure, sleeping: Mapping[int, str] = Mapping
         (callers, "{0}another thread of it calls a collective, too, in {1}, and takes what is sent to the first"),
         (
             other_collectives(failure),
-            "{0}it is in {1} of torch, and the others are not: it makes another call than they do",
+            "{0}it is in {1} of torch: it makes another call than it means to",
         ),
         (asleep, "{0}it sleeps in {1} of the kernel, which waits for no other rank"),
     ):

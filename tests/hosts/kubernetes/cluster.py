@@ -31,6 +31,8 @@ HERE = Path(__file__).parent
 HUB = "10.77.0.1"
 SERVER = f"https://{HUB}:6443"
 PATIENCE = 300.0
+WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+"""What a command begins with that ends where this process does, also by a signal."""
 _ATTEMPTS, _BUSY = 4, re.compile("Client.Timeout|deadline exceeded|TLS handshake timeout")
 _TOKENS = {"admin": "system:masters", "kubelet": "system:masters", "nobody": "people"}
 _KUBECONFIG = """\
@@ -219,7 +221,7 @@ class Cluster:
         script = ["sh", str(HERE / "node.sh"), name, str(number), str(folder), str(programs()), str(self.folder)]
         with open(self.folder / f"{name}.log", "wb") as log:
             self._children[name] = subprocess.Popen(
-                [*spaces, *script], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*WITH_US, *spaces, *script], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         self.wait(lambda: self.node_pid(name) > 0, f"{name} does not start", 10)
         link = f"v{next(self._numbers)}"
@@ -261,11 +263,15 @@ class Cluster:
     def _spawn(self, name: str, argv: list[str]) -> None:
         with open(self.folder / f"{name}.log", "ab") as log:
             self._children[name] = subprocess.Popen(
-                self.inside(argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment()
+                [*WITH_US, *self.inside(argv)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment(),
             )
 
     def _start_hub(self) -> None:
-        argv = ["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"]
+        argv = [*WITH_US, "unshare", "--net", "sh", "-c", "echo; exec sleep infinity"]
         hub = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         assert hub.stdout
         hub.stdout.readline()  # its namespace is there

@@ -1,10 +1,11 @@
 """A small server that speaks to kubectl as the API server does, as far as doctor asks: lists, exec, logs, refusals.
 
-kubectl itself is real. A pod is a folder of this machine: `exec` runs there by sh in a session of its own, streamed in
-the frames of ``v5.channel.k8s.io``, and its log is the file ``log`` there. What the server says is of the forms that
-Kubernetes 1.20.2 has in its source: Status objects (apimachinery, pkg/api/errors/errors.go: NewForbidden, NewNotFound,
-NewUnauthorized), exit codes (client-go, tools/remotecommand: v4 and v5), refusals of the kubelet (pkg/kubelet/server).
-Nothing of it is a recording: those are in ``recorded.json``, by `record.py`, and `cluster.py` is the real thing.
+kubectl itself is real. A pod is a folder of this machine: `exec` runs there by sh in a session of its own, or in a test
+host (`SmallServer.enter`), streamed in the frames of ``v5.channel.k8s.io``, and its log is the file ``log`` there. What
+the server says is of the forms that Kubernetes 1.20.2 has in its source: Status objects (apimachinery,
+pkg/api/errors/errors.go: NewForbidden, NewNotFound, NewUnauthorized), exit codes (client-go, tools/remotecommand: v4
+and v5), refusals of the kubelet (pkg/kubelet/server). Nothing of it is a recording: those are in ``recorded.json``, by
+`record.py`, and `cluster.py` is the real thing.
 """
 
 from __future__ import annotations
@@ -13,18 +14,20 @@ import base64
 import hashlib
 import json
 import os
-import select
 import signal
 import socket
 import struct
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.readable import readable
 
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 NAMESPACE = "team-a"
@@ -69,6 +72,10 @@ class SmallServer:
         self.fail: dict[str, str] = {}
         """By pod: what the kubelet, or the way to it, answers to an exec."""
         self.delay = 0.0
+        self.enter: Callable[[str, list[str]], list[str]] = lambda name, argv: argv
+        """The command line that runs one in a pod."""
+        self.variables: dict[str, str] | None = None
+        """The environment of the containers; else that of this process."""
         for name in self.pods:
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.commands: set[int] = set()
@@ -212,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Sec-WebSocket-Protocol", protocols[0])
         self.end_headers()
         self.close_connection = True
-        _Stream(self.small, self.connection).run(argv, self.small.folder / name)
+        _Stream(self.small, self.connection).run(self.small.enter(name, argv), self.small.folder / name)
         return None
 
 
@@ -225,17 +232,27 @@ class _Stream:
     def run(self, argv: list[str], folder: Path) -> None:
         pipe = subprocess.PIPE
         try:
-            child = subprocess.Popen(argv, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+            child = subprocess.Popen(
+                argv,
+                cwd=folder,
+                env=self._small.variables,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                start_new_session=True,
+            )
         except OSError:
             self._end({"status": "Failure", "reason": "InternalError", "message": f'exec: "{argv[0]}": not found'})
             return
         self._small.commands.add(child.pid)
         reader = threading.Thread(target=self._read, args=(child,), daemon=True)
         reader.start()
-        with suppress(OSError):
-            self._copy(child)
-        code = child.wait()
-        self._small.commands.discard(child.pid)
+        try:
+            with suppress(OSError):
+                self._copy(child)
+        finally:
+            code = child.wait()
+            self._small.commands.discard(child.pid)
         for stream in (child.stdout, child.stderr):
             assert stream
             stream.close()
@@ -248,7 +265,7 @@ class _Stream:
         assert child.stdout and child.stderr
         open_files = {child.stdout.fileno(): 1, child.stderr.fileno(): 2}
         while open_files:
-            for file in select.select(list(open_files), [], [])[0]:
+            for file in readable(open_files):
                 piece = os.read(file, 1 << 15)
                 if piece:
                     self._send(bytes([open_files[file]]) + piece)

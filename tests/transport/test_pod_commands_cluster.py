@@ -1,0 +1,201 @@
+"""smoke, net, watch --attach and diagnose in pods of a real cluster, healthy, sick, and with one that dies meanwhile.
+
+The pods are emulated as test hosts are (`tests/hosts/kubernetes/pod_hosts.py`). Runs with ``--full``, and whenever
+KUBERNETES_BIN names the folder that ``tests/hosts/kubernetes/build.sh`` has filled. `test_kubernetes_hosts.py` holds
+the same commands to their reports over SSH in every run of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.conftest import PREPARED
+from tests.hosts.kubernetes.cluster import Cluster, unavailable
+from tests.hosts.kubernetes.pod_hosts import PodHosts, pod_hosts
+from tests.smoke.interpreter import ROOT, visible_folders
+from tests.smoke.test_hosts import AT_A_CALL, drop
+from tests.transport.test_kubernetes_cluster import bind, container, pod
+from tests.transport.test_kubernetes_hosts import SLEEPS, SMOKE, WAITS, findings
+
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
+    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
+]
+Json = dict[str, Any]
+PODS = ("--transport", "kubernetes", "--selector", "app=sb")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(3)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture(scope="module")
+def pods(cluster: Cluster) -> Iterator[PodHosts]:
+    with pod_hosts(cluster, {"*": PREPARED}, visible_folders()) as made:
+        yield made
+
+
+def run(pods: PodHosts, *words: str, user: str = "admin", strike: str = "") -> tuple[int, Json]:
+    """Exit code and report of a command in these pods; ``strike``: text for the program of smoke's ranks."""
+    file = pods.cluster.folder / "strike.py"
+    file.write_text(strike)
+    program = ["tests.smoke.faulty", str(file)] if strike else ["doctor"]
+    more = ["--json", *([] if words[0] == "watch" else ["--no-history"])]
+    argv = [sys.executable, "-m", *program, words[0], *PODS, *words[1:], *more]
+    done = subprocess.run(
+        pods.cluster.inside(argv),
+        env=pods.cluster.environment(user),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.stdout and "Traceback" not in done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def ranks_left(pods: PodHosts) -> list[str]:
+    look = "grep -l -a DOCTOR_SMOKE= /proc/[0-9]*/environ 2>/dev/null || true"
+    return [host for host in pods.hosts if pods.run(host, look).stdout.strip()]
+
+
+def address(pods: PodHosts, host: str) -> str:
+    return str(pods.cluster.get("pod", host)["status"]["podIP"])
+
+
+def test_training(pods: PodHosts) -> None:
+    code, report = run(pods, "smoke", *SMOKE)
+    assert (code, findings(report), ranks_left(pods)) == (0, set(), []), report
+    assert [host["host"] for host in report["smoke"]["hosts"]] == list(pods.hosts)
+
+
+def test_training_over_a_link_that_drops_everything(pods: PodHosts) -> None:
+    _, second, third = pods.hosts
+    rules = drop(f"ip saddr {address(pods, third)} drop")
+    try:
+        code, report = run(pods, "smoke", *SMOKE, strike=AT_A_CALL.format(rank=1, command=rules))
+    finally:
+        pods.run(second, "nft delete table inet strike")
+    assert (code, findings(report)) == (10, {("smoke-network-silent", (second, third))}), report
+    assert not ranks_left(pods)
+
+
+def test_training_in_a_pod_that_has_no_torch(pods: PodHosts) -> None:
+    """Of the pods by their names: one whose interpreter is not there."""
+    second = pods.hosts[1]
+    pods.run(second, "mkdir -p /tmp/none && mount --bind /tmp/none " + sys.prefix)
+    try:
+        code, report = run(pods, "smoke", *SMOKE)
+    finally:
+        pods.run(second, f"umount {sys.prefix}")
+    assert code in (10, 12) and {host for _, hosts in findings(report) for host in hosts} == {second}, report
+
+
+def test_the_network_and_a_port_that_is_blocked(pods: PodHosts) -> None:
+    code, report = run(pods, "net")
+    assert (code, findings(report)) == (0, set()), report
+    second = pods.hosts[1]
+    rules = "table inet f { chain c { type filter hook input priority 0; tcp dport != 22 drop; }; }"
+    pods.run(second, f"nft '{rules}'")
+    try:
+        code, report = run(pods, "net")
+    finally:
+        pods.run(second, "nft delete table inet f")
+    assert code == 10 and {hosts for _, hosts in findings(report)} == {(second,)}, report
+
+
+def test_the_rank_that_sleeps(pods: PodHosts) -> None:
+    for rank, (host, program) in enumerate(zip(pods.hosts, (WAITS, SLEEPS, WAITS), strict=True)):
+        start = f"RANK={rank} WORLD_SIZE=3 MASTER_PORT=29777 setsid python3 -c {shlex.quote(program)}"
+        pods.run(host, f"{start} >/dev/null 2>&1 </dev/null & echo $! >/run/rank.pid")
+    try:
+        code, report = run(pods, "watch", "--attach", "--py-spy", "off")
+    finally:
+        for host in pods.hosts:
+            pods.run(host, "kill $(cat /run/rank.pid); rm /run/rank.pid")
+    assert (code, findings(report)) == (10, {("smoke-rank-blocked", (pods.hosts[1],))}), report
+
+
+RIGHTS = (("pods", "list"), ("pods/exec", "create"))
+
+
+@pytest.mark.parametrize(("resource", "verb"), RIGHTS)
+def test_training_without_a_right(pods: PodHosts, resource: str, verb: str) -> None:
+    """One clear line, and the code of a run that could not be made or that reached no host."""
+    rules = {"pods": ["get", "list"], "pods/exec": ["create", "get"]}
+    bind(pods.cluster, {**rules, resource: [other for other in rules[resource] if other != verb]})
+    argv = [sys.executable, "-m", "doctor", "smoke", *PODS, *SMOKE, "--no-history"]
+    done = pods.cluster.run(argv, "nobody", timeout=300)
+    text = done.stdout + done.stderr
+    assert done.returncode in (10, 12, 78) and "Traceback" not in text, text
+    assert f'forbids this user to {verb} resource "{resource}"' in text, text
+
+
+def test_least_rights_are_enough_for_training(pods: PodHosts) -> None:
+    bind(pods.cluster, {"pods": ["get", "list"], "pods/exec": ["create", "get"]})
+    code, report = run(pods, "smoke", *SMOKE, user="nobody")
+    assert (code, findings(report)) == (0, set()), report
+
+
+LOGS = {
+    "fails-0": "step 1 loss 2.0\nstep 2 loss 1.9\n",
+    "fails-1": (
+        "Traceback (most recent call last):\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+        "79.15 GiB of which 1.2 GiB is free.\n"
+    ),
+}
+
+
+def test_the_cause_in_the_log_of_an_earlier_container(cluster: Cluster) -> None:
+    for name, text in LOGS.items():
+        sick = name == "fails-1"
+        end = "test -e /mark/1 && sleep 100000; touch /mark/1; exit 1" if sick else "sleep 100000"
+        main = container(command=["sh", "-c", f"printf %s {shlex.quote(text)}; {end}"])
+        made = pod(name, main, restartPolicy="Always")
+        made["metadata"]["labels"]["job"] = "fails"
+        made["spec"]["volumes"].append({"name": "mark", "emptyDir": {}})
+        made["spec"]["containers"][0]["volumeMounts"].append({"name": "mark", "mountPath": "/mark"})
+        cluster.apply(made)
+    cluster.wait(
+        lambda: any(
+            state["restartCount"] for state in cluster.get("pod", "fails-1")["status"].get("containerStatuses", ())
+        ),
+        "no container was started again",
+    )
+    argv = ["diagnose", "--transport", "kubernetes", "--selector", "job=fails", "--json", "--no-history"]
+    done = cluster.run([sys.executable, "-m", "doctor", *argv], timeout=300)
+    assert done.returncode == 10 and "fails-1:main.previous.log" in done.stdout, done.stdout + done.stderr
+    cause = json.loads(done.stdout)["diagnoses"][0]
+    assert "fails-1" in json.dumps(cause) and "memory" in json.dumps(cause), cause
+
+
+def test_training_in_a_pod_that_dies_in_the_middle(pods: PodHosts) -> None:
+    """The last of these tests: the pod is gone after it."""
+    second = pods.hosts[1]
+    strike = AT_A_CALL.format(rank=1, command="touch /run/now; sleep 100")
+    with ThreadPoolExecutor(1) as background:
+        answer = background.submit(run, pods, "smoke", *SMOKE, strike=strike)
+        pods.cluster.wait(
+            lambda: answer.done() or pods.run(second, "test -e /run/now").returncode == 0, "no rank trains"
+        )
+        pods.cluster.kubectl("delete", "pod", second, "--grace-period=0", "--force")
+        code, report = answer.result(300)
+    assert code == 10 and {host for _, hosts in findings(report) for host in hosts} == {second}, report
+    assert not [host for host in pods.hosts if host != second and host in ranks_left(pods)]

@@ -138,6 +138,7 @@ def test_no_page_of_documentation_has_them() -> None:
 def test_after_a_one_a_noun_is_in_the_singular_and_a_verb_is_not_taken_for_it() -> None:
     assert filled("{0} more groups of ranks", 1) == "1 more group of ranks"
     assert filled("{0} of {1} pairs both ways, {2} ports", 1, 1, 12) == "1 of 1 pair both ways, 12 ports"
+    assert filled("{0} of {1} ranks were seen", 0, 1) == "0 of 1 rank was seen"
     assert filled("rank {0} lists {1} hosts", 1, 21) == "rank 1 lists 21 hosts"
 
 

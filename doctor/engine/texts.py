@@ -75,7 +75,8 @@ _NOUNS = (
 )
 """That a text counts. A word that is a verb as well, as `lists`, is none of them: a name before it may be "1"."""
 _PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for noun in _NOUNS} | {"entries": "entry"}
-_ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b")
+_ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b(?: (are|have|were)\b)?")
+_VERBS = {"are": " is", "have": " has", "were": " was", None: ""}
 
 TextTable = dict[str, list[list[str]]]
 """Rows of values by template."""
@@ -215,7 +216,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def with_singulars(template: str, values: Mapping[str, str]) -> str:
-    """``template`` with a noun in the singular after each placeholder whose value is 1.
+    """``template`` with a noun, and are, have or were, in the singular after each placeholder whose value is 1.
 
     >>> with_singulars("{0} processes on {1} other hosts", {"0": "1", "1": "2"})
     '{0} process on {1} other hosts'
@@ -224,8 +225,8 @@ def with_singulars(template: str, values: Mapping[str, str]) -> str:
 
 
 def _singular(match: re.Match[str], values: Mapping[str, str]) -> str:
-    name, between, plural = match.groups()
-    return f"{{{name}}} {between}{_PLURALS[plural]}" if values.get(name) == "1" else match[0]
+    name, between, plural, verb = match.groups()
+    return f"{{{name}}} {between}{_PLURALS[plural]}{_VERBS[verb]}" if values.get(name) == "1" else match[0]
 
 
 def placeholders(template: str) -> tuple[str, ...]:

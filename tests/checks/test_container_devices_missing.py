@@ -24,7 +24,7 @@ def test_none_of_the_hosts() -> None:
     outcome = run_check(NAME, {"w1": [container(), place(*npus(0, 1), "nvidia0")]})
     assert [text for _, text in messages(outcome)] == [
         "the container has none of the host's 2 NPUs",
-        "the container has none of the host's 1 GPU",
+        "the container has none of the host's 1 GPUs",
     ]
     assert "`docker run --device /dev/davinci0 --device /dev/davinci1 --device /dev/davinci_manager" in advice(
         NAME, outcome

@@ -22,8 +22,9 @@ def accelerator_without_driver(
     although all checks pass: the check is unknown then, never passed.
 
     ## What to do
-    On {host}: `lspci -nnk -s {slot}`; load or install the vendor's driver, in the version of the other hosts. `dmesg`
-    has the reason why a driver did not take the device.
+    On {host}: `modprobe {module}`. If there is no such module, install the vendor's driver, in the version of the
+    other hosts. `dmesg` has the reason why a driver did not take the device; `lspci -nnk -s {slot}` names the
+    driver that did.
 
     ## In a container
     The driver is that of the machine on which the container of {host} runs. There, as root: `lspci -nnk -s {slot}`, and
@@ -47,6 +48,7 @@ def accelerator_without_driver(
                 vendor=device.vendor,
                 pci_id=device.pci_id,
                 expected="a driver of the kernel",
+                module=device.module or None,
             )
     unread = Counter(
         device.vendor or filled("PCI vendor {0}", device.pci_id[:4])

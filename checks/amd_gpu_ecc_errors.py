@@ -13,8 +13,9 @@ def amd_gpu_ecc_errors(amd: AmdGpus) -> Iterator[Finding]:
     damaged memory that no program has used yet.
 
     ## What to do
-    On {host}: `amd-smi metric -e -g {gpu}` shows the part, `amd-smi bad-pages -g {gpu}` the pages. Reset the GPU while
-    no program uses it: `amd-smi reset -G -g {gpu}`. Have it replaced when the errors return.
+    On {host}: `amd-smi metric -e -g {gpu}` shows the part, `amd-smi bad-pages -g {gpu}` the pages. Reset the GPU
+    while no program uses it: `amd-smi reset -G -g {gpu}`. Have it replaced when the errors return. For the vendor:
+    `amd-smi static --board -g {gpu}`.
 
     ## Source
     `total_uncorrectable_count` and `total_deferred_count` of `amd-smi metric --ecc --json` (amd-smi's documentation);

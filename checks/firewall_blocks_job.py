@@ -60,14 +60,14 @@ def firewall_blocks_job(
     MASTER_PORT is checked on that host only; without it, on every host.
 
     ## What to do
-    As root on {host}: `{fix}`. {keep} It opens these ports to these hosts only; the firewall stays on. {narrow}
+    As root on {host}: `{fix}` ({keep}). It opens these ports to these hosts only; the firewall stays on. {narrow}
 
     ## Back again
     `{unfix}`
 
     ## In a container
     With the host's network (`--network host`, `hostNetwork: true`) the rules are those of the machine on which the
-    container of {host} runs. There, as root: `{fix}`. {keep} With a network of its own the rules come from inside the
+    container of {host} runs. There, as root: `{fix}` ({keep}). With a network of its own the rules come from inside the
     container, or from a network policy.
 
     ## Source

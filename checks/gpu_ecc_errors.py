@@ -14,7 +14,8 @@ def gpu_ecc_errors(inventory: GpuInventory) -> Iterator[Finding]:
     ## What to do
     Take {host} out of the job (in Slurm: `scontrol update NodeName={host} State=DRAIN Reason=gpu`). There, while no
     program uses the GPU: `nvidia-smi -r -i {gpu}`. Have it replaced when the errors return: `nvidia-smi -q -d
-    ECC,ROW_REMAPPER -i {gpu}` shows them.
+    ECC,ROW_REMAPPER -i {gpu}` shows them. For the vendor: `nvidia-smi -q -i {gpu} | grep -i serial` and
+    `nvidia-bug-report.sh`.
 
     ## Source
     `ecc.errors.uncorrected.volatile.total` of `nvidia-smi --query-gpu`: errors since the driver was loaded (manual of

@@ -17,8 +17,9 @@ def gpu_pcie_replays(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     more slowly, and the GPU may fall off the bus (Xid 79) under load.
 
     ## What to do
-    On {host}: `nvidia-smi -q -i {gpu} | grep -i replay` twice, a minute apart, and `lspci -vv -s {bus} | grep -i err`.
-    Shut the host down, clean and reseat the GPU or its riser; have it replaced when the number grows again.
+    On {host}: `nvidia-smi -q -i {gpu} | grep -i replay` twice, a minute apart, and `lspci -vv -s {bus} | grep -i
+    err`. Shut the host down, clean and reseat the GPU or its riser; have it replaced when the number grows again.
+    For the vendor: `nvidia-smi -q -i {gpu} | grep -i serial` and `nvidia-bug-report.sh`.
 
     ## Source
     `replay_counter` of `nvidia-smi -q -x`. DCGM takes more than 8 replays a minute for an error

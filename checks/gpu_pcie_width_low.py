@@ -18,7 +18,8 @@ def gpu_pcie_width_low(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
 
     ## What to do
     On {host}: `nvidia-smi -q -i {gpu} | grep -A 8 'GPU Link Info'` and `lspci -vv -s {bus} | grep LnkSta`. Shut the
-    host down, clean and reseat the GPU or its riser; when it does not help, have the riser or the GPU replaced.
+    host down, clean and reseat the GPU or its riser; when it does not help, have the riser or the GPU replaced. For
+    the vendor: `nvidia-smi -q -i {gpu} | grep -i serial` and `nvidia-bug-report.sh`.
 
     ## Source
     `current_link_width` against `max_link_width` of `nvidia-smi -q -x`, for A100, H100 and their successors: the number

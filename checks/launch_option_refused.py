@@ -13,7 +13,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     from a variable, the launchers of the other hosts start, and wait for this one until their timeout.
 
     ## What to do
-    In the launch line:
+    Correct the launch line.
     - A wrong name: write {expected} in place of {option}.
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
 

@@ -25,8 +25,8 @@ def launch_size_wrong(
     ## What to do
     {remedy}
 
-    Change {option} in the launch line or the environment ({launch}), or add the missing hosts. Of an elastic launch
-    (`--nnodes 2:4`) the lower number counts.
+    Change {option} in the launch line or the environment ({launch}) to {right}, or add the missing hosts. Of an
+    elastic launch (`--nnodes 2:4`) the lower number counts.
 
     ## Source
     PyTorch, torchrun: "--nnodes" and "--nproc-per-node"; MindSpore, msrun: "--worker_num" and "--local_worker_num";
@@ -53,6 +53,7 @@ def launch_size_wrong(
             option="the number of hosts",
             observed=count_noun(launch.nodes, "host"),
             expected=count_noun(hosts, "host"),
+            right=hosts,
             remedy="",
         )
     if isinstance(launch.ranks_per_host, int) and launch.launchers:
@@ -66,6 +67,7 @@ def launch_size_wrong(
                     option="the number of ranks on a host",
                     observed=count_noun(launch.ranks_per_host, "rank"),
                     expected=count_noun(devices, "device"),
+                    right=devices,
                     remedy="",
                 )
 
@@ -90,6 +92,7 @@ def _stated_sizes(sizes: dict[str, int], launch: LaunchConfig, hosts: int) -> It
                 option=name,
                 observed=ranks,
                 expected=room,
+                right=room,
                 remedy=_corrected(name, room),
             ).as_warning(not is_error)
 
@@ -107,6 +110,7 @@ def _more_than_devices(sizes: dict[str, int], devices: Sequence[int]) -> Iterato
                 option=name,
                 observed=ranks,
                 expected=count_noun(sum(devices), "device"),
+                right=sum(devices),
                 remedy=_corrected(name, sum(devices)),
             ).as_warning(not ranks % len(devices))
 

@@ -34,27 +34,16 @@ def master_address_local(launch: LaunchConfig, interfaces: PerHost[Interfaces] |
     if launch.node_rank == 0:
         raise Skip("the launch line is that of rank 0's host")
     if means_own_host(launch.master_addr):
-        launcher = launch.launchers[-1] if launch.launchers else ""
         first = next(iter(interfaces or {}), "")
         only = only_usable(interfaces[first]) if interfaces else None
         yield Finding(
             "{nodes} hosts meet at {master}, which every host takes for itself",
             nodes=launch.nodes,
             master=launch.master_addr,
-            option=filled(OPTIONS.get(launcher, "`export MASTER_ADDR={0}`"), only.address if only else "<address>"),
+            option=launch.master_option(only.address if only else ""),
             where=filled("That is for rank 0 on {0}: {1}.", first, usable_addresses(interfaces[first]))
             if interfaces
             else "",
             observed=launch.master_addr,
             expected="an address of the host with rank 0",
         )
-
-
-OPTIONS = {
-    "torchrun": "`--master-addr {0}`, or `--rdzv-backend c10d --rdzv-endpoint {0}:29400`",
-    "msrun": "`--master_addr {0}`",
-    "accelerate": "`--main_process_ip {0}`",
-    "deepspeed": "`--master_addr {0}`",
-    "colossalai": "`--master_addr {0}`",
-}
-"""By launcher: what gives the address."""

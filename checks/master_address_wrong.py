@@ -52,13 +52,12 @@ def master_address_wrong(
     ## What to do
     {remedy}
 
-    Set it to an address of the host with rank 0 that the others reach, on all hosts: `export MASTER_ADDR={address}`, if
-    that is {expected}. torchrun takes it from `--master-addr` or `--rdzv-endpoint`, and ignores the variable; without
-    them it is 127.0.0.1. Where it is a name, `getent hosts {master}` must print the same address on {host} as on all
-    others: correct the line in /etc/hosts. With `--rdzv-backend c10d` torchrun goes by the hosts' own names: `getent
-    ahosts $(hostname)` must print an address on each host, and on that of the endpoint the endpoint's; otherwise give
-    that host `--rdzv-conf is_host=1` and all others `--rdzv-conf is_host=0`, and each host its address with
-    `--local-addr`.
+    Give the launch an address of the host with rank 0 that the others reach: {option}, if that is {expected}.
+    torchrun ignores the variable MASTER_ADDR, and takes 127.0.0.1 where its line gives no address. Where it is a
+    name, `getent hosts {master}` must print the same address on {host} as on all others: correct the line in
+    /etc/hosts. With `--rdzv-backend c10d` torchrun goes by the hosts' own names: `getent ahosts $(hostname)` must
+    print an address on each host, and on that of the endpoint the endpoint's; otherwise give that host `--rdzv-conf
+    is_host=1` and all others `--rdzv-conf is_host=0`, and each host its address with `--local-addr`.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_ADDR: "address of rank 0 node"), torchrun's `--master-addr` and
@@ -103,7 +102,7 @@ def master_address_wrong(
             reason=reason,
             observed=master,
             expected=f"{example}: {usable_addresses(interfaces[example])}",
-            address=only.address if only else None,
+            option=launch.master_option(only.address if only else ""),
             remedy=remedy,
         )
 
@@ -124,5 +123,6 @@ def _rank_zero_elsewhere(meanings: Mapping[str, MasterMeaning], launch: LaunchCo
         first=first[0],
         observed=next(iter(masters)),
         expected=filled("an address of {0}", first[0]),
-        address=None,
+        option=launch.master_option(""),
+        remedy="",
     )

@@ -25,7 +25,8 @@ def mount_options_differ(mounts: PerHost[MountTable]) -> Iterator[Finding]:
 
     ## What to do
     On {host}: `findmnt {target}`, and the same on another host; take over the options
-    of most hosts in /etc/fstab or the automounter's map. When no program uses it: `umount {target}; mount {target}`.
+    of most hosts in /etc/fstab or the automounter's map. When no program uses it: `findmnt -s {target} && umount
+    {target} && mount {target}`.
 
     ## Source
     /proc/self/mounts of all hosts; the majority is the norm. nfs(5): ro, vers (locks are a part of version 4 alone),

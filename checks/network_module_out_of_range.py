@@ -15,9 +15,10 @@ def network_module_out_of_range(modules: EthernetModules, rdma: RdmaModules | No
     and fails later.
 
     ## What to do
-    On {host}: `ethtool -m {interface}`. Low Rx power: clean the fibre on both ends, and look at the Tx power of its
-    other end. A high temperature: fans and air flow first. Low Tx power, a bias current or voltage out of range:
-    replace the module.
+    On {host}: `ethtool -m {interface}` shows the module.
+    - Low Rx power: clean the fibre on both ends, then compare the Tx power at its other end.
+    - High temperature: check the fans and the air flow; if it stays high, replace the module.
+    - Another value: replace the module.
 
     ## Source
     `ethtool -m` (SFF-8472, SFF-8636 and CMIS modules): the values of this moment against the module's own alarm limits,
@@ -35,10 +36,10 @@ def network_module_out_of_range(modules: EthernetModules, rdma: RdmaModules | No
         warnings = readings_outside(module.warnings)
         for quantity in sorted({*alarms, *warnings}):
             lanes = alarms.get(quantity) or warnings[quantity]
-            yield _finding(interface, lanes, "alarm" if quantity in alarms else "warning")
+            yield _finding(interface, quantity, lanes, "alarm" if quantity in alarms else "warning")
 
 
-def _finding(interface: str, lanes: dict[str, OpticalReading], kind: str) -> Finding:
+def _finding(interface: str, quantity: str, lanes: dict[str, OpticalReading], kind: str) -> Finding:
     first = next(iter(lanes.values()))
     return Finding(
         "the module of {interface} has {observed} {unit}; its own {kind} limits are {low} and {high} {unit}",
@@ -48,4 +49,5 @@ def _finding(interface: str, lanes: dict[str, OpticalReading], kind: str) -> Fin
         low=first.low,
         high=first.high,
         unit=first.unit,
+        case=first.case(quantity),
     )

@@ -14,7 +14,8 @@ def nfs_mount_soft(table: MountTable) -> Iterator[Finding]:
 
     ## What to do
     On {host}, in /etc/fstab or the automounter's map of {target}: `hard` in place of `{observed}`. Then, when no
-    program uses it: `umount {target}; mount {target}`. A data set that is only read may stay soft: mount it with `ro`.
+    program uses it: `findmnt -s {target} && umount {target} && mount {target}`. A data set that is only read may stay
+    soft: mount it with `ro`.
 
     ## Source
     nfs(5), options soft, softerr and hard: "A so-called 'soft' timeout can cause silent data corruption in certain

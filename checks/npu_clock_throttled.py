@@ -17,8 +17,9 @@ def npu_clock_throttled(frequencies: NpuFrequencies) -> Iterator[Finding]:
     card at half of its clock halves the speed of the whole job.
 
     ## What to do
-    On {host}: `npu-smi info -t common -i {card}`, `npu-smi info -t temp -i {card}`, `npu-smi info -t power -i {card}`.
-    Check the fans, the air flow, and the power supplies; a card that stays slow is reported to the vendor.
+    On {host}: `npu-smi info -t common -i {card}`, `npu-smi info -t temp -i {card}`, `npu-smi info -t power -i
+    {card}`. Check the fans, the air flow, and the power supplies; a card that stays slow is reported to the vendor.
+    For the vendor: `npu-smi info -t board -i {card}` and `dmidecode -s system-serial-number`.
 
     ## Source
     `Aicore curFreq(MHZ)` against `Aicore Freq(MHZ)` of `npu-smi info -t common`, where `Aicore Usage Rate(%)` is 50 or

@@ -19,8 +19,11 @@ def npu_count_differs(inventory: PerHost[NpuInventory]) -> Iterator[Finding]:
     device ID` (107001), and all the other ranks wait for it.
 
     ## What to do
-    Compare the PCI bus with the device files: `lspci -n -d 19e5: | wc -l` and `ls /dev/davinci[0-9]*`. For an NPU that
-    is missing on the bus too, check card, slot and BIOS; for one that is on the bus only, check the driver.
+    On {host}: `lspci -n -d 19e5: | wc -l` counts the NPUs on the PCI bus, `ls /dev/davinci[0-9]*` lists those that
+    the driver has.
+    - Not on the bus: stop the jobs, then `ipmitool chassis power cycle`; if it stays away, check card, slot and
+      BIOS.
+    - On the bus: `dmesg | grep -iE 'davinci|ascend'` has the reason. Stop the jobs, then `reboot`.
 
     ## In a container
     The container of {host} has {observed} NPUs. If its machine has more, start it again with the device file of each
@@ -33,4 +36,5 @@ def npu_count_differs(inventory: PerHost[NpuInventory]) -> Iterator[Finding]:
     counts = {host: len(host_inventory.devices) for host, host_inventory in inventory.items()}
     for finding in differing(counts, "{observed} NPUs; {count} of {total} hosts have {expected}"):
         on_bus = {host: inventory[host].pci_count for host in finding.hosts}
-        yield Finding(finding.template, hosts=finding.hosts, **finding.values, on_pci_bus=on_bus)
+        missing = {"On the bus" if count > counts[host] else "Not on the bus" for host, count in on_bus.items()}
+        yield finding.with_values(on_pci_bus=on_bus, case=sorted(missing))

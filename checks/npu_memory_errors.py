@@ -17,7 +17,8 @@ def npu_memory_errors(memory: NpuMemoryErrors) -> Iterator[Finding]:
 
     ## What to do
     Restart {host} while no job runs, which takes the pages out of use. Have the card replaced when the count grows
-    again: `npu-smi info -t ecc -i {card}` shows it.
+    again: `npu-smi info -t ecc -i {card}` shows it. For the vendor: `npu-smi info -t board -i {card}` and
+    `dmidecode -s system-serial-number`.
 
     ## Source
     `HBM Double Bit Error Count` and `HBM Double Bit Next-Isolated Pages Count` of `npu-smi info -t ecc` (documentation

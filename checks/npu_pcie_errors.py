@@ -12,8 +12,9 @@ def npu_pcie_errors(errors: PerHost[NpuPcieErrors]) -> Iterator[Finding]:
     Packets that are sent again slow the copies between host and NPU; a link that gets worse ends with a lost card.
 
     ## What to do
-    `npu-smi info -t pcie-err -i {card}` on {host}, twice: counts that still grow mean a loose card or riser. Reseat it;
-    `npu-smi set -t clear-pcie-err -i {card} -c 0` sets the counts back.
+    `npu-smi info -t pcie-err -i {card}` on {host}, twice: counts that still grow mean a loose card or riser. Reseat
+    it; `npu-smi set -t clear-pcie-err -i {card} -c 0` sets the counts back. For the vendor: `npu-smi info -t board
+    -i {card}` and `dmidecode -s system-serial-number`.
 
     ## Source
     The error counts of `npu-smi info -t pcie-err` (npu_info_print.c of github.com/hicann/driver); its Retry Count is

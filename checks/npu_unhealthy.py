@@ -22,7 +22,8 @@ def npu_unhealthy(
     ## What to do
     {repair}
     Until then leave {host} out of the job (in Slurm: `scontrol update NodeName={host} State=DRAIN Reason=npu`). A fault
-    that returns: report it to the vendor.
+    that returns: report it to the vendor, with `npu-smi info -t board -i {card}` and `dmidecode -s
+    system-serial-number`.
 
     ## Source
     The Health column of `npu-smi info`, whose words are OK, Warning, Alarm, Critical and UNKNOWN, and `npu-smi info -t

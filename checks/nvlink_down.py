@@ -16,8 +16,9 @@ def nvlink_down(links: PerHost[NvLinks], cards: PerHost[GpuCards]) -> Iterator[F
 
     ## What to do
     On {host}: `nvidia-smi nvlink -s -i {gpu}`, `nvidia-smi nvlink -e -i {gpu}` and `dmesg | grep -iE 'xid|nvlink'`.
-    Take the host out of the job (in Slurm: `scontrol update NodeName={host} State=DRAIN Reason=nvlink`), then `reboot`;
-    if the links stay down, have the GPU or its baseboard replaced.
+    Take the host out of the job (in Slurm: `scontrol update NodeName={host} State=DRAIN Reason=nvlink`), then
+    `reboot`; if the links stay down, have the GPU or its baseboard replaced. For the vendor: `nvidia-smi -q -i
+    {gpu} | grep -i serial` and `nvidia-bug-report.sh`.
 
     ## Source
     `nvidia-smi nvlink -s`. The norm is the same GPU, of the same product, on most of the other hosts; behind

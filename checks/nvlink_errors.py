@@ -14,8 +14,9 @@ def nvlink_errors(counters: NvLinkErrors) -> Iterator[Finding]:
     Each error is sent again and makes the link slower; a link with many fails in time (Xid 74), and the job with it.
 
     ## What to do
-    On {host}: `nvidia-smi nvlink -e -i {gpu}`, once before and once after a job. Where the counts rise, drain the host
-    and have the GPU or its baseboard reseated or replaced. `nvidia-smi nvlink -re -i {gpu}` sets them to zero.
+    On {host}: `nvidia-smi nvlink -e -i {gpu}`, once before and once after a job. Where the counts rise, drain the
+    host and have the GPU or its baseboard reseated or replaced. `nvidia-smi nvlink -re -i {gpu}` sets them to zero.
+    For the vendor: `nvidia-smi -q -i {gpu} | grep -i serial` and `nvidia-bug-report.sh`.
 
     ## Source
     `nvidia-smi nvlink -e`. A recovery is one too many (facebookresearch/gcm and DCGM allow none). Of replays and CRC

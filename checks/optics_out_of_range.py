@@ -8,6 +8,8 @@ from doctor.facts.reported_value import readings_outside
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
+NO_ANSWER = "No module or no answer"
+
 
 @check(severity=WARNING, area="links")
 def optics_out_of_range(
@@ -25,9 +27,11 @@ def optics_out_of_range(
     and fails later.
 
     ## What to do
-    `hccn_tool -i {npu} -optical -g` on {host}. A module that is missing or does not answer: reseat it, then replace it.
-    Low Rx power: clean the fibre and check the Tx power at its other end. Low Tx power, or a temperature or voltage
-    out of range: replace the module.
+    On {host}: `hccn_tool -i {npu} -optical -g` shows the module.
+    - No module or no answer: reseat it, then replace it.
+    - Low Rx power: clean the fibre on both ends, then compare the Tx power at its other end.
+    - High temperature: check the fans and the air flow; if it stays high, replace the module.
+    - Another value: replace the module.
 
     ## Source
     The module's own thresholds and its loss of signal and lock flags. A missing module counts where most NPUs of the
@@ -50,12 +54,12 @@ def optics_out_of_range(
         count = len(flatten_by_npu(product_optics))
         for host, _, npus in group_by_host(empty) if count > len(empty) else ():
             template = "no optical module in NPU {npus}; {count} NPUs of {family} have one"
-            yield Finding(template, hosts=[host], npu=npus[0], npus=npus, count=count, family=product)
+            yield Finding(template, hosts=[host], npu=npus[0], npus=npus, count=count, family=product, case=NO_ANSWER)
 
 
 def _module_findings(npu: int, module: OpticalModule) -> Iterator[Finding]:
     if not module.reachable:
-        yield Finding("the optical module of NPU {npu} does not answer on its control link", npu=npu)
+        yield Finding("the optical module of NPU {npu} does not answer on its control link", npu=npu, case=NO_ANSWER)
     for quantity, lanes in readings_outside(module.readings).items():
         first_reading = next(iter(lanes.values()))
         yield Finding(
@@ -66,8 +70,9 @@ def _module_findings(npu: int, module: OpticalModule) -> Iterator[Finding]:
             low=first_reading.low,
             high=first_reading.high,
             unit=first_reading.unit,
+            case=first_reading.case(quantity),
         )
     raised: Mapping[str, str] = {name: hex(bits) for name, bits in module.flags.items() if bits}
     if raised:
         template = "the optical module of NPU {npu} reports {observed}; expected no loss of signal or lock"
-        yield Finding(template, npu=npu, observed=raised)
+        yield Finding(template, npu=npu, observed=raised, case="Low Rx power")

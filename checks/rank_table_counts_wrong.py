@@ -14,8 +14,8 @@ def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
 
     ## What to do
     {edit}
-    First make sure that the list is the one you want. `cp -p {rank_table} {rank_table}.old && doctor rank-table
-    {all_hosts} --out {rank_table}` writes the table anew from the hosts.
+    `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the whole table
+    anew from the hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetServerList), `topoinfo_ranktableStandard.cc` (GetGroupList,
@@ -24,9 +24,14 @@ def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
     for count in table.counts:
         if count.stated != count.actual:
             yield Finding(
-                "{count} does not match what is listed",
+                "{count} is {observed}, and the table lists {expected}",
                 count=count.path,
-                edit=filled('In {0}, at {1}, write "{2}".', table.path, count.path, count.actual),
+                edit=filled(
+                    'If what the table lists is right, write "{2}" in {0}, at {1}.',
+                    table.path,
+                    count.path,
+                    count.actual,
+                ),
                 observed=count.stated,
                 expected=count.actual,
             )

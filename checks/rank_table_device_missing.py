@@ -22,7 +22,8 @@ def rank_table_device_missing(
     ## What to do
     {edit}
     {lost}
-    On {host}: `ls /dev/davinci[0-9]*` shows the devices; the table needs these physical numbers.
+    `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew
+    from the hosts. On {host}: `ls /dev/davinci[0-9]*` shows the devices; the table needs these physical numbers.
 
     ## Source
     HCCL documentation, `device_id`; HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo).

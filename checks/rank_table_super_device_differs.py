@@ -20,7 +20,8 @@ def rank_table_super_device_differs(table: RankTable) -> Iterator[Finding]:
 
     ## What to do
     {edit}
-    `npu-smi info -t spod-info -i {card} -c {chip}` on {host} shows the number of NPU {npu} as SDID.
+    `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew
+    from the hosts. `npu-smi info -t spod-info -i {card} -c {chip}` on {host} shows the number of NPU {npu} as SDID.
 
     ## Source
     The public driver source: server << 22 | chip << 18 | die << 16 | device, device = 2 * chip + die. Numbers that do

@@ -14,8 +14,10 @@ def rank_table_super_device_repeated(table: RankTable) -> Iterator[Finding]:
     (`devices have same superDeviceId`). It finds devices by this number: a wrong number selects another device.
 
     ## What to do
-    {edit} `npu-smi info -t spod-info -i {card} -c {chip}` on {owner} shows the super_device_id of NPU {npu}, called
-    SDID there.
+    {edit}
+    `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew
+    from the hosts. `npu-smi info -t spod-info -i {card} -c {chip}` on {owner} shows the super_device_id of NPU
+    {npu}, called SDID there.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleSuperDeviceId, CheckSuperPodInfo); HCCL documentation, A3.

@@ -16,8 +16,8 @@ def rdma_firmware_differs(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     hard to trace.
 
     ## What to do
-    Stop the jobs of {host}, install the firmware {expected} on {devices} (`mlxfwmanager --query` shows the cards and
-    their images), and restart the host.
+    Stop the jobs of {host}. Get the image of firmware {expected} for {board} from the card's vendor; `mlxfwmanager
+    --query` shows the cards. For each of {devices}: `flint -d {first_device} -i <image> burn`, then `reboot`.
 
     ## Source
     `fw_ver` and `board_id` of /sys/class/infiniband/NAME; adapters with the same board_id are compared, and the
@@ -36,5 +36,5 @@ def rdma_firmware_differs(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
                 usual = {card.firmware for host in agreeing for card in adapters[host].devices if card.board == board}
                 cards = [device for host in finding.hosts for device in adapters[host].devices if device.board == board]
                 others = [card for card in cards if card.firmware not in usual] or cards
-                finding.values["devices"] = sorted({card.name for card in others})
-                yield finding
+                devices = sorted({card.name for card in others})
+                yield finding.with_values(devices=devices, first_device=devices[0])

@@ -22,10 +22,12 @@ def rdma_module_out_of_range(modules: PerHost[RdmaModules]) -> Iterator[Finding]
     job becomes slower, and fails later. Ports whose FEC differs cost latency, or do not come up again.
 
     ## What to do
-    On {host}: `mlxlink -d {device} -m -c`. Low Rx power: clean the fibre, and look at the Tx power of its other end.
-    Low Tx power, a temperature or a voltage out of range: replace the module. Bit errors: reseat and clean the cable on
-    both ends, then replace it. Another FEC: set it as on the other ports (`mlxlink -d {device} --fec`), on the switch
-    as well.
+    On {host}: `mlxlink -d {device} -m -c` shows the module.
+    - Low Rx power: clean the fibre on both ends, then compare the Tx power at its other end.
+    - High temperature: check the fans and the air flow; if it stays high, replace the module.
+    - Another value: replace the module.
+    - Bit errors: reseat and clean the cable on both ends, then replace it.
+    - Another FEC: set it as on the other ports (`mlxlink -d {device} --fec`), on the switch as well.
 
     ## Source
     `mlxlink -m -c` of NVIDIA's MFT, or mstlink: the module's own limits behind each value, and the tool's
@@ -61,6 +63,7 @@ def rdma_module_out_of_range(modules: PerHost[RdmaModules]) -> Iterator[Finding]
                     count=count,
                     total=len(by_port),
                     expected=usual,
+                    case="Another FEC",
                 )
 
 
@@ -79,7 +82,7 @@ def _usual(by_port: Mapping[tuple[str, str], str]) -> str:
 
 
 def _of_port(device: str, module: RdmaModule) -> Iterator[Finding]:
-    for lanes in readings_outside(module.readings).values():
+    for quantity, lanes in readings_outside(module.readings).items():
         first = next(iter(lanes.values()))
         yield Finding(
             "the module of {device} has {observed} {unit}; expected {low} to {high} {unit}",
@@ -88,6 +91,7 @@ def _of_port(device: str, module: RdmaModule) -> Iterator[Finding]:
             low=first.low,
             high=first.high,
             unit=first.unit,
+            case=first.case(quantity),
         )
     if module.effective_ber is not None and module.effective_ber > MOST_BER:
         yield Finding(
@@ -95,6 +99,7 @@ def _of_port(device: str, module: RdmaModule) -> Iterator[Finding]:
             device=device,
             observed=f"{module.effective_ber:.0e}",
             expected=f"{MOST_BER:.0e}",
+            case="Bit errors",
         )
     if module.advice:
         yield Finding("mlxlink says of the active port {device}: {observed}", device=device, observed=module.advice)

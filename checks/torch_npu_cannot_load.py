@@ -25,8 +25,10 @@ def torch_npu_cannot_load(torch: TorchImport) -> Iterator[Finding]:
     kind = import_cause(torch.error_with_set_env)
     if kind == "driver":
         remedy = (
-            "Make the driver's libraries visible: `export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver:"
-            "/usr/local/Ascend/driver/lib64/common:$LD_LIBRARY_PATH`; in a container, mount /usr/local/Ascend/driver."
+            "`ls /usr/local/Ascend/driver/lib64/driver/libascend_hal.so` shows whether the driver has it. If so, in "
+            "the job's script: `export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver:/usr/local/Ascend/driver/"
+            "lib64/common:$LD_LIBRARY_PATH`. If not, install the NPU driver again; in a container, mount "
+            "/usr/local/Ascend/driver."
         )
         template = "import torch fails: {library} of the NPU driver is not found"
     elif kind == "cann" and torch.set_env:

@@ -16,9 +16,10 @@ def vnic_link_down(vnics: VnicAddresses, product: NpuProduct, chips: NpuChips | 
     is down cuts the NPU off, also when its optical port looks healthy.
 
     ## What to do
-    On {host}: stop the jobs, then reset the NPU, `npu-smi set -t reset -i {card} -c {chip} -m 1`, or restart the host:
-    `reboot`. If `hccn_tool -i {npu} -vnic -g` still shows DOWN, have the vendor replace the board; `npu-smi info -t
-    hccs -i {card} -c {chip}` shows its HCCS lanes.
+    On {host}: stop the jobs, then reset the NPU, `npu-smi set -t reset -i {card} -c {chip} -m 1`, or restart the
+    host: `reboot`. If `hccn_tool -i {npu} -vnic -g` still shows DOWN, have the vendor replace the board; `npu-smi
+    info -t hccs -i {card} -c {chip}` shows its HCCS lanes. For the vendor: `npu-smi info -t board -i {card}` and
+    `dmidecode -s system-serial-number`.
 
     ## Source
     The vendor's pre-check asks for `vnic link status: UP` on every NPU of a super pod.

@@ -8,7 +8,7 @@ import re
 
 from doctor.engine import texts
 from doctor.engine.sanitize import count_noun
-from doctor.engine.texts import enumerated, filled, joined, origin, rewritten
+from doctor.engine.texts import enumerated, filled, joined, origin, read_table, rewritten
 from doctor.engine.translation import Catalogue
 from doctor.remedy.template import fill_text
 from tests import translations, value_texts
@@ -133,3 +133,16 @@ def test_no_page_of_documentation_has_them() -> None:
     pages = [translations.ROOT / "README.md", *(translations.ROOT / "doctor/docs").glob("*.md")]
     lines = (f"{page.name}: {line}" for page in pages for line in page.read_text("utf-8").splitlines())
     assert [line for line in lines if HARD_TO_READ.search(line)] == []
+
+
+def test_after_a_one_a_noun_is_in_the_singular_and_a_verb_is_not_taken_for_it() -> None:
+    assert filled("{0} more groups of ranks", 1) == "1 more group of ranks"
+    assert filled("{0} of {1} pairs both ways, {2} ports", 1, 1, 12) == "1 of 1 pair both ways, 12 ports"
+    assert filled("{0} of {1} ranks were seen", 0, 1) == "0 of 1 rank was seen"
+    assert filled("rank {0} lists {1} hosts", 1, 21) == "rank 1 lists 21 hosts"
+
+
+def test_a_host_that_fills_in_the_plural_is_translated_as_well() -> None:
+    read_table({"{0} odd packets of {1}": [["1", "eth0"]]})
+    for text in ("1 odd packets of eth0", "1 odd packet of eth0"):
+        assert origin(text) == ("{0} odd packets of {1}", {"0": "1", "1": "eth0"})

@@ -11,7 +11,7 @@ import msgspec
 
 from doctor.engine.language import is_english, without_loose_spaces
 from doctor.engine.sanitize import with_visible_ends
-from doctor.engine.texts import enumerated, with_own_spaces
+from doctor.engine.texts import enumerated, with_own_spaces, with_singulars
 
 if TYPE_CHECKING:
     from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary
@@ -125,21 +125,8 @@ class Finding:
         return fill_template(self.template, self.values)
 
 
-_NOUNS = (
-    *("byte", "bit", "call", "check", "collective", "device", "device file", "error", "file", "GPU", "host", "inode"),
-    *("layer", "line", "link", "lane", "message", "name", "NPU", "NVSwitch", "object", "packet", "peer", "port"),
-    *("process", "rank", "sample", "second", "segment", "stage", "step", "time", "value", "worker"),
-)
-_PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for noun in _NOUNS} | {"entries": "entry"}
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 """Names alone: templates come from saved reports too, and the width in ``{name:>999999999}`` would fill the memory."""
-_ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b")
-
-
-def _singular(match: re.Match[str], texts: Mapping[str, str]) -> str:
-    """``{count} processes``, or ``{count} process`` where the count is 1."""
-    name, between, plural = match.groups()
-    return f"{{{name}}} {between}{_PLURALS[plural]}" if texts.get(name) == "1" else match[0]
 
 
 def fill_template(template: str, values: Mapping[str, Any]) -> str:
@@ -151,7 +138,7 @@ def fill_template(template: str, values: Mapping[str, Any]) -> str:
     texts = {name: value_in_sentence(value) for name, value in values.items()}
     if not is_english():
         texts = {name: with_own_spaces(text) for name, text in texts.items()}
-    singular = _ONE_OF_MANY.sub(lambda match: _singular(match, texts), template)
+    singular = with_singulars(template, texts)
     return without_loose_spaces(_PLACEHOLDER.sub(lambda match: _filled(match, texts), singular))
 
 

@@ -22,6 +22,62 @@ MAX_CHARS = 8000
 """Characters of a text that is remembered."""
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
+_NOUNS = (
+    *(
+        "address",
+        "attempt",
+        "batch",
+        "bit",
+        "bridge",
+        "buffer",
+        "byte",
+        "call",
+        "card",
+        "character",
+        "check",
+        "collective",
+    ),
+    *("connection", "container", "CPU", "day", "device", "device file", "element", "error", "event", "file", "finding"),
+    *(
+        "gateway",
+        "GPU",
+        "group",
+        "host",
+        "inode",
+        "interface",
+        "job",
+        "lane",
+        "layer",
+        "level",
+        "line",
+        "link",
+        "machine",
+    ),
+    *("member", "message", "MTU", "name", "neighbour", "NPU", "NVLink", "NVSwitch", "object", "operation", "packet"),
+    *(
+        "page",
+        "pair",
+        "parameter",
+        "path",
+        "peer",
+        "place",
+        "pod",
+        "port",
+        "process",
+        "rank",
+        "round",
+        "row",
+        "sample",
+        "script",
+    ),
+    *("second", "segment", "slot", "stage", "step", "tensor", "thread", "time", "value", "variable", "waiver", "word"),
+    "worker",
+)
+"""That a text counts. A word that is a verb as well, as `lists`, is none of them: a name before it may be "1"."""
+_PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for noun in _NOUNS} | {"entries": "entry"}
+_ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b(?: (are|have|were)\b)?")
+_VERBS = {"are": " is", "have": " has", "were": " was", None: ""}
+
 TextTable = dict[str, list[list[str]]]
 """Rows of values by template."""
 MAX_ROWS = MAX_TEXTS // 2
@@ -49,7 +105,7 @@ def filled(template: str, *values: object, **named: object) -> str:
     """
     texts = {str(number): format(value) for number, value in enumerate(values)}
     texts.update((name, format(value)) for name, value in named.items())
-    text = fill(template, texts)
+    text = fill(with_singulars(template, texts), texts)
     remember(text, template, texts)
     return text
 
@@ -103,7 +159,7 @@ def restated(text: str, change: Callable[[str], str]) -> str:
     source = origin(text) if result != text else None
     if source is not None and not callable(source[1]):
         values = {name: restated(value, change) for name, value in source[1].items()}
-        if fill(source[0], values) == result:
+        if fill(with_singulars(source[0], values), values) == result:
             remember(result, source[0], values)
     return result
 
@@ -157,6 +213,20 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     return "".join(
         piece if is_text else values.get(piece, f"{{{piece}}}") for is_text, piece in template_pieces(template)
     )
+
+
+def with_singulars(template: str, values: Mapping[str, str]) -> str:
+    """``template`` with a noun, and are, have or were, in the singular after each placeholder whose value is 1.
+
+    >>> with_singulars("{0} processes on {1} other hosts", {"0": "1", "1": "2"})
+    '{0} process on {1} other hosts'
+    """
+    return _ONE_OF_MANY.sub(lambda match: _singular(match, values), template) if "1" in values.values() else template
+
+
+def _singular(match: re.Match[str], values: Mapping[str, str]) -> str:
+    name, between, plural, verb = match.groups()
+    return f"{{{name}}} {between}{_PLURALS[plural]}{_VERBS[verb]}" if values.get(name) == "1" else match[0]
 
 
 def placeholders(template: str) -> tuple[str, ...]:
@@ -217,5 +287,6 @@ def read_table(table: Mapping[str, Iterable[Sequence[str]]], limit: int = MAX_RO
             continue
         values = dict(zip(names, row, strict=True))
         size = sum(len(piece) if is_text else len(values[piece]) for is_text, piece in template_pieces(template))
-        if size <= MAX_CHARS and origin(text := fill(template, values)) is None:
-            remember(text, template, values)
+        for shape in {template, with_singulars(template, values)} if size <= MAX_CHARS else ():
+            if origin(text := fill(shape, values)) is None:
+                remember(text, template, values)

@@ -34,6 +34,8 @@ class AcceleratorVendor(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """PCI device ids that are accelerators whatever their class."""
     files: tuple[str, ...] = ()
     """How the names of their files under /dev begin."""
+    module: str = ""
+    """The kernel module that drives them; empty where it is not known."""
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +77,12 @@ class Accelerator(msgspec.Struct, frozen=True):
     """Vendor and device, as 1002:74a1."""
     driver: str
     """The kernel's driver of it; empty for none."""
+
+    @property
+    def module(self) -> str:
+        """The kernel module that drives such devices; empty where it is not known."""
+        vendor = accelerator_vendors().get(self.pci_id[:4])
+        return vendor.module if vendor else ""
 
 
 class _Detection(msgspec.Struct, frozen=True):

@@ -101,6 +101,17 @@ class OpticalReading(msgspec.Struct, frozen=True):
         """Whether the value is beyond a limit; a module without limits has the same number for both, 0."""
         return self.low < self.high and not self.low <= self.value <= self.high
 
+    def case(self, quantity: str) -> str:
+        """Which item of the fix of a module is for this reading, which is outside of its limits.
+
+        >>> OpticalReading(-14.2, -10.4, 6.0, "dBm").case("Rx power")
+        'Low Rx power'
+        """
+        name = quantity.lower()
+        if "rx" in name and self.value < self.low:
+            return "Low Rx power"
+        return "High temperature" if "temp" in name and self.value > self.high else "Another value"
+
 
 def readings_outside(readings: Mapping[str, OpticalReading]) -> dict[str, dict[str, OpticalReading]]:
     """Those beyond a limit, by quantity and by name. The name is the quantity, with the number of the lane behind it.

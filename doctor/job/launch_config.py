@@ -37,6 +37,15 @@ msrun starts the scheduler where the address is the host's own, and nowhere else
 parallel/cluster/process_entity/_api.py, ``is_master``).
 """
 
+_MASTER_OPTIONS = {
+    "torchrun": "`--master-addr {0}`, or `--rdzv-backend c10d --rdzv-endpoint {0}:29400`",
+    "msrun": "`--master_addr {0}`",
+    "accelerate": "`--main_process_ip {0}`",
+    "deepspeed": "`--master_addr {0}`",
+    "colossalai": "`--master_addr {0}`",
+}
+"""By launcher: the option that gives the address where ranks meet."""
+
 _STARTS_TASKS = ("srun", "openmpi", "hydra")
 """Launchers whose tasks are the ranks, or start them."""
 
@@ -140,6 +149,15 @@ class LaunchConfig(LaunchSettings, frozen=True):
             if name and not self.master_addr
             else ""
         )
+
+    def master_option(self, address: str) -> str:
+        """What gives the job ``address`` as the one where its ranks meet: of its launcher, or the variable.
+
+        >>> LaunchConfig(launchers=("msrun",)).master_option("10.0.0.1"), LaunchConfig().master_option("")
+        ('`--master_addr 10.0.0.1`', '`export MASTER_ADDR=<address>`')
+        """
+        launcher = self.launchers[-1] if self.launchers else ""
+        return filled(_MASTER_OPTIONS.get(launcher, "`export MASTER_ADDR={0}`"), address or "<address>")
 
     @classmethod
     def from_options(cls, options: LaunchOptions) -> LaunchConfig:

@@ -24,10 +24,10 @@ LEAST_WIDTH = 40
 _SIGNS = {"open": ".", "few": "-", "some": "+", "most": "*", "all": "#", "unknown": "?", "untried": " ", "self": "\\"}
 _LEGEND = {
     "open": "all open",
-    "few": "below a quarter fails",
-    "some": "below a half",
-    "most": "a half and more",
-    "all": "all fails",
+    "few": "fewer than 1/4 fail",
+    "some": "fewer than 1/2 fail",
+    "most": "1/2 or more fail",
+    "all": "all fail",
     "unknown": "unknown",
 }
 
@@ -51,7 +51,7 @@ def heat_map(matrix: Matrix, width: int = 80) -> list[str]:
     0 n1  \ . #
     1 n2  . \ #
     2 n3  . . \
-    . all open  # all fails
+    . all open  # all fail
     """
     if not matrix.hosts:
         return []

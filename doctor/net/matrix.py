@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 MAX_HOSTS, MAX_PORTS = 10_000, 128
 EPHEMERAL = ("ephemeral", "ephemeral-high")
@@ -256,15 +256,11 @@ class MatrixCoverage(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         one_way = self.pairs_either_way - self.pairs_both_ways
         both = self.pairs_both_ways
-        texts = [
-            filled("{0} of {1} pairs both ways", both, self.pairs)
-            if self.pairs != 1
-            else filled("{0} of 1 pair both ways", both)
-        ]
+        texts = [filled("{0} of {1} pairs both ways", both, self.pairs)]
         texts += [filled("{0} more one way", one_way)] if one_way else []
-        texts += [filled("{0} ports", self.ports) if self.ports != 1 else "1 port"]
+        texts += [filled("{0} ports", self.ports)]
         texts += [filled("{0} of {1} attempts unknown", self.unknown, self.attempts)] if self.unknown else []
-        return ", ".join(texts)
+        return joined(", ", texts)
 
 
 _DROP_FAILING = str.maketrans("", "", FAILING)

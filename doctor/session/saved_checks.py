@@ -33,8 +33,7 @@ def with_note(report: Report, run: Run, omitted: Sequence[Check]) -> Report:
     omitted = [check for check in omitted if check.area not in ROUND_AREAS]
     if not omitted:
         return report
-    several = "{0} checks are not judged: the run was not made for them"
-    note = filled(several, len(omitted)) if len(omitted) > 1 else "1 check is not judged: the run was not made for it"
+    note = filled("not judged, since this run was recorded without: {0} checks", len(omitted))
     collected = {name for record in run.hosts.values() for name in record.outputs}
     facts = {fact.output_name() for check in omitted for fact in _first_round(check.facts)} - collected
     if facts and len(facts) <= MAX_FACTS:

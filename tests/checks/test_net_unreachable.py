@@ -51,7 +51,7 @@ def own_attempts(*letters: str) -> list[list[str]]:
 def test_a_host_that_does_not_reach_itself_is_named_with_its_loopback_interface() -> None:
     outcome = run_check(NAME, answers(own_attempts("-", "d")))
     ((hosts, text),) = messages(outcome)
-    assert (hosts, text) == ("w2", "connections from w2 to itself fail on all ports tried: 1 of 1 attempts (dropped)")
+    assert (hosts, text) == ("w2", "connections from w2 to itself fail on all ports tried: 1 of 1 attempt (dropped)")
     assert "`ip link show lo` must say UP" in advice(NAME, outcome)
     assert "cable" not in advice(NAME, outcome)
 

@@ -12,6 +12,7 @@ def test_the_minority_is_blamed_and_its_bus_is_shown() -> None:
     assert finding.hosts == ("b",)
     assert str(finding) == "7 NPUs; 2 of 3 hosts have 8"
     assert (finding.values["observed"], finding.values["expected"], finding.values["on_pci_bus"]) == (7, 8, {"b": 8})
+    assert finding.values["case"] == ["On the bus"]
 
 
 def test_a_tie_blames_both_sides() -> None:

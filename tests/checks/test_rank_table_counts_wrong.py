@@ -12,7 +12,7 @@ NAME = "rank-table-counts-wrong"
 
 def test_server_count() -> None:
     assert list_messages(run_check(NAME, {**a1(2), "server_count": "3"})) == [
-        "server_count does not match what is listed | observed 3 | expected 2"
+        "server_count is 3, and the table lists 2 | observed 3 | expected 2"
     ]
 
 
@@ -21,7 +21,7 @@ def test_group_list(field: str, right: str) -> None:
     value = legacy(2)
     value["group_list"][0][field] = "7"
     assert list_messages(run_check(NAME, value)) == [
-        f"group_list[0].{field} does not match what is listed | observed 7 | expected {right}"
+        f"group_list[0].{field} is 7, and the table lists {right} | observed 7 | expected {right}"
     ]
 
 
@@ -30,7 +30,7 @@ def test_lab(field: str, right: str) -> None:
     value = lab(2)
     value["group_list"][0][field] = "7"
     assert list_messages(run_check(NAME, value)) == [
-        f"group_list[0].{field} does not match what is listed | observed 7 | expected {right}"
+        f"group_list[0].{field} is 7, and the table lists {right} | observed 7 | expected {right}"
     ]
 
 

@@ -21,7 +21,7 @@ def test_a_wrong_product_names_the_element_and_the_device() -> None:
     assert not finding.is_warning
     assert str(finding) == (
         "rank 5 (GPU 1), product float32: 2 of 3 products of whole numbers are not the exact product: row 5, column 7 "
-        "is 13.0; expected 12.0 (1 wrong elements in this row)"
+        "is 13.0; expected 12.0 (1 wrong element in this row)"
     )
     assert "Take the device of rank 5 (GPU 1) on w2 out of the job" in page(NAME, finding)
 

@@ -50,7 +50,7 @@ def test_a_card_that_failed_before_the_ranks_timed_out_is_the_likely_cause() -> 
 def test_what_the_kernel_said_at_another_time_is_not_the_jobs(at: str) -> None:
     diagnosis = judged(DOWN, at)
     assert not cause_rows(diagnosis)
-    assert any("1 messages of faults left out" in note for file in diagnosis.files for note in file.notes)
+    assert any("1 message of faults left out" in note for file in diagnosis.files for note in file.notes)
 
 
 def test_a_python_that_was_killed_for_memory_is_a_cause_and_another_program_is_none() -> None:

@@ -299,7 +299,7 @@ undo = 'sysctl -w net.core.somaxconn="$before"'
     assert all(line.startswith("<37>doctor-fix[") for line in lines)
     assert all(body.startswith(f"plan {plan} by ") for body in bodies)
     assert [body.partition(": ")[2].split(" token=")[0] for body in bodies] == [
-        "applied, up to 1 steps",
+        "applied, up to 1 step",
         "logged: Set it now",
         "logged: Set it now",
     ]

@@ -25,7 +25,7 @@ def test_one_host_that_nobody_reaches_is_a_column() -> None:
         "1 n1  . \\ . .",
         "2 n2  . # \\ .",
         "3 n3  . # . \\",
-        ". all open  # all fails",
+        ". all open  # all fail",
     ]
 
 

@@ -61,7 +61,8 @@ NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
         hccn_tool npu-smi ascend-dmi nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
         {up} {command} sminfo msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
-        ethtool nmcli rdma mlxfwmanager perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos""",
+        ethtool nmcli rdma mlxfwmanager perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos
+        flint nvidia-bug-report.sh""",
     "containers: there is none on a test host": """
         docker --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
     "software, and the job's own programs and settings": """
@@ -73,7 +74,8 @@ NOT_RUN = {
         scontrol""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
-        smartctl ras-mc-ctl swapon findmnt coredumpctl timeout nfsstat lfs lctl rsync arping tracepath taskset""",
+        smartctl ras-mc-ctl swapon findmnt coredumpctl timeout nfsstat lfs lctl rsync arping tracepath taskset
+        dmidecode""",
     "a text in a file or in a message, and no command": """
         "rank_id": "status": "version": Compatibility Two {item}:{expected} {observed}
         privileged: securityContext.capabilities.add: {setting}""",

@@ -92,7 +92,9 @@ def test_pods_that_were_replaced_are_no_hosts_and_the_others_are(
 ) -> None:
     found = pods_of_job("t", read(*pods))
     assert [item.name for item in found.pods] == names
-    assert [note.startswith("1 pods have ended or are being deleted") for note in found.notes] == [True] * left_out
+    assert [note.startswith("left out, as later pods stand in their place: 1 pod, ended") for note in found.notes] == [
+        True
+    ] * left_out
     monkeypatch.setattr(select_pods, "list_pods", lambda *_: read(*pods))
     monkeypatch.setattr(select_pods, "namespace_of", lambda *_: "team")
     monkeypatch.setattr(kubectl, "command_line", lambda *_: ("kubectl",))
@@ -195,7 +197,7 @@ def test_a_jobset_is_no_second_kind_beside_the_jobs_that_it_makes() -> None:
     assert len(pods_of_job("t", read(pod("t-0", labels=labels, owner="Job/t"))).pods) == 1
 
 
-@pytest.mark.parametrize(("job", "text"), [("nope", "none of the 1 pods"), ("cronjob/t", "an unknown kind")])
+@pytest.mark.parametrize(("job", "text"), [("nope", "none of the 1 pod"), ("cronjob/t", "an unknown kind")])
 def test_a_job_that_is_none(job: str, text: str) -> None:
     with pytest.raises(InventoryError, match=text):
         pods_of_job(job, read(pod("a")))

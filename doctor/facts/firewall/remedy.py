@@ -16,20 +16,20 @@ MAX_ADDRESSES = 64
 """Addresses and networks that a command may list. It never names a network that holds others than the fleet's hosts."""
 
 _SAVE_NOTE = (
-    "It is lost after a restart unless saved: `netfilter-persistent save` (Debian, Ubuntu), or "
-    "`service iptables save` (RHEL, openEuler)."
+    "lost after a restart unless saved: `netfilter-persistent save` on Debian and Ubuntu, `service iptables save` on "
+    "RHEL and openEuler"
 )
 _PERSISTENCE = {
-    "ufw": "ufw saves it.",
-    "firewalld": "firewalld saves it.",
-    "nftables": "It is lost after a restart: also write the rule to `/etc/nftables.conf`.",
+    "ufw": "ufw saves it",
+    "firewalld": "firewalld saves it",
+    "nftables": "lost after a restart unless it is also in `/etc/nftables.conf`",
 }
 
 
 def persistence_note(block: BlockedConnections) -> str:
-    """Whether the command outlives a restart."""
+    """Whether the command outlives a restart, for the brackets behind it."""
     if _before_ufw(block):
-        return "It is lost after a restart: the blocking rule is in `/etc/ufw/before.rules`."
+        return "lost after a restart: the blocking rule is in `/etc/ufw/before.rules`"
     return (
         _SAVE_NOTE
         if block.later_packets_only and block.manager == "ufw"

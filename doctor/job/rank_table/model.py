@@ -141,7 +141,7 @@ class RankTable(msgspec.Struct, frozen=True):
             problem.path for problem in self.problems if problem.kind != "unquoted" and problem.field in required
         ]
         if unreadable_paths:
-            places = "1 place" if len(unreadable_paths) == 1 else filled("{0} places", len(unreadable_paths))
+            places = filled("{0} places", len(unreadable_paths))
             raise Unreadable(
                 filled("{0} could not be read: {1}", places, ", ".join(limit_items(unreadable_paths, 2))),
                 "rank-table-field-missing",

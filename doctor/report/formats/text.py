@@ -38,7 +38,7 @@ DETAIL_CELLS = 4
 """Cells before the details of a finding."""
 LABEL_CELLS = 5
 """Cells of a detail's label; a longer one stands in its text."""
-FOLLOWING_ROWS = 2
+FOLLOWING_ROWS = 3
 """Most rows of a consequence."""
 AREA_CELLS = max(map(len, AREAS))
 SHORT_LEVEL = DetailLevel(

@@ -41,6 +41,7 @@ OBSERVED_EXPECTED = ("observed", "expected")
 PROOF = ("means", "codes", "confidence", "evidence", "now")
 """Values that say what a finding means, how sure that is, what proves it, and what the checks of the cause find now."""
 MAX_COMMAND_CHARS = 4000
+_TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
 MAX_WHY_WIDTH = 140
 """Columns of a short why, two rows of 80: the first sentence whatever its length, and more of them up to here."""
 
@@ -145,6 +146,24 @@ def _unknown_values(finding: Finding, fleet: Fleet) -> tuple[str, ...]:
     return unknown if fleet.hosts else (*unknown, "all_hosts")
 
 
+def with_place(lines: Sequence[str], place: str, host: str) -> list[str]:
+    """A fix that begins with a command, with the hosts on which it is typed; not where its first sentence names one.
+
+    What is typed where doctor runs, or in the job's script, stays as it is.
+
+    >>> with_place(["`ls /tmp`, then `df`."], "node1", "node1")
+    ['On node1: `ls /tmp`, then `df`.']
+    >>> with_place(["`ls` on node1 shows it."], "node1", "node1"), with_place(["`doctor net`"], "node1", "node1")
+    (['`ls` on node1 shows it.'], ['`doctor net`'])
+    """
+    if not place or not lines or not lines[0].startswith("`") or lines[0].startswith(_TYPED_ELSEWHERE):
+        return list(lines)
+    first = sentences(lines[0])[0]
+    if host in first or place in first:
+        return list(lines)
+    return [phrase("On {hosts}: {commands}", hosts=place, commands=lines[0]), *lines[1:]]
+
+
 def first_sentences(lines: Sequence[str]) -> str:
     """The first sentences: one alone is often the rule, and the next one what breaking it does."""
     parts = sentences(lines[0]) if lines else []
@@ -190,7 +209,12 @@ class _FailureEntryBuilder:
         details = self.observed_expected(self.groups[0], self.shared_labels)
         if scope.joins and len(details) == 2:
             details = [
-                ("observed", phrase("{observed}; expected {expected}", observed=details[0][1], expected=details[1][1]))
+                (
+                    "observed",
+                    phrase(
+                        "{observed}; expected {expected}", observed=details[0][1].rstrip(".。"), expected=details[1][1]
+                    ),
+                )
             ]
         why_lines = unwrap_lines(why)
         if scope.shortens:
@@ -280,8 +304,9 @@ class _FailureEntryBuilder:
         is_shared = len(hosts) > 1 and not differ and "{host}" not in "".join(COMMAND.findall(self.fix))
         page = self.failure.outcome.check if self.scope.shortens else ""
         place = self.fleet.fold(hosts) if is_shared else ""
-        lines = filled_fix(self.fix, group.example, group.hosts, self.fleet, page, place)
         first = clean(group.hosts[0], 100) if group.hosts else ""
+        lines = filled_fix(self.fix, group.example, group.hosts, self.fleet, page, place)
+        lines = with_place(lines, place or first, first)
         # One finding about several hosts whose remedy names one of them by another value is for that one alone.
         is_whole = is_shared or (group.count == 1 and not differ and "{host}" not in self.fix)
         if first and len(hosts) > 1 and not is_whole and (differ or any(first in line for line in lines)):

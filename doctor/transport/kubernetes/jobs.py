@@ -110,7 +110,7 @@ def without_replaced(pods: Iterable[Pod]) -> tuple[list[Pod], tuple[str, ...]]:
     if not replaced:
         return current, ()
     note = filled(
-        "{0} pods have ended or are being deleted, and later ones were made in their place: {1}",
+        "left out, as later pods stand in their place: {0} pods, ended or terminating: {1}",
         len(replaced),
         _some(replaced),
     )

@@ -297,5 +297,4 @@ def _groups(job: _Job, failures: Sequence[Failure]) -> list[str]:
     ordered = sorted(members.items(), key=lambda item: -len(item[1]))
     lines = [filled("{0}: {1}", rank_names(ranks), text) for text, ranks in ordered[:MOST_GROUPS]]
     more = len(ordered) - MOST_GROUPS
-    rest = "1 more group of ranks" if more == 1 else filled("{0} more groups of ranks", more)
-    return [*lines, *([rest] if more > 0 else [])]
+    return [*lines, *([filled("{0} more groups of ranks", more)] if more > 0 else [])]

@@ -72,7 +72,7 @@ def describe_ranks(views: Sequence[RankView]) -> str:
     ranks = sorted({view.rank for view in views if view.rank is not None})
     hosts = ", ".join(list(dict.fromkeys(view.host for view in views))[:8])
     if not ranks:
-        return filled("{0} process on {1}" if len(views) == 1 else "{0} processes on {1}", len(views), hosts)
+        return filled("{0} processes on {1}", len(views), hosts)
     if len(ranks) == 1:
         return filled("rank {0} on {1}", ranks[0], hosts)
     return filled("ranks {0} on {1}", number_ranges(ranks), hosts)

@@ -15,6 +15,13 @@ from doctor.engine.fact import Output, Visit
 from doctor.engine.record import SCHEMA, HostRecord, Run
 
 STARTED = "2026-01-01T12:00:00Z"
+NO_ACCELERATORS = {
+    "GpuCards": {"": Output(out='{"pci": 0, "driver": "", "tool": false}')},
+    "NpuInventory": {
+        "": Output(out='{"pci": {}, "files": [], "refused": [], "tools": [], "chips": null, "newer": []}')
+    },
+}
+"""What a host without GPUs and NPUs answers."""
 
 
 def run_of(

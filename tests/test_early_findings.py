@@ -11,18 +11,16 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.catalog import load_checks
-from doctor.engine.fact import Output, Visit
+from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.result import ERROR
-from doctor.facts.gpu import GpuCards
-from doctor.facts.npu import NpuInventory
 from doctor.session import early_findings
 from doctor.session.early_findings import MOST_FINDINGS, EarlyFindings
 from tests.hosts.fleet import Fleet
+from tests.node_files import NO_ACCELERATORS
 
 VISIT = Visit(began=1.0, ended=2.0, sent=1.0, received=2.0, python="3.11.2", uid=0, name="w1")
-NONE = {fact.output_name(): {"": Output(ended="absent")} for fact in (GpuCards, NpuInventory)}
-HEALTHY = HostRecord(VISIT, NONE)
+HEALTHY = HostRecord(VISIT, NO_ACCELERATORS)
 REFUSED = HostRecord(Visit("refused", "connection refused"))
 
 

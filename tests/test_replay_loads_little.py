@@ -11,10 +11,9 @@ import pytest
 
 from doctor.engine.fact import Output, Visit
 from doctor.engine.record import SCHEMA, HostRecord, Run
-from doctor.facts.gpu import GpuCards
 from doctor.facts.kernel import ListenQueues
 from doctor.facts.network_test import NetworkAnswer
-from doctor.facts.npu import NpuInventory
+from tests.node_files import NO_ACCELERATORS
 
 ROOT = Path(__file__).parents[1]
 NEVER = {"collect", "diagnose", "environment", "fix", "history", "net", "preflight", "smoke", "transport", "watch"}
@@ -32,8 +31,7 @@ def loaded(tmp_path: Path, somaxconn: int) -> tuple[str, set[str]]:
     """The report of a run on a host with this queue, and the modules of doctor that its replay loads."""
     queues = {path: Output(out=f"{somaxconn}\n") for path in ListenQueues.probe.paths}
     visit = Visit(began=1.0, ended=2.0, sent=1.0, received=2.0, python="3.11.2", uid=0, name="w1")
-    none = {fact.output_name(): {"": Output(ended="absent")} for fact in (GpuCards, NpuInventory)}
-    record = HostRecord(visit, {"ListenQueues": queues, **none})
+    record = HostRecord(visit, {"ListenQueues": queues, **NO_ACCELERATORS})
     path = tmp_path / "run.json"
     path.write_bytes(msgspec.json.encode(Run(SCHEMA, "1 host", "2026-01-01T00:00:00Z", 1.0, {"w1": record})))
     run = subprocess.run([sys.executable, "-c", CODE, str(path)], cwd=ROOT, capture_output=True, text=True, check=True)

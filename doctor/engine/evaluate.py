@@ -133,6 +133,9 @@ def _require_answer(record: HostRecord, fact: type[Fact]) -> None:
         if fact.needs:
             raise _not_planned_reason(fact, (read_fact(record, need) for need in fact.needs))
         raise Unreadable(NOT_COLLECTED)
+    answer = record.outputs[fact.output_name()].get("")
+    if answer is not None and answer.ended == "absent" and not fact.probe.may_be_absent:
+        raise Unreadable("the host's answer is that it is absent, which every host has")
 
 
 def _not_planned_reason(fact: type[Fact], needed: Iterable[Fact | Absent]) -> Absent:

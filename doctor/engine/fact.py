@@ -146,6 +146,15 @@ class Probe(msgspec.Struct, frozen=True):
             return tuple(path for path in self.paths if "*" not in path)
         return ("",) if self.kind in ("run", "ask") and not self.each else ()
 
+    @property
+    def may_be_absent(self) -> bool:
+        """A host may lack what it asks for: a tool, a file or devices; a question that requires nothing has an answer.
+
+        >>> ask(print).may_be_absent, ask(print, requires="/dev/kmsg").may_be_absent
+        (False, True)
+        """
+        return self.kind not in ("run", "ask") or bool(self.requires or self.each)
+
 
 def run(
     command: str,

@@ -149,6 +149,11 @@ class ReservedPorts(Fact, frozen=True):
         return f"{wider.first} {wider.last}"
 
     @property
+    def planned_ranges(self) -> tuple[PortRange, ...]:
+        """The range that the fix of `local-ports-few` sets in place of one that is too narrow; none where it stays."""
+        return PORT_RANGES[:1] if count_local_ports(self.ephemeral, ()) < LOCAL_PORTS else ()
+
+    @property
     def port_outside(self) -> int | None:
         """One that the kernel hands to no outgoing connection: the default of torchrun, else one beside the range."""
         candidates = 29500, self.ephemeral.first - 1, self.ephemeral.last + 1

@@ -23,6 +23,7 @@ from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
+from doctor.facts.hccn.tool import refusal_text
 from doctor.facts.network_test import NetworkAnswer
 from doctor.facts.rdma import ROCE_V2, RdmaPort, RdmaPorts
 
@@ -122,10 +123,15 @@ def answered_pings(source: HostDevices, target: HostDevices) -> list[int]:
 
 
 def ping_calls(source: HostDevices, target: HostDevices) -> list[tuple[str, list[str]]]:
-    """Label and command line of each ping from an NPU to that of the same number that nothing has answered yet."""
+    """Label and command line of each ping from an NPU to that of the same number that nothing has answered yet.
+
+    Between addresses of two families there is no way to try: `device-ip-families-mixed` reports them.
+    """
     calls = []
     for npu in sorted((source.npus.keys() & target.npus.keys()).difference(answered_pings(source, target))):
         address = target.npus[npu]
+        if (":" in address) != (":" in source.npus[npu]):
+            continue
         options = ["-inet6", "-g", "ipv6_address"] if ":" in address else ["-g", "address"]
         calls.append((f"NPU {npu}", ["hccn_tool", "-i", str(npu), "-ping", *options, address]))
     return calls
@@ -179,7 +185,7 @@ def read_ping(text: str) -> tuple[TrialResult, str, float]:
     """Result, detail and gigabits of ``hccn_tool -ping``: the count of packets decides, not the exit status."""
     match = _PINGED.search(text)
     if match is None:
-        return "unknown", last_line(text, MAX_DETAIL) or "it printed nothing", 0.0
+        return "unknown", refusal_text(text, MAX_DETAIL), 0.0
     lost = filled("{0} of {1} packets came back", match[2], match[1])
     return ("worked", "", 0.0) if match[1] == match[2] != "0" else ("failed", lost, 0.0)
 

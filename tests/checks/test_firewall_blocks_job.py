@@ -412,3 +412,25 @@ def test_hosts_with_the_same_rules_get_the_same_finding() -> None:
     outcome = run_check("firewall-blocks-job", {f"w{number}": host(number, closed) for number in (1, 2, 3)})
     assert len({str(finding) for finding in outcome.findings}) == 1
     assert [finding.hosts for finding in outcome.findings] == [("w1",), ("w2",), ("w3",)]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "ports"),
+    [
+        (40000, 40003, ALL),  # local-ports-few: the kernel's default range comes in its place
+        (20000, 24095, "20000-24095, 29500"),  # enough: it stays
+    ],
+)
+def test_the_range_of_local_ports_that_is_to_be_widened_is_opened_as_it_will_be(
+    first: int, last: int, ports: str
+) -> None:
+    outcome = look(saved(ESTABLISHED, SSH, policy="DROP"), reserved("", first, last))
+    assert messages(outcome) == [
+        ("w2", f"iptables-legacy blocks incoming connections to TCP ports {ports} from every other host")
+    ]
+
+
+def test_ports_that_the_kernel_does_not_give_yet_are_no_fault_of_a_firewall() -> None:
+    opened = "-A INPUT -p tcp -m multiport --dports 29500,40000:40003 -j ACCEPT"
+    outcome = look(saved(ESTABLISHED, SSH, opened, policy="DROP"), reserved("", 40000, 40003))
+    assert outcome.status is Status.PASSED

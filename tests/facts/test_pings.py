@@ -64,3 +64,16 @@ def test_npus_ping_their_own_number_where_both_have_an_address() -> None:
     plan = DevicePings.plan({DeviceAddresses: facts})
     assert plan["a"]["calls"] == [(0, "10.0.0.2", ["-ping", "-g", "address"])]
     assert "c" not in plan
+
+
+def test_no_npu_pings_an_address_of_the_other_family() -> None:
+    facts = addresses(a={0: "10.0.0.1/16", 1: "fd00::1/64"}, b={0: "fd00::2/64", 1: "fd00::3/64"})
+    plan = DevicePings.plan({DeviceAddresses: facts})
+    assert plan["a"]["calls"] == [(1, "fd00::3", ["-ping", "-inet6", "-g", "ipv6_address"])]
+    assert plan["b"]["calls"] == [(1, "fd00::1", ["-ping", "-inet6", "-g", "ipv6_address"])]
+
+
+def test_a_tool_that_knows_no_ping_of_ipv6_is_named_by_what_it_means() -> None:
+    fact = pinged((3, "fd00::2", "Get unknown option -inet6!\n\nUsage: hccn_tool [-i %d] -ping -g address %s\n"))
+    assert isinstance(fact, DevicePings)
+    assert list(fact.unread.values()) == ["this version of hccn_tool does not support the option"]

@@ -157,8 +157,8 @@ def test_devices_are_tried_and_read_only_where_a_check_needs_it() -> None:
 
 
 def test_npus_ping_those_of_their_number_by_either_address_family() -> None:
-    source = HostDevices(npus={0: "29.1.0.1", 1: "29.1.0.2", 5: "29.1.0.3"})
-    target = HostDevices(npus={1: "29.1.1.2", 5: "fd00::5", 7: "29.1.1.7"})
+    source = HostDevices(npus={0: "29.1.0.1", 1: "29.1.0.2", 5: "fd00::3", 6: "29.1.0.4"})
+    target = HostDevices(npus={1: "29.1.1.2", 5: "fd00::5", 6: "fd00::6", 7: "29.1.1.7"})
     assert ping_calls(source, target) == [
         ("NPU 1", ["hccn_tool", "-i", "1", "-ping", "-g", "address", "29.1.1.2"]),
         ("NPU 5", ["hccn_tool", "-i", "5", "-ping", "-inet6", "-g", "ipv6_address", "fd00::5"]),

@@ -16,6 +16,7 @@ from doctor.facts.container import HostContainer, JobContainer
 from doctor.job import LaunchConfig
 from doctor.session.remedy_values import needed_facts, with_containers
 from tests.checks.launch_lines import records as npu_records
+from tests.node_files import NO_ACCELERATORS
 from tests.report import rendering
 
 PAGES = {check.name: check for check in load_checks()}
@@ -34,8 +35,9 @@ def record(marks: list[str], variables: dict[str, str], root: str) -> HostRecord
     view |= {"namespaces": {"mnt": 4026532261}, "read_only": [], "network_cards": 1, "devices": [], "files": []}
     view |= {"libraries": [], "capabilities": 0, "uid": 0, "named_user": True}
     output = Output(out=msgspec.json.encode(view).decode())
-    absent = {name: {"": Output(ended="absent")} for name in ("ControlGroup", "GpuCards", "NpuInventory")}
-    outputs = {"ResourceLimits": {"/proc/self/limits": Output(out=LIMITS)}, "JobContainer": {"": output}, **absent}
+    group = {"levels": [], "hidden": [], "allowed": 8, "online": 8, "slurm_step": False}
+    others = {"ControlGroup": {"": Output(out=msgspec.json.encode(group).decode())}, **NO_ACCELERATORS}
+    outputs = {"ResourceLimits": {"/proc/self/limits": Output(out=LIMITS)}, "JobContainer": {"": output}, **others}
     return HostRecord(Visit(), {**outputs, "HostContainer": {"": output}})
 
 

@@ -323,23 +323,50 @@ def test_a_wait_of_a_loader_worker_that_goes_on_counts_before_the_kernel_books_i
 ) -> None:
     """Of idle priority beside busy programs, a worker may wait for seconds; asleep it waits for nothing."""
     monitor = RankMonitor(0, memoryview(bytearray(PAGE_SIZE)), 0)  # type: ignore[no-untyped-call]
-    states, times = {7: "R"}, {7: (0.5, 0.25, 0.25)}
-    monkeypatch.setattr(rank_monitor, "child_pids", lambda pid: list(states))
-    monkeypatch.setattr(rank_monitor, "cpu_times", lambda pid, all_threads: times[pid])
-    monkeypatch.setattr(rank_monitor, "process_status", lambda pid: (states[pid], 1, 1))
+    monitor.pid = 1
+    rank, loaders = (1.0, 9.0, "S"), {7: (0.5, 0.25, "R")}
+    threads = {1: {1: rank}, **{pid: {pid: times} for pid, times in loaders.items()}}
+    monkeypatch.setattr(rank_monitor, "child_pids", lambda pid: [each for each in threads if each != 1])
+    monkeypatch.setattr(rank_monitor, "thread_times", lambda pid: dict(threads[pid]))
 
-    def delay(clock: float, first: bool = False) -> float:
-        return float(monitor.read_loader_delay(first, clock))  # type: ignore[no-untyped-call]
+    def delay(since: float, first: bool = False) -> float:
+        return float(monitor.read_helper_delay(first, since))  # type: ignore[no-untyped-call]
 
-    assert delay(100.0, first=True) == 0.0
-    assert delay(103.0) == 3.0
-    times[7] = (0.6, 3.35, 3.35)  # it ran, and its wait was booked
-    assert delay(103.2) == pytest.approx(3.1)
-    states[7] = "S"
-    assert delay(110.0) == pytest.approx(3.1)
-    states[8], times[8] = "R", (0.0, 0.0, 0.0)
-    assert delay(111.0) == pytest.approx(3.1)
-    assert delay(116.0) == pytest.approx(5.0)
+    assert delay(9.0, first=True) == 0.0
+    assert [delay(1.0) for _ in range(3)] == [1.0, 2.0, 3.0]
+    threads[7][7] = (0.6, 3.35, "R")  # it ran, and its wait was booked
+    assert delay(0.2) == pytest.approx(3.2)
+    threads[7][7] = (0.6, 3.35, "S")
+    assert delay(7.0) == pytest.approx(3.2)
+    threads[8] = {8: (0.0, 0.0, "R")}
+    assert [delay(1.0), delay(5.0)] == pytest.approx([3.2, 8.2])
+
+
+def test_waits_of_loader_workers_and_of_the_ranks_other_threads_count_by_turns_and_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker that is to end waits, then the thread that hands an order to the next one, and at last that one."""
+    monitor = RankMonitor(0, memoryview(bytearray(PAGE_SIZE)), 0)  # type: ignore[no-untyped-call]
+    monitor.pid = 1
+    states = {(1, 1): "S", (1, 2): "S", (7, 7): "R", (8, 8): "S"}
+    monkeypatch.setattr(rank_monitor, "child_pids", lambda pid: [7, 8])
+    monkeypatch.setattr(
+        rank_monitor,
+        "thread_times",
+        lambda pid: {thread: (1.0, 1.0, state) for (owner, thread), state in states.items() if owner == pid},
+    )
+
+    def delay(first: bool = False) -> float:
+        return float(monitor.read_helper_delay(first, 0.5))  # type: ignore[no-untyped-call]
+
+    assert delay(first=True) == 0.0
+    assert [delay(), delay()] == [0.5, 1.0]
+    states |= {(7, 7): "S", (1, 2): "R"}
+    assert [delay(), delay()] == [1.0, 1.5]
+    states |= {(1, 2): "S", (8, 8): "R", (7, 7): "R"}
+    assert [delay(), delay()] == [1.5, 2.0]
+    states |= {(8, 8): "S", (7, 7): "S", (1, 1): "R"}
+    assert [delay(), delay()] == [2.0, 2.0]
 
 
 def test_the_stack_of_a_rank_and_of_its_loader_workers(client: Client) -> None:

@@ -65,3 +65,14 @@ def test_only_what_ended_processes_of_ours_made_is_removed(tmp_path: Path) -> No
     mark.remove(str(tmp_path), r"pymp-doctor-(\d+)-")
     assert {path.name for path in tmp_path.iterdir()} == {others.name, alive.name, "elsewhere"}
     assert (elsewhere / "file").exists()
+
+
+def test_what_a_killed_process_made_is_removed_before_it_has_got_a_cpu_to_end_on(tmp_path: Path) -> None:
+    """One of idle priority on a busy host, or a frozen one, is there for longer than anybody waits."""
+    mark = Descendants("MARK")
+    mark.pids |= {os.getpid(), os.getppid()}
+    mark.dying.add(os.getpid())
+    for pid in mark.pids:
+        (tmp_path / f"pymp-doctor-{pid}-x").mkdir()
+    mark.remove(str(tmp_path), r"pymp-doctor-(\d+)-")
+    assert [path.name for path in tmp_path.iterdir()] == [f"pymp-doctor-{os.getppid()}-x"]

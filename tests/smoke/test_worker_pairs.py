@@ -248,6 +248,42 @@ def test_wrong_collectives_do_not_part_the_ranks() -> None:
     assert len(ranks.of("done")) == 3
 
 
+ASKED = """
+class Asked:
+    def __init__(self, store, comm):
+        self.store, self.comm = store, comm
+
+    def __getattr__(self, name):
+        self.comm.events.emit("asked", state=STATES[self.comm.recorder.state])
+        return getattr(self.store, name)
+
+class TracedComm(TracedComm):
+    @property
+    def store(self):
+        return self.kept and Asked(self.kept, self)
+
+    @store.setter
+    def store(self, store):
+        self.kept = store
+
+_plain_pairs = STAGE_FUNCTIONS["pairs"]
+
+def _pairs(ctx):
+    _plain_pairs(ctx)
+    ctx.emit("sum", total=ctx.comm.sum_over_ranks(ctx.rank + 1), again=ctx.comm.sum_over_ranks(2))
+
+STAGE_FUNCTIONS["pairs"] = _pairs
+"""
+
+
+def test_the_store_is_asked_within_recorded_calls() -> None:
+    """Who waits for it waits for the host that has it: outside of a call, that is a rank which comes late by itself."""
+    ranks = Ranks(3, ["pairs"], ASKED, hosts="abc")
+    assert [(event["total"], event["again"]) for event in ranks.of("sum")] == [(6, 6)] * 3
+    assert {event["state"] for event in ranks.of("asked")} == {"collective"}
+    assert {event["rank"] for event in ranks.of("asked")} == {0, 1, 2}
+
+
 SPOILT = """
 calls = [0]
 

@@ -8,8 +8,7 @@ import os
 import struct
 
 from doctor.engine.fact import ProbeArguments
-from doctor.remote.runtime.netlink import netlink_attributes, netlink_messages
-from doctor.remote.runtime.reading import matching_paths
+from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries, netlink_messages
 
 
 def run_bounded(*command: str, stdin_data: bytes = b"") -> dict:  # type: ignore[type-arg]
@@ -92,6 +91,15 @@ def local_addresses() -> list:  # type: ignore[type-arg]
     return sorted(set(trie)) + [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) for digits in hexes]
 
 
+def list_bridges() -> list:  # type: ignore[type-arg]
+    """The names of the bridges of this network namespace, as the kernel lists them: /sys may be missing."""
+    return [
+        values[3].split(b"\0")[0].decode("utf-8", "replace")
+        for _, values in netlink_entries(18, socket.AF_UNSPEC, 16, 4096)
+        if netlink_attributes(values.get(18, b"")).get(1, b"").rstrip(b"\0") == b"bridge"
+    ]
+
+
 def has_all_rights() -> bool:
     """Whether nobody could read more here than this user: root, or where no process can gain CAP_NET_ADMIN."""
     bounds = [line.split()[1] for line in file_text("/proc/self/status").splitlines() if line.startswith("CapBnd:")]
@@ -116,5 +124,5 @@ def list_rules(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
         return dump
     outputs.update(list_outputs(dump["tables"], dump["legacy"]))
     dump["local"] = local_addresses()
-    dump["bridges"] = [path.split("/")[-2] for path in matching_paths("/sys/class/net/*/bridge")]
+    dump["bridges"] = list_bridges()
     return dump

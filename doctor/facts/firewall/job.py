@@ -35,10 +35,12 @@ class JobPorts(msgspec.Struct, frozen=True):
     """All that the kernel may give."""
     free: Ranges
     """Those of them that it can give: neither reserved nor listened on."""
+    planned: Ranges = ()
+    """Those that it can give once the range is as `local-ports-few` proposes; none where the range stays."""
 
     @property
     def combined(self) -> Ranges:
-        return to_ranges([*self.hccl, *self.master, *self.ephemeral])
+        return to_ranges([*self.hccl, *self.master, *self.ephemeral, *self.planned])
 
 
 def job_ports(launch: LaunchConfig, reserved: ReservedPorts, listeners: Listeners, npus: bool) -> JobPorts:
@@ -53,6 +55,7 @@ def job_ports(launch: LaunchConfig, reserved: ReservedPorts, listeners: Listener
         to_ranges([(launch.master_port, launch.master_port)]),
         ephemeral,
         difference(ephemeral, to_ranges(taken)),
+        difference(to_ranges((wider.first, wider.last) for wider in reserved.planned_ranges), to_ranges(taken)),
     )
 
 
@@ -228,6 +231,7 @@ def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: st
         blocked = others  # the rule is about the port of the end that connects
     if not blocked:
         return None
+    blocked = to_ranges([*blocked, *intersect(obstacle.ports, ports.planned)])
     return Obstacle(obstacle.outgoing, obstacle.packet_kind, host_range, peers, blocked, others, obstacle.position)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.texts import filled
 from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.tool import refusal_text
 
 MAX_PEERS = 4
 PING_SECONDS = 40
@@ -93,8 +94,7 @@ class DevicePings(Fact, frozen=True):
             if match:
                 pings.append(Ping(npu, address, int(match[1]), int(match[2])))
             else:
-                lines = text.strip().splitlines() or ["said nothing"]
-                unread[filled("ping from NPU {0} to {1}", npu, address)] = lines[-1][:100]
+                unread[filled("ping from NPU {0} to {1}", npu, address)] = refusal_text(text, 100)
         return cls(pings=tuple(pings), unread=unread)
 
 
@@ -112,8 +112,9 @@ def ping_partners(hosts: Sequence[str]) -> dict[str, list[str]]:
 def _ping_calls(
     host_addresses: DeviceAddresses, peers: Sequence[DeviceAddresses]
 ) -> Iterator[tuple[int, str, list[str]]]:
-    for npu in sorted(host_addresses.by_npu):
+    """Between addresses of two families there is no way to try: `device-ip-families-mixed` reports them."""
+    for npu, interface in sorted(host_addresses.by_npu.items()):
         for peer in peers:
-            if npu in peer.by_npu:
+            if npu in peer.by_npu and peer.by_npu[npu].version == interface.version:
                 address = str(peer.by_npu[npu].ip)
                 yield npu, address, ["-ping", *(IPV6_OPTIONS if ":" in address else IPV4_OPTIONS)]

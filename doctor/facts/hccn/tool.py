@@ -180,15 +180,29 @@ def combined_output(output: Output) -> str:
     return "\n".join(answer_lines or [line for line in lines if BUSY_TEXT in line])
 
 
+def known_refusal(text: str) -> Absent | None:
+    """Why the tool cannot answer, Absent or Unreadable, where it reported that."""
+    if UNSUPPORTED_TEXT in text:
+        return Absent("hccn_tool does not support this on this product")
+    if OTHER_SYNTAX_TEXT in text:
+        return Absent("hccn_tool of the 950 family has other commands, for other ports")
+    return next((Unreadable(meaning) for phrase, meaning in _REFUSALS if phrase in text), None)
+
+
 def raise_known_refusal(text: str) -> None:
     """Raises: Absent or Unreadable when the tool reported why it cannot answer."""
-    if UNSUPPORTED_TEXT in text:
-        raise Absent("hccn_tool does not support this on this product")
-    if OTHER_SYNTAX_TEXT in text:
-        raise Absent("hccn_tool of the 950 family has other commands, for other ports")
-    for phrase, meaning in _REFUSALS:
-        if phrase in text:
-            raise Unreadable(meaning)
+    why = known_refusal(text)
+    if why:
+        raise why
+
+
+def refusal_text(text: str, limit: int) -> str:
+    r"""Why an answer of the tool holds no result: its meaning where that is known, else its last line.
+
+    >>> refusal_text("Get unknown option -inet6!\n\nUsage: hccn_tool ...", 100)
+    'this version of hccn_tool does not support the option'
+    """
+    return str(known_refusal(text) or last_line(text, limit) or "hccn_tool printed nothing")
 
 
 def parse_or_unreadable(text: str, parse: Callable[[str], T]) -> T:

@@ -12,12 +12,13 @@ from doctor.smoke.programs.agent.procfs import all_processes, read_text
 class Descendants:
     """The processes that come from the agent.
 
-    `sessions` are those that it began; `pids` all processes that were ever found to be its own.
+    `sessions` are those that it began; `pids` all processes that were ever found to be its own; `dying` those of them
+    that were killed and still wait for a CPU, or a thaw, to end: they run no more of their program.
     """
 
     def __init__(self, mark):
         self.mark = mark  # an environment variable that all of them have
-        self.sessions, self.pids = set(), set()
+        self.sessions, self.pids, self.dying = set(), set(), set()
 
     def kill_all(self):
         """Kills them all: [pid, state, command line] of those that remain.
@@ -41,6 +42,7 @@ class Descendants:
             if not remaining or time.monotonic() > deadline:
                 break
             time.sleep(0.005)
+        self.dying = set(remaining)
         # One that could run was killed, and only waits for a CPU to end on.
         return [[pid, state, command_line(pid)] for pid, state in remaining.items() if state != "R"]
 
@@ -67,7 +69,7 @@ class Descendants:
     def remove_leftovers(self):
         """What killed ranks and loader workers had no time to remove: shared memory, semaphores, folders of sockets.
 
-        Nothing that another process made, or one that still runs.
+        Nothing that another process made, or one that still runs its program.
         """
         self.remove("/dev/shm", r"(?:sem\.)?torch_(\d+)_")
         for folder in set([os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]):
@@ -81,7 +83,8 @@ class Descendants:
             return
         for name in names:
             match = re.match(pattern, name)
-            if match and int(match.group(1)) in self.pids and not os.path.exists("/proc/" + match.group(1)):
+            pid = int(match.group(1)) if match else 0
+            if pid in self.pids and (pid in self.dying or not os.path.exists("/proc/%d" % pid)):
                 remove_path(os.path.join(folder, name))
 
 

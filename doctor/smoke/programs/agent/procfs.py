@@ -94,6 +94,22 @@ def cpu_times(pid, all_threads):
     return ran, delay, total_delay
 
 
+def thread_times(pid):
+    """By thread: the seconds that it ran, those that it waited for a CPU, and its state letter."""
+    try:
+        names = os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return {}
+    threads = {}
+    for name in names:
+        times = read_text("/proc/%d/task/%s/schedstat" % (pid, name)).split()
+        status = read_text("/proc/%d/task/%s/stat" % (pid, name))
+        if len(times) > 1 and status:
+            state = status[status.rfind(")") + 2 :][:1]
+            threads[int(name)] = (int(times[0]) / 1e9, int(times[1]) / 1e9, state)
+    return threads
+
+
 def cpu_ticks():
     """(ticks that the hypervisor took, ticks in which a CPU had nothing to do, all ticks) of this host so far."""
     fields = [int(word) for word in read_text("/proc/stat").split("\n", 1)[0].split()[1:9]]

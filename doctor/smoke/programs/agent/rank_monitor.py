@@ -14,6 +14,7 @@ from doctor.smoke.programs.agent.procfs import (
     process_status,
     read_text,
     thread_states,
+    thread_times,
 )
 
 SEND = 0.05  # seconds between two lines about the ranks, at least
@@ -21,6 +22,14 @@ OOM_SECONDS = 5.0  # from the kernel's choice of a process to its end, on a busy
 DISK_SECONDS = 10.0  # that a disk may keep a rank waiting before the wait counts as the rank's own
 MUCH_OUTPUT = 65536  # bytes printed within a call: a rank that waits prints a line now and then at most
 STUCK = 0.1  # a rank that has not moved for so long is looked at through /proc
+
+
+def helper_times(pid):
+    """By thread of a rank's loader workers, and of the rank beside its main one: what `thread_times` has of it."""
+    threads = dict(((pid, thread), times) for thread, times in thread_times(pid).items() if thread != pid)
+    for child in child_pids(pid):
+        threads.update(((child, thread), times) for thread, times in thread_times(child).items())
+    return threads
 
 
 class RankMonitor:
@@ -39,8 +48,7 @@ class RankMonitor:
         self.unobserved = 0.0  # seconds between the stamp and that observation
         self.cpu_times, self.moved = None, 0.0  # what it ran and waited, and when that last changed
         self.disk_delay = 0.0  # in uninterruptible sleep since the stamp
-        self.loader_delays, self.loader_delay = {}, 0.0  # of each loader worker at the stamp, and the longest since
-        self.loaders_moved = {}  # of each loader worker: its CPU times, and when they last changed or it did not wait
+        self.helper_times, self.helper_delay = {}, 0.0  # of the last observation; since the stamp
         self.reported = (-1, "")
         self.state, self.waits_for = "R", ""
         self.observed_at = 0.0
@@ -139,7 +147,7 @@ class RankMonitor:
         self.cpu = times[0] - self.base[0]
         delay = times[2] - self.base[2] if waiting else times[1] - self.base[1]
         if self.recorder.latest.state == INPUT:
-            delay += self.read_loader_delay(first, clock)
+            delay += self.read_helper_delay(first, since)
         # Also one that is short of memory, and waits for its pages, sleeps as one that waits for a file.
         self.disk_delay = 0.0 if first else self.disk_delay + (since if self.state == "D" else 0.0)
         delay += min(self.disk_delay, DISK_SECONDS)
@@ -148,22 +156,21 @@ class RankMonitor:
         # A wait for a CPU is booked when it ends; one that goes on is a rank that could run and does not.
         self.effective = max(0.0, age - self.unobserved - delay - (clock - self.moved))
 
-    def read_loader_delay(self, first, clock):
-        """Seconds since the stamp that a loader worker waited for a CPU, of the one that waited longest."""
-        times = dict((pid, cpu_times(pid, False)) for pid in child_pids(self.pid))
-        delays = dict((pid, seconds[1]) for pid, seconds in times.items() if seconds)
-        if first:
-            self.loader_delays, self.loader_delay = delays, 0.0
-        moved = {}
-        for pid in delays:
-            last = self.loaders_moved.get(pid, (None, clock))
-            waits = last[0] == times[pid] and (process_status(pid) or ("",))[0] == "R"
-            moved[pid] = last if waits else (times[pid], clock)
-        self.loaders_moved = moved
-        # A wait that goes on is booked when it ends; it may last for seconds where the worker's priority is low.
-        since = [delay - self.loader_delays.get(pid, 0.0) + clock - moved[pid][1] for pid, delay in delays.items()]
-        self.loader_delay = max([self.loader_delay] + since)
-        return self.loader_delay
+    def read_helper_delay(self, first, since):
+        """Seconds since the stamp in which its loader workers, or threads beside the main one, waited for a CPU.
+
+        They wait for each other by turns, to hand over a batch or to end, and the rank for all of them: time in which
+        any of them waited counts, and counts once. `since`: seconds since the last observation.
+        """
+        times = helper_times(self.pid)
+        waited = 0.0
+        for thread, (ran, delay, state) in times.items():
+            last = self.helper_times.get(thread, (0.0, 0.0, ""))
+            # A wait that goes on is booked when it ends; it may last for seconds where the priority is low.
+            waited += since if state == "R" and (ran, delay, state) == last else delay - last[1]
+        self.helper_times = times
+        self.helper_delay = 0.0 if first else self.helper_delay + min(since, waited)
+        return self.helper_delay
 
     def note_oom_kills(self, clock):
         """A process that is killed for memory may be observed for a while until it is gone."""

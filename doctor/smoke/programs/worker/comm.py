@@ -161,37 +161,42 @@ class TracedComm:
             return [text]
         key = f"collection {self.collections} of rank "
         self.collections += 1
-        if self.rank in ranks:
-            self.store.set(f"{key}{self.rank}", text)
         texts: list[str] = []
 
         def gather() -> None:
+            if self.rank in ranks:
+                self.store.set(f"{key}{self.rank}", text)
+            if self.rank:
+                return
             keys = [f"{key}{rank}" for rank in ranks]
             # In one exchange with the server, where this torch has that: of thousands of ranks, each get is one.
             get_all = getattr(self.store, "multi_get", None) or (lambda keys: map(self.store.get, keys))
             texts.extend(value.decode() for value in get_all(keys))
 
-        if self.rank == 0:
-            self.run_traced("gather", None, self.world, gather, 0)
-        else:
-            self.run_traced("gather", None, self.world, lambda: None, 0)
+        self.run_traced("gather", None, self.world, gather, 0)
         return texts
 
     def sum_over_ranks(self, number: int) -> int:
         """The sum of all ranks' numbers, on every rank: through the store, like `share`."""
         if self.store is None or self.size == 1:
             return number
-        key = f"sum {self.agreements}"
-        self.store.add(key, number)
-        self.barrier()
-        return int(self.agree(self.store.add(key, 0) if self.rank == 0 else 0))
+        key, total = f"sum {self.agreements}", [number]
+        self.agreements += 1
 
-    def barrier(self, group: ProcessGroup | None = None) -> None:
+        def read() -> None:
+            total[0] = self.store.add(key, 0)
+
+        self.barrier(before=lambda: self.store.add(key, number))
+        self.run_traced("broadcast", None, self.world, read, 0)
+        return int(total[0])
+
+    def barrier(self, group: ProcessGroup | None = None, before: Callable[[], object] = lambda: None) -> None:
+        """``before``: done within the recorded call: what waits for the store waits for another host."""
         group = group or self.world
         # Where NCCL's group is not bound to a device, it would take the one that its rank's number suggests.
         nccl = self.device is not None and self.device.type == "cuda"
         options = {"device_ids": [self.device.index]} if nccl and self.device else {}
-        self.run_traced("barrier", None, group, lambda: dist.barrier(group=group.handle, **options))
+        self.run_traced("barrier", None, group, lambda: (before(), dist.barrier(group=group.handle, **options)))
 
     def can_form(self, ranks: Sequence[int]) -> bool:
         """Whether the product lets these ranks form a group, of which messages between two ranks have one as well."""

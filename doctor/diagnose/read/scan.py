@@ -28,7 +28,7 @@ from doctor.diagnose.excerpter.tracebacks import (
 )
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
-from doctor.diagnose.read.stamps import read_stamp
+from doctor.diagnose.read.stamps import read_stamp, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
 
@@ -42,12 +42,6 @@ _LOOK_BACK = 200
 """Lines before an event in which its time is looked for."""
 _ESCAPES = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 """Colors of a terminal, as ray prints them around the labels of its actors."""
-_WORLD_RANK = re.compile(r"\[rank(\d{1,6})\]:")
-"""torch's label of the rank in the world; a rank further on in the line is that of a process group."""
-_NCCL_MESSAGE = re.compile(rb"\[rank(\d{1,6})\]:[^\n]{0,600}\bNCCL error: ")
-"""The first line of torch's message of an error of NCCL, which has up to three more; only the first has the label.
-Source: pytorch/pytorch torch/csrc/distributed/c10d/NCCLUtils.cpp, getNcclErrorDetailStr."""
-_NCCL_LINES = (re.compile(rb"nccl\w{4,40}: "), re.compile(rb"Last error:\s*$"))
 _WRAPPERS = frozenset(
     {
         "SystemExit",
@@ -344,7 +338,7 @@ class _Scanner:
             return
         time = stamp.time
         inferred = time is None
-        world = _WORLD_RANK.search(text[:MAX_TEXT]) or (_first_line_of(place) if stamp.rank is None else None)
+        world = world_rank(text[:MAX_TEXT], place.lines[max(0, place.at - 3) : place.at] if stamp.rank is None else [])
         if inferred:
             time = self._nearest_time(place.lines[: place.at + 1])
         self.events.append(
@@ -357,7 +351,7 @@ class _Scanner:
                 time=time,
                 inferred_time=inferred,
                 pid=values.get("pid") or stamp.pid,
-                rank=int(world[1]) if world else _number(values, "rank", stamp.rank),
+                rank=world if world is not None else _number(values, "rank", stamp.rank),
                 local_rank=_number(values, "local_rank", stamp.local_rank),
                 device=_number(values, "device", stamp.device),
                 host=values.get("host") or stamp.host,
@@ -424,16 +418,6 @@ class _Line(NamedTuple):
 
 _FIELD = re.compile(r'(?:[^"\\]|\\.){0,4096}')
 _ESCAPE = re.compile(r'\\(["\\/])')
-
-
-def _first_line_of(place: _Line) -> re.Match[bytes] | None:
-    """Of a line within torch's message of an error of NCCL the first line, which shows the rank."""
-    for line in reversed(place.lines[max(0, place.at - 3) : place.at]):
-        if first := _NCCL_MESSAGE.search(line[:MAX_LINE]):
-            return first
-        if not any(form.match(line) for form in _NCCL_LINES):
-            return None
-    return None
 
 
 def raised(text: str) -> str:

@@ -17,10 +17,18 @@ from __future__ import annotations
 
 import calendar
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
 
+from doctor.diagnose.excerpter.line_choice import MAX_LINE
+
+_WORLD_RANK = re.compile(r"\[rank(\d{1,6})\]:")
+_NCCL_MESSAGE = re.compile(rb"\[rank(\d{1,6})\]:[^\n]{0,600}\bNCCL error: ")
+"""The first line of torch's message of an error of NCCL, which has up to three more; only the first has the label.
+Source: pytorch/pytorch torch/csrc/distributed/c10d/NCCLUtils.cpp, getNcclErrorDetailStr."""
+_NCCL_LINES = (re.compile(rb"nccl\w{4,40}: "), re.compile(rb"Last error:\s*$"))
 _PLOG = re.compile(
     r"\[(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|EXCEPTION|EVENT|TRACE)\] ?[A-Z_0-9]{1,20}"
     r"\((?P<pid>\d{1,10})[,:][^)]{0,80}\): ?"
@@ -175,3 +183,23 @@ def _parse_date(written: str) -> float | None:
         return None
     fraction = "".join(letter for letter in written[20:] if letter.isdigit())
     return start + hour * 3600 + minute * 60 + second + (float("0." + fraction) if fraction else 0.0)
+
+
+def world_rank(text: str, before: Sequence[bytes]) -> int | None:
+    """The rank in the world by the label that torch puts before this line, or before the message of NCCL that it is of.
+
+    ``before``: the lines before it, at most three. A rank further on in the line is that of a process group.
+
+    >>> world_rank("[rank3]: boom", [])
+    3
+    >>> world_rank("Last error:", [b"[rank1]: ... NCCL error: remote", b"ncclRemoteError: A call failed"])
+    1
+    """
+    if match := _WORLD_RANK.search(text):
+        return int(match[1])
+    for line in reversed(before):
+        if first := _NCCL_MESSAGE.search(line[:MAX_LINE]):
+            return int(first[1])
+        if not any(form.match(line) for form in _NCCL_LINES):
+            return None
+    return None

@@ -108,18 +108,21 @@ def _end(process: Any) -> None:
     process.wait()
 
 
+def _targets(login: dict, task: dict) -> tuple:  # type: ignore[type-arg]
+    """The hosts to log in to, and whether only that is tried which leads back."""
+    targets = task["tree"] if login.get("by_tree") else task["all"]
+    targets = [name for name in targets if not name.startswith("-")]
+    if login.get("to_itself") and task["itself"]:
+        targets = [task["itself"], *targets]
+    return targets or task["back"], bool(task["back"] and not targets)
+
+
 def try_logins(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: logs in to the others as the launcher would, with the user's own keys and configuration."""
     login = arguments.get("login")
     if not login:
         return {"program": "", "results": []}
-    task = arguments[arguments["asked"]]  # type: ignore[literal-required]
-    targets = task["tree"] if login.get("by_tree") else task["all"]
-    targets = [name for name in targets if not name.startswith("-")]
-    if login.get("to_itself") and task["itself"]:
-        targets = [task["itself"], *targets]
-    is_back = bool(task["back"] and not targets)
-    targets = targets or task["back"]
+    targets, is_back = _targets(login, arguments[arguments["asked"]])  # type: ignore[literal-required]
     answer = {"program": login["program"], "results": [], "skipped": max(0, len(targets) - MOST_TARGETS)}
     answer["is_back"] = is_back
     if not shutil.which("ssh"):

@@ -412,3 +412,10 @@ def test_who_computes_in_libraries_works(samples: list[tuple[str, int]], result:
     busy = rank(2, looks("running", "R", ran=2.0), COMPUTES, samples=samples)
     finding = judged(busy, *(rank(number, None, WAITS) for number in (0, 1, 3)))
     assert finding.result == result
+
+
+def test_a_rank_that_computes_for_certain_makes_the_others_no_healthy_ones() -> None:
+    """One loops, the others wait on their CPUs, and a busy host gives them too little time for samples."""
+    loops = rank(2, looks("running", "R", ran=0.2), samples=[("job", 81)])
+    waiting = [rank(number, looks("running", "R", ran=0.02), samples=[("libmpi.so.40", 2)]) for number in (0, 1, 3)]
+    assert judged(loops, *waiting).result == "undecided"

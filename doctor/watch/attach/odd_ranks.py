@@ -257,7 +257,7 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
                 "So does a job whose steps take longer (--interval)."
             )
             return Judgement("undecided", filled(text, _joined([view.report.label for view in at_devices])))
-        if not any(view.does.is_surely_computing for view in views):
+        if not all(view.does.is_surely_computing for view in views if view.does.kind == "compute"):
             return Judgement("undecided", BUSY)
         return Judgement("moves", "Ranks compute, and none of them waits for another.")
     return Judgement(

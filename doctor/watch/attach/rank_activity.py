@@ -205,11 +205,11 @@ def _computes_in_libraries(rank: ProcessReport) -> bool:
 
 
 def _is_sampled_elsewhere(rank: ProcessReport) -> bool:
-    """Whether most of its CPU time goes into other code than libraries of communication; False: no, or not known."""
+    """Whether a good part of its CPU time goes into other code than libraries of communication; not: no, or unknown."""
     counts = [(count, bool(_SPINS.match(name))) for name, count in rank.samples if not _OF_C.match(name)]
     spun = sum(count for count, spins in counts if spins)
     sampled = sum(count for count, _ in counts)
-    return sampled >= _LEAST_SAMPLES and spun * 2 < sampled
+    return sampled >= _LEAST_SAMPLES and (sampled - spun) * 10 >= sampled
 
 
 def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

@@ -183,7 +183,7 @@ def test_a_real_run_reads_alike_in_chinese_whether_live_or_saved(tmp_path: Path)
     assert live.returncode in (0, 10, 11, 12), live.stderr
     assert json.loads((tmp_path / "run.json").read_text())["texts"]
     for saved in ("run.json", "report.json"):
-        again = [line for line in doctor("report", saved, "-v").stdout.splitlines() if "未判断" not in line]
+        again = [line for line in doctor("report", saved, "-v").stdout.splitlines() if "未评估" not in line]
         assert again == live.stdout.splitlines(), saved
 
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from doctor.engine.texts import filled
-from doctor.remote.runtime.reading import thread_schedule
+from doctor.remote.runtime.reading import read_text, thread_schedule
 from doctor.smoke.programs.agent.network import tcp_bytes
-from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
+from doctor.smoke.programs.agent.procfs import cpu_times, process_status
 from doctor.watch.attach.inspector.rank_state import process_times, transferred
 from doctor.watch.local_wait import local_wait
 from doctor.watch.peer_wait import awaited_peer, threads_of
@@ -125,7 +125,7 @@ def _wants_cpus(before: _Counters, now: _Counters, seconds: float) -> bool:
 
 
 def _is_ready(pid: int, thread: int) -> bool:
-    text: str = read_text(f"/proc/{pid}/task/{thread}/stat", 512)  # type: ignore[no-untyped-call]
+    text: str = read_text(f"/proc/{pid}/task/{thread}/stat", 512)
     return text[text.rfind(")") + 2 :][:1] == "R"
 
 
@@ -162,18 +162,18 @@ def process_tree(pid: int) -> list[int]:
         except OSError:
             continue
         for task in tasks:
-            text: str = read_text(f"/proc/{process}/task/{task}/children")  # type: ignore[no-untyped-call]
+            text: str = read_text(f"/proc/{process}/task/{task}/children")
             pids += [int(word) for word in _CHILDREN.findall(text)][: MOST_PROCESSES - len(pids)]
     return pids
 
 
 def _switches(pid: int) -> int:
-    text: str = read_text(f"/proc/{pid}/task/{pid}/status")  # type: ignore[no-untyped-call]
+    text: str = read_text(f"/proc/{pid}/task/{pid}/status")
     match = re.search(r"^voluntary_ctxt_switches:\s*(\d+)", text, re.M)
     return int(match[1]) if match else 0
 
 
 def _pages_written() -> int:
-    text: str = read_text("/proc/vmstat")  # type: ignore[no-untyped-call]
+    text: str = read_text("/proc/vmstat")
     match = re.search(r"^nr_written (\d+)", text, re.M)
     return int(match[1]) if match else 0

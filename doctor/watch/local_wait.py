@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.smoke.programs.agent.procfs import process_status, read_text
+from doctor.remote.runtime.reading import read_text
+from doctor.smoke.programs.agent.procfs import process_status
 from doctor.watch.attach.inspector.rank_state import call_by_function, thread_call
 from doctor.watch.peer_wait import awaited_files, threads_of
 
@@ -65,7 +66,7 @@ def local_wait(pid: int, processes: Collection[int]) -> str:
 
 
 def _name(pid: int) -> str:
-    command = printable(read_text(f"/proc/{pid}/comm", 64).strip())  # type: ignore[no-untyped-call]
+    command = printable(read_text(f"/proc/{pid}/comm", 64).strip())
     return filled("{0} ({1})", pid, command) if command else str(pid)
 
 

@@ -7,8 +7,9 @@ import re
 import struct
 from collections.abc import Collection, Iterator
 
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.network import proc_address
-from doctor.smoke.programs.agent.procfs import read_table, read_text
+from doctor.smoke.programs.agent.procfs import read_table
 from doctor.watch.attach.inspector.rank_state import call_by_function, thread_call
 
 POLL, SELECT, EPOLL = {7, 271, 73}, {23, 270, 72}, {232, 281, 22}
@@ -64,7 +65,7 @@ def awaited_files(pid: int, thread: int) -> Iterator[int]:
 
 def _polled(pid: int, number: int, first: int, second: int) -> Iterator[int]:
     if number in EPOLL:
-        info: str = read_text(f"/proc/{pid}/fdinfo/{first & 0xFFFFFFFF}")  # type: ignore[no-untyped-call]
+        info: str = read_text(f"/proc/{pid}/fdinfo/{first & 0xFFFFFFFF}")
         yield from [int(word) for word in re.findall(r"^tfd:\s*(\d{1,9})", info, re.M)[:MOST_FILES]]
         return
     try:

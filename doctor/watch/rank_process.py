@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
-from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
+from doctor.smoke.programs.agent.procfs import cpu_times, process_status
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import PAGE_SIZE, STEP, STEP_SLOTS, STEPS_AT, TIMES, TIMES_AT
 from doctor.transport.host_texts import filled_here, take_texts
@@ -246,19 +247,19 @@ def _has_open(pid: int, descriptor: int, path: Path) -> bool:
 
 
 def _start_time(pid: int) -> str:
-    text: str = read_text(f"/proc/{pid}/stat", 4096)  # type: ignore[no-untyped-call]
+    text: str = read_text(f"/proc/{pid}/stat", 4096)
     fields = text[text.rfind(")") + 2 :].split()
     return fields[19] if len(fields) > 19 else ""
 
 
 def _exit_code(pid: int) -> int | None:
     """The wait status of a process that its parent has not reaped yet."""
-    text: str = read_text(f"/proc/{pid}/stat", 4096)  # type: ignore[no-untyped-call]
+    text: str = read_text(f"/proc/{pid}/stat", 4096)
     fields = text[text.rfind(")") + 2 :].split()
     return int(fields[49]) if len(fields) > 49 and fields[49].isdecimal() else None
 
 
 def _catches(pid: int, number: int) -> bool:
     """Whether the process has a handler for a signal, which would end it otherwise."""
-    match = re.search(r"^SigCgt:\s*([0-9a-f]+)", read_text(f"/proc/{pid}/status"), re.M)  # type: ignore[no-untyped-call]
+    match = re.search(r"^SigCgt:\s*([0-9a-f]+)", read_text(f"/proc/{pid}/status"), re.M)
     return bool(match and int(match[1], 16) >> (number - 1) & 1)

@@ -15,7 +15,7 @@ from pathlib import Path
 from doctor.engine.bounded_run import run_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.texts import filled
-from doctor.smoke.programs.agent.procfs import read_text
+from doctor.remote.runtime.reading import read_text
 
 _SCRIPT = 'PYTHONPATH="$1${PYTHONPATH:+:$PYTHONPATH}"; export PYTHONPATH; shift; exec env "$@"'
 _ANSWER_SECONDS = 30.0
@@ -65,7 +65,7 @@ def host_pid(number: int, page: Path) -> int:
         return 0
     mapped = re.compile(rf"^\S+ \S+ \S+ \S+ {about.st_ino} ")
     for folder in Path("/proc").glob("[0-9]*"):
-        status: str = read_text(f"{folder}/status", 4096)  # type: ignore[no-untyped-call]
+        status: str = read_text(f"{folder}/status", 4096)
         numbers = re.search(r"^NSpid:\t([\d\t]+)$", status, re.MULTILINE)
         if numbers is None or numbers[1].split()[-1] != str(number):
             continue

@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.remote.bootstrap import assemble
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke import model
 from doctor.smoke.programs.agent import MODULES, network, procfs, rank_monitor, rank_watcher
 from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
@@ -30,7 +31,7 @@ from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of
 from doctor.smoke.programs.agent.interpreters import rank_environment
 from doctor.smoke.programs.agent.kernel import Limits
 from doctor.smoke.programs.agent.network import proc_address
-from doctor.smoke.programs.agent.procfs import read_text, visible_devices
+from doctor.smoke.programs.agent.procfs import visible_devices
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import (
     CALL,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.kernel import LIGHT_SLEEPS
 from doctor.smoke.programs.agent.network import socket_bytes
-from doctor.smoke.programs.agent.procfs import read_text
 from doctor.watch.attach.inspector import rank_state
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks

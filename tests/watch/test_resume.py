@@ -13,7 +13,6 @@ import pytest
 
 from doctor.analysis.values.resumed import resume_notes
 from doctor.engine.watch_summary import ResumeReport
-from doctor.watch.hook.resume_marks import ResumeMarks
 from doctor.watch.resume.compare import compare_with_saves, joined_saves, script_of
 from doctor.watch.resume.kept_saves import MAX_FILES_OF_JOB, KeptSave, SaveFolder
 from doctor.watch.resume.live_resume import LiveResume
@@ -133,6 +132,8 @@ def compared(now: dict[int, Mark], *saves: KeptSave) -> ResumeReport | None:
 def test_what_another_thread_saves_is_no_mark_of_the_step_that_the_training_is_in(tmp_path: Path) -> None:
     """It saves a copy of an earlier step, while the training goes on; two threads made the mark of one save."""
     torch = pytest.importorskip("torch")
+    from doctor.watch.hook.resume_marks import ResumeMarks
+
     out = SimpleNamespace(folder=str(tmp_path), rank_now=lambda: 0)
     collection = SimpleNamespace(torch=torch, out=out, trains=bool, step=3, modules=list, optimizers=[])
     collection.guard = lambda call, *arguments: call(*arguments)

@@ -10,8 +10,8 @@ from doctor.net.prober.handshake import BULK, CALL_SIZE, CHALLENGE_SIZE, ECHO, P
 from doctor.net.prober.socket_loop import READ, WRITE, close_now
 from doctor.net.prober.transfer import serve_transfer
 from doctor.remote.runtime.host_texts import filled
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.network import listen_on, start_listening
-from doctor.smoke.programs.agent.procfs import read_text
 
 UNPROVEN_SECONDS = 8.0  # for a caller to prove that it belongs to the run
 MAX_CALLS = 2048  # that wait for a proof at the same time; fewer where few files may be open

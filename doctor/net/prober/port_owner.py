@@ -4,8 +4,9 @@ import os
 import pwd
 import re
 
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.network import proc_address, socket_owners
-from doctor.smoke.programs.agent.procfs import read_table, read_text
+from doctor.smoke.programs.agent.procfs import read_table
 
 SYN_RECEIVED = "03"
 TABLE_LIMIT = 8 << 20

@@ -14,8 +14,8 @@ from doctor.net.prober.port_owner import accelerator_users, arrived_calls, port_
 from doctor.net.prober.socket_loop import Pace, SocketLoop, close_now
 from doctor.net.prober.transfer import call_for, measure_latency, measure_streams
 from doctor.remote.runtime.controller import OrderedProgram
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.network import interface_addresses
-from doctor.smoke.programs.agent.procfs import read_text
 
 PATIENCE = 20.0  # seconds without an order of the controller, which sends one every few seconds
 MAX_SEARCHES = 4  # hosts to which the largest packet is searched for

@@ -54,12 +54,21 @@ def fits(name, text):
 
 
 def read_text(path, limit=65536):
-    """Up to so many bytes of a file as text; the empty string where it cannot be read."""
+    """Up to so many bytes of a file as text; the empty string where it cannot be read. It waits for no writer."""
+    data, part = b"", b"-"
     try:
-        with open(path, "rb") as file:
-            return file.read(limit).decode("utf-8", "replace")
+        with open(path, "rb", 0, opener=open_at_once) as file:
+            while part and len(data) < limit:
+                part = file.read(limit - len(data))
+                data += part or b""
     except OSError:
         return ""
+    return data.decode("utf-8", "replace")
+
+
+def open_at_once(path, flags):
+    """Also of a pipe without a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def find_tool(name, path):

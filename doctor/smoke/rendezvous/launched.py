@@ -16,9 +16,10 @@ from doctor.engine.exit_code import Exit
 from doctor.environment.job_context import JobContext
 from doctor.job import NotARankTable, read_rank_table
 from doctor.remote.runtime.processes import die_with_parent
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.programs.agent.procfs import accelerators, npu_model, read_text
+from doctor.smoke.programs.agent.procfs import accelerators, npu_model
 from doctor.smoke.rendezvous.leader import Leader
 from doctor.smoke.rendezvous.link import Hello, job_token, launch_secret
 from doctor.smoke.rendezvous.member import fork, run_member
@@ -105,7 +106,7 @@ def build_hello(context: JobContext, environ: Mapping[str, str]) -> Hello:
         world=_or_unset(context.world_size),
         host=context.launcher_host_name or os.uname().nodename,
         pid=os.getpid(),
-        boot=read_text("/proc/sys/kernel/random/boot_id").strip(),  # type: ignore[no-untyped-call]
+        boot=read_text("/proc/sys/kernel/random/boot_id").strip(),
         local=_or_unset(context.local_rank),
         local_world=_or_unset(context.local_world_size),
         device=_or_unset(context.device),

@@ -24,7 +24,7 @@ RESTS: frozenset[Kind] = frozenset({"sleep", "blocked", "file", "child"})
 
 _COLLECTIVE = re.compile(
     r"/torch/distributed/(?!elastic/|run\.py|launch|optim/|checkpoint/)|/torch_npu/distributed/|/deepspeed/comm/"
-    r"|/mindspore/(?:communication|ops/.*comm|mint/distributed)|/horovod/|/mpi4py/|/jax/experimental/multihost_utils"
+    r"|/mindspore/(?:communication|ops/[^\n]{0,100}comm|mint/distributed)|/horovod/|/mpi4py/|/jax/experimental/multihost_utils"
     r"|/ray/util/collective/"
 )
 _BETWEEN_TWO = frozenset(

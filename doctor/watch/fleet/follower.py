@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.smoke.programs.agent.procfs import read_text
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection
 from doctor.watch.fleet.meeting import Meeting
@@ -48,7 +48,7 @@ class FollowingHost:
         self._link: FleetLink | None = None
         self._over = False
         self._wake, self._stop = threading.Event(), False
-        boot = read_text("/proc/sys/kernel/random/boot_id").strip()  # type: ignore[no-untyped-call]
+        boot = read_text("/proc/sys/kernel/random/boot_id").strip()
         self._hello = Hello(
             rank=rank,
             world=world,

@@ -6,7 +6,8 @@ import signal
 import stat
 import time
 
-from doctor.smoke.programs.agent.procfs import all_processes, read_text
+from doctor.remote.runtime.reading import read_text
+from doctor.smoke.programs.agent.procfs import all_processes
 
 
 class Descendants:

@@ -2,8 +2,9 @@
 
 import os
 
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.kernel import is_frozen
-from doctor.smoke.programs.agent.procfs import child_pids, read_text
+from doctor.smoke.programs.agent.procfs import child_pids
 
 IDLE = 0.5  # seconds without any work after which an interpreter is reported
 BUSY = 10.0  # seconds of CPU from which on it is reported, too

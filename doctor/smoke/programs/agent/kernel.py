@@ -5,7 +5,7 @@ import os
 import re
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.smoke.programs.agent.procfs import read_text
+from doctor.remote.runtime.reading import read_text
 
 
 def cgroup_folders(pid):

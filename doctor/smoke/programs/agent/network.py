@@ -9,7 +9,8 @@ import struct
 import time
 
 from doctor.remote.runtime.netlink import diagnosed_tcp
-from doctor.smoke.programs.agent.procfs import open_files, read_table, read_text
+from doctor.remote.runtime.reading import read_text
+from doctor.smoke.programs.agent.procfs import open_files, read_table
 
 
 def proc_address(text):

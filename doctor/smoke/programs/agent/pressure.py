@@ -3,7 +3,8 @@
 import re
 import time
 
-from doctor.smoke.programs.agent.procfs import cpu_ticks, read_text
+from doctor.remote.runtime.reading import read_text
+from doctor.smoke.programs.agent.procfs import cpu_ticks
 from doctor.smoke.programs.cpu_quota import quota_folders, throttling
 
 PRESSURE_PAUSE, PRESSURE_SHARE = (

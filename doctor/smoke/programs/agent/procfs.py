@@ -4,21 +4,7 @@ import os
 import re
 import signal
 
-from doctor.remote.runtime.reading import thread_schedule
-
-
-def read_text(path, limit=65536):
-    """A small file's text; empty when it cannot be read."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return ""
-    try:
-        return os.read(fd, limit).decode("ascii", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
+from doctor.remote.runtime.reading import read_text, thread_schedule
 
 
 def read_table(path, limit):

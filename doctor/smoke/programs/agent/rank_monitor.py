@@ -5,6 +5,7 @@ import signal
 import time
 
 from doctor.remote.runtime.host_texts import filled
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
 from doctor.smoke.programs.agent.kernel import Limits, cgroup_folders, is_exiting, is_frozen, oom_kills
 from doctor.smoke.programs.agent.procfs import (
@@ -12,7 +13,6 @@ from doctor.smoke.programs.agent.procfs import (
     cpu_times,
     is_descendant,
     process_status,
-    read_text,
     thread_states,
     thread_times,
 )

@@ -4,7 +4,8 @@ import os
 import signal
 import time
 
-from doctor.smoke.programs.agent.procfs import all_processes, can_dump_stack, process_status, read_text
+from doctor.remote.runtime.reading import read_text
+from doctor.smoke.programs.agent.procfs import all_processes, can_dump_stack, process_status
 
 MOST_CHILDREN = 4  # of a rank, whose stacks are dumped
 

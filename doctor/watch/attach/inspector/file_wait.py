@@ -4,7 +4,8 @@ import os
 import platform
 import re
 
-from doctor.smoke.programs.agent.procfs import process_status, read_table, read_text
+from doctor.remote.runtime.reading import read_text
+from doctor.smoke.programs.agent.procfs import process_status, read_table
 from doctor.watch.attach.inspector.live_environment import memory_at, memory_maps
 from doctor.watch.attach.inspector.rank_state import PAGE, thread_call
 

@@ -15,7 +15,7 @@ import struct
 import time
 from bisect import bisect_right
 
-from doctor.smoke.programs.agent.procfs import read_text
+from doctor.remote.runtime.reading import read_text
 from doctor.watch.attach.inspector.connected import LIBRARY
 from doctor.watch.attach.inspector.live_environment import DynamicSymbols, memory_maps
 

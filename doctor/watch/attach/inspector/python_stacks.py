@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from doctor.diagnose.excerpter.tracebacks import is_of_program
-from doctor.smoke.programs.agent.procfs import read_text
+from doctor.remote.runtime.reading import read_text
 from doctor.watch.attach.inspector.live_environment import memory_maps
 
 MOST_FRAMES = 40

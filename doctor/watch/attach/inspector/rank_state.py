@@ -5,7 +5,8 @@ import platform
 import re
 import struct
 
-from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status, read_text
+from doctor.remote.runtime.reading import read_text
+from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status
 from doctor.watch.attach.inspector.live_environment import memory_at
 
 X86 = {
@@ -33,7 +34,7 @@ WAITS = (
 PAGE = "page fault"
 HAS_FD = ("read", "write", "recv", "send", "connect", "accept", "lock", "sync")
 MOST_CHILDREN = 32
-MOST_THREADS = 1024
+MOST_LISTED = 1024
 MOST_RUNNING = 3
 MOST_POLLED = 8
 
@@ -94,7 +95,7 @@ def file_kind(pid, number):
     return (standard + target)[:200]
 
 
-def thread_times(pid):
+def main_thread_times(pid):
     """(seconds on a CPU, voluntary switches) of the main thread."""
     times = cpu_times(pid, False)
     switches = re.search(
@@ -106,7 +107,7 @@ def thread_times(pid):
 def running_threads(pid):
     """The first threads of a process, but for its main one, that are on a CPU or wait for one."""
     try:
-        threads = sorted(map(int, os.listdir("/proc/%d/task" % pid)))[:MOST_THREADS]
+        threads = sorted(map(int, os.listdir("/proc/%d/task" % pid)))[:MOST_LISTED]
     except OSError:
         return []
     states = ((thread, read_text("/proc/%d/task/%d/stat" % (pid, thread), 512)) for thread in threads if thread != pid)
@@ -144,7 +145,7 @@ def look(pid, by_socket=()):
     if not status or status[0] in "ZX":
         return None
     kind, file = system_call(pid)
-    ran, switches = thread_times(pid)
+    ran, switches = main_thread_times(pid)
     awaited = [by_socket[inode] for inode in awaited_sockets(pid) if inode in by_socket]
     return {
         "state": status[0],

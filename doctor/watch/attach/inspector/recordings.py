@@ -6,7 +6,7 @@ import socket
 import stat
 import time
 
-from doctor.smoke.programs.agent.procfs import read_text
+from doctor.remote.runtime.reading import read_text
 
 DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 # Sources: torch/csrc/distributed/c10d/FlightRecorder.cpp and ProcessGroupNCCL.cpp; torch_npu, ProcessGroupHCCL.cpp.

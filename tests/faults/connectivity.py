@@ -49,16 +49,15 @@ RESTORE_HOSTS = "cat /run/hosts.kept >/etc/hosts"
 
 
 def launched_by_mpirun(fleet: Any, folder: Path, healthy: bool) -> Prepared:
-    """A job that mpirun starts from the first host, whose root knows all host keys, or not that of the second host."""
-    head, other = fleet.hosts[:2]
-    known = "".join(
-        line
-        for line in fleet.known_hosts.read_text().splitlines(keepends=True)
-        if healthy or not line.startswith(other)
-    )
-    fleet.enter(head, "mkdir -p -m 700 /root/.ssh")
-    fleet.write(head, "/root/.ssh/known_hosts", known)
-    fleet.write(head, "/root/.ssh/id_ed25519", (fleet.directory / "id_ed25519").read_text(), "600")
+    """A job that mpirun starts from one of the hosts: root of each knows all host keys, or of the first not that of the
+    second.
+    """
+    lines = fleet.known_hosts.read_text().splitlines(keepends=True)
+    for host in fleet.hosts:
+        lacks = fleet.hosts[1] if host == fleet.hosts[0] and not healthy else "\n"
+        fleet.enter(host, "mkdir -p -m 700 /root/.ssh")
+        fleet.write(host, "/root/.ssh/known_hosts", "".join(line for line in lines if not line.startswith(lacks)))
+        fleet.write(host, "/root/.ssh/id_ed25519", (fleet.directory / "id_ed25519").read_text(), "600")
     return Prepared(["--", "mpirun", "-np", "2", "-H", ",".join(fleet.hosts), "hostname"])
 
 

@@ -76,3 +76,15 @@ def test_what_a_killed_process_made_is_removed_before_it_has_got_a_cpu_to_end_on
         (tmp_path / f"pymp-doctor-{pid}-x").mkdir()
     mark.remove(str(tmp_path), r"pymp-doctor-(\d+)-")
     assert [path.name for path in tmp_path.iterdir()] == [f"pymp-doctor-{os.getppid()}-x"]
+
+
+def test_what_carries_no_pid_is_never_removed(tmp_path: Path) -> None:
+    """A rank whose process is not known yet has the number 0."""
+    kept = [tmp_path / name for name in ("job.json", "pymp-other-7-a", "pymp-doctor-0-a", "pymp-doctor-x-a")]
+    for path in kept:
+        path.write_text("")
+    mark = Descendants("mark")  # type: ignore[no-untyped-call]
+    mark.pids.add(0)
+    mark.dying.add(0)
+    mark.remove(str(tmp_path), r"pymp-doctor-(\d+)-")  # type: ignore[no-untyped-call]
+    assert sorted(tmp_path.iterdir()) == sorted(kept)

@@ -84,8 +84,8 @@ class Descendants:
             return
         for name in names:
             match = re.match(pattern, name)
-            pid = int(match.group(1)) if match else 0
-            if pid in self.pids and (pid in self.dying or not os.path.exists("/proc/%d" % pid)):
+            pid = int(match.group(1)) if match else None
+            if pid and pid in self.pids and (pid in self.dying or not os.path.exists("/proc/%d" % pid)):
                 remove_path(os.path.join(folder, name))
 
 

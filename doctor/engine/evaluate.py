@@ -134,7 +134,8 @@ def _require_answer(record: HostRecord, fact: type[Fact]) -> None:
             raise _not_planned_reason(fact, (read_fact(record, need) for need in fact.needs))
         raise Unreadable(NOT_COLLECTED)
     answer = record.outputs[fact.output_name()].get("")
-    if answer is not None and answer.ended == "absent" and not fact.probe.may_be_absent:
+    may_be_absent = fact.probe.may_be_absent or fact.is_trial  # there is none with the others where records are merged
+    if answer is not None and answer.ended == "absent" and not may_be_absent:
         raise Unreadable("the host's answer is that it is absent, which every host has")
 
 

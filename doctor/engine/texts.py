@@ -22,57 +22,13 @@ MAX_CHARS = 8000
 """Characters of a text that is remembered."""
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
-_NOUNS = (
-    *(
-        "address",
-        "attempt",
-        "batch",
-        "bit",
-        "bridge",
-        "buffer",
-        "byte",
-        "call",
-        "card",
-        "character",
-        "check",
-        "collective",
-    ),
-    *("connection", "container", "CPU", "day", "device", "device file", "element", "error", "event", "file", "finding"),
-    *(
-        "gateway",
-        "GPU",
-        "group",
-        "host",
-        "inode",
-        "interface",
-        "job",
-        "lane",
-        "layer",
-        "level",
-        "line",
-        "link",
-        "machine",
-    ),
-    *("member", "message", "MTU", "name", "neighbour", "NPU", "NVLink", "NVSwitch", "object", "operation", "packet"),
-    *(
-        "page",
-        "pair",
-        "parameter",
-        "path",
-        "peer",
-        "place",
-        "pod",
-        "port",
-        "process",
-        "rank",
-        "round",
-        "row",
-        "sample",
-        "script",
-    ),
-    *("second", "segment", "slot", "stage", "step", "tensor", "thread", "time", "value", "variable", "waiver", "word"),
-    "worker",
-)
+_NOUNS = """
+    address attempt batch bit bridge buffer byte call card character check collective connection container CPU day
+    device element error event file finding gateway GPU group host inode interface job lane layer level line link
+    machine member message MTU name neighbour NPU NVLink NVSwitch object operation packet page pair parameter path
+    peer place pod port process rank round row sample script second segment slot stage step tensor thread time value
+    variable waiver word worker
+""".split()
 """That a text counts. A word that is a verb as well, as `lists`, is none of them: a name before it may be "1"."""
 _PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for noun in _NOUNS} | {"entries": "entry"}
 _ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b(?: (are|have|were)\b)?")

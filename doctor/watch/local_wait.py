@@ -19,6 +19,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.procfs import process_status
+from doctor.watch.attach.inspector.live_environment import memory_at
 from doctor.watch.attach.inspector.rank_state import call_by_function, thread_call
 from doctor.watch.peer_wait import awaited_files, threads_of
 
@@ -105,12 +106,10 @@ def _seconds_left(pid: int, call: _Call) -> float:
 
 
 def _time_at(pid: int, address: int, fractions: float) -> float:
-    try:
-        with open(f"/proc/{pid}/mem", "rb", 0) as memory:
-            memory.seek(address)
-            seconds, fraction = struct.unpack("=qq", memory.read(16))
-    except (OSError, ValueError, OverflowError, struct.error):
+    data: bytes = memory_at(pid, address, 16)  # type: ignore[no-untyped-call]
+    if len(data) < 16:
         return math.inf
+    seconds, fraction = struct.unpack("=qq", data)
     return float(seconds + fraction / fractions)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.network import proc_address
-from doctor.smoke.programs.agent.procfs import read_table
+from doctor.watch.attach.inspector.live_environment import memory_at
 from doctor.watch.attach.inspector.rank_state import call_by_function, thread_call
 
 POLL, SELECT, EPOLL = {7, 271, 73}, {23, 270, 72}, {232, 281, 22}
@@ -68,18 +68,16 @@ def _polled(pid: int, number: int, first: int, second: int) -> Iterator[int]:
         info: str = read_text(f"/proc/{pid}/fdinfo/{first & 0xFFFFFFFF}")
         yield from [int(word) for word in re.findall(r"^tfd:\s*(\d{1,9})", info, re.M)[:MOST_FILES]]
         return
-    try:
-        with open(f"/proc/{pid}/mem", "rb", 0) as memory:
-            if number in SELECT:
-                memory.seek(second)
-                bits = memory.read(min((first + 7) // 8, MOST_FILES)) if second else b""
-                yield from [8 * place + bit for place, byte in enumerate(bits) for bit in range(8) if byte >> bit & 1]
-            elif number in POLL:
-                memory.seek(first)
-                entries = memory.read(8 * min(second, MOST_FILES))
-                yield from [entry[0] for entry in struct.iter_unpack("=iHH", entries[: len(entries) // 8 * 8])]
-    except (OSError, ValueError, OverflowError):
+    place, size = (second, (first + 7) // 8) if number in SELECT else (first, 8 * second) if number in POLL else (0, 0)
+    if not place or not size:
+        return
+    data: bytes = memory_at(pid, place, min(size, 8 * MOST_FILES))  # type: ignore[no-untyped-call]
+    if not data:
         yield -1
+    elif number in SELECT:
+        yield from [8 * index + bit for index, byte in enumerate(data) for bit in range(8) if byte >> bit & 1]
+    else:
+        yield from [entry[0] for entry in struct.iter_unpack("=iHH", data[: len(data) // 8 * 8])]
 
 
 def _tcp_peer(pid: int, files: Collection[int]) -> str:
@@ -92,7 +90,7 @@ def _tcp_peer(pid: int, files: Collection[int]) -> str:
         if target.startswith("socket:["):
             inodes.add(target[8:-1])
     for name in ("tcp", "tcp6") if inodes else ():
-        table: str = read_table(f"/proc/{pid}/net/{name}", TABLE_BYTES)  # type: ignore[no-untyped-call]
+        table: str = read_text(f"/proc/{pid}/net/{name}", TABLE_BYTES)
         for line in table.splitlines()[1:]:
             fields = line.split()
             if len(fields) > 9 and fields[9] in inodes and fields[3] in (ESTABLISHED, CONNECTING):

@@ -6,7 +6,6 @@ import re
 
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.network import proc_address, socket_owners
-from doctor.smoke.programs.agent.procfs import read_table
 
 SYN_RECEIVED = "03"
 TABLE_LIMIT = 8 << 20
@@ -15,7 +14,7 @@ TABLE_LIMIT = 8 << 20
 def tcp_rows():
     """The fields of each TCP socket of this network namespace."""
     for table in ("tcp", "tcp6"):
-        for line in read_table("/proc/self/net/" + table, TABLE_LIMIT).splitlines()[1:]:
+        for line in read_text("/proc/self/net/" + table, TABLE_LIMIT).splitlines()[1:]:
             fields = line.split()
             if len(fields) > 9:
                 yield fields

@@ -55,15 +55,18 @@ def fits(name, text):
 
 def read_text(path, limit=65536):
     """Up to so many bytes of a file as text; the empty string where it cannot be read. It waits for no writer."""
-    data, part = b"", b"-"
+    pieces = []
     try:
         with open(path, "rb", 0, opener=open_at_once) as file:
-            while part and len(data) < limit:
-                part = file.read(limit - len(data))
-                data += part or b""
+            while limit > 0:
+                piece = file.read(min(limit, 65536))  # the tables of /proc come in pieces of a page
+                if not piece:
+                    break
+                pieces.append(piece)
+                limit -= len(piece)
     except OSError:
         return ""
-    return data.decode("utf-8", "replace")
+    return b"".join(pieces).decode("utf-8", "replace")
 
 
 def open_at_once(path, flags):

@@ -212,7 +212,7 @@ class Agent(OrderedProgram):
         """Kills everything that came from us, and removes what it left behind."""
         self.ending = True
         remaining = self.descendants.kill_all()
-        self.descendants.pids.update(monitor.pid for monitor in self.watcher.monitors.values())
+        self.descendants.pids.update(monitor.pid for monitor in self.watcher.monitors.values() if monitor.pid)
         self.descendants.remove_leftovers()
         return remaining
 

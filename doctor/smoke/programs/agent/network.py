@@ -10,7 +10,7 @@ import time
 
 from doctor.remote.runtime.netlink import diagnosed_tcp
 from doctor.remote.runtime.reading import read_text
-from doctor.smoke.programs.agent.procfs import open_files, read_table
+from doctor.smoke.programs.agent.procfs import open_files
 
 
 def proc_address(text):
@@ -36,7 +36,7 @@ def tcp_sockets(pids):
     """[pid, established, local, peer, unacknowledged bytes, retransmits] of the TCP sockets of these processes."""
     owners, sockets = socket_owners(pids), []
     for table in ("tcp", "tcp6") if pids else ():
-        for line in read_table("/proc/%d/net/%s" % (pids[0], table), 8 << 20).splitlines()[1:]:
+        for line in read_text("/proc/%d/net/%s" % (pids[0], table), 8 << 20).splitlines()[1:]:
             fields = line.split()
             if len(fields) > 9 and fields[9] in owners and fields[3] in ("01", "0A"):
                 unacked = int(fields[4].split(":")[0], 16)

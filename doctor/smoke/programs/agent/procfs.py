@@ -7,22 +7,6 @@ import signal
 from doctor.remote.runtime.reading import read_text, thread_schedule
 
 
-def read_table(path, limit):
-    """Like `read_text`, for the tables of /proc that come in pieces."""
-    pieces = []
-    try:
-        with open(path, "rb", 0) as file:
-            while limit > 0:
-                piece = file.read(min(limit, 1 << 16))
-                if not piece:
-                    break
-                pieces.append(piece)
-                limit -= len(piece)
-    except OSError:
-        pass
-    return b"".join(pieces).decode("ascii", "replace")
-
-
 def process_status(pid):
     """State letter, parent and session of a process; None when there is none."""
     text = read_text("/proc/%d/stat" % pid)
@@ -90,11 +74,10 @@ def thread_times(pid):
         return {}
     threads = {}
     for name in names:
-        times = read_text("/proc/%d/task/%s/schedstat" % (pid, name)).split()
+        times = thread_schedule("/proc/%d/task/%s" % (pid, name))
         status = read_text("/proc/%d/task/%s/stat" % (pid, name))
-        if len(times) > 1 and status:
-            state = status[status.rfind(")") + 2 :][:1]
-            threads[int(name)] = (int(times[0]) / 1e9, int(times[1]) / 1e9, state)
+        if times and status:
+            threads[int(name)] = (times[0] / 1e9, times[1] / 1e9, status[status.rfind(")") + 2 :][:1])
     return threads
 
 

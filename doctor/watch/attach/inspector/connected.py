@@ -6,8 +6,9 @@ import socket
 import struct
 
 from doctor.remote.runtime.netlink import diagnosed_sockets
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.network import proc_address, socket_inodes
-from doctor.smoke.programs.agent.procfs import process_status, read_table
+from doctor.smoke.programs.agent.procfs import process_status
 
 LIBRARY = re.compile(
     r"/(?:libtorch_cpu|libtorch_npu|libnccl|librccl|libhccl|libhcom|libmpi|libmpich|libgloo|libmindspore\w*"
@@ -31,7 +32,7 @@ def tcp_ends(pid):
     """By inode: (own end, other end) of the established TCP connections that a process's network shows."""
     ends = {}
     for name in ("tcp", "tcp6"):
-        for line in read_table("/proc/%d/net/%s" % (pid, name), 8 << 20).splitlines()[1:]:
+        for line in read_text("/proc/%d/net/%s" % (pid, name), 8 << 20).splitlines()[1:]:
             fields = line.split()
             if len(fields) > 9 and fields[3] == "01":
                 ends[fields[9]] = (proc_address(fields[1]), proc_address(fields[2]))

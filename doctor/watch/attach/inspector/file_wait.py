@@ -5,7 +5,7 @@ import platform
 import re
 
 from doctor.remote.runtime.reading import read_text
-from doctor.smoke.programs.agent.procfs import process_status, read_table
+from doctor.smoke.programs.agent.procfs import process_status
 from doctor.watch.attach.inspector.live_environment import memory_at, memory_maps
 from doctor.watch.attach.inspector.rank_state import PAGE, thread_call
 
@@ -82,7 +82,7 @@ def text_at(pid, address):
 def mount_of(pid, path):
     """[mount point, type, source] of the file system that a path of a process lies on; None where it is not known."""
     best = None
-    for line in read_table("/proc/%d/mountinfo" % pid, 4 << 20).splitlines()[:MOST_MOUNTS]:
+    for line in read_text("/proc/%d/mountinfo" % pid, 4 << 20).splitlines()[:MOST_MOUNTS]:
         left, dash, right = line.partition(" - ")
         fields, kind = left.split(), right.split()
         if not dash or len(fields) < 5 or len(kind) < 2:

@@ -4,7 +4,7 @@ import os
 import re
 import struct
 
-from doctor.smoke.programs.agent.procfs import read_table
+from doctor.remote.runtime.reading import read_text
 
 MAX_MAPS = 8 << 20
 MOST_VARIABLES = 4096
@@ -20,7 +20,7 @@ ENVIRON_PLACES = {}  # by device and inode of a C library: where its `environ` l
 
 def memory_maps(pid):
     """/proc/PID/maps as text, cut; empty where it may not be read."""
-    return read_table("/proc/%d/maps" % pid, MAX_MAPS)
+    return read_text("/proc/%d/maps" % pid, MAX_MAPS)
 
 
 def memory_at(pid, address, size):

@@ -6,7 +6,7 @@ import re
 import struct
 
 from doctor.remote.runtime.reading import read_text
-from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status
+from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status, thread_times
 from doctor.watch.attach.inspector.live_environment import memory_at
 
 X86 = {
@@ -34,7 +34,6 @@ WAITS = (
 PAGE = "page fault"
 HAS_FD = ("read", "write", "recv", "send", "connect", "accept", "lock", "sync")
 MOST_CHILDREN = 32
-MOST_LISTED = 1024
 MOST_RUNNING = 3
 MOST_POLLED = 8
 
@@ -106,12 +105,8 @@ def main_thread_times(pid):
 
 def running_threads(pid):
     """The first threads of a process, but for its main one, that are on a CPU or wait for one."""
-    try:
-        threads = sorted(map(int, os.listdir("/proc/%d/task" % pid)))[:MOST_LISTED]
-    except OSError:
-        return []
-    states = ((thread, read_text("/proc/%d/task/%d/stat" % (pid, thread), 512)) for thread in threads if thread != pid)
-    return [thread for thread, text in states if text[text.rfind(")") + 2 :][:1] == "R"][:MOST_RUNNING]
+    states = sorted((thread, state) for thread, (_, _, state) in thread_times(pid).items())
+    return [thread for thread, state in states if thread != pid and state == "R"][:MOST_RUNNING]
 
 
 def process_times(pid, first=11):

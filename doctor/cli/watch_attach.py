@@ -26,8 +26,8 @@ from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory
 from doctor.transport.options import workers
 from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
-from doctor.watch.attach.attached_run import attached_run
-from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
+from doctor.watch.attach.attached_run import attached_run, main_job
+from doctor.watch.attach.odd_ranks import JobFinding, find_odd, unseen_notes
 from doctor.watch.attach.recorded_causes import RecordedCause, recorded_causes
 from doctor.watch.data_outcomes import evaluate_watch
 
@@ -69,12 +69,13 @@ def run_attach(
                 ),
             )
         )
-    recorded = _recorded(options, reports, inventory, connection, visit)
     jobs = find_odd(reports, partly=bool(options.pid))
+    recorded = _recorded(reports, jobs, inventory, connection, visit)
     if any(job.may_be_slow for job in jobs) and not any(cause.is_sure for cause in recorded):
         interval = min(options.interval * LONGER, MOST_SECONDS)
         reports, failed = _answers(options, inventory, connection, visit, interval)
         jobs = find_odd(reports, partly=bool(options.pid))
+        recorded = _recorded(reports, jobs, inventory, connection, visit)
 
     absent = [str(pid) for report in reports.values() for pid in report.not_found]
     notes = [filled("no process has pid {0}", ", ".join(absent))] if absent else []
@@ -85,17 +86,14 @@ def run_attach(
 
 
 def _recorded(
-    options: AttachOptions,
     reports: Mapping[str, HostReport],
+    jobs: Sequence[JobFinding],
     inventory: Inventory,
     connection: ConnectionOptions,
     visit: VisitOptions,
 ) -> list[RecordedCause]:
-    """What the job's recorders show."""
-    ranks = [rank for report in reports.values() for rank in report.ranks]
-    if not any(report.ras for report in reports.values()) and not any(
-        rank.dumps or rank.heartbeat_logs for rank in ranks
-    ):
+    """What the recorders of the job that is reported show."""
+    if not jobs:
         return []
 
     def read_on_hosts(paths: Sequence[str]) -> LogRecord:
@@ -114,7 +112,9 @@ def _recorded(
         )
         return collect_logs(inventory, collection, load_signatures())
 
-    return recorded_causes(reports, None if inventory.local and not connection.within else read_on_hosts)
+    return recorded_causes(
+        reports, main_job(jobs), None if inventory.local and not connection.within else read_on_hosts
+    )
 
 
 def _validate(options: AttachOptions, output: OutputOptions) -> None:

@@ -28,9 +28,10 @@ _NOUNS = """
     machine member message MTU name neighbour NPU NVLink NVSwitch object operation packet page pair parameter path
     peer place pod port process rank round row sample script second segment slot stage step tensor thread time value
     variable waiver word worker
-""".split()
+"""
 """That a text counts. A word that is a verb as well, as `lists`, is none of them: a name before it may be "1"."""
-_PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for noun in _NOUNS} | {"entries": "entry"}
+_PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for noun in _NOUNS.split()}
+_PLURALS["entries"] = "entry"
 _ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b(?: (are|have|were)\b)?")
 _VERBS = {"are": " is", "have": " has", "were": " was", None: ""}
 

@@ -13,27 +13,62 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from doctor.watch.attach.attached_run import main_job
 from doctor.watch.attach.inspector import recordings
 from doctor.watch.attach.inspector.recordings import asked_ras, heartbeat_logs, ras_addresses, recorder_dumps
-from doctor.watch.attach.recorded_causes import recorded_causes
+from doctor.watch.attach.odd_ranks import find_odd
+from doctor.watch.attach.rank_report import HostReport, ProcessReport
+from doctor.watch.attach.recorded_causes import RecordedCause, recorded_causes
 from tests.diagnose.test_flight_recorder import dump
 from tests.diagnose.test_ras import INCOMPLETE
 from tests.watch.test_odd_ranks import host, rank
 
 
-def test_the_rank_that_is_behind_in_the_dumps(tmp_path: Path) -> None:
+def causes_of(reports: dict[str, HostReport]) -> list[RecordedCause]:
+    return recorded_causes(reports, main_job(find_odd(reports)), None)
+
+
+def behind(folder: Path, culprit: int, **fields: object) -> list[ProcessReport]:
+    """Three ranks with a dump each; one has not begun its second operation."""
+    folder.mkdir(exist_ok=True)
     ranks = []
-    for number, operations in enumerate([("all_reduce", "all_reduce")] * 2 + [("all_reduce",)]):
-        path = tmp_path / f"nccl_trace_rank_{number}"
-        path.write_bytes(pickle.dumps(dump(*operations, ended=number == 2)))
-        ranks.append(rank(number, dumps=[str(path)]))
-    [cause] = recorded_causes({"node1": host(*ranks)}, None)
+    for number in range(3):
+        operations = ("all_reduce",) if number == culprit else ("all_reduce", "all_reduce")
+        path = folder / f"nccl_trace_rank_{number}"
+        path.write_bytes(pickle.dumps(dump(*operations, ended=number == culprit)))
+        ranks.append(rank(number, world=3, dumps=[str(path)], **fields))
+    return ranks
+
+
+def test_the_rank_that_is_behind_in_the_dumps(tmp_path: Path) -> None:
+    ranks = behind(tmp_path, 2)
+    [cause] = causes_of({"node1": host(*ranks)})
     assert cause.text.startswith("flight recorder: ")
     assert cause.ranks == (2,)
 
 
+def test_the_dumps_of_another_job_are_not_those_of_this_one(tmp_path: Path) -> None:
+    """Both jobs run on this host; the other one has a hang of its own, and fewer ranks."""
+    other_job = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29501"}
+    others = [
+        msgspec.structs.replace(entry, pid=entry.pid + 1000, world=2, job=other_job)
+        for entry in behind(tmp_path / "b", 0)[:2]
+    ]
+    [cause] = causes_of({"node1": host(*others, *behind(tmp_path / "a", 2))})
+    assert cause.ranks == (2,)
+
+
+def test_a_dump_that_either_of_two_jobs_may_have_written(tmp_path: Path) -> None:
+    """Both write to ``/tmp/nccl_trace_rank_0``, and the last one remains."""
+    ranks = behind(tmp_path, 2)
+    other = msgspec.structs.replace(ranks[2], pid=5000, job={"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29501"})
+    causes = causes_of({"node1": host(*ranks, other)})
+    assert causes[0].text.endswith("nccl_trace_rank_2 was not read: another job may have written it")
+    assert not any(cause.is_sure for cause in causes)
+
+
 def test_what_ras_says_of_a_process() -> None:
-    [cause] = recorded_causes({"node1": msgspec.structs.replace(host(rank(0)), ras=INCOMPLETE * 2)}, None)
+    [cause] = causes_of({"node1": msgspec.structs.replace(host(rank(0)), ras=INCOMPLETE * 2)})
     assert cause.text.startswith("NCCL RAS reports that process 3748990 on node1 does not answer")
     assert (cause.ranks, cause.pids, cause.is_sure) == ((7,), (3748990,), True)
 
@@ -67,7 +102,7 @@ PROTOCOL = {b"client protocol 2": b"SERVER PROTOCOL 2\n", b"timeout 5": b"OK\n"}
 def test_ras_is_asked_by_its_socket() -> None:
     answer = asked_ras(emulated_ras({**PROTOCOL, b"verbose status": INCOMPLETE.encode()}))
     assert answer == INCOMPLETE
-    [cause] = recorded_causes({"node1": msgspec.structs.replace(host(rank(0)), ras=answer * 2)}, None)
+    [cause] = causes_of({"node1": msgspec.structs.replace(host(rank(0)), ras=answer * 2)})
     assert "process 3748990 on node1 does not answer" in cause.text
 
 
@@ -114,7 +149,7 @@ def test_what_hccl_s_heartbeat_says_in_the_logs_of_a_rank(tmp_path: Path, place:
         other.write_text(LOST)
         result = heartbeat_logs(process.pid, {"HOME": str(tmp_path)})
         assert result == [str(path)]
-        [cause] = recorded_causes({"node1": host(rank(0, heartbeat_logs=result))}, None)
+        [cause] = causes_of({"node1": host(rank(0, heartbeat_logs=result))})
         assert cause.text.startswith("HCCL's heartbeat names ") and "lost" in cause.text
         assert cause.places == (("127.10.0.2", 2),) and not cause.may_pass
     finally:
@@ -142,7 +177,7 @@ def test_a_log_whose_name_is_not_utf_8_does_not_damage_the_answer(tmp_path: Path
 
 
 def test_without_a_recorder_nothing_is_said() -> None:
-    assert recorded_causes({"node1": host(rank(0))}, None) == []
+    assert causes_of({"node1": host(rank(0))}) == []
 
 
 def test_only_dumps_that_the_rank_has_written_count(tmp_path: Path) -> None:
@@ -199,5 +234,5 @@ Warnings
 
 def test_of_which_processes_ras_speaks() -> None:
     """NCCL's RAS of a host answers for the job that came first, whoever else runs there."""
-    [cause] = recorded_causes({"node1": msgspec.structs.replace(host(rank(0)), ras=BEHIND * 2)}, None)
+    [cause] = causes_of({"node1": msgspec.structs.replace(host(rank(0)), ras=BEHIND * 2)})
     assert (cause.ranks, cause.members, cause.is_sure) == ((1,), (1646, 1647), True)

@@ -81,7 +81,7 @@ def attached_run(
     if not jobs:
         silent = [filled("{0}: {1}", printable(host, 80), reason) for host, reason in failed.items()]
         raise InputError(joined("; ", [NO_RANK, *[*notes, *silent][:4]]))
-    main = min(jobs, key=_order)
+    main = main_job(jobs)
     others = [filled("another job, {0}: {1}", job.job, job.text) for job in jobs if job is not main]
     job = _numbered(main)
     failures, hints = _failures(job, [cause for cause in recorded if _concerns(cause, main, jobs)], seconds)
@@ -105,8 +105,8 @@ def attached_run(
 
 
 def _concerns(cause: RecordedCause, main: JobFinding, jobs: Sequence[JobFinding]) -> bool:
-    """Whether what a recorder says may be of this job: it names no process of another one (NCCL's RAS of a host answers
-    for the job that came first).
+    """Whether what RAS says may be of this job: it names no process of another one (NCCL's RAS of a host answers for
+    the job that came first).
     """
     named = set(cause.members)
     of_jobs = {job.job: named & {entry.report.pid for entry in job.ranks} for job in jobs}
@@ -133,6 +133,11 @@ def _records(run: SmokeRun, failed: Mapping[str, str]) -> dict[str, HostRecord]:
     }
     records.update((host, HostRecord(Visit(failure="error", text=text))) for host, text in failed.items())
     return records
+
+
+def main_job(jobs: Sequence[JobFinding]) -> JobFinding:
+    """The job that is reported: the first that has an odd rank, else that is undecided, else the largest."""
+    return min(jobs, key=_order)
 
 
 def _order(job: JobFinding) -> tuple[bool, int]:

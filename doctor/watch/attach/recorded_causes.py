@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,9 @@ import msgspec
 from doctor.diagnose.run import diagnose_found, diagnose_record
 from doctor.diagnose.signature import Signature, load_signatures
 from doctor.engine.errors import InputError
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.watch.attach.odd_ranks import JobFinding
 from doctor.watch.attach.rank_report import HostReport
 from doctor.watch.loss.heartbeat_lines import HEARTBEAT
 
@@ -46,36 +48,61 @@ class RecordedCause(msgspec.Struct, frozen=True):
     """The processes of the communicator that it speaks of, by their pids; empty: not known."""
 
 
-def recorded_causes(reports: Mapping[str, HostReport], read_on_hosts: ReadOnHosts | None) -> list[RecordedCause]:
-    """The causes that the recorders show. ``read_on_hosts``: None where the files lie on this host."""
-    signatures = load_signatures()
-    ranks = [rank for report in reports.values() for rank in report.ranks]
-    dumps = sorted({path for rank in ranks for path in rank.dumps})[:MAX_DUMPS]
-    logs = sorted({path for rank in ranks for path in rank.heartbeat_logs})[:MAX_DUMPS]
+def recorded_causes(
+    reports: Mapping[str, HostReport], job: JobFinding, read_on_hosts: ReadOnHosts | None
+) -> list[RecordedCause]:
+    """The causes that the recorders show of one of the jobs in ``reports``, from the files of its own processes.
 
-    def read(source: str, paths: Sequence[str], only: str = "") -> list[RecordedCause]:
+    ``read_on_hosts``: None where the files lie on this host. A file that two jobs may have written, such as
+    ``/tmp/nccl_trace_rank_0``, is not read, and a cause that is not sure says so.
+    """
+    signatures = load_signatures()
+    hosts = {entry.host for entry in job.ranks}
+    own = {(entry.host, entry.report.pid) for entry in job.ranks}
+    of_others = {
+        (host, path)
+        for host, report in reports.items()
+        for rank in report.ranks
+        if (host, rank.pid) not in own
+        for path in (*rank.dumps, *rank.heartbeat_logs)
+    }
+
+    def read(source: str, files: Collection[tuple[str, str]], only: str = "") -> list[RecordedCause]:
+        shared = sorted(path for host, path in of_others.intersection(files))
+        paths = sorted({path for host, path in files if path not in shared})[:MAX_DUMPS]
+        if shared:
+            text = filled("{0}: {1} was not read: another job may have written it", source, printable(shared[0], 200))
+            return [
+                RecordedCause(text, is_sure=False),
+                *read(source, [file for file in files if file[1] in paths], only),
+            ]
         if not paths:
             return []
         try:
-            diagnosis = _diagnosis(paths, read_on_hosts, signatures)
+            diagnosis = _diagnosis(paths, hosts, read_on_hosts, signatures)
         except InputError as error:
             return [RecordedCause(filled("{0}: {1}", source, error), is_sure=False)]
         chosen = [cause for cause in diagnosis.causes if not only or cause.signature == only]
         return [_recorded(source, cause, may_pass=not only) for cause in chosen[:3]]
 
     return [
-        *read("flight recorder", dumps),
-        *read("HCCL", logs, HEARTBEAT),
+        *read("flight recorder", {(entry.host, path) for entry in job.ranks for path in entry.report.dumps}),
+        *read("HCCL", {(entry.host, path) for entry in job.ranks for path in entry.report.heartbeat_logs}, HEARTBEAT),
         *_ras_causes([report.ras for report in reports.values() if report.ras.strip()], signatures),
     ]
 
 
 def _diagnosis(
-    paths: Sequence[str], read_on_hosts: ReadOnHosts | None, signatures: Mapping[str, Signature]
+    paths: Sequence[str],
+    hosts: Collection[str],
+    read_on_hosts: ReadOnHosts | None,
+    signatures: Mapping[str, Signature],
 ) -> Diagnosis:
     if read_on_hosts is None:
         return diagnose_found(paths, signatures)
-    return diagnose_record(read_on_hosts(paths), signatures)
+    record = read_on_hosts(paths)
+    logs = {host: logs for host, logs in record.hosts.items() if host in hosts}
+    return diagnose_record(msgspec.structs.replace(record, hosts=logs, job_hosts=tuple(logs)), signatures)
 
 
 def _ras_causes(answers: Iterable[str], signatures: Mapping[str, Signature]) -> list[RecordedCause]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from doctor.engine import language
@@ -31,6 +32,14 @@ def test_the_reasons() -> None:
     report = reports.report(reports.outcome("somaxconn-low"), *lacking, hosts=("node001",))
     assert covered(report) == "1 of 3 checks applies: one host, no accelerator found"
     assert covered(reports.report(reports.outcome("somaxconn-low"), lacking[0])) == "1 of 2 checks applies"
+
+
+def test_a_smoke_run_of_one_rank_compared_it_with_no_other() -> None:
+    lacking = Outcome("smoke-device-slow", ERROR, "smoke", "", skipped={"": "the devices stage was not asked for"})
+    alone = reports.report(reports.outcome("somaxconn-low"), lacking, hosts=("node001",))
+    for hosts, expected in (({"node001": 1}, ": one host, one rank"), ({"node001": 2}, ": one host")):
+        report = msgspec.structs.replace(alone, smoke=reports.summary(hosts=hosts))
+        assert covered(report) == f"1 of 2 checks applies{expected}"
 
 
 SILENT = Reason("not reached: port 22 refuses connections", "host-unreachable")

@@ -233,6 +233,8 @@ def _limits(report: Report) -> Iterator[str]:
         return
     if len(report.hosts) == 1:
         yield "one host"
+    if report.smoke and report.smoke.world_size == 1:
+        yield "one rank"
     devices = [by_name.get(name) for name in _DEVICE_CHECKS]
     if report.hosts and all(outcome and not _applied(outcome) and not outcome.unknown for outcome in devices):
         yield "no accelerator found"

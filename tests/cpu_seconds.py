@@ -1,8 +1,9 @@
-"""``--cpu-seconds FILE``: the CPU time of each test with all processes that it starts, hosts and servers among them.
+"""``--cpu-seconds FILE``: what each test costs of a core, with all processes that it starts, as hosts and servers.
 
-Each worker gets a control group of its own, whose time is read before and after each test. What a test costs more than
+That is its CPU time, or its share of a core for as long as it holds one of the `WORKERS` of that core, whichever is
+more. Each worker gets a control group of its own, whose time is read before and after each test. What costs more than
 `tests.sampling.COSTLY_SECONDS` is written into FILE, the costliest first, in the form of `tests.sampling.COSTLY`. It
-needs root and a mounted controller `cpuacct`, or control groups of version 2.
+needs root, a mounted controller `cpuacct` or control groups of version 2, and a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import pytest
 
 from tests.sampling import COSTLY_SECONDS
 
+WORKERS = 3
+"""For each core, as `tests/run` starts them."""
 ROOTS = ("/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup")
 
 
@@ -58,10 +61,11 @@ class CpuSeconds:
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         group = self.worker_group()
-        before = seconds_of(group)
+        before, began = seconds_of(group), time.monotonic()
         yield
+        cost = max(seconds_of(group) - before, (time.monotonic() - began) / WORKERS)
         with self.file.with_suffix(f".{os.getpid()}").open("a", encoding="utf-8") as stream:
-            stream.write(f"{seconds_of(group) - before:.1f} {item.nodeid}\n")
+            stream.write(f"{cost:.1f} {item.nodeid}\n")
 
     def pytest_sessionfinish(self) -> None:
         parts = [part for part in self.file.parent.glob(f"{self.file.stem}.*") if part.suffix[1:].isdigit()]

@@ -1,8 +1,9 @@
 """Some tests take turns: of one group, every fifth runs for a commit; ``--full`` runs all.
 
 Those marked `sample` are cases of one proof that cost seconds each: kinds of fault in a real training, launchers that
-start one, further faults of a check. Those of `COSTLY` each need more than `COSTLY_SECONDS` of CPU, as measured; what
-every commit must prove, such as that healthy hosts have no finding, is marked `every` and takes no turns.
+start one, further faults of a check. Those of `COSTLY` each take more than `COSTLY_SECONDS` of a core, as measured by
+`tests.cpu_seconds`; what every commit must prove, such as that healthy hosts have no finding, is marked `every` and
+takes no turns.
 
 Which of them run follows from the commit alone, so that a run can be repeated; DOCTOR_TEST_SAMPLE names another
 commit, or ``all``.
@@ -29,7 +30,7 @@ COSTLY_SECONDS = 2.0
 
 @functools.cache
 def costly() -> dict[str, float]:
-    """CPU seconds of the tests of `COSTLY`."""
+    """Seconds of a core that the tests of `COSTLY` take."""
     pairs = (line.split(" ", 1) for line in COSTLY.read_text(encoding="utf-8").splitlines())
     return {nodeid: float(seconds) for seconds, nodeid in pairs}
 

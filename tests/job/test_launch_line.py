@@ -42,9 +42,11 @@ ROWS: list[tuple[str, list[str], int | None, int | None, int | None, str, tuple[
     ("deepspeed --include a:0,1@b:0,1 t.py --deepspeed x", ["deepspeed"], 2, 2, 4, "t.py", ("--deepspeed", "x")),
     ("deepspeed --num_gpus 8 t.py", ["deepspeed"], None, 8, None, "t.py", ()),
     ("python train.py --nnodes 3", [], 1, 1, 1, "train.py", ("--nnodes", "3")),
-    ("./train", [], 1, 1, 1, "./train", ()),
+    ("./train.py", [], 1, 1, 1, "./train.py", ()),
+    ("./train", [], None, None, None, "./train", ()),
+    ("make train", [], None, None, None, "make", ("train",)),
     ("bash -c 'cd x && torchrun --nnodes 2 t.py'", ["torchrun"], 2, 1, 2, "t.py", ()),
-    ("bash run.sh 1", [], 1, 1, 1, "run.sh", ("1",)),
+    ("bash run.sh 1", [], None, None, None, "run.sh", ("1",)),
     ("nohup timeout -k 5 30m numactl -N 0 torchrun t.py", ["torchrun"], 1, 1, 1, "t.py", ()),
     ("docker run --rm -it -v a:b img:1 torchrun --nproc-per-node 8 t.py", ["torchrun"], 1, 8, 8, "t.py", ()),
     ("apptainer exec --nv -B /d i.sif bash -c 'torchrun t.py'", ["torchrun"], 1, 1, 1, "t.py", ()),
@@ -177,3 +179,19 @@ def test_what_is_no_launch_line(argv: list[str]) -> None:
 
 def test_commands_in_one_another_are_bounded() -> None:
     assert "program" in read_launch_line(["env"] * 5000).unresolved
+
+
+@pytest.mark.parametrize(
+    ("text", "what"), [("make train", "make"), ("./start --fast", "./start"), ("numactl -N 0 run", "run")]
+)
+def test_a_program_that_may_be_a_launcher_is_no_single_rank(text: str, what: str) -> None:
+    launch = line(text)
+    assert launch.unresolved["program"] == f"{what} is no launcher that doctor knows: what it starts is not known"
+    assert (launch.nodes, launch.world_size) == (None, None)
+    of_a_rank = line(text, {"OMPI_COMM_WORLD_RANK": "3"})
+    assert (of_a_rank.unresolved, of_a_rank.world_size) == ({}, 1)
+
+
+def test_a_shell_script_says_how_it_is_read() -> None:
+    for text in ("bash run.sh", "./run.sh"):
+        assert "a shell script, which --job-script reads" in line(text).unresolved["program"]

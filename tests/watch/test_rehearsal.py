@@ -244,6 +244,7 @@ def test_the_program_alone_is_replaced(line: str) -> None:
         ["python"],
         ["torchrun", "$PROGRAM"],
         ["bash", "/nowhere/run.sh"],
+        ["make", "train"],
     ],
     ids=" ".join,
 )

@@ -103,24 +103,29 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
         return self.launchers[-1] if self.launchers else None
 
     @property
+    def _is_one_process(self) -> bool:
+        """A Python program, or a rank's own."""
+        return not self.launchers and ("program" not in self.unresolved or self.program == "-c")
+
+    @property
     def nodes(self) -> int | None:
         """Hosts of the job, by the innermost launcher that says it; of an elastic launch the least.
 
-        A plain program, and a launcher that starts ranks on its own host, say 1.
+        A Python program, and a launcher that starts ranks on its own host, say 1.
         """
         for call in reversed(self.launchers):
             if call.nodes is not None:
                 return call.nodes
             if _says(call, "nnodes", "nodes", "num-nodes", "num-machines"):
                 return None
-        return None if self.launchers else 1
+        return 1 if self._is_one_process else None
 
     @property
     def ranks_per_node(self) -> int | None:
         """Ranks on each host; None where the line does not say it or the hosts' devices decide."""
         call = self.innermost
         if call is None:
-            return 1
+            return 1 if self._is_one_process else None
         if call.ranks_per_node is None and call.ranks is not None and self.nodes and call.ranks % self.nodes == 0:
             return call.ranks // self.nodes
         return call.ranks_per_node
@@ -130,7 +135,7 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
         """Ranks of the job; None where the line does not say it."""
         call = self.innermost
         if call is None:
-            return 1
+            return 1 if self._is_one_process else None
         if call.ranks is not None:
             return call.ranks
         if call.max_nodes != call.nodes or self.nodes is None or self.ranks_per_node is None:

@@ -35,6 +35,8 @@ _UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "flux", "fleet
 _UNREAD_MODULES = frozenset(
     ("paddle.distributed.launch", "oneflow.distributed.launch", "bagua.distributed.launch", "torch.distributed.elastic")
 )
+_OF_A_RANK = frozenset(("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID"))
+"""Variables that a launcher has set: the line is that of one of its ranks."""
 _SILENT = """
 pip pip3 conda mamba apt apt-get yum dnf spack module ml git which type command man whereis dpkg rpm pgrep pkill
 killall kill ps grep egrep awk sed tee cat ls cp mv rm ln mkdir chmod find xargs touch export echo printf
@@ -319,6 +321,10 @@ class _Reader:
     def _program(self, argv: tuple[Word, ...], interpreter: str, is_module: bool) -> None:
         if not argv[0].text:
             self.unresolved.setdefault("program", "an empty word")
+        elif not (self.launchers or _OF_A_RANK & self.outside.keys() or _is_python_program(argv[0].text, interpreter)):
+            is_script = interpreter or argv[0].text.endswith(SHELL_SCRIPTS)
+            what = "a shell script, which --job-script reads" if is_script else "no launcher that doctor knows"
+            self.unresolved.setdefault("program", filled("{0} is {1}: what it starts is not known", argv[0].text, what))
         self.fields["program"] = argv[0].text
         if interpreter:
             self.fields.setdefault("interpreter", interpreter)
@@ -327,6 +333,10 @@ class _Reader:
         self.fields["unresolved_arguments"] = frozenset(
             position for position, word in enumerate(argv[1:]) if word.unresolved
         )
+
+
+def _is_python_program(program: str, interpreter: str) -> bool:
+    return program.endswith(".py") or _PYTHON.fullmatch(interpreter.rpartition("/")[2]) is not None
 
 
 def _is_python(word: Word) -> bool:

@@ -128,8 +128,8 @@ def undecided_master(meanings: Mapping[str, MasterMeaning], trials: Mapping[str,
         closed = [other for other, trial in trials.items() if trial.needed and not trial.listened]
         if trials[host].accepted and closed:
             return filled(
-                "{0} is the address of none of these hosts; something accepts connections there, and MASTER_PORT of {1} "
-                "was taken, so that it may be that host, translated on the way",
+                "{0} is the address of none of these hosts; something accepts connections there, and MASTER_PORT "
+                "of {1} was taken, so that it may be that host, translated on the way",
                 meanings[host].master,
                 closed[0],
             )

@@ -30,14 +30,19 @@ def try_master(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     master, ports = arguments.get("master_addr") or "", arguments.get("ports") or []
     if master not in task["callers"] or not ports:
         return {"needed": False}
-    trial = _MasterTrial(task, ports[0], task["addresses"].get(master, []), task["callers"][master])
-    trial.run()
-    return {
-        "reached": trial.reached,
-        "accepted": trial.accepted,
-        "listened": trial.listened,
-        "longest": round(trial.longest, 3),
-    }
+    trial: dict = {"nonce": os.urandom(NONCE_SIZE), "reached": "", "accepted": False, "proofs": 0, "longest": 0.0}  # type: ignore[type-arg]
+    trial.update(host=task["host"].encode(), key=bytes.fromhex(task["key"]), port=ports[0], calls={}, guests={})
+    trial.update(addresses=task["addresses"].get(master, []), callers=task["callers"][master])
+    trial["listeners"] = [entry for entry in [_listener(ports[0], is_ipv6) for is_ipv6 in (False, True)] if entry]
+    _meet(trial, time.monotonic() + task["seconds"])
+    # Those that called close first, and keep the port in TIME-WAIT on their side; a reset ends what is left.
+    for opened in [entry[0] for entry in trial["calls"].values()] + list(trial["guests"].values()):
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        opened.close()
+    for opened in trial["listeners"]:
+        opened.close()
+    answer = {name: trial[name] for name in ("reached", "accepted")}
+    return dict(answer, listened=bool(trial["listeners"]), longest=round(trial["longest"], 3))
 
 
 def _new_socket(family: int) -> Any:
@@ -46,114 +51,101 @@ def _new_socket(family: int) -> Any:
     return opened
 
 
-class _MasterTrial:
-    """The listener and the calls of one host. A proof is for the nonce of the call, with the key of the run."""
+def _listener(port: int, is_ipv6: bool) -> Any:
+    opened = None
+    try:
+        opened = _new_socket(socket.AF_INET6 if is_ipv6 else socket.AF_INET)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_ipv6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        opened.bind(("::" if is_ipv6 else "0.0.0.0", port))
+        opened.listen(1024)
+    except OSError:
+        if opened:
+            opened.close()
+        return None
+    return opened
 
-    def __init__(self, task: dict, port: int, addresses: list, callers: int) -> None:  # type: ignore[type-arg]
-        self.name, self.key, self.port = task["host"].encode(), bytes.fromhex(task["key"]), port
-        self.addresses, self.callers, self.nonce = addresses, callers, os.urandom(NONCE_SIZE)
-        self.reached, self.accepted, self.proofs, self.longest = "", False, 0, 0.0
-        self.end = time.monotonic() + task["seconds"]
-        self.listeners = list(filter(None, map(self._listener, (socket.AF_INET, socket.AF_INET6))))
-        self.listened = bool(self.listeners)
-        self.calls: dict = {}  # type: ignore[type-arg]
-        """By descriptor: the socket, when it was opened, and whether it has sent its nonce."""
-        self.guests: dict = {}  # type: ignore[type-arg]
 
-    def _listener(self, family: int) -> Any:
-        opened = None
-        try:
-            opened = _new_socket(family)
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            opened.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", self.port))
-            opened.listen(1024)
-        except OSError:
-            if opened:
-                opened.close()
-            return None
-        return opened
-
-    def run(self) -> None:
-        call_at = 0.0
+def _meet(trial: dict, end: float) -> None:  # type: ignore[type-arg]
+    """Calls until a host of the run has answered, and answers until all that call have been."""
+    call_at, turn = 0.0, time.monotonic()
+    while turn < end and not _is_complete(trial):
+        if trial["addresses"] and not trial["reached"] and turn >= call_at:
+            call_at = turn + 0.5
+            _call(trial, turn)
+        calls = list(trial["calls"].values())
+        reading = trial["listeners"] + list(trial["guests"].values()) + [call[0] for call in calls if call[2]]
+        ready = select.select(reading, [call[0] for call in calls if not call[2]], (), 0.1)
+        for opened in ready[1]:
+            _send_nonce(trial, opened)
+        for opened in ready[0]:
+            _take(trial, opened)
+        trial["longest"] = max(trial["longest"], time.monotonic() - turn)
         turn = time.monotonic()
-        while turn < self.end and not self._is_complete():
-            if self.addresses and not self.reached and turn >= call_at:
-                call_at = turn + 0.5
-                self._call(turn)
-            sending = [entry[0] for entry in self.calls.values() if not entry[2]]
-            reading = [entry[0] for entry in self.calls.values() if entry[2]]
-            ready = select.select(self.listeners + list(self.guests.values()) + reading, sending, (), 0.1)
-            for opened in ready[1]:
-                self._send_nonce(opened)
-            for opened in ready[0]:
-                self._take(opened)
-            self.longest = max(self.longest, time.monotonic() - turn)
-            turn = time.monotonic()
-        # Those that called close first, and keep the port in TIME-WAIT on their side; a reset ends what is left.
-        for opened in [entry[0] for entry in self.calls.values()] + list(self.guests.values()):
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def _is_complete(trial: dict) -> bool:  # type: ignore[type-arg]
+    if trial["addresses"] and not trial["reached"]:
+        return False
+    if trial["reached"] and trial["reached"].encode() != trial["host"]:
+        return True
+    return trial["proofs"] >= trial["callers"] and not trial["guests"]
+
+
+def _call(trial: dict, now: float) -> None:  # type: ignore[type-arg]
+    """Opens a connection to each address; one that has no answer for 3 s is given up."""
+    for number, (opened, since, _) in list(trial["calls"].items()):
+        if now - since > 3:
+            del trial["calls"][number]
             opened.close()
-        for opened in self.listeners:
-            opened.close()
-
-    def _is_complete(self) -> bool:
-        if self.addresses and not self.reached:
-            return False
-        is_master = not self.reached or self.reached.encode() == self.name
-        return self.proofs >= self.callers and not self.guests if is_master else True
-
-    def _call(self, now: float) -> None:
-        """Opens a connection to each address; one that has no answer for 3 s is given up."""
-        for number, (opened, since, _) in list(self.calls.items()):
-            if now - since > 3:
-                del self.calls[number]
-                opened.close()
-        if self.calls:
-            return
-        for address in self.addresses:
-            try:
-                opened = _new_socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-                opened.connect_ex((address, self.port))
-            except OSError:
-                continue
-            self.calls[opened.fileno()] = [opened, now, False]
-
-    def _send_nonce(self, opened: Any) -> None:
-        call = self.calls[opened.fileno()]
+    if trial["calls"]:
+        return
+    for address in trial["addresses"]:
         try:
-            opened.send(b"c" + self.nonce)
-            call[2] = self.accepted = True
+            opened = _new_socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+            opened.connect_ex((address, trial["port"]))
         except OSError:
-            del self.calls[opened.fileno()]
-            opened.close()
+            continue
+        trial["calls"][opened.fileno()] = [opened, now, False]
 
-    def _take(self, opened: Any) -> None:
-        number = opened.fileno()
-        if opened in self.listeners:
-            try:
-                guest = socket.socket(fileno=opened._accept()[0])
-            except OSError:
-                return
-            guest.setblocking(False)
-            self.guests[guest.fileno()] = guest
-            return
-        try:
-            data = opened.recv(512)
-            if number in self.guests and len(data) == 1 + NONCE_SIZE and data[:1] == b"c":
-                proof = keyed_hash(self.key, b"master", data[1:], self.name)[:PROOF_SIZE]  # type: ignore[no-untyped-call]
-                opened.send(proof + self.name)
-                self.proofs += 1
-                return
-        except OSError:
-            data = b""
-        name = data[PROOF_SIZE:]
-        if number in self.calls and is_keyed_hash(data[:PROOF_SIZE], self.key, b"master", self.nonce, name):  # type: ignore[no-untyped-call]
-            self.reached = name.decode("utf-8", "replace")
-        self.calls.pop(number, None)
-        self.guests.pop(number, None)
+
+def _send_nonce(trial: dict, opened: Any) -> None:  # type: ignore[type-arg]
+    call = trial["calls"][opened.fileno()]
+    try:
+        opened.send(b"c" + trial["nonce"])
+        call[2] = trial["accepted"] = True
+    except OSError:
+        del trial["calls"][opened.fileno()]
         opened.close()
+
+
+def _take(trial: dict, opened: Any) -> None:  # type: ignore[type-arg]
+    """A connection, a call, which is answered with a proof, or the proof for the own call."""
+    if opened in trial["listeners"]:
+        try:
+            guest = socket.socket(fileno=opened._accept()[0])
+        except OSError:
+            return
+        guest.setblocking(False)
+        trial["guests"][guest.fileno()] = guest
+        return
+    number = opened.fileno()
+    try:
+        data = opened.recv(512)
+        if number in trial["guests"] and len(data) == 1 + NONCE_SIZE and data[:1] == b"c":
+            proof = keyed_hash(trial["key"], b"master", data[1:], trial["host"])[:PROOF_SIZE]  # type: ignore[no-untyped-call]
+            opened.send(proof + trial["host"])
+            trial["proofs"] += 1
+            return
+    except OSError:
+        data = b""
+    name = data[PROOF_SIZE:]
+    if number in trial["calls"] and is_keyed_hash(data[:PROOF_SIZE], trial["key"], b"master", trial["nonce"], name):  # type: ignore[no-untyped-call]
+        trial["reached"] = name.decode("utf-8", "replace")
+    trial["calls"].pop(number, None)
+    trial["guests"].pop(number, None)
+    opened.close()
 
 
 class MasterTrial(Fact, frozen=True):

@@ -107,7 +107,7 @@ def _resolve_all(queried_names: list, host_name: str) -> dict:  # type: ignore[t
 
 def _resolve(name: str, is_own: bool) -> dict:  # type: ignore[type-arg]
     if not is_own and _literal(name):  # MASTER_ADDR
-        return {"addresses": [name.split("%")[0]]}
+        return {"addresses": [name.partition("%")[0]]}
     try:
         # As bytes: Python would load much to write a text in the form of international names, even plain ones.
         query = name if any(letter > "~" for letter in name) else name.encode("ascii")

@@ -73,7 +73,7 @@ class DiagnosisViews:
 def _shortened(diagnosis: Diagnosis) -> Diagnosis:
     """Its first cause alone."""
     why = filled(
-        "{0} further causes and {1} earlier attempts are not reported: the time limit of --budget had passed",
+        "not reported, as the time limit of --budget had passed: further causes ({0}), earlier attempts ({1})",
         max(0, len(diagnosis.causes) - 1),
         len(diagnosis.attempts) + len(diagnosis.earlier),
     )

@@ -211,4 +211,5 @@ def test_a_report_that_takes_longer_than_the_budget_has_the_first_cause(
     shown = views.DiagnosisViews(diagnosis, SignatureCatalog(load_signatures(()), {}), until=time.monotonic())
     text = shown.by_format()[name](RenderContext(10, {}))
     assert diagnosis.causes[0].signature in text
-    assert "as the time limit of --budget had passed: further causes (0), earlier attempts (1)" in " ".join(text.split())
+    why = "as the time limit of --budget had passed: further causes (0), earlier attempts (1)"
+    assert why in " ".join(text.split())

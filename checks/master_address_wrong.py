@@ -5,7 +5,8 @@ from doctor.engine.addresses import means_own_host
 from doctor.engine.fact import Unreadable
 from doctor.facts.agreed_addresses import hosts_file_correction, hosts_file_lines
 from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
-from doctor.facts.master_address import MasterMeaning, master_meanings
+from doctor.facts.master_address import MasterMeaning, master_meanings, undecided_master
+from doctor.facts.master_trial import MasterTrial
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.rendezvous_names import rendezvous_faults
@@ -40,6 +41,7 @@ def master_address_wrong(
     interfaces: PerHost[Interfaces],
     addresses: PerHost[HostAddresses] | None,
     fleet: PerHost[Reachability],
+    trials: PerHost[MasterTrial] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """MASTER_ADDR leads every host to one and the same host of the fleet.
@@ -63,9 +65,11 @@ def master_address_wrong(
     PyTorch, environment variable initialization (MASTER_ADDR: "address of rank 0 node"), torchrun's `--master-addr` and
     `--rdzv-endpoint`, and torch/distributed/elastic/rendezvous (`_matches_machine_hostname`; measured with 2.13); for
     MindSpore it is MS_SCHED_HOST, for NCCL alone NCCL_COMM_ID. The host of rank 0 itself may resolve the name to
-    loopback, or have localhost as its own value. This verdict can be wrong where only a part of the job's hosts was
-    given and the master is none of them, and where the address belongs to a proxy in front of rank 0 or is translated
-    on the way; names of Kubernetes services (`.svc`) are not judged. One host is judged where the whole job runs on it:
+    loopback, or have localhost as its own value. An address that none of the hosts has may be translated on the way:
+    for 6 s each host listens at MASTER_PORT and connects to the address, and what answers proves which host it is. This
+    verdict can be wrong where only a part of the job's hosts was given and the master is none of them, and where a load
+    balancer lets connections pass only after rank 0 has listened for longer; names of Kubernetes services (`.svc`) are
+    not judged. One host is judged where the whole job runs on it:
     torchrun or msrun for one host, WORLD_SIZE=1, or mpirun and deepspeed that were given no other host; there, loopback
     is right. accelerate ignores the address where there is one machine.
     """
@@ -77,7 +81,9 @@ def master_address_wrong(
         raise Skip(ONE_HOST)
     if ".svc" in launch.master_addr:
         raise Skip("MASTER_ADDR is a service of Kubernetes")
-    meanings = master_meanings(names, interfaces, launch)
+    meanings = master_meanings(names, interfaces, launch, trials)
+    if undecided := undecided_master(meanings, trials or {}):
+        meanings = {host: meaning for host, meaning in meanings.items() if meaning.owners or meaning.is_loopback}
     if launch.is_on_this_host(len(interfaces)):
         meanings = {host: meaning for host, meaning in meanings.items() if not meaning.is_loopback}
     yield from _rank_zero_elsewhere(meanings, launch)
@@ -105,6 +111,8 @@ def master_address_wrong(
             option=launch.master_option(only.address if only else ""),
             remedy=remedy,
         )
+    if undecided:
+        raise Unreadable(undecided)
 
 
 def _rank_zero_elsewhere(meanings: Mapping[str, MasterMeaning], launch: LaunchConfig) -> Iterator[Finding]:

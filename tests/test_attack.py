@@ -109,3 +109,10 @@ def test_the_fleets_of_a_campaign_hold_every_product():
     choose = random.Random(1)
     hosts = {host.accelerator for _ in range(120) for host in healthy.fleet_of(choose).hosts}
     assert hosts == {*NPUS, *GPUS, *PARTS, "310P", ""}
+
+
+def test_secrets_in_what_programs_pass_on() -> None:
+    """Some 600 secrets, each in 15 layers: of a shell's words, JSON, HTML, Python's bytes, heads of lines."""
+    from tests.attack import secrets
+
+    assert list(secrets.layered_leaks(8)) == []

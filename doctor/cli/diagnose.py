@@ -140,26 +140,26 @@ def command(
         diagnosis = source.checked(diagnosis)
 
     catalogue = SignatureCatalog(catalog, _playbooks_by_check())
-    seconds, history = time.monotonic() - began, history_options("diagnose", output, no_history)
-    raise typer.Exit(_report(diagnosis, catalogue, source.hosts, seconds, output, history))
+    history, until = history_options("diagnose", output, no_history), began + visit.budget if visit.budget else 0.0
+    raise typer.Exit(_report(diagnosis, catalogue, source.hosts, (began, until), output, history))
 
 
 def _report(
     diagnosis: Diagnosis,
     catalogue: SignatureCatalog,
     hosts: set[str],
-    seconds: float,
+    times: tuple[float, float],
     output: OutputOptions,
     history: HistoryOptions | None,
 ) -> int:
     """Applies waivers, keeps the run, and puts it out. Returns: the exit code.
 
-    ``hosts``: all that were asked. ``seconds``: that the diagnosis took.
+    ``hosts``: all that were asked. ``times``: by the monotonic clock, when it began, and until when it may report.
     """
     checks = load_catalog(())
     now = utc_text()
     with english():
-        report = diagnosis_report(document(diagnosis, catalogue, 0), now, seconds)
+        report = diagnosis_report(document(diagnosis, catalogue, 0), now, time.monotonic() - times[0])
     judged = apply_policy(report, output.config, checks, {**os.environ, "DOCTOR_SKIP": ""})
     diagnosis = _with_notes(diagnosis, judged, len(report.notes))
     code = report_exit_code(judged, output)
@@ -167,7 +167,7 @@ def _report(
         judged = remember(judged, checks, msgspec.structs.replace(history, code=int(code)))
     names = hosts | _hosts(diagnosis)
     redact = text_redactor(names) if output.redact else str
-    views = DiagnosisViews(diagnosis, catalogue, redact, waived_causes(judged)).by_format()
+    views = DiagnosisViews(diagnosis, catalogue, redact, waived_causes(judged), times[1]).by_format()
     return write_report(judged, checks, code, output, aliases=tuple(names), views=views, command="diagnose")
 
 

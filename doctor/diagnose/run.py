@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -19,6 +15,7 @@ from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import Signature
 from doctor.engine.texts import filled
+from doctor.engine.time_limit import LEAST_SECONDS, TimePassed, time_limit
 
 MANY, SMALL = 1000, 1 << 14
 """So many files, of so few bytes each on average, are judged in about half the time in which they are read."""
@@ -43,39 +40,11 @@ def diagnose_found(
         until -= budget / 3
     readings = read_all(sources, signatures, progress, until)
     try:
-        with _within(max(until - time.monotonic(), budget / 3, _LEAST) if budget else 0.0):
+        with time_limit(max(until - time.monotonic(), budget / 3, LEAST_SECONDS) if budget else 0.0):
             return diagnose_jobs(readings, signatures)
-    except _Passed:
+    except TimePassed:
         why = filled("{0} logs: read, but not judged: the time limit of --budget had passed", len(readings))
         return msgspec.structs.replace(diagnose_jobs((), signatures), unread=(why,))
-
-
-_LEAST = 1.0
-"""Seconds for judging."""
-
-
-class _Passed(BaseException):
-    """What is judged takes too long: no ``except`` between keeps it."""
-
-
-@contextmanager
-def _within(seconds: float) -> Iterator[None]:
-    """Raises: _Passed after so many seconds, where signals reach this thread; 0: no limit."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise _Passed
-
-    if not seconds or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 5.0)  # again, where a finalizer swallowed it
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGALRM) is end:  # a signal that ends the program has a timer of its own
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
 
 
 def diagnose_record(record: LogRecord, signatures: Mapping[str, Signature]) -> Diagnosis:

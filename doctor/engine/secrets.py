@@ -277,9 +277,46 @@ def hide_secrets(text: str) -> str:
     >>> hide_secrets("train.py --api-key abc --lr 3 https://me:pw@x/")
     'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
     """
+    if any(mark in text for mark in _LAYER_MARKS):
+        text = _without_layered(text)
     lower = text.lower()
     words = [word for word in WORDS if word in lower]
     return hide_in_lines(text, _lines_with(words, lower)) if words else text
+
+
+_LAYER_MARKS = ("&quot;", "&#", "&lt;", "&gt;", "&amp;", "\\x", "'\"'\"'", "'\\''", "\\u", '\\"', "\\'", "\\n  ")
+_LAYERS = (
+    (r"&(?:quot|#0?34|#x22);", '"'),
+    (r"&(?:apos|#0?39|#x27);|'\"'\"'|'\\''", "'"),
+    ("&lt;", "<"),
+    ("&gt;", ">"),
+    ("&amp;", "&"),
+    (r"\\+([\"'])", r"\1"),
+    (r"\\+[rn]", "\n"),
+)
+"""What a program that passes a text on writes for a character of it: of HTML, of a shell's words, of JSON."""
+
+
+def _without_layered(text: str) -> str:
+    """Without what is a secret once one more layer of quoting is taken away: it stands there as it stands here."""
+    inner = text
+    for pattern, plain in _LAYERS:
+        inner = _compiled(pattern).sub(plain, inner)
+    inner = _compiled(r"\\+u([0-9a-f]{4})").sub(lambda match: chr(int(match[1], 16)), inner)
+    bytes_of = _compiled(r"(?:\\+x[0-9a-f]{2})+")
+    inner = bytes_of.sub(lambda match: bytes.fromhex(re.sub(r"\\+x", "", match[0])).decode("utf-8", "replace"), inner)
+    if inner == text:
+        return text
+    for key in _compiled(PRIVATE_KEY).finditer(inner) if "PRIVATE KEY" in inner else ():
+        for word in re.findall(r"\S{16,}", key[0]):
+            text = text.replace(word, HIDDEN)
+    lines, hidden_lines = inner.split("\n"), hide_secrets(inner).split("\n")
+    if len(lines) != len(hidden_lines):
+        hidden_lines = [hide_secrets(line) for line in lines]
+    for line, hidden in zip(lines, hidden_lines, strict=True):
+        for word in re.findall(r"[^\s\"'<>]{8,}", " ".join(_parts_between(line, hidden))):
+            text = text.replace(word, HIDDEN)
+    return text
 
 
 def hide_in_lines(text: str, numbers: Iterable[int]) -> str:
@@ -362,7 +399,10 @@ def hidden_parts(text: str) -> tuple[str, ...]:
     >>> hidden_parts("echo me:hunter2hunter2 | chpasswd")
     ('me:hunter2hunter2',)
     """
-    hidden = hide_secrets(text)
+    return _parts_between(text, hide_secrets(text))
+
+
+def _parts_between(text: str, hidden: str) -> tuple[str, ...]:
     if hidden == text or len(text) > 10_000 or hidden.count(HIDDEN) > 3:
         return ()
     match = re.fullmatch("(.+?)".join(map(re.escape, hidden.split(HIDDEN))), text, re.S)

@@ -10,6 +10,7 @@ import msgspec
 from doctor.engine.addresses import is_localhost
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces
+from doctor.facts.master_trial import MasterTrial
 from doctor.facts.names import HostNames, is_address, is_loopback, normalize_host
 from doctor.job import LaunchConfig, limit_items
 
@@ -66,9 +67,15 @@ def _reason(host: str, meaning: MasterMeaning, master: str) -> str:
 
 
 def master_meanings(
-    names: Mapping[str, HostNames], interfaces: Mapping[str, Interfaces], launch: LaunchConfig
+    names: Mapping[str, HostNames],
+    interfaces: Mapping[str, Interfaces],
+    launch: LaunchConfig,
+    trials: Mapping[str, MasterTrial] | None = None,
 ) -> dict[str, MasterMeaning]:
-    """What each host's MASTER_ADDR leads to; a host that cannot resolve it, or has none, is left out."""
+    """What each host's MASTER_ADDR leads to; a host that cannot resolve it, or has none, is left out.
+
+    An address of no host may be translated on the way: it leads to the host that answered there in the trial.
+    """
     owners: dict[str, set[str]] = defaultdict(set)
     for host, host_interfaces in interfaces.items():
         for entry in host_interfaces.addresses:
@@ -80,13 +87,15 @@ def master_meanings(
         addresses = _addresses(master, names.get(host))
         if addresses:
             outer = [address for address in addresses if not is_loopback(address)]
+            held = _owners(outer, owners)
+            reached = trials[host].reached if outer and not held and trials and host in trials else ""
             routes = [interfaces[host].leads_to(address) for address in outer]
             result[host] = MasterMeaning(
                 master,
                 addresses,
-                _owners(outer, owners),
+                frozenset([reached]) if reached in interfaces else held,
                 is_loopback=not outer,
-                has_route=not (outer and all(leads is False for leads in routes)),
+                has_route=reached in interfaces or not (outer and all(leads is False for leads in routes)),
                 is_own_name=host in names and _short(names[host].own) == _short(master) and not is_localhost(master),
             )
     return result
@@ -109,3 +118,26 @@ def _addresses(master: str, names: HostNames | None) -> tuple[str, ...]:
     if is_localhost(master):
         return ("127.0.0.1",)
     return names.names[master].addresses if names and master in names.names else ()
+
+
+def undecided_master(meanings: Mapping[str, MasterMeaning], trials: Mapping[str, MasterTrial]) -> str:
+    """Why the trials do not show where an address of no host leads; empty: they do, or were not made."""
+    callers = [host for host, meaning in meanings.items() if not meaning.owners and not meaning.is_loopback]
+    callers = [host for host in callers if host in trials and trials[host].needed]
+    for host in callers:
+        closed = [other for other, trial in trials.items() if trial.needed and not trial.listened]
+        if trials[host].accepted and closed:
+            return filled(
+                "{0} is the address of none of these hosts; something accepts connections there, and MASTER_PORT "
+                "of {1} was taken, so that it may be that host, translated on the way",
+                meanings[host].master,
+                closed[0],
+            )
+        if busy := [other for other, trial in trials.items() if trial.needed and trial.is_busy]:
+            return filled(
+                "{0} is the address of none of these hosts, and may be translated on the way; {1} did not run for a "
+                "second or more while that was tried",
+                meanings[host].master,
+                busy[0],
+            )
+    return ""

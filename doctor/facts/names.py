@@ -54,7 +54,7 @@ def _query_names(arguments: ProbeArguments, host_name: str, names: list) -> list
     start = zlib.crc32(host_name.encode("utf-8", "replace")) % len(names) if len(names) > 128 else 0
     queried_names = (names[start:] + names[:start])[:128]
     queried_names = [host_name] + [name for name in queried_names if name != host_name]
-    if master and master not in queried_names and not _literal(master):
+    if master and master not in queried_names:
         queried_names.insert(1, master)
     return queried_names
 
@@ -106,6 +106,8 @@ def _resolve_all(queried_names: list, host_name: str) -> dict:  # type: ignore[t
 
 
 def _resolve(name: str, is_own: bool) -> dict:  # type: ignore[type-arg]
+    if not is_own and _literal(name):  # MASTER_ADDR
+        return {"addresses": [name.partition("%")[0]]}
     try:
         # As bytes: Python would load much to write a text in the form of international names, even plain ones.
         query = name if any(letter > "~" for letter in name) else name.encode("ascii")
@@ -196,7 +198,7 @@ class HostNames(Fact, frozen=True):
 
     own: str
     names: dict[str, NameResolution]
-    """By name; the own name is always there. A literal address is no name."""
+    """By name; the own name is always there. Of literal addresses only MASTER_ADDR is."""
     fleet: int
     """How many names the fleet has."""
     full: str = ""

@@ -7,10 +7,12 @@ Tokens, places and names are lines of ``secret_*.txt``; the lines of ``innocent_
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import random
 import re
+import shlex
 import string
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from doctor.engine.secrets import hide_secrets
 from doctor.report.formats.registry import FORMATS
 from tests import preloaded
 from tests.attack.hostile import record
@@ -34,6 +37,26 @@ FILES = ("html", "json", "md", "junit")
 NOTIFYING = ("check --from", "diagnose")
 """Commands of which messages are sent: to a program, by mail, and to webhooks of these `SHAPES`."""
 SHAPES = ("json", "slack", "feishu", "dingtalk")
+
+
+LAYERS: tuple[Callable[[str], str], ...] = (
+    str,
+    repr,
+    shlex.quote,
+    html.escape,
+    json.dumps,
+    lambda text: json.dumps({"m": json.dumps([text])}),
+    lambda text: repr(["t.py", text]),
+    lambda text: repr(text.encode()),
+    lambda text: "bash -c " + shlex.quote(text),
+    lambda text: f"command: [bash, -lc, {json.dumps(text)}]",
+    "2026-11-24 10:00:00,123 ERROR [rank 3] {}".format,
+    "RuntimeError: {}".format,
+    "+ {}".format,
+    "[ 12.3456] train[7]: {}".format,
+    "<n1>: [stderr] {}".format,
+)
+"""How programs pass on what another one printed."""
 
 
 class Secret(NamedTuple):
@@ -113,6 +136,14 @@ def corpus(source: random.Random) -> Iterator[Secret]:
 def one_line(held: Secret) -> str:
     """A log shows the end of a line as it is, or as a program escapes it; a key over several lines stays one."""
     return held.text if "PRIVATE KEY" in held.text else held.text.replace("\n", "\\n")
+
+
+def layered_leaks(seed: int) -> Iterator[str]:
+    """Each secret in each layer, at the gate itself: those that come out."""
+    for held in corpus(random.Random(seed)):
+        for layer in LAYERS:
+            if held.hidden in hide_secrets(layer(held.text)):
+                yield layer(held.text)
 
 
 def log_of(held: Secret, source: random.Random) -> str:

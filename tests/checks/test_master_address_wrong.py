@@ -4,8 +4,9 @@ import pytest
 from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Fact, Visit
 from doctor.engine.record import HostRecord, LaunchOptions
-from doctor.engine.result import Status
+from doctor.engine.result import Outcome, Status
 from doctor.environment.job_environment import of_launch_line
+from doctor.facts.master_trial import MasterTrial
 from doctor.job import LaunchConfig
 from tests.checks.network import alike_hosts, interfaces, named
 from tests.checks.run_check import check, job, messages, run_check, skipped
@@ -228,3 +229,51 @@ def test_rank_0_is_found_by_the_first_name_of_all(options: str) -> None:
     reasons = {host: str(finding.values["reason"]) for finding in outcome.findings for host in finding.hosts}
     announced = "is not where the ranks meet: w1 announces itself as w1, which is loopback here"
     assert reasons == ({} if "local" in options else {"w3": announced})
+
+
+VIRTUAL = {"MASTER_ADDR": "10.96.7.7"}
+
+
+def tried(**trials: MasterTrial) -> Outcome:
+    """Three hosts whose master is an address of none of them, with what came of their trials."""
+    hosts = alike_hosts(3)
+    for host, trial in trials.items():
+        hosts[host].append(trial)
+    return run_check(NAME, hosts, job(**VIRTUAL))
+
+
+def test_an_address_that_is_translated_to_a_host_is_that_host() -> None:
+    outcome = tried(**dict.fromkeys(("w1", "w2", "w3"), MasterTrial(reached="w1", accepted=True)))
+    assert outcome.status is Status.PASSED
+
+
+def test_one_that_is_translated_to_another_host_for_one() -> None:
+    reached = MasterTrial(reached="w1", accepted=True)
+    outcome = tried(w1=reached, w2=reached, w3=MasterTrial(reached="w2", accepted=True))
+    assert {host for finding in outcome.findings for host in finding.hosts} == {"w3"}
+
+
+@pytest.mark.parametrize(
+    ("trial", "status"),
+    [
+        (MasterTrial(), Status.FAILED),
+        (MasterTrial(accepted=True), Status.FAILED),  # a stranger: all listened
+        (MasterTrial(reached="elsewhere", accepted=True), Status.FAILED),
+        (MasterTrial(accepted=True, listened=False), Status.UNKNOWN),
+        (MasterTrial(listened=False), Status.FAILED),
+        (MasterTrial(longest=2.0), Status.UNKNOWN),
+        (MasterTrial(needed=False), Status.FAILED),
+    ],
+)
+def test_where_nobody_of_the_run_answers(trial: MasterTrial, status: Status) -> None:
+    assert tried(**dict.fromkeys(("w1", "w2", "w3"), trial)).status is status
+
+
+def test_what_is_not_decided_hides_no_other_fault() -> None:
+    hosts = alike_hosts(3)
+    for host in hosts.values():
+        host.append(MasterTrial(longest=2.0))
+    launch = LaunchConfig.from_environment(VIRTUAL, by_host={"w2": {"MASTER_ADDR": "127.0.0.1"}})
+    outcome = run_check(NAME, hosts, launch)
+    assert [finding.hosts for finding in outcome.findings] == [("w2",)]
+    assert outcome.unknown

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from junitparser import Failure, JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from doctor.cli.app import application
+from doctor.diagnose.diagnosis import Diagnosis, EarlierAttempt
+from doctor.diagnose.render import views
 from doctor.diagnose.render.diagnosis_report import read_diagnosis
+from doctor.diagnose.render.document import SignatureCatalog
+from doctor.diagnose.run import diagnose_found
+from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
-from doctor.report.formats.registry import FORMATS
+from doctor.report.formats.registry import FORMATS, RenderContext
 from tests.diagnose.test_command import LOGS, run
 
 CHAIN = [str(path) for path in sorted(LOGS.glob("afd_notify_chain_to_local.dev*.log"))]
@@ -177,3 +186,30 @@ def test_markdown_has_no_section_without_a_command() -> None:
 def test_markdown_offers_no_check_that_would_not_read_the_logs() -> None:
     text = run(*CHAIN, "-f", "md").stdout
     assert f"doctor explain {NAME}" in text and "\ndoctor check" not in text.partition("To check again")[2]
+
+
+@pytest.mark.parametrize("name", ["json", "jsonl", "human", "plain"])
+def test_a_report_that_takes_longer_than_the_budget_has_the_first_cause(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here an earlier attempt takes a minute."""
+
+    def slow(shown: Callable[..., Any]) -> Callable[..., Any]:
+        def show(diagnosis: Diagnosis, *arguments: Any, **options: Any) -> Any:
+            end = time.monotonic() + 60 * len(diagnosis.attempts)
+            while time.monotonic() < end:
+                time.sleep(0.01)
+            return shown(diagnosis, *arguments, **options)
+
+        return show
+
+    diagnosis = diagnose_found(CHAIN, load_signatures(()))
+    diagnosis = msgspec.structs.replace(diagnosis, attempts=(EarlierAttempt(diagnosis, is_job=False, same=True),))
+    for function in ("document", "render_text"):
+        monkeypatch.setattr(views, function, slow(getattr(views, function)))
+    monkeypatch.setattr(views, "LEAST_SECONDS", 0.2)
+    shown = views.DiagnosisViews(diagnosis, SignatureCatalog(load_signatures(()), {}), until=time.monotonic())
+    text = shown.by_format()[name](RenderContext(10, {}))
+    assert diagnosis.causes[0].signature in text
+    why = "as the time limit of --budget had passed: further causes (0), earlier attempts (1)"
+    assert why in " ".join(text.split())

@@ -52,6 +52,7 @@ class Nft:
             f"ip saddr . tcp dport {no}{{ 10.9.0.2 . {self.port()}, 10.9.0.77 . {self.port()}, 10.9.3.9 . 22 }}",
             f"ip saddr . tcp dport {no}{{ 10.9.0.0/24 . 22-500, 10.9.3.9 . {self.port()} }}",
             self.pick("tcp flags syn", "tcp flags & (fin|syn|rst|ack) == syn", "tcp flags == syn", "tcp flags ack"),
+            self.pick("tcp flags & (psh|ack) == psh|ack", "tcp flags & psh == 0", "meta length < 1400"),
             self.pick("meta mark 1", "meta mark & 0x3 == 0x2", "meta mark != 0"),
             self.pick("meta mark set 1", "meta mark set meta mark | 2", "meta mark set meta mark & 0xfe"),
             self.pick("udp dport 53", "icmp type echo-request", "udp dport != 53"),
@@ -182,6 +183,7 @@ class Iptables:
             f"-m multiport {no}--dports {self.port()},{self.port()}",
             f"-m multiport {no}--ports {self.port()},{self.port()}",
             f"-m tcp {no}--tcp-flags FIN,SYN,RST,ACK SYN",
+            self.pick("-m tcp --tcp-flags PSH,ACK PSH,ACK", f"-m tcp {no}--tcp-flags PSH PSH"),
             self.pick("-m tcp --tcp-flags SYN,ACK SYN,ACK", "-m tcp --sport 1024:65535", "-m tcp --dport 0:1023"),
             *[""] * 3,
         )

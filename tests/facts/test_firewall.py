@@ -89,6 +89,13 @@ def unclear(answer: dict[str, Any]) -> list[str]:
     return [obstacle.position.rule for obstacle in gate.unclear]
 
 
+def blocked_kinds(answer: dict[str, Any]) -> set[str]:
+    """The kinds of packets that a rule surely stops."""
+    gate = evaluated_gate(answer)
+    assert not gate.unclear, gate.unclear
+    return {obstacle.packet_kind for obstacle in gate.blocked}
+
+
 def matched(lhs: Any, right: Any, op: str = "==") -> dict[str, Any]:
     return {"match": {"op": op, "left": lhs, "right": right}}
 
@@ -495,3 +502,44 @@ ROW = st.tuples(
 def test_rows_are_put_together_without_a_change(rows: Any, sport: int, dport: int) -> None:
     each = any(all(truth(part, sport, dport) for part in row) for row in rows)
     assert truth(any_row_matches(rows), sport, dport) == each
+
+
+# ---- packets that carry data
+
+LATER = {"sent", "returned"}
+LENGTH, PAYLOAD = {"meta": {"key": "length"}}, {"payload": {"protocol": "ip", "field": "length"}}
+PUSH = {"&": [{"payload": {"protocol": "tcp", "field": "flags"}}, "psh"]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kinds"),
+    [
+        (nft([matched(LENGTH, 1400, ">"), DROP]), LATER),
+        (nft([matched(PAYLOAD, 1400, ">"), DROP]), LATER),
+        (nft([matched(LENGTH, 1400, "<"), ACCEPT], policy="drop"), LATER),
+        (nft([matched(LENGTH, 20, "<"), DROP]), set()),
+        (nft([matched(LENGTH, 20, ">"), ACCEPT], policy="drop"), set()),
+        (nft([matched(PUSH, "psh"), DROP]), LATER),
+        (nft([matched(PUSH, 0, "!="), DROP]), LATER),
+        (nft([matched(PUSH, "psh"), ACCEPT]), set()),
+        (saved("-A INPUT -p tcp -m tcp --tcp-flags PSH PSH -j DROP"), LATER),
+        (saved("-A INPUT -p tcp -m length --length 1401:65535 -j DROP"), LATER),
+        (saved("-A INPUT -p tcp -m length ! --length 0:1300 -j DROP"), LATER),
+    ],
+)
+def test_connections_are_made_and_their_data_is_stopped(answer: dict[str, Any], kinds: set[str]) -> None:
+    assert blocked_kinds(answer) == kinds
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        [matched(LENGTH, 60), DROP],  # as long as packets with some options
+        [matched(LENGTH, 52, "<"), DROP],
+        [matched(LENGTH, 9000, ">"), DROP],  # where the kernel puts segments together
+        [matched({"payload": {"protocol": "ip6", "field": "length"}}, 1400, ">"), DROP],
+    ],
+)
+def test_what_depends_on_how_long_a_packet_is_exactly(rule: list[Any]) -> None:
+    gate = evaluated_gate(nft(rule), 6 if "ip6" in json.dumps(rule) else 4)
+    assert (gate.blocked, bool(gate.unclear)) == ((), True)

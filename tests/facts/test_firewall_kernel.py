@@ -186,8 +186,13 @@ table ip t {
 END
 """
 
+PUSHED = "iptables-nft -A INPUT -p tcp --dport 80 -m tcp --tcp-flags PSH PSH -j DROP"
+PUSHED_OUT = "nft add table ip t; nft add chain ip t c '{ type filter hook output priority 0; }'\n"
+PUSHED_OUT += "nft add rule ip t c 'tcp dport 80 tcp flags & (psh|ack) == psh|ack drop'"
+NOT_SHORT = "iptables-nft -A INPUT -p tcp --dport 80 -m length --length 30:1400 -j DROP"
 
-@pytest.mark.parametrize("script", [UNTRACKED, MARKED, NEVER_BACK, NEW_ALONE])
+
+@pytest.mark.parametrize("script", [UNTRACKED, MARKED, NEVER_BACK, NEW_ALONE, PUSHED, PUSHED_OUT, NOT_SHORT])
 def test_what_chance_seldom_draws(wire: Wire, script: str) -> None:
     wire.host.ask("sh", script)
     assert unlike(wire, evaluated_gate(wire)) == []

@@ -45,6 +45,19 @@ def later(text: str, undo: str) -> str:
     return net(f"echo '{undo}' >/run/undo.sh; {text}")
 
 
+VIRTUAL = "10.99.0.1"
+ROUTED = later(net(f"ip route add {VIRTUAL} via @2"), f"ip route del {VIRTUAL}")
+TRANSLATED = nat("output", f"ip daddr {VIRTUAL} tcp dport 29500 dnat to @1")
+TRANSLATED = later(net(f"ip route add {VIRTUAL} dev eth0; {TRANSLATED}"), f"ip route del {VIRTUAL}")
+ROUTER = later(
+    net(
+        f"sysctl -qw net.ipv4.ip_forward=1; ip route add {VIRTUAL} via @1; nft -f - <<'END'\n"
+        "table ip n {\n chain p { type nat hook prerouting priority -100; ip daddr 10.99.0.1 dnat to @1; }\n"
+        " chain o { type nat hook output priority -100; ip daddr 10.99.0.1 dnat to @1; }\n"
+        " chain q { type nat hook postrouting priority 100; ip daddr @1 ct status dnat masquerade; }\n}\nEND"
+    ),
+    f"ip route del {VIRTUAL}; sysctl -qw net.ipv4.ip_forward=0",
+)
 BOTH = 'echo "127.0.1.1 $(hostname)" >>/etc/hosts'
 ROWS = [
     Row("a route that discards", False, {}, {2: net("ip route add blackhole @2")}, PATH, (2,), full=False),
@@ -69,6 +82,11 @@ ROWS = [
     Row("MASTER_PORT is dropped on the way out", False, {}, {2: nft("tcp dport 29500 drop", "output")}, FIREWALL, (2,)),
     Row("MASTER_PORT is dropped on the master", False, master("10.71.1.1"), {0: nft("tcp dport 29500 drop", "prerouting")}, FIREWALL, (0,)),
     Row("data is dropped, connections are made", False, {}, {1: nft("tcp dport 1024-65535 ct state established drop")}, FIREWALL, (1,)),
+    Row("segments with PSH are dropped, connections are made", False, {}, {1: nft("tcp dport 1024-65535 tcp flags \\& psh != 0 drop")}, FIREWALL, (1,)),
+    Row("full-size packets are dropped", False, {}, {1: nft("tcp dport != 22 meta length \\> 1400 drop")}, FIREWALL, (1,)),
+    Row("the master's address is translated on every host", True, master(VIRTUAL), dict.fromkeys(ALL, TRANSLATED)),
+    Row("the master's address is translated to nobody", False, master(VIRTUAL), dict.fromkeys(ALL, TRANSLATED.replace("71.1.1", "71.9.9")), MASTER, ALL),
+    Row("the master's address is translated by a host in between", True, master(VIRTUAL), {0: ROUTED, 1: ROUTER, 2: ROUTED}),
     Row("few new connections a minute", False, {}, {1: nft("tcp flags syn tcp dport 1024-65535 limit rate over 1/minute drop")}, PATH),
     Row("a host is seen by another address of its own (source NAT)", True, {}, {2: nat("postrouting", "ip daddr @1 tcp dport != 22 snat to %3")}),
     Row("MASTER_PORT is taken everywhere", False, master("10.71.1.1"), {0: listening("0.0.0.0")}, TAKEN, (0,)),

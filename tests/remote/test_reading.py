@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +21,7 @@ from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import find_tool, matches, matching_paths
 from tests.facts.garbage import JSON
 
+ROOT = Path(__file__).parents[2]
 NAMES = st.text(alphabet="ab.-19", min_size=1, max_size=6).filter(lambda name: name not in (".", ".."))
 PATTERNS = st.lists(st.sampled_from(["a", "b", ".", "-", "1", "*", "[0-9]"]), min_size=1, max_size=6).map("".join)
 
@@ -76,3 +78,55 @@ def test_a_byte_that_is_not_utf_8_is_replaced() -> None:
     assert json.loads(to_json({"a\udcff": ["b\udcfe\ud800", "\U0001f600 \\udcff"]})) == {
         "a?": ["b??", "\U0001f600 \\udcff"]
     }
+
+
+HIDDEN = """\
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from doctor.collect.collector.host_files import path_error, read_file
+from doctor.facts.accelerators import detect_accelerators
+from doctor.facts.gpu import detect_gpus
+from doctor.facts.iommu import detect_iommu
+from doctor.facts.npu import detect_npus
+ends = {}
+for function in (detect_accelerators, detect_gpus, detect_iommu, detect_npus):
+    try:
+        function({})
+        ends[function.__name__] = "read"
+    except OSError as error:
+        ends[function.__name__] = "unreadable"
+for path in ("/sys/class/infiniband", "/nothing"):
+    ends[path] = path_error(path)["ended"]
+ends["file"] = read_file("/sys/class/infiniband/mlx5_0/node_guid", 10)["ended"]
+print(json.dumps(ends))
+"""
+DETECTIONS = ("detect_accelerators", "detect_gpus", "detect_iommu", "detect_npus")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")
+@pytest.mark.parametrize(
+    ("hide", "detected", "path"),
+    [
+        ("mount -t tmpfs none /sys", "unreadable", "error"),
+        ("mount -t tmpfs none /sys; mkdir /sys/kernel", "read", "absent"),  # a machine without a PCI bus
+        ("true", "read", "absent"),
+    ],
+)
+def test_devices_of_a_host_without_sys_are_not_known(hide: str, detected: str, path: str) -> None:
+    argv = ["unshare", "--mount", "sh", "-c", f'{hide}; exec "$0" -c "$1" "$2"', sys.executable, HIDDEN, str(ROOT)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    ends = json.loads(done.stdout)
+    assert {ends[name] for name in DETECTIONS} == {detected}
+    assert (ends["/sys/class/infiniband"], ends["file"], ends["/nothing"]) == (path, path, "absent")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give it up")
+def test_folders_of_sys_that_are_closed_are_not_empty() -> None:
+    """As hardened distributions close them for all but root."""
+    program = "import os, sys; sys.path.insert(0, sys.argv[1])\n"
+    program += "from doctor.remote.runtime.reading import matching_paths\nos.setuid(65534)\n"
+    program += "try:\n    print(matching_paths('/sys/bus/pci/devices/*/vendor'))\n"
+    program += "except PermissionError:\n    print('closed')"
+    hide = "mount -t tmpfs none /sys; mkdir -p /sys/bus/pci/devices; chmod 700 /sys/bus"
+    argv = ["unshare", "--mount", "sh", "-c", f'{hide}; exec "$0" -c "$1" "$2"', sys.executable, program, str(ROOT)]
+    assert subprocess.run(argv, capture_output=True, text=True).stdout == "closed\n"

@@ -7,7 +7,7 @@ import sys
 import time
 import zlib
 
-from doctor.collect.collector.host_files import absent_tool, device_numbers, device_settings, read_file
+from doctor.collect.collector.host_files import absent_tool, device_numbers, device_settings, path_error, read_file
 from doctor.collect.collector.jobs import Job, nested_outputs
 from doctor.collect.collector.questions import Answerer, Questions
 from doctor.remote.runtime.command_environment import tool_environment
@@ -52,14 +52,18 @@ class Collector:
 
     def plan_read(self, name, probe):
         for pattern in probe["paths"]:
-            paths = matching_paths(pattern) if "*" in pattern else [pattern]
+            try:
+                paths = matching_paths(pattern) if "*" in pattern else [pattern]
+            except OSError as error:
+                self.outputs[name][""] = {"ended": "error", "err": error.strerror or str(error)}
+                return
             for path in paths:
                 self.outputs[name][path] = read_file(path, probe.get("limit", 65536))
 
     def plan_ask(self, name, probe):
         path = probe.get("requires")
         if path and not os.path.exists(path):
-            self.outputs[name][""] = {"ended": "absent", "err": filled("{0} does not exist", path)}
+            self.outputs[name][""] = path_error(path)
             return
         self.questions.add(name, probe)
 

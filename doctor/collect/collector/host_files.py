@@ -3,7 +3,7 @@
 import os
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.remote.runtime.reading import matching_paths
+from doctor.remote.runtime.reading import matching_paths, require_sys
 
 
 def absent_tool(tool, path):
@@ -40,12 +40,21 @@ def device_settings(probe):
     return settings if lines or output.get("ended") == "error" else {}
 
 
+def path_error(path):
+    """The output for a path that does not exist, or of which that is not known."""
+    try:
+        require_sys(path)
+    except OSError as error:
+        return {"ended": "error", "err": error.strerror or str(error)}
+    return {"ended": "absent", "err": filled("{0} does not exist", path)}
+
+
 def read_file(path, limit):
     """A file as an output: its first `limit` bytes, or why it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
-        return {"ended": "absent", "err": filled("{0} does not exist", path)}
+        return path_error(path)
     except OSError as error:
         return {"ended": "error", "err": error.strerror}
     data = b""

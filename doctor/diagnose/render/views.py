@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.render.document import SignatureCatalog, WaivedDocument, document
 from doctor.diagnose.render.text import render_text
 from doctor.engine.secrets import hide_in, hide_secrets
-from doctor.engine.texts import table_of, texts_within
+from doctor.engine.texts import filled, table_of, texts_within
+from doctor.engine.time_limit import LEAST_SECONDS, TimePassed, time_limit
 
 if TYPE_CHECKING:
     from doctor.report.formats.registry import RenderContext
@@ -27,8 +29,11 @@ class DiagnosisViews:
         catalogue: SignatureCatalog,
         redact: Callable[[str], str] = str,
         waived: tuple[WaivedDocument, ...] = (),
+        until: float = 0.0,
     ) -> None:
         self.diagnosis, self.catalogue, self.redact, self.waived = diagnosis, catalogue, redact, waived
+        self.until = until
+        """By the monotonic clock: the end of the time for reporting; 0 is no limit."""
 
     def by_format(self) -> dict[str, Callable[[RenderContext], str]]:
         """The views by the name that ``-f`` takes."""
@@ -41,10 +46,43 @@ class DiagnosisViews:
 
     def text(self, context: RenderContext, bold: bool = False) -> str:
         width = context.terminal.width if context.terminal else 0
-        text = render_text(self.diagnosis, self.catalogue, width, bold=bold, verbose=context.verbose)
-        return self.redact(hide_secrets(text))
+        return self._timely(
+            lambda diagnosis: hide_secrets(
+                render_text(diagnosis, self.catalogue, width, bold=bold, verbose=context.verbose)
+            )
+        )
 
     def json(self, context: RenderContext, indent: int | None = None) -> str:
-        content = hide_in(msgspec.to_builtins(document(self.diagnosis, self.catalogue, context.code, self.waived)))
+        return self._timely(lambda diagnosis: self._json(diagnosis, context, indent))
+
+    def _json(self, diagnosis: Diagnosis, context: RenderContext, indent: int | None) -> str:
+        content = hide_in(msgspec.to_builtins(document(diagnosis, self.catalogue, context.code, self.waived)))
         content["texts"] = table_of(texts_within(content))
-        return self.redact(json.dumps(content, indent=indent, ensure_ascii=False) + "\n")
+        return json.dumps(content, indent=indent, ensure_ascii=False) + "\n"
+
+    def _timely(self, view: Callable[[Diagnosis], str]) -> str:
+        """The view of all; where the time does not suffice, of the first cause."""
+        seconds = max(self.until - time.monotonic(), LEAST_SECONDS) if self.until else 0.0
+        try:
+            with time_limit(seconds):
+                return self.redact(view(self.diagnosis))
+        except TimePassed:
+            return self.redact(view(_shortened(self.diagnosis)))
+
+
+def _shortened(diagnosis: Diagnosis) -> Diagnosis:
+    """Its first cause alone."""
+    why = filled(
+        "not reported, as the time limit of --budget had passed: further causes ({0}), earlier attempts ({1})",
+        max(0, len(diagnosis.causes) - 1),
+        len(diagnosis.attempts) + len(diagnosis.earlier),
+    )
+    return msgspec.structs.replace(
+        diagnosis,
+        causes=diagnosis.causes[:1],
+        checked=diagnosis.checked[:1],
+        waiting=(),
+        attempts=(),
+        earlier=(),
+        notes=(*diagnosis.notes, why),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 from typing import Literal, get_args
 
 import msgspec
@@ -13,7 +14,9 @@ from doctor.facts.firewall.rules import RuleTable
 from doctor.facts.firewall.walk import INBOUND_HOOKS, OUTBOUND_HOOKS, WalkPosition, walk
 
 NEW, ESTABLISHED = ((8, 8),), ((2, 2),)
-SYN, SYN_ACK, ACK, RESET = ((2, 2),), ((18, 18),), ((16, 16),), ((20, 20),)
+SYN, SYN_ACK, ACK, RESET, PUSH = ((2, 2),), ((18, 18),), ((16, 16),), ((20, 20),), ((24, 24),)
+SHORT, FULL = ((40, 100),), ((1500, 65535),)
+"""Bytes of packets without data, whose options differ, and of full-size ones, which the kernel puts together."""
 ONLY_0, ONLY_1 = ((0, 0),), ((1, 1),)
 LOCAL, UNICAST = ((2, 2),), ((1, 1),)
 SEEN_REPLY = ((10, 10),)
@@ -93,9 +96,11 @@ def _packet_kinds(tables: tuple[RuleTable, ...], query: GateQuery, outgoing: boo
     sources = [rule.source for table in tables for chain in table.chains for rule in chain.rules]
     header_values = {"opening": (SYN, NEW, ONLY_0), "answer": (SYN_ACK, ESTABLISHED, ONLY_1)}
     header_values |= {"sent": (ACK, ESTABLISHED, ONLY_0), "returned": (ACK, ESTABLISHED, ONLY_1)}
+    later_flags = (ACK, PUSH) if any("flags" in source for source in sources) else (ACK,)
+    later_lengths = (SHORT, FULL) if any("length" in source for source in sources) else (SHORT,)
     for packet_kind in get_args(Part):
         flags, state, direction = header_values[packet_kind]
-        fields: dict[str, Ranges] = {"flags": flags}
+        fields: dict[str, Ranges] = {"flags": flags, "length": SHORT}
         # What the kernel knows of a connection is open where a rule keeps it from knowing.
         if packet_kind == "opening" or not any("notrack" in source.lower() for source in sources):
             fields |= {"state": state, "direction": direction}
@@ -105,7 +110,12 @@ def _packet_kinds(tables: tuple[RuleTable, ...], query: GateQuery, outgoing: boo
             fields["ctmark"] = ONLY_0
         if packet_kind in ("opening", "answer") and "state" in fields:
             fields["status"] = ONLY_0 if packet_kind == "opening" else SEEN_REPLY
-        yield packet_kind, _packets(query, outgoing, fields, packet_kind in ("opening", "sent"))
+        packets = _packets(query, outgoing, fields, packet_kind in ("opening", "sent"))
+        if packet_kind in ("opening", "answer"):
+            yield packet_kind, packets
+            continue
+        for later, length in product(later_flags, later_lengths):
+            yield packet_kind, packets.with_field("flags", later).with_field("length", length)
 
 
 def _packets(query: GateQuery, outgoing: bool, fields: dict[str, Ranges], to_job: bool) -> Packets:

@@ -303,6 +303,7 @@ MATCH_PARSERS = {
     ("tcp", "--sport"): _port_test("sport"),
     ("tcp", "--tcp-flags"): _flags_test,
     ("tcp", "--syn"): lambda tokens: SYN_MATCH,
+    ("length", "--length"): _port_test("length"),
     ("multiport", "--dports"): _port_test("dport"),
     ("multiport", "--sports"): _port_test("sport"),
     ("multiport", "--ports"): _port_test("dport", "sport"),

@@ -29,6 +29,7 @@ META_FIELDS = {
     "nfproto": ("family", "family"),
     "protocol": ("family", "family"),
     "mark": ("mark", "number"),
+    "length": ("length", "number"),
     "pkttype": ("cast", "cast"),
     "iif": ("iif", "name"),
     "iifname": ("iif", "name"),
@@ -240,7 +241,8 @@ def _payload_key(protocol: str, field: str) -> PacketKey:
         return PacketKey("", implied=(NEVER,))
     if protocol in ("ip", "ip6"):
         family = 4 if protocol == "ip" else 6
-        return PacketKey(*IP_FIELDS.get(field, ("", "")), implied=(FieldIn("family", ((family, family),)),))
+        fields = {**IP_FIELDS, "length": ("length", "number")} if family == 4 else IP_FIELDS
+        return PacketKey(*fields.get(field, ("", "")), implied=(FieldIn("family", ((family, family),)),))
     if protocol in ("tcp", "th"):
         return PacketKey(*TCP_FIELDS.get(field, ("", "")))
     return PacketKey("")

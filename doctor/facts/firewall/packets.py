@@ -17,6 +17,8 @@ Ranges = tuple[tuple[int, int], ...]
 NUMBER_LIMIT = 1 << 128
 ENDPOINT_FIELDS = ("saddr", "daddr", "sport", "dport")
 """The fields that distinguish one connection of the job from another."""
+VARIED_FIELDS = frozenset(["length"])
+"""Fields whose values are not those of different packets, each of which passes or not: what holds them varies."""
 
 
 def to_ranges(spans: Iterable[tuple[int, int]]) -> Ranges:
@@ -139,6 +141,8 @@ class FieldIn(msgspec.Struct, frozen=True):
             return PacketClasses(unmatched=[packets])
         if inside == held:
             return PacketClasses(matching=[packets])
+        if self.field in VARIED_FIELDS:
+            return PacketClasses(unclear=[packets])
         return PacketClasses(
             matching=[packets.with_field(self.field, inside)],
             unmatched=[packets.with_field(self.field, difference(held, self.values))],

@@ -6,9 +6,24 @@
 import os
 import time
 
+SYS = "/sys/"
+
+
+def require_sys(path):
+    """Raises OSError for a path of /sys on a host where nobody has mounted it, or it is hidden: no devices is unknown.
+
+    Of the folders of /sys only root may look into those that a hardened host closes.
+    """
+    if path.startswith(SYS) and not os.listdir(SYS):
+        raise OSError("/sys is empty: it is not mounted")
+
 
 def matching_paths(pattern):
-    """The paths that a pattern with ``*`` and ``[0-9]`` matches, in order; as `glob.glob` finds them."""
+    """The paths that a pattern with ``*`` and ``[0-9]`` matches, in order; as `glob.glob` finds them.
+
+    Raises: OSError where it asks for what /sys has, and that cannot be read.
+    """
+    require_sys(pattern)
     paths = ["/" if pattern.startswith("/") else ""]
     parts = [part for part in pattern.split("/") if part]
     for part in parts:
@@ -19,7 +34,9 @@ def matching_paths(pattern):
         for path in paths:
             try:
                 names = os.listdir(path or ".")
-            except OSError:
+            except OSError as error:
+                if isinstance(error, PermissionError) and pattern.startswith(SYS):
+                    raise
                 continue
             next_paths += [path + name + "/" for name in names if matches(name, part)]
         paths = next_paths

@@ -1,0 +1,117 @@
+"""Which host answers at a MASTER_ADDR that none of them has."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from doctor.engine.fact import PerHost
+from doctor.facts.interfaces import Interfaces
+from doctor.facts.master_trial import MasterTrial, try_master
+from doctor.facts.names import HostNames, resolve_names
+from tests.checks.network import interfaces, named
+from tests.facts.answers import answered
+from tests.facts.garbage import JSON, as_answer, runs_on_python_3_6, value_of
+
+VIRTUAL = "10.96.7.7"
+
+
+def planned(**masters: str) -> dict[str, Any]:
+    """The tasks of hosts a, b, ... at 10.0.0.1, ..., of which each has an address for the name ``vip``."""
+    names = {host: named(host, f"10.0.0.{at}", vip=masters[host]) for at, host in enumerate(masters, 1)}
+    fleet = {host: interfaces(eth0=f"10.0.0.{at}/24") for at, host in enumerate(masters, 1)}
+    return MasterTrial.plan({Interfaces: PerHost(fleet), HostNames: PerHost(names)})
+
+
+def test_an_address_of_the_fleet_is_not_tried() -> None:
+    assert planned(a="10.0.0.1", b="10.0.0.1") == {}
+    assert planned(a="127.0.0.1", b="10.0.0.1") == {}
+    assert planned(a=VIRTUAL) == {}
+
+
+def test_all_listen_and_those_call_to_whom_it_is_an_address_of_none() -> None:
+    plan = planned(a="127.0.0.1", b=VIRTUAL, c=VIRTUAL)
+    assert {host: task["addresses"] for host, task in plan.items()} == {
+        "a": {},
+        "b": {"vip": [VIRTUAL]},
+        "c": {"vip": [VIRTUAL]},
+    }
+    assert {str(task["callers"]) for task in plan.values()} == {"{'vip': 2}"}
+    assert len({task["key"] for task in plan.values()}) == 1
+    assert planned(a=VIRTUAL, b=VIRTUAL)["a"]["key"] != plan["a"]["key"]
+
+
+def test_a_literal_address_is_among_the_names() -> None:
+    names = resolve_names({"hosts": [], "master_addr": VIRTUAL})["names"]
+    assert names[VIRTUAL] == {"addresses": [VIRTUAL]}
+
+
+def free_port() -> int:
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        return int(tried.getsockname()[1])
+
+
+def tried(port: int, seconds: float = 4.0, **parameters: Any) -> dict[str, Any]:
+    task = {"callers": {"vip": 1}, "key": "ab" * 32, "seconds": seconds, "host": "a", "addresses": {}}
+    arguments = {"asked": "MasterTrial", "MasterTrial": {**task, **parameters}, "master_addr": "vip", "ports": [port]}
+    return try_master(arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("key", "reached"), [("ab" * 32, "a"), ("cd" * 32, "")])
+def test_who_has_the_key_of_the_run_is_reached(key: str, reached: str) -> None:
+    port = free_port()
+    listener = threading.Thread(target=lambda: tried(port, key=key))
+    listener.start()
+    while True:  # until it listens
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+    answer = tried(port, 1.5, host="b", addresses={"vip": ["127.0.0.1"]})
+    listener.join()
+    assert (answer["reached"], answer["accepted"]) == (reached, True)
+
+
+def test_the_own_host_may_be_the_one_that_is_reached() -> None:
+    """As where rank 0's host translates the address to its own."""
+    assert tried(free_port(), addresses={"vip": ["127.0.0.1"]})["reached"] == "a"
+
+
+def test_where_nothing_answers_nobody_is_reached() -> None:
+    answer = tried(free_port(), 0.5, addresses={"vip": ["192.0.2.1"]})
+    assert (answer["reached"], answer["accepted"], answer["listened"]) == ("", False, True)
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.socket() as holder, socket.socket(socket.AF_INET6) as other:
+        holder.bind(("0.0.0.0", 0))
+        holder.listen()
+        other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        other.bind(("::", holder.getsockname()[1]))
+        other.listen()
+        answer = tried(holder.getsockname()[1], 0.5, addresses={"vip": ["127.0.0.1"]})
+    assert (answer["reached"], answer["accepted"], answer["listened"]) == ("", True, False)
+
+
+def test_another_master_costs_nothing() -> None:
+    assert tried(free_port(), callers={"others": 1}) == {"needed": False}
+
+
+def test_the_answer_is_read() -> None:
+    fact = answered(MasterTrial, {"reached": "a", "accepted": True, "listened": False, "longest": 1.2})
+    assert (fact.reached, fact.listened, fact.is_busy, fact.needed) == ("a", False, True, True)
+    assert not answered(MasterTrial, {"needed": False}).needed
+
+
+@given(JSON)
+def test_an_answer_that_makes_no_sense_is_unreadable(value: Any) -> None:
+    value_of(MasterTrial, as_answer(value))
+
+
+def test_the_function_runs_on_old_python() -> None:
+    assert runs_on_python_3_6(try_master)

@@ -20,10 +20,11 @@ from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.engine.utc_time import utc_text
-from doctor.transport import CommandResult, RemoteSession, TransportError
+from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.pods import Pod
 from doctor.transport.local import Local
+from doctor.transport.options import CONNECT_TIMEOUT
 from doctor.transport.program import parallel_map
 
 _MAX_LOG = 256 << 20
@@ -46,6 +47,8 @@ class PodLogSource(msgspec.Struct, frozen=True):
     container: str = ""
     """As the user named it; empty for the one that kubectl chooses."""
     notes: tuple[str, ...] = ()
+    patience: float = CONNECT_TIMEOUT
+    """Seconds for which an API server that is absent is asked again."""
 
 
 def read_pod_logs(
@@ -94,27 +97,28 @@ class _InFolders:
 
 
 def _fetch(source: PodLogSource, pod: Pod, folder: Path) -> str:
-    """Writes the logs of one pod into its folder. Returns why there are none; empty where there are."""
+    """Writes the logs of one pod into its folder. Returns why some are not there, or not whole; empty where all are."""
     pod_folder = folder / pod.name
     pod_folder.mkdir(mode=0o700)
     container = pod.container(source.container)
     if not container:
         return filled("its pod has no container {0}", source.container)
-    problems = []
+    problems = {}
     for status in pod.with_logs(container):
         argv = [*source.kubectl, f"--namespace={source.namespace}", "logs", pod.name, f"--container={status.name}"]
-        problems.append(_write(argv, pod_folder / f"{status.name}.log"))
-        if status.restart_count:
-            _write([*argv, "--previous"], pod_folder / f"{status.name}.previous.log")
-    return (
-        ""
-        if any(path.stat().st_size for path in pod_folder.iterdir())
-        else problems[0] or "its container printed nothing"
-    )
+        logs = {f"{status.name}.log": argv, f"{status.name}.previous.log": [*argv, "--previous"]}
+        for name in logs if status.restart_count else list(logs)[:1]:
+            try:
+                kubectl.while_absent(lambda name=name: _write(logs[name], pod_folder / name), source.patience)  # type: ignore[misc]
+            except TransportError as error:
+                problems[name] = error.text
+    if any(path.stat().st_size for path in pod_folder.iterdir()):
+        return "; ".join(f"{name}: {text}" for name, text in problems.items())
+    return next(iter(problems.values()), "its container printed nothing")
 
 
-def _write(argv: Sequence[str], path: Path) -> str:
-    """Why the log could not be fetched; empty where it was."""
+def _write(argv: Sequence[str], path: Path) -> None:
+    """Raises: TransportError, where the log could not be fetched, or not all of it."""
     with path.open("wb") as file:
         try:
             done = subprocess.run(
@@ -126,10 +130,12 @@ def _write(argv: Sequence[str], path: Path) -> str:
                 env=kubectl.english_environ(),
             )
         except subprocess.TimeoutExpired:
-            return filled("its log did not come within {0} s", f"{_LOG_SECONDS:.0f}")
+            text = filled("its log did not come within {0} s", f"{_LOG_SECONDS:.0f}")
+            raise transport_error("timeout", text) from None
         except OSError as error:
-            return filled("kubectl could not be started: {0}", error.strerror)
-    return kubectl.complaint(done.stderr).text if done.returncode else ""
+            raise transport_error("error", filled("kubectl could not be started: {0}", error.strerror)) from None
+    if done.returncode:
+        raise kubectl.complaint(done.stderr)
 
 
 def _named(logs: HostLogs, problem: str) -> HostLogs:
@@ -139,15 +145,24 @@ def _named(logs: HostLogs, problem: str) -> HostLogs:
 
 
 def _descriptions(source: PodLogSource, names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """What ``kubectl describe`` says, by command, and notes on what it does not."""
+    """What ``kubectl describe`` says, by command, and notes on what it does not.
+
+    It has no word for events that it may not list; so they are asked for by themselves, too.
+    """
     texts: dict[str, str] = {}
     where = f"--namespace={source.namespace}"
     try:
         for first in range(0, len(names), _DESCRIBED_AT_ONCE):
             part = names[first : first + _DESCRIBED_AT_ONCE]
-            output = kubectl.ask(source.kubectl, where, "describe", "pods", *part, limit=_MAX_DESCRIPTION)
+            words = (where, "describe", "pods", *part)
+            output = kubectl.ask(source.kubectl, *words, limit=_MAX_DESCRIPTION, patience=source.patience)
             command = "kubectl describe pods" + (filled(" ({0} to {1})", first + 1, first + len(part)) if first else "")
             texts[command] = output.decode("utf-8", "replace")
     except TransportError as error:
         return texts, [filled("kubectl describe pods: {0}", strip_control_chars(error.text))]
+    try:
+        events = f"/api/v1/namespaces/{source.namespace}/events?limit=1"
+        kubectl.ask(source.kubectl, "get", "--raw", events, patience=source.patience)
+    except TransportError as error:
+        return texts, [filled("the events of the pods cannot be read: {0}", strip_control_chars(error.text))]
     return texts, []

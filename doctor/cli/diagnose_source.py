@@ -38,8 +38,8 @@ from doctor.hosts.selection import HostSelection
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory
-from doctor.transport.options import CONNECT_TIMEOUT
 from doctor.session.select_pods import find_pods, inventory_of
+from doctor.transport.options import CONNECT_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

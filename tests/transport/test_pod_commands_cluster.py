@@ -96,20 +96,20 @@ def test_training_over_a_link_that_drops_everything(pods: PodHosts) -> None:
     assert not ranks_left(pods)
 
 
-def tested_network(pods: PodHosts) -> tuple[int, Json]:
+def network_report(pods: PodHosts) -> tuple[int, Json]:
     """Once more, where a starved machine kept the answers from coming: that is unknown, and rightly so."""
     code, report = run(pods, "net")
     return run(pods, "net") if unknown(report) else (code, report)
 
 
 def test_the_network_and_a_port_that_is_blocked(pods: PodHosts) -> None:
-    code, report = tested_network(pods)
+    code, report = network_report(pods)
     assert (code, findings(report)) == (0, set()), report
     second = pods.hosts[1]
     rules = "table inet f { chain c { type filter hook input priority 0; tcp dport != 22 drop; }; }"
     pods.run(second, f"nft '{rules}'")
     try:
-        code, report = tested_network(pods)
+        code, report = network_report(pods)
     finally:
         pods.run(second, "nft delete table inet f")
     assert code == 10 and {hosts for _, hosts in findings(report)} == {(second,)}, report

@@ -7,9 +7,11 @@ its host, and what ``kubectl describe`` says of the pods, with their events, is 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -35,6 +37,15 @@ _DESCRIBED_AT_ONCE = 100
 _WIDTH = 8
 """Logs that are fetched at the same time: the kubelet reads each from its disk."""
 PLACE = "~"
+_IN_PLACE_OF_A_LOG = re.compile(
+    rb"(?:unable to retrieve container logs for|failed to try resolving symlinks in path|failed to open log file) [^\n]*\n?"
+)
+"""What the kubelet sends as if the container had printed it, with kubectl's exit code 0, where it has the log no longer.
+
+Kubernetes, pkg/kubelet/kuberuntime/kuberuntime_container.go (GetContainerLogs), logs/logs.go (ReadLogs); the second was
+seen with 1.20.2.
+"""
+_MAX_COMPLAINT = 4096
 
 
 class PodLogSource(msgspec.Struct, frozen=True):
@@ -106,10 +117,10 @@ def _fetch(source: PodLogSource, pod: Pod, folder: Path) -> str:
     problems = {}
     for status in pod.with_logs(container):
         argv = [*source.kubectl, f"--namespace={source.namespace}", "logs", pod.name, f"--container={status.name}"]
-        logs = {f"{status.name}.log": argv, f"{status.name}.previous.log": [*argv, "--previous"]}
-        for name in logs if status.restart_count else list(logs)[:1]:
+        for suffix, more in (("log", ()), ("previous.log", ("--previous",)))[: 2 if status.restart_count else 1]:
+            name = f"{status.name}.{suffix}"
             try:
-                kubectl.while_absent(lambda name=name: _write(logs[name], pod_folder / name), source.patience)  # type: ignore[misc]
+                kubectl.while_absent(partial(_write, [*argv, *more], pod_folder / name), source.patience)
             except TransportError as error:
                 problems[name] = error.text
     if any(path.stat().st_size for path in pod_folder.iterdir()):
@@ -136,6 +147,9 @@ def _write(argv: Sequence[str], path: Path) -> None:
             raise transport_error("error", filled("kubectl could not be started: {0}", error.strerror)) from None
     if done.returncode:
         raise kubectl.complaint(done.stderr)
+    if path.stat().st_size <= _MAX_COMPLAINT and _IN_PLACE_OF_A_LOG.fullmatch(text := path.read_bytes()):
+        path.unlink()
+        raise kubectl.complaint(text)
 
 
 def _named(logs: HostLogs, problem: str) -> HostLogs:

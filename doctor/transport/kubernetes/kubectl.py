@@ -91,9 +91,15 @@ _COMPLAINTS = (
         "the API server cannot serve now: {message}",
     ),
     _Complaint(
-        r"previous terminated container \S{1,80} in pod .{1,255} not found",
+        r"previous terminated container \S{1,80} in pod .{1,255} not found|failed to try resolving symlinks in path"
+        r"|failed to open log file|unable to retrieve container logs for",
         "error",
-        "its node no longer has it",
+        "its node has it no longer",
+    ),
+    _Complaint(
+        r"container \S{1,80} in pod \S{1,255} is (not available|terminated|waiting to start: .{1,160})",
+        "error",
+        "its container is {0}",
     ),
     _Complaint(
         r"pods? \"[^\"]{1,253}\" not found|\(NotFound\): the server could not find",  # the latter of an exec

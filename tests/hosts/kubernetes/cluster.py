@@ -170,6 +170,11 @@ class Cluster:
         """Its number inside the node."""
         return int((self.folder / node / "kubelet.pid").read_text())
 
+    def start_kubelet(self, node: str) -> None:
+        """Again, once it was killed."""
+        assert self.enter(node, "sh", str(self.folder / node / "kubelet.sh")).returncode == 0
+        self.wait(self._nodes_ready, f"{node} is not ready again")
+
     # ---- parts
 
     def start_apiserver(self) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -213,6 +214,69 @@ def test_a_kubelet_that_dies_in_the_middle(cluster: Cluster, command: str) -> No
     assert code == 10 and "dying-0" in unreachable(report), report
     assert unreachable(report)["dying-0"], report
     nothing_runs(cluster, "dying-0", "dying-1")
+
+
+WAITING_KUBECTL = """\
+#!/bin/sh
+case " $* " in *" logs "*) touch {folder}/started; until [ -e {folder}/go ]; do sleep 0.1; done ;; esac
+exec kubectl "$@"
+"""
+
+
+@contextlib.contextmanager
+def before_the_logs(cluster: Cluster, job: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A diagnosis that knows its pods, and has asked for no log yet."""
+    folder = cluster.folder / "waits"
+    folder.mkdir()
+    program = folder / "kubectl"
+    program.write_text(WAITING_KUBECTL.format(folder=folder))
+    program.chmod(0o755)
+    running = subprocess.Popen(
+        cluster.inside([*DOCTOR, "diagnose", "--job", f"k8s:default/{job}", "--json", "--no-history", *options]),
+        env={**cluster.environment(), "DOCTOR_KUBECTL": str(program)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until((folder / "started").exists)
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+        shutil.rmtree(folder)
+
+
+def say(cluster: Cluster, job: str) -> None:
+    """A line in the log of each pod, by its first process."""
+    for number in range(2):
+        assert at(cluster, f"{job}-{number}", "echo step 1 loss 2.0 >/proc/1/fd/1").returncode == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["gone", "slow"])
+def test_an_api_server_that_is_absent_for_ten_seconds_before_the_logs(cluster: Cluster, how: signal.Signals) -> None:
+    say(cluster, "slow")
+    with before_the_logs(cluster, "slow", "--connect-timeout", "120") as running:
+        cluster.kill("kube-apiserver", how)
+        (cluster.folder / "waits" / "go").touch()
+        time.sleep(10)
+        if how == signal.SIGSTOP:
+            cluster.kill("kube-apiserver", signal.SIGCONT)
+        else:
+            cluster.start_apiserver()
+        code, report = answer(running)
+    read = {file["host"] for file in report["files"] if file["host"]}
+    assert (code, report["unread"], read) == (12, [], {"slow-0", "slow-1"}), report  # no line says that it ended well
+
+
+def test_a_kubelet_that_dies_before_the_logs(cluster: Cluster) -> None:
+    with before_the_logs(cluster, "dying") as running:
+        cluster.enter("node2", "kill", "-KILL", str(cluster.kubelet_pid("node2")))
+        (cluster.folder / "waits" / "go").touch()
+        code, report = answer(running)
+    cluster.start_kubelet("node2")
+    assert code == 12 and len(report["unread"]) == 2, report
+    assert all("does not reach the kubelet of its node" in line for line in report["unread"]), report
 
 
 NODES = {"pods": ["create", "get", "delete"], "pods/exec": ["create", "get"]}

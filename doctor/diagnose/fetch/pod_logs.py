@@ -37,10 +37,11 @@ _DESCRIBED_AT_ONCE = 100
 _WIDTH = 8
 """Logs that are fetched at the same time: the kubelet reads each from its disk."""
 PLACE = "~"
-_IN_PLACE_OF_A_LOG = re.compile(
-    rb"(?:unable to retrieve container logs for|failed to try resolving symlinks in path|failed to open log file) [^\n]*\n?"
+_NO_LOG = re.compile(
+    rb"(?:unable to retrieve container logs for|failed to try resolving symlinks in path|failed to open log file)"
+    rb" [^\n]*\n?"
 )
-"""What the kubelet sends as if the container had printed it, with kubectl's exit code 0, where it has the log no longer.
+"""What the kubelet sends where it has a log no longer, as if the container had printed it; kubectl ends with 0.
 
 Kubernetes, pkg/kubelet/kuberuntime/kuberuntime_container.go (GetContainerLogs), logs/logs.go (ReadLogs); the second was
 seen with 1.20.2.
@@ -147,7 +148,7 @@ def _write(argv: Sequence[str], path: Path) -> None:
             raise transport_error("error", filled("kubectl could not be started: {0}", error.strerror)) from None
     if done.returncode:
         raise kubectl.complaint(done.stderr)
-    if path.stat().st_size <= _MAX_COMPLAINT and _IN_PLACE_OF_A_LOG.fullmatch(text := path.read_bytes()):
+    if path.stat().st_size <= _MAX_COMPLAINT and _NO_LOG.fullmatch(text := path.read_bytes()):
         path.unlink()
         raise kubectl.complaint(text)
 

@@ -295,7 +295,7 @@ def test_a_rollout_whose_pods_leave_and_whose_later_pods_do_not_start(cluster: C
     cluster.wait(lambda: len(alive()) == 2 and not alive() & before, "no later pods")
     code, report = checked(cluster, "--selector", "app=rolls")
     assert code == 0 and set(report["hosts"]) == alive(), (before, report)
-    assert any("later ones were made in their place" in note for note in report["notes"]), report["notes"]
+    assert any("later pods stand in their place" in note for note in report["notes"]), report["notes"]
     kept = alive()
     cluster.apply(deployment({**deaf, "image": "localhost/absent:1"}))
     cluster.wait(lambda: len(pods(cluster, "app=rolls")) == len(before) + 4, "no third revision")

@@ -173,6 +173,8 @@ class Cluster:
     def start_kubelet(self, node: str) -> None:
         """Again, once it was killed."""
         assert self.enter(node, "sh", str(self.folder / node / "kubelet.sh")).returncode == 0
+        health = f"/api/v1/nodes/{node}/proxy/healthz"
+        self.wait(lambda: self.kubectl("get", "--raw", health).returncode == 0, f"{node} is not ready again")
         self.wait(self._nodes_ready, f"{node} is not ready again")
 
     # ---- parts

@@ -36,6 +36,8 @@ pytestmark = [
 ]
 Json = dict[str, Any]
 PODS = ("--transport", "kubernetes", "--selector", "app=sb")
+LONG = ("--budget", "300")
+"""Of a training on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +84,7 @@ def address(pods: PodHosts, host: str) -> str:
 
 
 def test_training(pods: PodHosts) -> None:
-    code, report = run(pods, "smoke", *SMOKE)
+    code, report = run(pods, "smoke", *SMOKE, *LONG)
     assert (code, findings(report), ranks_left(pods)) == (0, set(), []), report
     assert [host["host"] for host in report["smoke"]["hosts"]] == list(pods.hosts)
 
@@ -91,7 +93,7 @@ def test_training_over_a_link_that_drops_everything(pods: PodHosts) -> None:
     _, second, third = pods.hosts
     rules = drop(f"ip saddr {address(pods, third)} drop")
     try:
-        code, report = run(pods, "smoke", *SMOKE, strike=AT_A_CALL.format(rank=1, command=rules))
+        code, report = run(pods, "smoke", *SMOKE, *LONG, strike=AT_A_CALL.format(rank=1, command=rules))
     finally:
         pods.run(second, "nft delete table inet strike")
     assert (code, findings(report)) == (10, {("smoke-network-silent", (second, third))}), report
@@ -146,7 +148,7 @@ def test_training_without_a_right(pods: PodHosts, resource: str, verb: str) -> N
 
 def test_least_rights_are_enough_for_training(pods: PodHosts) -> None:
     bind(pods.cluster, {"pods": ["get", "list"], "pods/exec": ["create", "get"]})
-    code, report = run(pods, "smoke", *SMOKE, user="nobody")
+    code, report = run(pods, "smoke", *SMOKE, *LONG, user="nobody")
     assert (code, findings(report)) == (0, set()), report
 
 
@@ -196,12 +198,12 @@ def struck(pods: PodHosts, trouble: Callable[[], None], meanwhile: str = "") -> 
     pods.run(second, "rm -f /run/now")
     strike = AT_A_CALL.format(rank=1, command=f"touch /run/now; {meanwhile}")
     with ThreadPoolExecutor(1) as background:
-        answer = background.submit(run, pods, "smoke", *SMOKE, "--for", "30s", strike=strike)
+        answer = background.submit(run, pods, "smoke", *SMOKE, *LONG, "--for", "30s", strike=strike)
         pods.cluster.wait(
             lambda: answer.done() or pods.run(second, "test -e /run/now").returncode == 0, "no rank trains"
         )
         trouble()
-        return answer.result(300)
+        return answer.result(500)
 
 
 def end_of_ranks(pods: PodHosts, *beside: str) -> None:

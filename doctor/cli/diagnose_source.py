@@ -39,6 +39,7 @@ from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory
 from doctor.session.select_pods import find_pods, inventory_of
+from doctor.transport.options import CONNECT_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -174,7 +175,10 @@ class LogSource:
         )
         if self.checks:
             self.inventory = inventory_of(listing, choice.container)
-        source = PodLogSource(listing.pods, listing.kubectl, listing.namespace, listing.source, choice.container, notes)
+        patience = choice.connect_timeout or CONNECT_TIMEOUT
+        source = PodLogSource(
+            listing.pods, listing.kubectl, listing.namespace, listing.source, choice.container, notes, patience
+        )
         since = parse_since(selection.since or "all")
         request = LogRequest(
             places=(), since=since, limit=self.limit, timeout=self.visit.timeout, budget=self.visit.budget

@@ -65,6 +65,11 @@ def test_the_pod_and_node_of_a_description_are_named() -> None:
     assert places(logs(describe=described)) == [("kubernetes-oom-killed", "certain", [(None, "n2", "pod trainer-2")])]
     table = "NAME        READY   STATUS    RESTARTS   AGE\ntrainer-0   1/1     Running   0   2d\ntrainer-1   0/1     Evicted   0   2d\n"
     assert places(logs(pods=table)) == [("kubernetes-evicted", "certain", [(None, "", "pod trainer-1")])]
+    # Of its own limit, and not of its node; the table beside it says less.
+    described = "Name:             eph\nNode:             node2/\nReason:           Evicted\n"
+    described += "Message:          Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. \n"
+    expected = [("kubernetes-storage-limit", "certain", [(None, "node2", "pod eph")])]
+    assert places(logs(describe=described)) == places(logs(describe=described, pods=table)) == expected
 
 
 @pytest.mark.parametrize(

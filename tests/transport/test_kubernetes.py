@@ -262,12 +262,8 @@ def test_a_user_who_may_not_list(server: SmallServer) -> None:
 
 def test_diagnosis_of_logs_that_kubernetes_keeps(server: SmallServer, tmp_path: Path) -> None:
     ended = {"reason": "OOMKilled", "exitCode": 137}
-    server.pods["w-2"]["status"] = {
-        **MEMBERS[2]["status"],
-        "containerStatuses": [
-            {"name": "main", "restartCount": 1, "state": {"running": {}}, "lastState": {"terminated": ended}}
-        ],
-    }
+    states = [{"name": "main", "restartCount": 1, "state": {"running": {}}, "lastState": {"terminated": ended}}]
+    server.pods["w-2"] = {**MEMBERS[2], "status": {**MEMBERS[2]["status"], "containerStatuses": states}}
     for name in ("w-0", "w-1"):
         (tmp_path / name / "log").write_text("step 1 loss 2.0\n")
     (tmp_path / "w-2" / "log").write_text("starting again\n")
@@ -275,12 +271,38 @@ def test_diagnosis_of_logs_that_kubernetes_keeps(server: SmallServer, tmp_path: 
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
     )
     argv = ["doctor", "diagnose", "--transport", "kubernetes", "--job", "train", "--json", "--no-history"]
-    try:
-        done = preloaded.run(argv, env=server.environment(), capture_output=True, text=True)
-    finally:
-        server.pods["w-2"]["status"] = MEMBERS[2]["status"]
+    done = preloaded.run(argv, env=server.environment(), capture_output=True, text=True)
     assert done.returncode == 10, done.stdout + done.stderr
     assert "w-2" in done.stdout and "previous" in done.stdout and "OOMKilled" in done.stdout
+
+
+NO_LONGER = (
+    'failed to try resolving symlinks in path "/var/log/pods/default_w-1_766a2c9e/main/0.log": '
+    "lstat /var/log/pods/default_w-1_766a2c9e/main/0.log: no such file or directory"
+)
+"""A kubelet 1.20.2, with HTTP status 200: kubectl prints it, and ends with 0."""
+
+
+def test_what_a_diagnosis_could_not_read_is_said(server: SmallServer, tmp_path: Path) -> None:
+    """A log that a node no longer has beside one that was read, and events; a log that has the same words is a log."""
+    states = [{"name": "main", "restartCount": 1, "state": {"running": {}}}]
+    server.pods["w-1"] = {**MEMBERS[1], "status": {**MEMBERS[1]["status"], "containerStatuses": states}}
+    server.forbidden = {"list events"}
+    (tmp_path / "w-0" / "log").write_text("step 1 loss 2.0\n")
+    (tmp_path / "w-1" / "log").write_text("step 1 loss 2.0\n")
+    (tmp_path / "w-1" / "previous.log").write_text(NO_LONGER)
+    (tmp_path / "w-2" / "log").write_text(f"step 1 loss 2.0\n{NO_LONGER}\n")
+    argv = ["doctor", "diagnose", "--transport", "kubernetes", "--job", "train", "--json", "--no-history"]
+    done = preloaded.run(argv, env=server.environment(), capture_output=True, text=True)
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["unread"]) == (
+        12,
+        ["the logs of w-1: main.previous.log: its node has it no longer"],
+    ), report
+    forbidden = 'the API server forbids this user to list resource "events"'
+    assert report["notes"] == [f"the events of the pods cannot be read: {forbidden}"], report
+    read = {file["name"] for file in report["files"] if file["host"]}
+    assert read == {"w-0:main.log", "w-1:main.log", "w-2:main.log"}
 
 
 def test_the_log_of_an_init_container_that_failed_is_read(server: SmallServer, tmp_path: Path) -> None:
@@ -308,10 +330,7 @@ def test_the_log_of_an_init_container_that_failed_is_read(server: SmallServer, t
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
     )
     argv = ["doctor", "diagnose", "--transport", "kubernetes", "--job", "train", "--json", "--no-history"]
-    try:
-        done = preloaded.run(argv, env=server.environment(), capture_output=True, text=True)
-    finally:
-        server.pods["w-2"] = MEMBERS[2]
+    done = preloaded.run(argv, env=server.environment(), capture_output=True, text=True)
     assert done.returncode == 10, done.stdout + done.stderr
     read = {file["name"] for file in json.loads(done.stdout)["files"] if file["host"]}
     assert read == {f"w-{number}:main.log" for number in range(3)} | {"w-2:first.log", "w-2:first.previous.log"}

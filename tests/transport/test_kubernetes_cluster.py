@@ -182,7 +182,10 @@ def test_a_pod_that_cannot_be_read_is_one_line(cluster: Cluster, name: str, item
 
 ROLE = {
     "check": ({"pods": ["get", "list"], "pods/exec": ["create", "get"]}, ("check", "--job", "train", "-s", "kernel")),
-    "diagnose": ({"pods": ["get", "list"], "pods/log": ["get"]}, ("diagnose", "--job", "train")),
+    "diagnose": (
+        {"pods": ["get", "list"], "pods/log": ["get"], "events": ["list"]},
+        ("diagnose", "--job", "train"),
+    ),
 }
 
 

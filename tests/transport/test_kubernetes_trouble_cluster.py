@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -31,7 +32,12 @@ mkdir -p /tmp/bin
 cat >/tmp/bin/python3 <<'END'
 #!/bin/sh
 case $HOSTNAME in
-*-0) touch /tmp/started; until [ -e /tmp/go ]; do sleep 0.1; done; exec /usr/bin/python3 "$@" ;;
+*-0)
+    echo >>/tmp/calls
+    if [ "$(wc -l </tmp/calls)" -ge "$(cat /tmp/waits-at)" ]; then
+        touch /tmp/started; until [ -e /tmp/go ]; do sleep 0.1; done
+    fi
+    exec /usr/bin/python3 "$@" ;;
 esac
 /usr/bin/python3 "$@"
 code=$?
@@ -39,10 +45,19 @@ touch /tmp/done
 exit $code
 END
 chmod 755 /tmp/bin/python3
+ln -s /usr/bin/python3 /tmp/bin/rank
+export WORLD_SIZE=2 MASTER_ADDR=${HOSTNAME%-*}-0 MASTER_PORT=29777
+RANK=${HOSTNAME##*-} rank -c 'import threading; threading.Event().wait()' &
 exec sleep 100000
 """
-"""The first pod's interpreter waits until it is let go: what happens meanwhile happens in the middle of a check."""
+"""The first pod's interpreter waits until it is let go: what happens meanwhile happens in the middle of a command."""
 CHECK = ("check", "--job", "slow", "-s", "kernel", "--json", "--no-history")
+COMMANDS = {
+    "check": (1, CHECK),
+    "net": (2, ("net", "--job", "slow", "--json", "--no-history")),
+    "attach": (1, ("watch", "--attach", "--job", "slow", "--interval", "15", "--json")),
+}
+"""And which start of an interpreter waits: that of the prober is the second."""
 
 
 def slow_gang(name: str, node: str) -> list[dict[str, Any]]:
@@ -71,26 +86,36 @@ def at(cluster: Cluster, pod: str, script: str) -> subprocess.CompletedProcess[s
     return cluster.kubectl("exec", pod, "--", "sh", "-c", script)
 
 
-@contextlib.contextmanager
-def in_the_middle(cluster: Cluster, *argv: str) -> Iterator[subprocess.Popen[str]]:
-    """Runs a check, which has begun in the first pod of its job and waits there."""
-    job = argv[argv.index("--job") + 1]
-    for number in range(2):
-        assert at(cluster, f"{job}-{number}", "rm -f /tmp/started /tmp/go /tmp/done").returncode == 0
-    running = subprocess.Popen(
+def start(cluster: Cluster, *argv: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         cluster.inside([*DOCTOR, argv[0], "--transport", "kubernetes", *argv[1:]]),
         env=cluster.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@contextlib.contextmanager
+def in_the_middle(cluster: Cluster, command: str, job: str = "slow") -> Iterator[subprocess.Popen[str]]:
+    """Runs a command, which has begun in the first pod of its job and waits there."""
+    call, argv = COMMANDS[command]
+    for number in range(2):
+        forget = f"rm -f /tmp/started /tmp/go /tmp/done /tmp/calls; echo {call} >/tmp/waits-at"
+        assert at(cluster, f"{job}-{number}", forget).returncode == 0
+    running = start(cluster, *(job if word == "slow" else word for word in argv))
     try:
-        cluster.wait(lambda: at(cluster, f"{job}-0", "ls /tmp/started").returncode == 0, "the check does not begin")
-        cluster.wait(lambda: at(cluster, f"{job}-1", "ls /tmp/done").returncode == 0, "the other pod does not end")
+        cluster.wait(lambda: at(cluster, f"{job}-0", "ls /tmp/started").returncode == 0, "it does not begin")
+        if command == "check":
+            cluster.wait(lambda: at(cluster, f"{job}-1", "ls /tmp/done").returncode == 0, "the other pod does not end")
         yield running
     finally:
         running.kill()
         running.communicate()
+
+
+def let_go(cluster: Cluster) -> None:
+    cluster.wait(lambda: at(cluster, "slow-0", "touch /tmp/go").returncode == 0, "no answer any more")
 
 
 def answer(running: subprocess.Popen[str]) -> tuple[int, dict[str, Any]]:
@@ -106,47 +131,67 @@ def unreachable(report: dict[str, Any]) -> dict[str, str]:
     return {host: finding["message"] for finding in found["findings"] for host in finding["hosts"]}
 
 
-def test_an_api_server_that_is_slow_for_ten_seconds(cluster: Cluster) -> None:
-    with in_the_middle(cluster, *CHECK) as running:
+def said(running: subprocess.Popen[str]) -> tuple[int, set[str], str]:
+    """Exit code, the hosts that findings name, and every line that is said of hosts; without a report, that of why."""
+    out, err = running.communicate(timeout=200)
+    assert "Traceback" not in err, (out, err)
+    outcomes = json.loads(out)["outcomes"] if out else []
+    findings = [finding for item in outcomes for finding in item["findings"]]
+    lines = [finding["message"] for finding in findings]
+    lines += [f"{','.join(entry['hosts'])}: {entry['reason']}" for item in outcomes for entry in item["unknown"]]
+    assert all(line.isprintable() and "doctor-in-container" not in line for line in lines), lines
+    assert out or err.count("\n") == 1, err
+    return running.returncode, {host for finding in findings for host in finding["hosts"]}, "\n".join([*lines, err])
+
+
+def nothing_runs(cluster: Cluster, *pods: str) -> None:
+    """Of what a command has started there; one that has ended waits for the first process of the pod."""
+    deadline = time.monotonic() + 60
+    for name in pods:
+        at(cluster, name, "touch /tmp/go")
+        while re.search(r"\(python3\) [^ZX]", running := at(cluster, name, "cat /proc/[0-9]*/stat").stdout):
+            assert time.monotonic() < deadline, running
+            time.sleep(0.5)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_api_server_that_is_slow_for_ten_seconds(cluster: Cluster, command: str) -> None:
+    """The report is the one without it."""
+    with in_the_middle(cluster, command) as running:
+        let_go(cluster)
+        expected = said(running)
+    with in_the_middle(cluster, command) as running:
         cluster.kill("kube-apiserver", signal.SIGSTOP)
         try:
             time.sleep(10)  # that long it answers nothing
         finally:
             cluster.kill("kube-apiserver", signal.SIGCONT)
-        cluster.wait(lambda: at(cluster, "slow-0", "touch /tmp/go").returncode == 0, "no answer any more")
-        code, report = answer(running)
-    assert (code, unreachable(report)) == (0, {}), report
+        let_go(cluster)
+        assert said(running) == expected
+    assert (expected[0] == 0 or command == "attach") and not expected[1], expected
+    nothing_runs(cluster, "slow-0", "slow-1")
 
 
-def test_an_api_server_that_dies_in_the_middle(cluster: Cluster) -> None:
-    with in_the_middle(cluster, *CHECK) as running:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_api_server_that_dies_in_the_middle(cluster: Cluster, command: str) -> None:
+    with in_the_middle(cluster, command) as running:
         cluster.kill("kube-apiserver")
         time.sleep(10)  # that long it is gone
         cluster.start_apiserver()
-        code, report = answer(running)
-    assert code == 10 and set(unreachable(report)) == {"slow-0"}, report
-    assert "was cut" in unreachable(report)["slow-0"], report
-    at(cluster, "slow-0", "touch /tmp/go")
-    deadline = time.monotonic() + 60
-    while re.search(r"\(python3\) [^ZX]", running_there := at(cluster, "slow-0", "cat /proc/[0-9]*/stat").stdout):
-        assert time.monotonic() < deadline, running_there  # one that has ended waits for the first process of the pod
-        time.sleep(0.5)
+        code, blamed, lines = said(running)
+    assert "the connection through the API server was cut" in lines and "slow-0" in lines, lines
+    lost_all = {"check": (10, {"slow-0"}), "net": (12, set()), "attach": (78, set())}
+    assert (code, blamed) == lost_all[command], lines  # of check, the other pod had answered
+    nothing_runs(cluster, "slow-0", "slow-1")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["gone", "slow"])
 def test_an_api_server_that_is_absent_for_ten_seconds_before_it_lists_the_pods(
     cluster: Cluster, how: signal.Signals
 ) -> None:
-    assert at(cluster, "slow-0", "touch /tmp/go").returncode == 0
+    let_go(cluster)
     cluster.kill("kube-apiserver", how)
-    argv = [*DOCTOR, CHECK[0], "--transport", "kubernetes", *CHECK[1:], "--connect-timeout", "120"]
-    running = subprocess.Popen(
-        cluster.inside(argv),
-        env=cluster.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    running = start(cluster, *CHECK, "--connect-timeout", "120")
     try:
         time.sleep(10)  # that long it answers nothing
         assert running.poll() is None, running.communicate()
@@ -159,24 +204,98 @@ def test_an_api_server_that_is_absent_for_ten_seconds_before_it_lists_the_pods(
     assert (code, unreachable(report)) == (0, {}), report
 
 
-def test_a_pod_that_is_evicted_in_the_middle(cluster: Cluster) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_pod_that_is_evicted_in_the_middle(cluster: Cluster, command: str) -> None:
     """By the API of evictions, as `kubectl drain` does."""
     eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "slow-0"}}
-    with in_the_middle(cluster, *CHECK) as running:
+    with in_the_middle(cluster, command) as running:
         path = "/api/v1/namespaces/default/pods/slow-0/eviction"
         done = cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
         assert done.returncode == 0, done.stderr
-        code, report = answer(running)
-    assert code == 10 and set(unreachable(report)) == {"slow-0"}, report
+        code, blamed, lines = said(running)
+    # Until the name server knows the pod that comes in its place, the other one cannot resolve that name.
+    told = [line for line in lines.splitlines() if "cannot resolve slow-0" not in line]
+    assert any("slow-0" in line for line in told), lines
+    assert (code, blamed) == (10, {"slow-0"}) or (command != "check" and code in (10, 12)), lines
+    assert not blamed - {"slow-0"} or len(told) < len(lines.splitlines()), lines
+    nothing_runs(cluster, "slow-1")
     cluster.wait_for_pods("app=slow", 2)
 
 
-def test_a_kubelet_that_dies_in_the_middle(cluster: Cluster) -> None:
-    with in_the_middle(cluster, *CHECK[:2], "dying", *CHECK[3:]) as running:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_kubelet_that_dies_in_the_middle(cluster: Cluster, command: str) -> None:
+    """Both pods are on its node."""
+    with in_the_middle(cluster, command, "dying") as running:
         cluster.enter("node2", "kill", "-KILL", str(cluster.kubelet_pid("node2")))
+        code, blamed, lines = said(running)
+    cluster.start_kubelet("node2")
+    assert "the connection through the API server was cut" in lines and "dying-0" in lines, lines
+    assert command != "check" or (code, blamed) == (10, {"dying-0"}), lines
+    assert code in (10, 12, 78) and blamed <= {"dying-0", "dying-1"}, lines  # both are on that node
+    nothing_runs(cluster, "dying-0", "dying-1")
+
+
+WAITING_KUBECTL = """\
+#!/bin/sh
+case " $* " in *" logs "*) touch {folder}/started; until [ -e {folder}/go ]; do sleep 0.1; done ;; esac
+exec kubectl "$@"
+"""
+
+
+@contextlib.contextmanager
+def before_the_logs(cluster: Cluster, job: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A diagnosis that knows its pods, and has asked for no log yet."""
+    folder = cluster.folder / "waits"
+    folder.mkdir()
+    program = folder / "kubectl"
+    program.write_text(WAITING_KUBECTL.format(folder=folder))
+    program.chmod(0o755)
+    running = subprocess.Popen(
+        cluster.inside([*DOCTOR, "diagnose", "--job", f"k8s:default/{job}", "--json", "--no-history", *options]),
+        env={**cluster.environment(), "DOCTOR_KUBECTL": str(program)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until((folder / "started").exists)
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+        shutil.rmtree(folder)
+
+
+def say(cluster: Cluster, job: str) -> None:
+    """A line in the log of each pod, by its first process."""
+    for number in range(2):
+        assert at(cluster, f"{job}-{number}", "echo step 1 loss 2.0 >/proc/1/fd/1").returncode == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["gone", "slow"])
+def test_an_api_server_that_is_absent_for_ten_seconds_before_the_logs(cluster: Cluster, how: signal.Signals) -> None:
+    say(cluster, "slow")
+    with before_the_logs(cluster, "slow", "--connect-timeout", "120") as running:
+        cluster.kill("kube-apiserver", how)
+        (cluster.folder / "waits" / "go").touch()
+        time.sleep(10)
+        if how == signal.SIGSTOP:
+            cluster.kill("kube-apiserver", signal.SIGCONT)
+        else:
+            cluster.start_apiserver()
         code, report = answer(running)
-    assert code == 10 and "dying-0" in unreachable(report), report
-    assert unreachable(report)["dying-0"], report
+    read = {file["host"] for file in report["files"] if file["host"]}
+    assert (code, report["unread"], read) == (12, [], {"slow-0", "slow-1"}), report  # no line says that it ended well
+
+
+def test_a_kubelet_that_dies_before_the_logs(cluster: Cluster) -> None:
+    with before_the_logs(cluster, "dying") as running:
+        cluster.enter("node2", "kill", "-KILL", str(cluster.kubelet_pid("node2")))
+        (cluster.folder / "waits" / "go").touch()
+        code, report = answer(running)
+    cluster.start_kubelet("node2")
+    assert code == 12 and len(report["unread"]) == 2, report
+    assert all("does not reach the kubelet of its node" in line for line in report["unread"]), report
 
 
 NODES = {"pods": ["create", "get", "delete"], "pods/exec": ["create", "get"]}
@@ -201,19 +320,11 @@ def test_each_right_for_nodes_is_needed_and_no_pod_is_left(cluster: Cluster) -> 
     wait_until(lambda: not by_node_pods(cluster))
 
 
-COMMANDS = {
-    "net": ({"pods": ["get", "list"], "pods/exec": ["create", "get"]}, ("net", "--job", "slow", "--no-history")),
-    "attach": (
-        {"pods": ["get", "list"], "pods/exec": ["create", "get"]},
-        ("watch", "--attach", "--job", "slow", "--interval", "1"),
-    ),
-}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ["net", "attach"])
 def test_each_right_of_the_other_commands_is_needed(cluster: Cluster, command: str) -> None:
-    rules, argv = COMMANDS[command]
-    assert at(cluster, "slow-0", "touch /tmp/go").returncode == 0
+    rules = {"pods": ["get", "list"], "pods/exec": ["create", "get"]}
+    argv = [word for word in COMMANDS[command][1] if word != "--json"]
+    let_go(cluster)
     for resource, verb in (("pods", "list"), ("pods/exec", "create")):
         bind(cluster, {**rules, resource: [other for other in rules[resource] if other != verb]})
         done = doctor(cluster, *argv, user="nobody")
@@ -256,7 +367,7 @@ def configuration(
 
 
 def listed(cluster: Cluster, kubeconfig: str, *options: str) -> subprocess.CompletedProcess[str]:
-    assert at(cluster, "slow-0", "touch /tmp/go").returncode == 0
+    let_go(cluster)
     return doctor(cluster, *CHECK[:-2], "--no-history", "--kubeconfig", kubeconfig, *options)
 
 

@@ -215,7 +215,7 @@ def test_each_right_is_needed(cluster: Cluster, overlay: str, kind: str, name: s
     line = f'doctor: --notify kubernetes: not sent: the API server forbids this user to {verb} resource "{resource}"\n'
     try:
         restart(cluster)
-        wait(cluster, lambda: log(cluster).count("from ") >= len(cluster.nodes), "no run of the new pods")
+        wait(cluster, lambda: log(cluster).count("this host alone") >= len(cluster.nodes), "no run of the new pods")
         queue(cluster, sick, 16)  # only now: an event is sent once, and the pods before these would have tried it
         wait(cluster, lambda: line in log(cluster), f"no line about {verb} {resource}")
         assert "Traceback" not in log(cluster)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -34,6 +36,8 @@ pytestmark = [
 ]
 Json = dict[str, Any]
 PODS = ("--transport", "kubernetes", "--selector", "app=sb")
+LONG = ("--budget", "300")
+"""Of a training on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +84,7 @@ def address(pods: PodHosts, host: str) -> str:
 
 
 def test_training(pods: PodHosts) -> None:
-    code, report = run(pods, "smoke", *SMOKE)
+    code, report = run(pods, "smoke", *SMOKE, *LONG)
     assert (code, findings(report), ranks_left(pods)) == (0, set(), []), report
     assert [host["host"] for host in report["smoke"]["hosts"]] == list(pods.hosts)
 
@@ -89,27 +93,27 @@ def test_training_over_a_link_that_drops_everything(pods: PodHosts) -> None:
     _, second, third = pods.hosts
     rules = drop(f"ip saddr {address(pods, third)} drop")
     try:
-        code, report = run(pods, "smoke", *SMOKE, strike=AT_A_CALL.format(rank=1, command=rules))
+        code, report = run(pods, "smoke", *SMOKE, *LONG, strike=AT_A_CALL.format(rank=1, command=rules))
     finally:
         pods.run(second, "nft delete table inet strike")
     assert (code, findings(report)) == (10, {("smoke-network-silent", (second, third))}), report
     assert not ranks_left(pods)
 
 
-def tested_network(pods: PodHosts) -> tuple[int, Json]:
+def network_report(pods: PodHosts) -> tuple[int, Json]:
     """Once more, where a starved machine kept the answers from coming: that is unknown, and rightly so."""
     code, report = run(pods, "net")
     return run(pods, "net") if unknown(report) else (code, report)
 
 
 def test_the_network_and_a_port_that_is_blocked(pods: PodHosts) -> None:
-    code, report = tested_network(pods)
+    code, report = network_report(pods)
     assert (code, findings(report)) == (0, set()), report
     second = pods.hosts[1]
     rules = "table inet f { chain c { type filter hook input priority 0; tcp dport != 22 drop; }; }"
     pods.run(second, f"nft '{rules}'")
     try:
-        code, report = tested_network(pods)
+        code, report = network_report(pods)
     finally:
         pods.run(second, "nft delete table inet f")
     assert code == 10 and {hosts for _, hosts in findings(report)} == {(second,)}, report
@@ -144,7 +148,7 @@ def test_training_without_a_right(pods: PodHosts, resource: str, verb: str) -> N
 
 def test_least_rights_are_enough_for_training(pods: PodHosts) -> None:
     bind(pods.cluster, {"pods": ["get", "list"], "pods/exec": ["create", "get"]})
-    code, report = run(pods, "smoke", *SMOKE, user="nobody")
+    code, report = run(pods, "smoke", *SMOKE, *LONG, user="nobody")
     assert (code, findings(report)) == (0, set()), report
 
 
@@ -177,20 +181,92 @@ def test_the_cause_in_the_log_of_an_earlier_container(cluster: Cluster) -> None:
     argv = ["diagnose", "--transport", "kubernetes", "--selector", "job=fails", "--json", "--no-history"]
     done = cluster.run([sys.executable, "-m", "doctor", *argv], timeout=300)
     assert done.returncode == 10 and "fails-1:main.previous.log" in done.stdout, done.stdout + done.stderr
-    cause = json.loads(done.stdout)["diagnoses"][0]
+    cause = json.loads(done.stdout)["causes"][0]
     assert "fails-1" in json.dumps(cause) and "memory" in json.dumps(cause), cause
+    node = cluster.get("pod", "fails-1")["spec"]["nodeName"]
+    removed = cluster.enter(node, "sh", "-c", "rm /var/log/pods/default_fails-1_*/main/0.log")
+    assert removed.returncode == 0, removed.stderr
+    done = cluster.run([sys.executable, "-m", "doctor", *argv], timeout=300)
+    unread = json.loads(done.stdout)["unread"]
+    assert done.returncode == 12, done.stdout  # and not that it ended well
+    assert unread == ["the logs of fails-1: main.previous.log: its node has it no longer"], unread
 
 
-def test_training_in_a_pod_that_dies_in_the_middle(pods: PodHosts) -> None:
-    """The last of these tests: the pod is gone after it."""
+def struck(pods: PodHosts, trouble: Callable[[], None], meanwhile: str = "") -> tuple[int, Json]:
+    """A training of some seconds, with trouble once a rank is in the midst of it, and what that rank does then."""
     second = pods.hosts[1]
-    strike = AT_A_CALL.format(rank=1, command="touch /run/now; sleep 100")
+    pods.run(second, "rm -f /run/now")
+    strike = AT_A_CALL.format(rank=1, command=f"touch /run/now; {meanwhile}")
     with ThreadPoolExecutor(1) as background:
-        answer = background.submit(run, pods, "smoke", *SMOKE, strike=strike)
+        answer = background.submit(run, pods, "smoke", *SMOKE, *LONG, "--for", "30s", strike=strike)
         pods.cluster.wait(
             lambda: answer.done() or pods.run(second, "test -e /run/now").returncode == 0, "no rank trains"
         )
-        pods.cluster.kubectl("delete", "pod", second, "--grace-period=0", "--force")
-        code, report = answer.result(300)
-    assert code == 10 and {host for _, hosts in findings(report) for host in hosts} == {second}, report
-    assert not [host for host in pods.hosts if host != second and host in ranks_left(pods)]
+        trouble()
+        return answer.result(500)
+
+
+def end_of_ranks(pods: PodHosts, *beside: str) -> None:
+    pods.cluster.wait(lambda: not set(ranks_left(pods)) - set(beside), "ranks are left", 60)
+
+
+def test_training_while_the_api_server_is_slow_for_ten_seconds(pods: PodHosts) -> None:
+    def slow() -> None:
+        pods.cluster.kill("kube-apiserver", signal.SIGSTOP)
+        time.sleep(10)
+        pods.cluster.kill("kube-apiserver", signal.SIGCONT)
+
+    code, report = struck(pods, slow)
+    assert (code, findings(report)) == (0, set()), report
+    end_of_ranks(pods)
+
+
+def test_training_while_the_api_server_dies(pods: PodHosts) -> None:
+    """All are lost at once, which is no fault of theirs: the way to them is named, and they end by themselves."""
+
+    def gone() -> None:
+        pods.cluster.kill("kube-apiserver")
+        time.sleep(10)
+        pods.cluster.start_apiserver()
+
+    code, report = struck(pods, gone)
+    lines = [finding["message"] for outcome in report["outcomes"] for finding in outcome["findings"]]
+    assert code in (10, 12) and "through the API server was cut" in json.dumps(report), (code, report)
+    assert all("\n" not in line for line in lines), lines
+    end_of_ranks(pods)
+
+
+def test_training_while_a_kubelet_dies(pods: PodHosts) -> None:
+    third, node = pods.hosts[2], pods.cluster.nodes[2]
+
+    def dies() -> None:
+        pods.cluster.enter(node, "kill", "-KILL", str(pods.cluster.kubelet_pid(node)))
+
+    code, report = struck(pods, dies)
+    pods.cluster.start_kubelet(node)
+    assert code == 10 and {host for _, hosts in findings(report) for host in hosts} == {third}, report
+    end_of_ranks(pods)
+
+
+def evict(pods: PodHosts, name: str) -> None:
+    """As `kubectl drain` does."""
+    eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": name}}
+    path = f"/api/v1/namespaces/default/pods/{name}/eviction"
+    done = pods.cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+    assert done.returncode == 0, done.stderr
+
+
+def delete(pods: PodHosts, name: str) -> None:
+    pods.cluster.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+
+
+@pytest.mark.parametrize("end", [evict, delete])
+def test_training_in_a_pod_that_dies_in_the_middle(pods: PodHosts, end: Callable[[PodHosts, str], None]) -> None:
+    second = pods.hosts[1]
+    try:
+        code, report = struck(pods, lambda: end(pods, second), "sleep 100")
+        assert code == 10 and {host for _, hosts in findings(report) for host in hosts} == {second}, report
+        end_of_ranks(pods, second)
+    finally:
+        pods.cluster.wait(lambda: pods.cluster.kubectl("get", "pod", second).returncode != 0, "the pod stays")
+        pods.start()

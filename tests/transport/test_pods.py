@@ -349,6 +349,26 @@ def test_names_are_in_natural_order() -> None:
         # The API server's and the kubelet's own words (Kubernetes 1.20.2, pkg/registry/core/pod, pkg/kubelet).
         ("Error from server (BadRequest): pod a does not have a host assigned", "error", "no node"),
         ("Error from server (BadRequest): container nope is not valid for pod a", "error", "does not run"),
+        (
+            'Error from server: Get "https://10.77.0.11:10250/containerLogs/ns/a/main": dial tcp 10.77.0.11:1: refused',
+            "no-route",
+            "does not reach the kubelet of its node: 10.77.0.11:1: refused",
+        ),
+        (
+            'Error from server (BadRequest): container "main" in pod "eph" is not available',
+            "error",
+            "its container is not available",
+        ),
+        (
+            'Error from server (BadRequest): container "main" in pod "a" is waiting to start: ContainerCreating',
+            "error",
+            "its container is waiting to start: ContainerCreating",
+        ),
+        (
+            'Error from server (BadRequest): previous terminated container "main" in pod "a" not found',
+            "error",
+            "its node has it no longer",
+        ),
         ("", "error", "no reason given"),
         ("\x1b[31mError\x1b[0m from somewhere", "error", "somewhere"),
     ],

@@ -26,9 +26,13 @@ Json = dict[str, Any]
 SPACE = "team-b"
 LONG = "a" * 50 + "-rank-000001x"
 TOO_MUCH = {"resources": {"requests": {"cpu": "1000"}}}
+SMALL = {"resources": {"limits": {"ephemeral-storage": "1Mi"}}}
 FAR = {**container(), "image": "registry.invalid/train:1", "imagePullPolicy": "Always"}
 DEAF = "trap '' TERM; while :; do sleep 1; done"
 WAITS = "until [ -e /tmp/end ]; do sleep 0.1; done; exit $(cat /tmp/end)"
+
+
+FILLS = "i=0; while [ $i -lt 100000 ]; do echo 0123456789012345678901234567890123456789; i=$((i+1)); done >/tmp/file"
 
 
 def first(command: str) -> Json:
@@ -54,6 +58,10 @@ SICK: dict[str, tuple[Json, str]] = {
     "first-failed": (
         pod("first-failed", container(), restartPolicy="Never", **first("exit 12")),
         r"its init container first has ended: Error \(exit code 12\)",
+    ),
+    "evicted": (
+        pod("evicted", container(command=["sh", "-c", f"{FILLS}; sleep 1000"]) | SMALL, restartPolicy="Never"),
+        r"its pod has ended: Evicted: Pod ephemeral local storage usage exceeds the total limit of containers 1Mi",
     ),
     "beside-runs": (
         pod("beside-runs", container(command=["true"]), restartPolicy="Never"),
@@ -121,6 +129,8 @@ def settled(item: Json) -> bool:
         return any("terminated" in state for state in seen)
     if item["metadata"]["name"] == "no-image":
         return any("Image" in state.get("waiting", {}).get("reason", "") for state in seen)
+    if item["metadata"]["name"] == "evicted":
+        return bool(item["status"]["phase"] == "Failed")
     if item["metadata"]["name"] == "too-big":
         return any(one["type"] == "PodScheduled" for one in item["status"].get("conditions", ()))
     return any("running" in state for state in seen)
@@ -145,7 +155,7 @@ def test_each_sick_pod_is_named_with_its_reason_and_the_others_are_checked(clust
     code, report = checked(cluster, "--selector", "of=sick")
     lines = unreachable(report)
     code_of_names, by_names = checked(cluster, ",".join([*SICK, *WELL]))
-    ended = {"first-failed"}  # by labels, those that have ended are none
+    ended = {"first-failed", "evicted"}  # by labels, those that have ended are none
     assert set(lines) == set(SICK) - ended and set(unreachable(by_names)) == set(SICK), (lines, unreachable(by_names))
     assert code == code_of_names == 10
     for name, (_, text) in SICK.items():
@@ -154,6 +164,14 @@ def test_each_sick_pod_is_named_with_its_reason_and_the_others_are_checked(clust
         assert name in ended or re.search(text, lines[name]), (name, lines[name])
     read = next(item for item in report["outcomes"] if item["check"] == "listen-queue-short")
     assert set(WELL) < set(read["evaluated_hosts"]) and len(read["evaluated_hosts"]) == len(WELL) + 2, read
+
+
+def test_the_kubelets_reason_for_an_eviction_is_the_diagnosis(cluster: Cluster) -> None:
+    cluster.wait(lambda: settled(pods(cluster, "of=sick")["evicted"]), "it is not evicted")
+    done = doctor(cluster, "diagnose", "evicted", "--namespace", SPACE, "--json", "--no-history")
+    (cause,) = json.loads(done.stdout)["causes"]
+    assert done.returncode == 10 and cause["signature"] == "kubernetes-storage-limit", done.stdout
+    assert "pod evicted" in cause["summary"], cause
 
 
 def test_a_pod_that_a_quota_keeps_from_being_made_is_named(cluster: Cluster) -> None:
@@ -277,7 +295,7 @@ def test_a_rollout_whose_pods_leave_and_whose_later_pods_do_not_start(cluster: C
     cluster.wait(lambda: len(alive()) == 2 and not alive() & before, "no later pods")
     code, report = checked(cluster, "--selector", "app=rolls")
     assert code == 0 and set(report["hosts"]) == alive(), (before, report)
-    assert any("later ones were made in their place" in note for note in report["notes"]), report["notes"]
+    assert any("later pods stand in their place" in note for note in report["notes"]), report["notes"]
     kept = alive()
     cluster.apply(deployment({**deaf, "image": "localhost/absent:1"}))
     cluster.wait(lambda: len(pods(cluster, "app=rolls")) == len(before) + 4, "no third revision")

@@ -7,9 +7,11 @@ its host, and what ``kubectl describe`` says of the pods, with their events, is 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,10 +22,11 @@ from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.engine.utc_time import utc_text
-from doctor.transport import CommandResult, RemoteSession, TransportError
+from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.pods import Pod
 from doctor.transport.local import Local
+from doctor.transport.options import CONNECT_TIMEOUT
 from doctor.transport.program import parallel_map
 
 _MAX_LOG = 256 << 20
@@ -34,6 +37,16 @@ _DESCRIBED_AT_ONCE = 100
 _WIDTH = 8
 """Logs that are fetched at the same time: the kubelet reads each from its disk."""
 PLACE = "~"
+_NO_LOG = re.compile(
+    rb"(?:unable to retrieve container logs for|failed to try resolving symlinks in path|failed to open log file)"
+    rb" [^\n]*\n?"
+)
+"""What the kubelet sends where it has a log no longer, as if the container had printed it; kubectl ends with 0.
+
+Kubernetes, pkg/kubelet/kuberuntime/kuberuntime_container.go (GetContainerLogs), logs/logs.go (ReadLogs); the second was
+seen with 1.20.2.
+"""
+_MAX_COMPLAINT = 4096
 
 
 class PodLogSource(msgspec.Struct, frozen=True):
@@ -46,6 +59,8 @@ class PodLogSource(msgspec.Struct, frozen=True):
     container: str = ""
     """As the user named it; empty for the one that kubectl chooses."""
     notes: tuple[str, ...] = ()
+    patience: float = CONNECT_TIMEOUT
+    """Seconds for which an API server that is absent is asked again."""
 
 
 def read_pod_logs(
@@ -94,27 +109,28 @@ class _InFolders:
 
 
 def _fetch(source: PodLogSource, pod: Pod, folder: Path) -> str:
-    """Writes the logs of one pod into its folder. Returns why there are none; empty where there are."""
+    """Writes the logs of one pod into its folder. Returns why some are not there, or not whole; empty where all are."""
     pod_folder = folder / pod.name
     pod_folder.mkdir(mode=0o700)
     container = pod.container(source.container)
     if not container:
         return filled("its pod has no container {0}", source.container)
-    problems = []
+    problems = {}
     for status in pod.with_logs(container):
         argv = [*source.kubectl, f"--namespace={source.namespace}", "logs", pod.name, f"--container={status.name}"]
-        problems.append(_write(argv, pod_folder / f"{status.name}.log"))
-        if status.restart_count:
-            _write([*argv, "--previous"], pod_folder / f"{status.name}.previous.log")
-    return (
-        ""
-        if any(path.stat().st_size for path in pod_folder.iterdir())
-        else problems[0] or "its container printed nothing"
-    )
+        for suffix, more in (("log", ()), ("previous.log", ("--previous",)))[: 2 if status.restart_count else 1]:
+            name = f"{status.name}.{suffix}"
+            try:
+                kubectl.while_absent(partial(_write, [*argv, *more], pod_folder / name), source.patience)
+            except TransportError as error:
+                problems[name] = error.text
+    if any(path.stat().st_size for path in pod_folder.iterdir()):
+        return "; ".join(f"{name}: {text}" for name, text in problems.items())
+    return next(iter(problems.values()), "its container printed nothing")
 
 
-def _write(argv: Sequence[str], path: Path) -> str:
-    """Why the log could not be fetched; empty where it was."""
+def _write(argv: Sequence[str], path: Path) -> None:
+    """Raises: TransportError, where the log could not be fetched, or not all of it."""
     with path.open("wb") as file:
         try:
             done = subprocess.run(
@@ -126,10 +142,15 @@ def _write(argv: Sequence[str], path: Path) -> str:
                 env=kubectl.english_environ(),
             )
         except subprocess.TimeoutExpired:
-            return filled("its log did not come within {0} s", f"{_LOG_SECONDS:.0f}")
+            text = filled("its log did not come within {0} s", f"{_LOG_SECONDS:.0f}")
+            raise transport_error("timeout", text) from None
         except OSError as error:
-            return filled("kubectl could not be started: {0}", error.strerror)
-    return kubectl.complaint(done.stderr).text if done.returncode else ""
+            raise transport_error("error", filled("kubectl could not be started: {0}", error.strerror)) from None
+    if done.returncode:
+        raise kubectl.complaint(done.stderr)
+    if path.stat().st_size <= _MAX_COMPLAINT and _NO_LOG.fullmatch(text := path.read_bytes()):
+        path.unlink()
+        raise kubectl.complaint(text)
 
 
 def _named(logs: HostLogs, problem: str) -> HostLogs:
@@ -139,15 +160,24 @@ def _named(logs: HostLogs, problem: str) -> HostLogs:
 
 
 def _descriptions(source: PodLogSource, names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """What ``kubectl describe`` says, by command, and notes on what it does not."""
+    """What ``kubectl describe`` says, by command, and notes on what it does not.
+
+    It has no word for events that it may not list; so they are asked for by themselves, too.
+    """
     texts: dict[str, str] = {}
     where = f"--namespace={source.namespace}"
     try:
         for first in range(0, len(names), _DESCRIBED_AT_ONCE):
             part = names[first : first + _DESCRIBED_AT_ONCE]
-            output = kubectl.ask(source.kubectl, where, "describe", "pods", *part, limit=_MAX_DESCRIPTION)
+            words = (where, "describe", "pods", *part)
+            output = kubectl.ask(source.kubectl, *words, limit=_MAX_DESCRIPTION, patience=source.patience)
             command = "kubectl describe pods" + (filled(" ({0} to {1})", first + 1, first + len(part)) if first else "")
             texts[command] = output.decode("utf-8", "replace")
     except TransportError as error:
         return texts, [filled("kubectl describe pods: {0}", strip_control_chars(error.text))]
+    try:
+        events = f"/api/v1/namespaces/{source.namespace}/events?limit=1"
+        kubectl.ask(source.kubectl, "get", "--raw", events, patience=source.patience)
+    except TransportError as error:
+        return texts, [filled("the events of the pods cannot be read: {0}", strip_control_chars(error.text))]
     return texts, []

@@ -58,7 +58,7 @@ _COMPLAINTS = (
     ),
     _Complaint(r"x509: (.{1,200})", "auth", "the API server's certificate is not accepted: {0}"),
     _Complaint(
-        r"error dialing backend: (?:dial tcp )?(.{1,160})",
+        r"(?:error dialing backend|Get \"?https://\S{1,200}/containerLogs/\S{1,900}): (?:dial tcp )?(.{1,160})",
         "no-route",
         "the API server does not reach the kubelet of its node: {0}",
         "node",
@@ -89,6 +89,17 @@ _COMPLAINTS = (
         r"|the server doesn't have a resource type \"pods\"",  # kubectl has read half of what a starting server has
         "dropped",
         "the API server cannot serve now: {message}",
+    ),
+    _Complaint(
+        r"previous terminated container \S{1,80} in pod .{1,255} not found|failed to try resolving symlinks in path"
+        r"|failed to open log file|unable to retrieve container logs for",
+        "error",
+        "its node has it no longer",
+    ),
+    _Complaint(
+        r"container \S{1,80} in pod \S{1,255} is (not available|terminated|waiting to start: .{1,160})",
+        "error",
+        "its container is {0}",
     ),
     _Complaint(
         r"pods? \"[^\"]{1,253}\" not found|\(NotFound\): the server could not find",  # the latter of an exec

@@ -58,7 +58,7 @@ class Kubernetes:
             exit_code = kubectl.reported_exit_code(err)
             if exit_code is None and not self._children.closed and (code > 0 or (code == 0 and _ENDED not in err)):
                 raise _failed(err, _STARTED in err or len(err) >= MAX_KEPT_STDERR)
-            channel.err[:] = _without_last(_ENDED, err)
+            channel.err[:] = _printed(err)
             return None if code < 0 else _status(exit_code or 0)
 
         channel = PipeChannel(self._children, child, interpret_status)
@@ -90,8 +90,7 @@ class Kubernetes:
         if exit_code is None and (result.code or _ENDED not in result.err):
             failed = _failed(result.err, _STARTED in result.err)
             raise TransportError(failed.kind, failed.text, failed.hint, result)
-        err = _without_last(_ENDED, kubectl.without_report(result.err).replace(_STARTED, b"", 1))
-        return CommandResult(_status(exit_code or 0), result.out, err, result.sent, result.received)
+        return CommandResult(_status(exit_code or 0), result.out, _printed(result.err), result.sent, result.received)
 
     def _argv(self, host: str, command: str) -> list[str]:
         """Kubectl's words. Raises: TransportError, where there is nothing to enter."""
@@ -122,8 +121,9 @@ def _failed(err: bytes, begun: bool) -> TransportError:
     return error
 
 
-def _without_last(marker: bytes, err: bytes) -> bytes:
-    before, _, after = err.rpartition(marker)
+def _printed(err: bytes) -> bytes:
+    """What the command itself has printed, between what `_argv` and kubectl add to it."""
+    before, _, after = kubectl.without_report(err.replace(_STARTED, b"", 1)).rpartition(_ENDED)
     return before + after
 
 

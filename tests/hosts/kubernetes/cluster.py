@@ -170,6 +170,13 @@ class Cluster:
         """Its number inside the node."""
         return int((self.folder / node / "kubelet.pid").read_text())
 
+    def start_kubelet(self, node: str) -> None:
+        """Again, once it was killed."""
+        assert self.enter(node, "sh", str(self.folder / node / "kubelet.sh")).returncode == 0
+        health = f"/api/v1/nodes/{node}/proxy/healthz"
+        self.wait(lambda: self.kubectl("get", "--raw", health).returncode == 0, f"{node} is not ready again")
+        self.wait(self._nodes_ready, f"{node} is not ready again")
+
     # ---- parts
 
     def start_apiserver(self) -> None:

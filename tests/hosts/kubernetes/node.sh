@@ -88,9 +88,12 @@ imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: "0%", nodefs.available: "0%", imagefs.available: "0%", nodefs.inodesFree: "0%"}
 allowedUnsafeSysctls: ["net.*"]
 CONFIG
-"$programs/kubelet" --config="$folder/kubelet.yaml" --kubeconfig="$shared/admin.conf" --hostname-override="$name" \
+cat >"$folder/kubelet.sh" <<SCRIPT
+setsid "$programs/kubelet" --config="$folder/kubelet.yaml" --kubeconfig="$shared/admin.conf" --hostname-override="$name" \
     --node-ip="10.77.0.$((10 + number))" --root-dir="$folder/kubelet" --cert-dir="$folder/pki" \
     --container-runtime=remote --container-runtime-endpoint=unix:///run/containerd/containerd.sock \
-    --register-node=true >"$folder/kubelet.log" 2>&1 &
-echo $! >"$folder/kubelet.pid"
+    --register-node=true >>"$folder/kubelet.log" 2>&1 </dev/null &
+echo \$! >"$folder/kubelet.pid"
+SCRIPT
+sh "$folder/kubelet.sh"
 while :; do wait || true; sleep 1; done

@@ -42,7 +42,7 @@ class PodHosts:
         folder = cluster.folder / "pods"
         (folder / "mnt").mkdir(parents=True, exist_ok=True)
         shutil.rmtree(folder / "share", ignore_errors=True)
-        for name, node in zip(self.hosts, cluster.nodes, strict=True):
+        for name in self.hosts:
             (folder / "share" / name).mkdir(parents=True)
             given = testbed.merge(overrides.get("*", {}), overrides.get(name, {}), {"shows": list(shows)})
             plan = {"name": name, "address": "", "mac": "", "key": "", **testbed.merge(testbed.DEFAULTS, given)}
@@ -51,7 +51,12 @@ class PodHosts:
 
             shown = {_PROJECT: str(ROOT), _PACKAGES: str(pathlib.Path(msgspec.__file__).parents[1])}
             (folder / f"{name}.json").write_text(json.dumps({"host": plan, "shared": shared, "shown": shown}))
-            cluster.apply(_pod(name, node, folder))
+        self.start()
+
+    def start(self) -> None:
+        """Also again, where one was removed: those that are there stay as they are."""
+        cluster, folder = self.cluster, self.cluster.folder / "pods"
+        cluster.apply(*(_pod(name, node, folder) for name, node in zip(self.hosts, cluster.nodes, strict=True)))
         cluster.wait(lambda: all(self.run(name, f"test -e {_READY}").returncode == 0 for name in self.hosts), "no pods")
         cluster.wait_for_pods("app=sb", len(self.hosts))
         pods = cluster.get("pods", "-l", "app=sb")["items"]

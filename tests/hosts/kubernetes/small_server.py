@@ -153,7 +153,9 @@ class _Handler(BaseHTTPRequestHandler):
                 200, json.dumps({"kind": "APIResourceList", "groupVersion": "v1", "resources": _RESOURCES}).encode()
             )
         elif url.path.endswith("/events"):
-            self._send(200, json.dumps({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": []}).encode())
+            answer = {"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": []}
+            if not self._forbids("list", "events"):
+                self._send(200, json.dumps(answer).encode())
         else:
             self._refuse(404, "NotFound", "the server could not find the requested resource")
 

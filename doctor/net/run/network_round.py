@@ -59,7 +59,6 @@ _LETTERS = {
 """`doctor.net.matrix.LETTERS` by the prober's word."""
 _DETAILS = {
     "no-route": NO_ROUTE + " ({detail})",
-    "unreachable": "it cannot be reached ({detail})",
     "other-port": "answered as port {detail}",
     "silent": "connection accepted, no data received",
     "cut": "the connection is closed before a word is said",

@@ -39,7 +39,9 @@ def test_where_lines_differ_nothing_is_known() -> None:
     "value", ["n1;reboot", "$(reboot)", "-oProxyCommand=x", "a b", "a\nb", "`x`", "n1'", "x" * 300, "n1|sh", "é"]
 )
 def test_what_a_shell_could_read_otherwise_is_left_out(value: str) -> None:
-    assert values_in_logs([event(host_name=value, port=value, slurm_job=value, dev=value, ip=value, setting=value)]) == {}
+    assert (
+        values_in_logs([event(host_name=value, port=value, slurm_job=value, dev=value, ip=value, setting=value)]) == {}
+    )
     output = run("-", text=REFUSED % value.replace("\n", " ").encode()).stdout
     assert "nc -zv HOST" in " ".join(output.split())
 

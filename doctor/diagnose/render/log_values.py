@@ -1,7 +1,7 @@
 """The placeholders of a signature's advice whose values the logs show: ``hccn_tool -i N -link -g`` for device 3.
 
-A log is untrusted: a value is used only where it has the form of a device, host, port, job or variable, which no shell reads as
-anything else.
+A log is untrusted: a value is used only where it has the form of a device, host, port, job or variable, which no shell
+reads as anything else.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
     """No host has the address of another one.
 
     ## Why it matters
-    Of two hosts with one address now the one answers and now the other, as the neighbour tables of the others have it.
+    Where two hosts have one address, the neighbour tables of the other hosts decide which of the two gets a packet.
     Ranks connect to the wrong host, connections break when a table changes, and ssh sees another host key.
 
     ## What to do

@@ -17,10 +17,10 @@ def net_flows_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     port is to blame: opening ports mends nothing.
 
     ## What to do
-    The path that fails: {place}. There, look at each member of a bond or link aggregation, and at each of several
-    equal routes (ECMP): `cat /proc/net/bonding/*` and `ip route show` on {first} and {other}; on the switches, the
-    state and the error counters of each member port. Take the bad member out, then replace its cable, transceiver or
-    port. Look as well for a balancer or a firewall with several nodes between the hosts: one of them drops packets.
+    On {first} and {other}: `cat /proc/net/bonding/*` and `ip route show` list the members of a bond and the equal
+    routes (ECMP); find the one that fails, {place}. On the switches, look at the state and the error counters of each
+    member port. Take the bad member out, then replace its cable, transceiver or port. Look as well for a balancer or a
+    firewall with several nodes between the hosts: one of them drops packets.
 
     ## Source
     Bonds and switches choose the path of a connection by a hash of its addresses and ports (RFC 2992;

@@ -15,10 +15,11 @@ def smoke_input_stalled(run: SmokeRun, started: PerHost[SmokeStart] | None) -> I
     else.
 
     ## What to do
-    It waits for its loader: {frame}. Check /dev/shm (`df -h /dev/shm`; loader workers pass their tensors through it),
-    the workers' processes and what they sleep in (`for p in $(pgrep python); do echo $p $(cat /proc/$p/wchan); done`),
-    and the storage that they read. A lock held while workers were forked is never released: use
-    `multiprocessing_context='spawn'`. The DataLoader's own timeout is 0, which means none: pass `timeout=`.
+    On {host}, while it hangs: `df -h /dev/shm` (loader workers pass their tensors through it),
+    `for p in $(pgrep python); do echo $p $(cat /proc/$p/wchan); done` (what the workers sleep in), and `df -h` of the
+    storage that they read. The rank waits for its loader in {frame}. A lock held while workers were forked is never
+    released: use `multiprocessing_context='spawn'`. The DataLoader's own timeout is 0, which means none: pass
+    `timeout=`.
 
     ## Source
     As for blocked ranks, where the rank itself reports that it waits for input.

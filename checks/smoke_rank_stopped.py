@@ -15,9 +15,9 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     virtual machine) sends nothing and does not die; all others wait for it.
 
     ## What to do
-    It was {state}. Stopped: `kill -CONT PID`, after finding out what stopped it (a debugger shows as TracerPid in
-    `/proc/PID/status`). Frozen: `docker unpause NAME`, or `echo THAWED` to the freezer's state, or `echo 0` to
-    `cgroup.freeze`. Slurm suspends jobs that it preempts: `scontrol resume`.
+    On {host}, `ps -eo pid,stat,args | awk '$2 ~ /^[Tt]/'` lists the stopped processes, and `grep TracerPid
+    /proc/PID/status` shows a debugger; `kill -CONT PID` continues one. Frozen: `docker unpause NAME`, or `echo THAWED`
+    to the freezer's state, or `echo 0` to `cgroup.freeze`. Slurm suspends jobs that it preempts: `scontrol resume`.
 
     ## Source
     The process state of /proc/PID/stat (T, or in the freezer) for more than a second, of a rank, of one of its threads,

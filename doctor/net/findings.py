@@ -71,13 +71,12 @@ class LocatedFailure(msgspec.Struct, frozen=True):
                 for name, number in self.outcomes.items()
             ),
         )
-        detail_text = filled("; {0}", self.details[0]) if self.details else ""
         return {
             "place": self.place,
             "ports": self.ports,
             "failed": self.failed,
             "attempts": self.attempts,
-            "how": filled("{0}{1}", outcome_text, detail_text),
+            "how": joined("; ", (outcome_text, *self.details[:1])),
             "doubt": filled("; equally possible: {0}", self.doubt) if self.doubt else "",
             "look": filled(
                 self._look, *self.example, ", ".join(self.hosts[:4]), self.numbers[0] if self.numbers else "PORT"

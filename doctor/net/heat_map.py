@@ -24,9 +24,9 @@ LEAST_WIDTH = 40
 _SIGNS = {"open": ".", "few": "-", "some": "+", "most": "*", "all": "#", "unknown": "?", "untried": " ", "self": "\\"}
 _LEGEND = {
     "open": "all open",
-    "few": "fewer than 1/4 fail",
-    "some": "fewer than 1/2 fail",
-    "most": "1/2 or more fail",
+    "few": "under 1/4 of attempts fail",
+    "some": "under 1/2 of attempts fail",
+    "most": "1/2 of attempts or more fail",
     "all": "all fail",
     "unknown": "unknown",
 }

@@ -42,7 +42,7 @@ class HostProgram:
     Args:
         name: what messages call it, such as ``agent``.
         modules: those that it is made of, in the order in which they are joined.
-        no_answer: the message where it printed nothing: ``{}`` for its exit status, ``{}`` for the error behind it.
+        no_answer: the message where it printed nothing: ``{0}`` for its exit status, ``{1}`` for the error behind it.
         packed: it is sent as zlib packs it.
     """
 
@@ -136,7 +136,7 @@ class HostProgram:
         ending = f": {reason}" if reason else ""
         if begun:
             return error or python_problem(errors) or filled("its answer is incomplete{0}", ending)
-        return error or python_problem(errors) or self._no_answer.format(result.code, ending)
+        return error or python_problem(errors) or filled(self._no_answer, result.code, ending)
 
 
 def start_session(transport: Transport, host: str, request: Request) -> RemoteSession:

@@ -26,6 +26,7 @@ def test_a_device_of_all_culprits_a_host_and_a_port_are_known() -> None:
     assert values_in_logs([], [Culprit(1, "n1", 4), Culprit(2, "n2", 4)]) == {"N": "4"}
     assert values_in_logs([event(host_name="n7", port="29500")]) == {"HOST": "n7", "PORT": "29500"}
     assert values_in_logs([event(slurm_job="77_3", culprit_hosts="n3")]) == {"HOST": "n3", "NODE": "n3", "JOB": "77_3"}
+    assert values_in_logs([event(setting="HCCL_RDMA_SL", value="1000")]) == {"VARIABLE": "HCCL_RDMA_SL"}
 
 
 def test_where_lines_differ_nothing_is_known() -> None:
@@ -38,7 +39,9 @@ def test_where_lines_differ_nothing_is_known() -> None:
     "value", ["n1;reboot", "$(reboot)", "-oProxyCommand=x", "a b", "a\nb", "`x`", "n1'", "x" * 300, "n1|sh", "é"]
 )
 def test_what_a_shell_could_read_otherwise_is_left_out(value: str) -> None:
-    assert values_in_logs([event(host_name=value, port=value, slurm_job=value, dev=value, ip=value)]) == {}
+    assert (
+        values_in_logs([event(host_name=value, port=value, slurm_job=value, dev=value, ip=value, setting=value)]) == {}
+    )
     output = run("-", text=REFUSED % value.replace("\n", " ").encode()).stdout
     assert "nc -zv HOST" in " ".join(output.split())
 

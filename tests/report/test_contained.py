@@ -77,14 +77,17 @@ def test_a_machine_keeps_its_remedy(machine: HostRecord) -> None:
     """Apptainer's containers have the limits of their host's session."""
     text = rendered(node1=machine, node2=machine)
     assert "`echo '* - nproc unlimited' >> /etc/security/limits.d/99-zz-cluster.conf`" in text
-    assert "(this prints the plan alone): doctor fix open-files-limit-low process-limit-low -w 'node[1-2]'" in text
+    assert (
+        "(this prints the plan; --apply runs it): doctor fix open-files-limit-low process-limit-low -w 'node[1-2]'"
+        in text
+    )
     assert "again with" not in text
 
 
 def test_a_fleet_of_both_gets_both() -> None:
     text = rendered(node1=MACHINE, node2=DOCKER)
     assert text.index("/etc/security/limits.d") < text.index("Start the container of")
-    assert "(this prints the plan alone): doctor fix " in text
+    assert "(this prints the plan; --apply runs it): doctor fix " in text
 
 
 def test_the_container_is_read_for_checks_that_ask_for_no_container() -> None:

@@ -19,7 +19,7 @@ from doctor.remote.request import new_marker
 from doctor.transport import Transport, format_seconds
 from doctor.transport.program import HostProgram, visit_hosts
 
-EXCERPTER = HostProgram("excerpter", MODULES, "it did not read its logs (exit status {}){}")
+EXCERPTER = HostProgram("excerpter", MODULES, "it did not read its logs (exit status {0}){1}")
 MARGIN = 2.0
 """Seconds by which the program on a host ends before our own limit, so that what it has read arrives."""
 MAX_ANSWER = 6 << 20

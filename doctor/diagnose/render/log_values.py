@@ -1,7 +1,7 @@
 """The placeholders of a signature's advice whose values the logs show: ``hccn_tool -i N -link -g`` for device 3.
 
-A log is untrusted: a value is used only where it has the form of a device, host, port or job, which no shell reads as
-anything else.
+A log is untrusted: a value is used only where it has the form of a device, host, port, job or variable, which no shell
+reads as anything else.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _JOB = re.compile(r"[0-9]{1,20}(?:[+._][0-9]{1,20})?")
 _DEVICE = re.compile(r"[0-9]{1,3}")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{1,60}")
 _FIELDS = {
     "HOST": (("host_name", "culprit_host", "culprit_hosts"), _HOST),
     "NODE": (("culprit_host", "culprit_hosts"), _HOST),
@@ -23,6 +24,7 @@ _FIELDS = {
     "IP": (("ip",), _HOST),
     "JOB": (("slurm_job",), _JOB),
     "N": (("culprit_device", "device", "dev"), _DEVICE),
+    "VARIABLE": (("setting",), _VARIABLE),
 }
 """Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
 _BEFORE, _AFTER = r"(?<![A-Za-z0-9_=./:-])", r"(?![A-Za-z0-9_=./:-])"
@@ -33,6 +35,7 @@ _PLACES = {
     "IP": rf"(?<=-zv )IP{_AFTER}",
     "JOB": rf"(?<=-j )JOB{_AFTER}",
     "N": rf"(?<=-i )N{_AFTER}",
+    "VARIABLE": rf"(?<=unset )VARIABLE{_AFTER}",
 }
 """Where a placeholder stands: in a command, and not in a sentence."""
 _NOWHERE = r"(?!)"

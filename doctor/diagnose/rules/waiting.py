@@ -346,7 +346,10 @@ def _reporter(process: Process, target: Culprit) -> object:
 
 
 def named_peer(case: Case, event: Event) -> Culprit | None:
-    """The other end of a link, as the line names it: its rank, the process with its address, else its host."""
+    """The other end of a link, as the line names it: its rank, the process with its address, else its host.
+
+    The address of a device is the host's name only where the line has no other.
+    """
     rank = small_number(event.values.get("peer_rank", ""))
     if rank is not None and "group-rank" not in case.signatures[event.signature].traits:
         return culprit_of_rank(case, rank)
@@ -355,4 +358,5 @@ def named_peer(case: Case, event: Event) -> Culprit | None:
     if not address:
         return None
     process = next((item for item in case.processes if address in (item.address, item.host)), None)
-    return culprit_of(process) if process else Culprit(host=re.sub(r"<\d+>$", "", address))
+    host = event.values.get("peer_host") or re.sub(r"<\d+>$", "", address)
+    return culprit_of(process) if process else Culprit(host=host)

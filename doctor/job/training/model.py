@@ -31,7 +31,8 @@ class Setting(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     """Why there is no value: the source text or the reason."""
 
     def __str__(self) -> str:
-        text = f"{self.option} {self.value}" if self.value is not None else self.undecided
+        value = str(self.value).lower() if isinstance(self.value, bool) else self.value
+        text = f"{self.option} {value}" if value is not None else self.undecided
         named = text if self.value is not None or text.startswith("--") else f"{self.option} {text}"
         return filled("{0} ({1})", named, self.where)
 

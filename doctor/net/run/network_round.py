@@ -59,7 +59,6 @@ _LETTERS = {
 """`doctor.net.matrix.LETTERS` by the prober's word."""
 _DETAILS = {
     "no-route": NO_ROUTE + " ({detail})",
-    "unreachable": "it cannot be reached ({detail})",
     "other-port": "answered as port {detail}",
     "silent": "connection accepted, no data received",
     "cut": "the connection is closed before a word is said",
@@ -250,7 +249,7 @@ def _answer(
         if blamed is not None:
             trial = test.results[plan.hosts[blamed]]
             too_busy[plan.hosts[blamed]] = trial.busy or trial.flows_busy or GAVE_UP
-            text = _BUSY.format(host=plan.hosts[blamed], busy=too_busy[plan.hosts[blamed]])
+            text = filled(_BUSY, host=plan.hosts[blamed], busy=too_busy[plan.hosts[blamed]])
             details.append({"target": target, "port": place, "detail": text, "seconds": attempt.seconds})
         elif letter != "o":
             has_arrived = _arrived(test, number, attempt, target)
@@ -288,7 +287,7 @@ def _planned_rows(test: NetTest, number: int) -> list[list[str]]:
 def _excuse(result: HostTrial, target: int, place: int, of_another: str, unsure: bool) -> str:
     """Why an attempt without an answer says nothing of its path; empty where it does. ``unsure``: busy hosts may be."""
     if of_another:
-        return _OF_ANOTHER.format(address=of_another)
+        return filled(_OF_ANOTHER, address=of_another)
     return _COMES_AND_GOES if not unsure and is_open(result, target, place) else ""
 
 
@@ -321,7 +320,7 @@ def _addresses_of_others(plan: NetPlan, host: int) -> Iterator[tuple[int, str]]:
 
 
 def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool) -> dict[str, object]:
-    text = _DETAILS.get(attempt.outcome, "{detail}").format(detail=attempt.detail)
+    text = filled(_DETAILS.get(attempt.outcome, "{detail}"), detail=attempt.detail)
     detail: dict[str, object] = {
         "target": target,
         "port": place,

@@ -211,6 +211,8 @@ class _TextLayout:
     def details(self, details: Details, rows: int, check: str) -> Iterator[Text]:
         """All details where they fit; else the whole fix, or as much of it as fits beside the why.
 
+        At the least it goes to its first command, where that much fits.
+
         ``check``: whose page has the rest of the fix.
         """
         lines = [line for label, text in details for line in self.detail(label, text, DETAIL_CELLS)]
@@ -222,7 +224,9 @@ class _TextLayout:
         parts = [sentence for label, text in details[number_before:] for sentence in _sentences(label, text)]
         fix = self.fix_lines(parts, len(parts), check)
         if self.rows(fix) > rows:
-            fix = self.fix_lines(parts, 1, check)
+            first_command = next((count for count, (_, text) in enumerate(parts, 1) if "`" in text), 1)
+            shorter = [self.fix_lines(parts, count, check) for count in {first_command, 1}]
+            fix = next((lines for lines in shorter if self.rows(lines) <= rows), shorter[-1])
         rows -= self.rows(fix)
         kept = set()
         for label, block in sorted(before, key=lambda item: _RANKS.get(item[0], len(_RANKS))):
@@ -288,7 +292,7 @@ class _TextLayout:
         if unfilled:
             yield from self.hanging_lines("", localized("Fill in yourself: ") + ", ".join(unfilled))
         if summary.fix_command:
-            yield Text(localized("Or let doctor do it (this prints the plan alone):"))
+            yield Text(localized("Or let doctor do it (this prints the plan; --apply runs it):"))
             yield Text(f"  {summary.fix_command}", "cyan")  # never wrapped: it is there to be copied
         if has_findings and not self.verbose:
             yield from self.hanging_lines(

@@ -77,7 +77,8 @@ def own_lines(finding: Finding, name: str) -> list[str]:
     value = finding.values.get(name)
     texts = [str(text) for text in (value if isinstance(value, (list, tuple)) else [value] if value else ())]
     as_written = [(text[:2] if text.startswith("  ") else "", clean(text, MAX_COMMAND_CHARS)) for text in texts]
-    return [f"{indent}{text if name == 'evidence' else _in_this_language(text)}" for indent, text in as_written]
+    translated = localized_filled if name == "evidence" else _in_this_language
+    return [f"{indent}{translated(text)}" for indent, text in as_written]
 
 
 def _in_this_language(text: str) -> str:

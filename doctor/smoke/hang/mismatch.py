@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from doctor.analysis.majority import split
+from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import STEPPED, forms
@@ -15,7 +16,7 @@ ANSWER, ARRIVAL = 0.3, 3.0
 """Seconds that the others of a group get to show their side of a mismatch, and those on their way, at most."""
 STANDING = 0.5
 """Effective seconds that a circle must have stood still when one of its ranks may get out by itself."""
-HABIT = "Rank {} departs from its own previous step; the others do as before."
+HABIT = "Rank {0} departs from its own previous step; the others do as before."
 MAJORITY = "The others of the group agree."
 AHEAD = "It has gone on to another layout or stage while the others are still in this one."
 PEERS = "The other side calls the same as ranks of other groups."
@@ -65,7 +66,7 @@ def is_arriving(snap: Snapshot) -> bool:
 def blame(state: RunState, calls: Mapping[int, Collective], deviating: Sequence[int]) -> tuple[Sequence[int], str]:
     """Who made the wrong call, and how that is known."""
     if _strays(state, deviating):
-        return deviating, HABIT.format(deviating[0])
+        return deviating, filled(HABIT, deviating[0])
     by_rank = forms(calls)
     parts = split(calls, by_rank.__getitem__)
     if parts and parts.majority:
@@ -152,7 +153,7 @@ def _blame_of_cycle(
     }
     deviating = state.deviating_ranks(rank for ranks in sides.values() for rank in ranks)
     if _strays(state, deviating) and deviating[0] in cycle:
-        return deviating, HABIT.format(deviating[0])
+        return deviating, filled(HABIT, deviating[0])
     members = {group: sorted(state.members(group)) for group, _ in sides}
     alike = len(set(map(tuple, members.values()))) == 1
     for (group, _), ranks in sides.items():

@@ -67,7 +67,7 @@ def error_from_log(log: str, err: bytes, settings: SshHostConfig) -> TransportEr
         )
     for sign, kind, text in _ERROR_PATTERNS:
         if re.search(sign, visible_text):
-            sentence = text.format(user=settings.user, name=settings.name, port=describe_port(settings))
+            sentence = filled(text, user=settings.user, name=settings.name, port=describe_port(settings))
             return transport_error(
                 kind, filled("{0}{1}", sentence, _error_detail(kind, visible_text)), _hint(kind, visible_text, settings)
             )

@@ -146,9 +146,9 @@ def _misfits(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> li
 def _job_name(rank: ProcessReport) -> str:
     if rank.rank is None:
         return "processes without a rank"
-    names = {"SLURM_JOB_ID": "Slurm job {}", "MASTER_PORT": "master port {}", "MS_SCHED_PORT": "scheduler port {}"}
-    parts = [text.format(rank.job[name]) for name, text in names.items() if name in rank.job]
-    return ", ".join([*parts, count_noun(rank.world, "rank") if rank.world else "an unknown number of ranks"])
+    names = {"SLURM_JOB_ID": "Slurm job {0}", "MASTER_PORT": "master port {0}", "MS_SCHED_PORT": "scheduler port {0}"}
+    parts = [filled(text, rank.job[name]) for name, text in names.items() if name in rank.job]
+    return joined(", ", [*parts, count_noun(rank.world, "rank") if rank.world else "an unknown number of ranks"])
 
 
 def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: bool) -> Judgement:

@@ -191,8 +191,10 @@ def outcome_of(name: str, log: Absent, kind: type[Fact], cards: Fact | Absent) -
     [
         # Public files 16990269836 and 70937370203
         (
-            "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\\x0a"
-            "NVRM: BAR1 is 0M @ 0x0 (PCI:0000:56:00.0)",
+            (
+                "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\\x0a"
+                "NVRM: BAR1 is 0M @ 0x0 (PCI:0000:56:00.0)"
+            ),
             "0000:56:00.0",
             "pci=realloc",
         ),

@@ -82,6 +82,18 @@ _XID, _SXID, _LOST, _OFF_BUS, _INITIALISATION, _DETECTION, _RESET = (
     fault_pattern(name)
     for name in ("xid", "sxid", "gpu-fallen", "gpu-lost", "gpu-init", "nvlink-detection", "gpu-reset-required")
 )
+_UNUSABLE = (
+    (
+        fault_pattern("gpu-region"),
+        "the GPU's memory has no address on the bus",
+        "switch on Above 4G Decoding in the host's firmware, or start Linux with pci=realloc",
+    ),
+    (
+        fault_pattern("gpu-bound"),
+        "another driver holds the GPU",
+        "keep that driver from loading (blacklist it, build the initramfs anew), and restart the host",
+    ),
+)
 
 ECC_CODES = frozenset({48, 94, 95, 140, 171, 172})
 """Of uncorrected errors, which a counter of the GPU keeps until its reset."""
@@ -222,6 +234,9 @@ def _classify_words(text: str) -> tuple[_Key, str, str, str] | None:
     if failed:
         key = (short_bus(named_device(failed)), "", "driver", 0)
         return key, *CATALOG[143], failed[0] if failed["text"] is None else f"RmInitAdapter failed!{failed['text']}"
+    for pattern, meaning, action in _UNUSABLE:
+        if unusable := pattern.search(text):
+            return (short_bus(unusable["device"]), "", "driver", 0), meaning, action, unusable[0].removeprefix("NVRM: ")
     if _RESET.search(text):
         return ("", "", "driver", 0), "the driver refuses a GPU until it is reset", RESET, "Reset required"
     if _DETECTION.search(text):

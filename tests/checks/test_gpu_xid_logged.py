@@ -184,3 +184,31 @@ def outcome_of(name: str, log: Absent, kind: type[Fact], cards: Fact | Absent) -
             return values[fact] if fact in values else super().get(host, fact)
 
     return evaluate_check(check(name), ("w1",), SomeUnread({"w1": ()}), {})
+
+
+@pytest.mark.parametrize(
+    ("line", "device", "action"),
+    [
+        # Public files 16990269836 and 70937370203
+        (
+            (
+                "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\\x0a"
+                "NVRM: BAR1 is 0M @ 0x0 (PCI:0000:56:00.0)"
+            ),
+            "0000:56:00.0",
+            "pci=realloc",
+        ),
+        ("NVRM: GPU 0000:01:00.0 is already bound to nouveau", "0000:01:00.0", "blacklist"),
+    ],
+)
+def test_a_gpu_that_the_driver_cannot_use(line: str, device: str, action: str) -> None:
+    (finding,) = run_check("gpu-xid-logged", {"w1": [log(line)]}).findings
+    assert finding.values["device"] == device and action in str(finding.values["action"]) and not finding.is_warning
+
+
+def test_a_gpu_meant_for_a_virtual_machine_is_no_fault() -> None:
+    # Public file 65716006523
+    assert (
+        messages(run_check("gpu-xid-logged", {"w1": [log("NVRM: GPU 0000:43:00.0 is already bound to vfio-pci")]}))
+        == []
+    )

@@ -549,7 +549,6 @@ HEALTHY: tuple[tuple[str, str], ...] = (
         "NVRM: Xid (PCI:0008:01:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 01 (0x00082226 0x00000001 0x00000000 0x00000000 0x00000000 0x00000000)",
     ),
     ("12313053861", "nvme nvme0: 8/0/0 default/read/poll queues"),
-    ("874600837", "nvme nvme4: async event result 00010300"),
     ("56855437898", "CPU1: Core temperature/speed normal"),
     ("30906286179", "NVRM: GPU 0000:91:00.0: GPU serial number is 1653723052734."),
     ("65860584077", "amdgpu 0000:7c:00.0: Dumping IP State Completed"),

@@ -62,7 +62,8 @@ UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
 UNKNOWN = "error-unknown"
 _ERROR_LEVEL = re.compile(
-    r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|^[EF]\d{4} \d\d:"
+    r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|\[(?:error|fatal|critical)\]|^(?:Error|fatal): "
+    r"|^[EF]\d{4}(?:\d{4})? \d\d:|F\d{4} \d\d:\d\d:\d{10}\.\d{6} "
     r"|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b|^Exception in \w"
 )
 """How loggers, glog and compilers or Slurm begin the line of an error, and how libraries in C tell one."""
@@ -86,7 +87,7 @@ _OF_OTHERS = re.compile(
     r"(?:failed|died|crashed|exited)\b"
     r"|\bother (?:ranks|workers|processes)\b.{0,80}(?:fail|finish|died|exit)"
     r"|\b(?:exception|error|failure) (?:on|in|of) (?:one|another|some) (?:of the )?(?:ranks?|workers?|process(?:es)?)\b"
-    r"|\b(?:child|background|worker|sub)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
+    r"|\b(?:child|background|worker|sub|or more)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
 )
 """What the message of an exception says that only reports what failed elsewhere."""
 _QUOTED = re.compile(r"\bfailed with error '(.{8,2000}?)', please check the stack trace")
@@ -161,10 +162,10 @@ class _Scanner:
         for place, line in reversed(last):
             text = self._decode(line[:MAX_LINE])
             matched = {name for name, _ in _matches(text, self.matcher.candidates(line), self.matcher.limit)}
-            if matched & self.matcher.progress:
-                return
             if not matched & self.matcher.benign and _is_error(text[:400]):
                 self._add(UNKNOWN, {}, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
+                return
+            if matched & self.matcher.progress:
                 return
 
     def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -70,7 +70,7 @@ def test_a_log_that_ends_with_such_words_is_no_failure(line: str) -> None:
         ("KeyError: 'labels'", "certain"),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'train.bin'", "certain"),
         ("wandb.errors.CommError: Run initialization has timed out after 90.0 sec.", "likely"),
-        ("requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://hub.example/api", "likely"),
+        ("requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://h", "likely"),
         ("OSError: [Errno 71] Protocol error: '/dev/davinci0'", "likely"),
         ("pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer", "likely"),
     ],

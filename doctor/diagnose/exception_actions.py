@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
-from doctor.diagnose.signature import Remedy
+from doctor.diagnose.events import Event
+from doctor.diagnose.signature import Remedy, Signature
 from doctor.engine.toml_compat import read_table
 
 
@@ -38,3 +39,11 @@ def remedy_of_exception(exception: str, otherwise: Remedy) -> Remedy:
     name = exception.rpartition(".")[2]
     fits = (row for row in _rows() if name in row.types or exception.startswith(row.packages))
     return next((row.action for row in fits), otherwise)
+
+
+def remedy_of_events(signature: Signature, events: Iterable[Event]) -> Remedy:
+    """That of the signature of a cause. Of an exception that no signature knows, its type decides."""
+    exceptions = {event.values.get("exception", "") for event in events if event.signature == signature.id}
+    if "unspecific" not in signature.traits or not signature.action or len(exceptions) != 1:
+        return signature.action
+    return remedy_of_exception(exceptions.pop(), signature.action)

@@ -190,7 +190,7 @@ def test_several_agents_leave_the_rank_open() -> None:
 
 def test_ranks_that_the_launcher_ended_itself_are_not_named() -> None:
     text = "Process 3 exit with status code 1.\nProcess 0 exit with status code 143.\nProcess 1 exit with status code 143.\n"
-    assert places(logs(run=text)) == [("horovod-rank-exited", "likely", [(3, "", "")])]
+    assert places(logs(run=text)) == [("launched-rank-exited", "likely", [(3, "", "")])]
 
 
 def test_a_process_that_was_killed_and_not_needed_is_only_possible() -> None:

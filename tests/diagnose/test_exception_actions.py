@@ -62,3 +62,26 @@ def test_words_of_a_program_are_no_code_of_a_library(message: str) -> None:
 @pytest.mark.parametrize("line", ["test error: 0.02", "eval finished with code 7 of 9 tasks", "Exceptions handled: 3"])
 def test_a_log_that_ends_with_such_words_is_no_failure(line: str) -> None:
     assert not logs(train=f"step 1 loss 2.0\n{line}\n").failed
+
+
+@pytest.mark.parametrize(
+    ("exception", "confidence"),
+    [
+        ("KeyError: 'labels'", "certain"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'train.bin'", "certain"),
+        ("wandb.errors.CommError: Run initialization has timed out after 90.0 sec.", "likely"),
+        ("requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://h", "likely"),
+        ("OSError: [Errno 71] Protocol error: '/dev/davinci0'", "likely"),
+        ("pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer", "likely"),
+    ],
+)
+def test_an_exception_over_what_is_not_of_the_process_is_no_certain_fault_of_it(
+    exception: str, confidence: str
+) -> None:
+    (cause,) = logs(rank0=TRACEBACK + exception + "\n").causes
+    assert cause.confidence == confidence
+
+
+def test_an_exception_of_a_launcher_over_its_processes_is_not_its_own() -> None:
+    text = "RuntimeError: Launcher detected that one or more processes exited with non-zero status\n"
+    assert not logs(run=TRACEBACK + text).causes

@@ -62,7 +62,8 @@ UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
 UNKNOWN = "error-unknown"
 _ERROR_LEVEL = re.compile(
-    r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|^[EF]\d{4} \d\d:"
+    r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])"
+    r"|\[(?:error|fatal|critical)\]|^(?:Error|fatal): [a-z]|^[EF]\d{4}(?:\d{4})? \d\d:|F\d{4} \d\d:\d\d:\d{10}\.\d{6} "
     r"|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b|^Exception in \w"
 )
 """How loggers, glog and compilers or Slurm begin the line of an error, and how libraries in C tell one."""
@@ -73,6 +74,8 @@ _RAISED = re.compile(
     r"|\.so[.\d]{0,12}: undefined symbol: \w"
 )
 """An exception's name in lines of several processes that are mixed within a line; a library that was not loaded."""
+_BAR = re.compile(r"^.{0,400}(?:it/s|s/it)[^\]]{0,80}\]")
+"""A progress bar, behind which a process that ends prints in the same line."""
 _LAST_LINES = 25
 """Of a log: those in which its last error is looked for."""
 _ENDED = frozenset({"SystemExit", "KeyboardInterrupt", "SignalException", "GeneratorExit"})
@@ -86,7 +89,7 @@ _OF_OTHERS = re.compile(
     r"(?:failed|died|crashed|exited)\b"
     r"|\bother (?:ranks|workers|processes)\b.{0,80}(?:fail|finish|died|exit)"
     r"|\b(?:exception|error|failure) (?:on|in|of) (?:one|another|some) (?:of the )?(?:ranks?|workers?|process(?:es)?)\b"
-    r"|\b(?:child|background|worker|sub)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
+    r"|\b(?:child|background|worker|sub|or more)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
 )
 """What the message of an exception says that only reports what failed elsewhere."""
 _QUOTED = re.compile(r"\bfailed with error '(.{8,2000}?)', please check the stack trace")
@@ -161,9 +164,10 @@ class _Scanner:
         for place, line in reversed(last):
             text = self._decode(line[:MAX_LINE])
             matched = {name for name, _ in _matches(text, self.matcher.candidates(line), self.matcher.limit)}
-            if matched & self.matcher.progress:
+            behind_bar = _BAR.sub("", text[:1000], count=1)
+            if matched & self.matcher.progress and (behind_bar == text[:1000] or not _is_error(behind_bar)):
                 return
-            if not matched & self.matcher.benign and _is_error(text[:400]):
+            if not matched & self.matcher.benign and _is_error(behind_bar[:400]):
                 self._add(UNKNOWN, {}, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
                 return
 

@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Diagnosis
-from doctor.diagnose.exception_actions import remedy_of_exception
-from doctor.diagnose.signature import Remedy, Signature
+from doctor.diagnose.exception_actions import remedy_of_events
+from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 
 ActionKind = Literal[
@@ -34,18 +34,10 @@ def action_of(diagnosis: Diagnosis, signatures: Mapping[str, Signature]) -> Acti
     cause = diagnosis.causes[0]
     hosts = tuple(sorted({culprit.host for culprit in cause.culprits if culprit.host}))
     ranks = tuple(sorted({culprit.rank for culprit in cause.culprits if culprit.rank is not None}))
-    kind: ActionKind = _remedy(cause, signatures[cause.signature]) or "examine"
+    kind: ActionKind = remedy_of_events(signatures[cause.signature], cause.evidence) or "examine"
     if cause.confidence == "possible" or cause.rule == ONE_OF_TWO:
         kind = "examine"
     return ActionDocument(kind, _text(kind, cause, hosts), hosts, ranks)
-
-
-def _remedy(cause: Cause, signature: Signature) -> Remedy:
-    """Of an exception that no signature knows, its type decides."""
-    exceptions = {event.values.get("exception", "") for event in cause.evidence if event.signature == signature.id}
-    if "unspecific" not in signature.traits or not signature.action or len(exceptions) != 1:
-        return signature.action
-    return remedy_of_exception(exceptions.pop(), signature.action)
 
 
 def _without_cause(diagnosis: Diagnosis) -> ActionDocument:

@@ -11,6 +11,7 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, culprit_of, first_evidence
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event
+from doctor.diagnose.exception_actions import remedy_of_events
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
@@ -183,8 +184,16 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
         return Cause(signature, "local fault", "certain", (), title, events)
     summary = _with_others(case, faults, filled("{0}: {1}", who, title))
     doubted = "has-other-ways" in case.signatures[signature].traits
-    doubted = doubted or all(_only_of_kernel(case, fault) for fault in faults)
+    doubted = doubted or all(_only_of_kernel(case, fault) or _is_of_outside(case, fault) for fault in faults)
     return Cause(signature, "local fault", "likely" if doubted else "certain", culprits, summary, events)
+
+
+def _is_of_outside(case: Case, fault: Fault) -> bool:
+    """An exception over what is not of the process, such as a service, the system or a device: it ended by it, and what
+    is at fault may be there.
+    """
+    signature = case.signatures[fault.event.signature]
+    return bool(signature.action) and not remedy_of_events(signature, [fault.event])
 
 
 def _with_others(case: Case, faults: list[Fault], summary: str) -> str:

@@ -24,5 +24,4 @@ def without_layer(text: str) -> str:
         inner = re.compile(pattern).sub(plain, inner)
     inner = re.compile(r"\\+u([0-9a-f]{4})").sub(lambda match: chr(int(match[1], 16)), inner)
     bytes_of = re.compile(r"(?:\\+x[0-9a-f]{2})+")
-    inner = bytes_of.sub(lambda match: bytes.fromhex(re.sub(r"\\+x", "", match[0])).decode("utf-8", "replace"), inner)
-    return inner
+    return bytes_of.sub(lambda match: bytes.fromhex(re.sub(r"\\+x", "", match[0])).decode("utf-8", "replace"), inner)

@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Any
 
+from doctor.engine.secret_layers import LAYER_MARKS, without_layer
 from doctor.engine.secret_shapes import COMMANDS, GAP, PRIVATE_KEY, SHAPES
 
 TYPE_CHECKING = False
@@ -277,34 +278,16 @@ def hide_secrets(text: str) -> str:
     >>> hide_secrets("train.py --api-key abc --lr 3 https://me:pw@x/")
     'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
     """
-    if any(mark in text for mark in _LAYER_MARKS):
+    if any(mark in text for mark in LAYER_MARKS):
         text = _without_layered(text)
     lower = text.lower()
     words = [word for word in WORDS if word in lower]
     return hide_in_lines(text, _lines_with(words, lower)) if words else text
 
 
-_LAYER_MARKS = ("&quot;", "&#", "&lt;", "&gt;", "&amp;", "\\x", "'\"'\"'", "'\\''", "\\u", '\\"', "\\'", "\\n  ")
-_LAYERS = (
-    (r"&(?:quot|#0?34|#x22);", '"'),
-    (r"&(?:apos|#0?39|#x27);|'\"'\"'|'\\''", "'"),
-    ("&lt;", "<"),
-    ("&gt;", ">"),
-    ("&amp;", "&"),
-    (r"\\+([\"'])", r"\1"),
-    (r"\\+[rn]", "\n"),
-)
-"""What a program that passes a text on writes for a character of it: of HTML, of a shell's words, of JSON."""
-
-
 def _without_layered(text: str) -> str:
     """Without what is a secret once one more layer of quoting is taken away: it stands there as it stands here."""
-    inner = text
-    for pattern, plain in _LAYERS:
-        inner = _compiled(pattern).sub(plain, inner)
-    inner = _compiled(r"\\+u([0-9a-f]{4})").sub(lambda match: chr(int(match[1], 16)), inner)
-    bytes_of = _compiled(r"(?:\\+x[0-9a-f]{2})+")
-    inner = bytes_of.sub(lambda match: bytes.fromhex(re.sub(r"\\+x", "", match[0])).decode("utf-8", "replace"), inner)
+    inner = without_layer(text)
     if inner == text:
         return text
     for key in _compiled(PRIVATE_KEY).finditer(inner) if "PRIVATE KEY" in inner else ():

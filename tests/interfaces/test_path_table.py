@@ -131,6 +131,7 @@ def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[GlooFleet]:
 
 
 @pytest.mark.hosts
+@pytest.mark.timeout(300)  # ranks whose data is dropped hang, whatever the timeout of their group
 @pytest.mark.parametrize(
     "row", [pytest.param(row, marks=[pytest.mark.full] if row.full else [], id=row.name) for row in ROWS]
 )

@@ -74,13 +74,17 @@ def _meet(trial: dict, end: float) -> None:  # type: ignore[type-arg]
         if trial["addresses"] and not trial["reached"] and turn >= call_at:
             call_at = turn + 0.5
             _call(trial, turn)
-        calls = list(trial["calls"].values())
-        reading = trial["listeners"] + list(trial["guests"].values()) + [call[0] for call in calls if call[2]]
-        ready = select.select(reading, [call[0] for call in calls if not call[2]], (), 0.1)
-        for opened in ready[1]:
-            _send_nonce(trial, opened)
-        for opened in ready[0]:
-            _take(trial, opened)
+        waiting = {opened.fileno(): opened for opened in trial["listeners"]}
+        waiting.update(trial["guests"])
+        poll = select.poll()  # `select` ends at 1,024 open files, and each host of the job may call
+        for number in waiting:
+            poll.register(number, select.POLLIN)
+        for number, call in trial["calls"].items():
+            waiting[number] = call[0]
+            poll.register(number, select.POLLIN if call[2] else select.POLLOUT)
+        for number, _ in poll.poll(100):
+            unsent = number in trial["calls"] and not trial["calls"][number][2]
+            (_send_nonce if unsent else _take)(trial, waiting[number])
         trial["longest"] = max(trial["longest"], time.monotonic() - turn)
         turn = time.monotonic()
 

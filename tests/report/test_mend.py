@@ -87,8 +87,10 @@ def test_a_consequence_alone_is_not_mended_where_its_cause_cannot_be() -> None:
     report = reports.report(down, lost)
     assert fix_lines(report, "driver-differs") == []
     assert fix_lines(report, "driver-differs", "link-down") == [
-        "plan    Or let doctor do it (this prints the plan; --apply runs it): "
-        "doctor fix link-down driver-differs -w node001"
+        (
+            "plan    Or let doctor do it (this prints the plan; --apply runs it): "
+            "doctor fix link-down driver-differs -w node001"
+        )
     ]
 
 

@@ -19,7 +19,7 @@ from tests.checks.launch_lines import records
 
 FOLDER = bundled_folder("checks")
 CHECKS = [load_check(FOLDER / f"{name}.py") for name in ("launch_settings_invalid", "launch_variable_misspelt")]
-ENDS_EVERY_JOB = ("MS_ROLE", "TORCH_DISTRIBUTED_DEBUG", "TORCH_GLOO_LAZY_INIT")
+ENDS_EVERY_JOB = ("TORCH_FR_BUFFER_SIZE", "MS_ROLE", "TORCH_DISTRIBUTED_DEBUG", "TORCH_GLOO_LAZY_INIT")
 ENDS_WITH_NPUS = ("ASCEND_GLOBAL_LOG_LEVEL", "HCCL_CONNECT_TIMEOUT", "HCCL_RDMA_TC")
 ENDS_WITH_GPUS = (
     "NCCL_COMM_ID",

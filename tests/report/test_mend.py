@@ -12,6 +12,8 @@ from doctor.remedy.fixable import fixable_checks
 from doctor.report.layout.terminal import Terminal
 from tests.report import rendering, reports
 
+OFFER = "Or let doctor do it (this prints the plan; --apply runs it): "
+
 
 def fix_lines(report: object, *names: str) -> list[str]:
     lines = rendering.plain(report, reports.PAGES, fixable_checks=names).splitlines()  # type: ignore[arg-type]
@@ -23,9 +25,7 @@ def test_only_what_failed_and_can_be_mended_is_named_with_the_hosts_it_blames() 
     failed = [outcome for outcome in report.outcomes if outcome.findings]
     check = failed[0].check
     (line,) = fix_lines(report, check, "no-such-check")
-    assert line.startswith(
-        f"plan    Or let doctor do it (this prints the plan; --apply runs it): doctor fix {check} -w "
-    )
+    assert line.startswith(f"plan    {OFFER}doctor fix {check} -w ")
     assert fix_lines(report) == []
     assert fix_lines(report, "no-such-check") == []
 
@@ -87,10 +87,7 @@ def test_a_consequence_alone_is_not_mended_where_its_cause_cannot_be() -> None:
     report = reports.report(down, lost)
     assert fix_lines(report, "driver-differs") == []
     assert fix_lines(report, "driver-differs", "link-down") == [
-        (
-            "plan    Or let doctor do it (this prints the plan; --apply runs it): "
-            "doctor fix link-down driver-differs -w node001"
-        )
+        f"plan    {OFFER}doctor fix link-down driver-differs -w node001"
     ]
 
 

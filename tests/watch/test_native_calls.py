@@ -203,6 +203,7 @@ def test_the_worker_that_holds_a_loader_up_is_named(call: str, file: str, text: 
 FORWARD = [("forward", "/x/site-packages/torch/nn/modules/linear.py", 3), ("evaluate", "/job/train.py", 9)]
 SORTED = [("best", "/job/train.py", 4), ("evaluate", "/job/train.py", 10)]
 RUNS = [("run", "/usr/lib/python3.11/subprocess.py", 3), ("compile_kernels", "/job/train.py", 9)]
+POOL = [("next", "/usr/lib/python3.11/multiprocessing/pool.py", 861), ("evaluate", "/job/train.py", 9)]
 
 
 @pytest.mark.parametrize("number", [2, None], ids=["ranks", "without numbers"])
@@ -216,6 +217,8 @@ RUNS = [("run", "/usr/lib/python3.11/subprocess.py", 3), ("compile_kernels", "/j
         ("wait", [RUNS, RUNS], [1.0, 3.5], "undecided"),
         ("wait", [RUNS, RUNS], [1.0, 1.01], "odd"),
         ("wait", [RUNS, RUNS], [], "odd"),
+        ("futex", [POOL, POOL], [1.0, 4.5], "undecided"),
+        ("futex", [POOL, POOL], [1.0, 1.5], "odd"),
     ],
 )
 def test_who_works_at_changing_places_is_not_accused(
@@ -243,3 +246,9 @@ def test_the_time_of_children_grows_while_they_compute() -> None:
     finally:
         os.killpg(process.pid, 9)
         process.wait()
+
+
+def test_a_rank_that_starts_one_child_after_the_other_works() -> None:
+    """Each child of a busy host hardly runs, but a call of `wait` that never ended does not switch."""
+    seen = activity(rank(0, looks("wait", switches=2), stacks=[RUNS, RUNS], children_ran=[1.0, 1.1]), 4.0)
+    assert seen.kind == "child" and seen.works

@@ -62,7 +62,9 @@ _COMMUNICATES = re.compile(
 """Library and function in which a thread that waits for others is."""
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
 _LEAST_OF_CHILDREN = 0.2
-"""Seconds on CPUs of a rank's children within the looks, above which they compute."""
+"""Seconds on CPUs of the children that a rank waits for within the looks, above which they compute."""
+_HELPED: frozenset[Kind] = frozenset({"wait", "file", "idle"})
+"""Waits that a child may end: a pool's, a server's or a compiler's, by a thread, a pipe or a socket."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
 _OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
@@ -136,7 +138,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
     text = filled("{0}{1}", text, where)
-    works = _works(kind, rank)
+    works = _works(kind, rank, seconds, unmoved)
     return Activity(
         kind, text, still, place, _transfers(first, last), bool(library), unmoved, is_between_two, works,
         works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames),
@@ -148,10 +150,13 @@ def _transfers(first: Look, last: Look) -> bool:
     return has_moved or last.awaited > first.awaited >= 0
 
 
-def _works(kind: Kind, rank: ProcessReport) -> bool:
+def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool) -> bool:
+    by_children = rank.children_ran[-1] - rank.children_ran[0] if len(rank.children_ran) > 1 else 0.0
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
     if kind == "child":
-        return len(rank.children_ran) > 1 and rank.children_ran[-1] - rank.children_ran[0] > _LEAST_OF_CHILDREN
+        return by_children > _LEAST_OF_CHILDREN or not unmoved  # it moved: the child is another one by now
+    if kind in _HELPED:  # a child may have other work, such as a loader's
+        return by_children > _BUSY * seconds
     has_changed = len(functions) > 1 and functions[0] != functions[-1]
     return kind == "compute" and (has_changed or _computes_in_libraries(rank))
 

@@ -96,7 +96,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """The same of its other threads that used a CPU."""
     children_ran: list[float] = []
     """Seconds that the processes below it had run, or waited for a CPU, at the first and at the last look, where it
-    waited for a child."""
+    waited for something."""
     native: list[str] = []
     """The library of communication that its thread waits in, and the function, which may be empty; empty: none."""
     file_wait: FileWait | None = None

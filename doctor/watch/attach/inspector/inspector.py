@@ -129,7 +129,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
         carried = bytes_by_owner(socket_owners(pids), by_socket)
         for entry in ranks:
             entry["looks"].append(look(entry["thread"], by_socket))
-            if number in (0, LOOKS - 1) and (entry["looks"][-1] or {}).get("call") == "wait":
+            if number in (0, LOOKS - 1) and (entry["looks"][-1] or {}).get("call") != "running":
                 entry["children_ran"].append(descendants_ran(entry["pid"]))
             entry["tcp"].append(carried.get(entry["pid"], -1))
     took = time.monotonic() - began

@@ -58,14 +58,7 @@ def recorded_causes(
     """
     signatures = load_signatures()
     hosts = {entry.host for entry in job.ranks}
-    own = {(entry.host, entry.report.pid) for entry in job.ranks}
-    of_others = {
-        (host, path)
-        for host, report in reports.items()
-        for rank in report.ranks
-        if (host, rank.pid) not in own
-        for path in (*rank.dumps, *rank.heartbeat_logs)
-    }
+    of_others = _files_of_others(reports, job)
 
     def read(source: str, files: Collection[tuple[str, str]], only: str = "") -> list[RecordedCause]:
         shared = sorted(path for host, path in of_others.intersection(files))
@@ -90,6 +83,13 @@ def recorded_causes(
         *read("HCCL", {(entry.host, path) for entry in job.ranks for path in entry.report.heartbeat_logs}, HEARTBEAT),
         *_ras_causes([report.ras for report in reports.values() if report.ras.strip()], signatures),
     ]
+
+
+def _files_of_others(reports: Mapping[str, HostReport], job: JobFinding) -> set[tuple[str, str]]:
+    """The hosts and paths of recordings of processes that are not of this job."""
+    own = {(entry.host, entry.report.pid) for entry in job.ranks}
+    others = ((host, rank) for host, report in reports.items() for rank in report.ranks if (host, rank.pid) not in own)
+    return {(host, path) for host, rank in others for path in (*rank.dumps, *rank.heartbeat_logs)}
 
 
 def _diagnosis(

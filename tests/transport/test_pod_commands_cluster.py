@@ -165,8 +165,9 @@ LOGS = {
 def test_the_cause_in_the_log_of_an_earlier_container(cluster: Cluster) -> None:
     for name, text in LOGS.items():
         sick = name == "fails-1"
-        end = "test -e /mark/1 && sleep 100000; touch /mark/1; exit 1" if sick else "sleep 100000"
-        main = container(command=["sh", "-c", f"printf %s {shlex.quote(text)}; {end}"])
+        again = "test -e /mark/1 && echo step 1 loss 2.0 && exec sleep 100000; touch /mark/1"
+        say = f"printf %s {shlex.quote(text)}"
+        main = container(command=["sh", "-c", f"{again}; {say}; exit 1" if sick else f"{say}; sleep 100000"])
         made = pod(name, main, restartPolicy="Always")
         made["metadata"]["labels"]["job"] = "fails"
         made["spec"]["volumes"].append({"name": "mark", "emptyDir": {}})

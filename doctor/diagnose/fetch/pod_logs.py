@@ -148,9 +148,9 @@ def _write(argv: Sequence[str], path: Path) -> None:
             raise transport_error("error", filled("kubectl could not be started: {0}", error.strerror)) from None
     if done.returncode:
         raise kubectl.complaint(done.stderr)
-    if path.stat().st_size <= _MAX_COMPLAINT and _NO_LOG.fullmatch(text := path.read_bytes()):
+    if path.stat().st_size <= _MAX_COMPLAINT and _NO_LOG.fullmatch(complaint := path.read_bytes()):
         path.unlink()
-        raise kubectl.complaint(text)
+        raise kubectl.complaint(complaint)
 
 
 def _named(logs: HostLogs, problem: str) -> HostLogs:

@@ -11,8 +11,8 @@ _LAYERS = (
     ("&lt;", "<"),
     ("&gt;", ">"),
     ("&amp;", "&"),
-    (r"\\+([\"'])", r"\1"),
-    (r"\\+[rn]", "\n"),
+    (r"(?<!\\)\\+([\"'])", r"\1"),
+    (r"(?<!\\)\\+[rn]", "\n"),
 )
 """What a program that passes a text on writes for a character of it: of HTML, of a shell's words, of JSON."""
 
@@ -22,6 +22,10 @@ def without_layer(text: str) -> str:
     inner = text
     for pattern, plain in _LAYERS:
         inner = re.compile(pattern).sub(plain, inner)
-    inner = re.compile(r"\\+u([0-9a-f]{4})").sub(lambda match: chr(int(match[1], 16)), inner)
-    bytes_of = re.compile(r"(?:\\+x[0-9a-f]{2})+")
-    return bytes_of.sub(lambda match: bytes.fromhex(re.sub(r"\\+x", "", match[0])).decode("utf-8", "replace"), inner)
+    inner = re.compile(r"(?<!\\)\\+u([0-9a-f]{4})").sub(lambda match: chr(int(match[1], 16)), inner)
+    bytes_of = re.compile(r"(?<!\\)(?:\\+x[0-9a-f]{2})+")
+    return bytes_of.sub(_decoded, inner)
+
+
+def _decoded(match: re.Match[str]) -> str:
+    return bytes.fromhex(re.sub(r"(?<!\\)\\+x", "", match[0])).decode("utf-8", "replace")

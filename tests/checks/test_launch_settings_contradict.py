@@ -12,7 +12,7 @@ NAME = "launch-settings-contradict"
 def test_precision() -> None:
     assert run_check(NAME, "deepspeed", fp16=False, bf16=True).status is Status.PASSED
     assert list_messages(run_check(NAME, "deepspeed", fp16=True, bf16=True)) == [
-        "run.sh:3 sets fp16 and bf16 | observed --fp16 True (run.sh:3), --bf16 True (run.sh:4) | expected one of them"
+        "run.sh:3 sets fp16 and bf16 | observed --fp16 true (run.sh:3), --bf16 true (run.sh:4) | expected one of them"
     ]
     assert run_check(NAME, "megatron", fp16=True, bf16=UNDECIDED).status is Status.UNKNOWN
 

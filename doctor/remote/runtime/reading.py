@@ -6,7 +6,7 @@
 import os
 import time
 
-SYS = "/sys/"
+SYS_FOLDER = "/sys/"
 
 
 def require_sys(path):
@@ -14,7 +14,7 @@ def require_sys(path):
 
     Of the folders of /sys only root may look into those that a hardened host closes.
     """
-    if path.startswith(SYS) and not os.listdir(SYS):
+    if path.startswith(SYS_FOLDER) and not os.listdir(SYS_FOLDER):
         raise OSError("/sys is empty: it is not mounted")
 
 
@@ -35,7 +35,7 @@ def matching_paths(pattern):
             try:
                 names = os.listdir(path or ".")
             except OSError as error:
-                if isinstance(error, PermissionError) and pattern.startswith(SYS):
+                if isinstance(error, PermissionError) and pattern.startswith(SYS_FOLDER):
                     raise
                 continue
             next_paths += [path + name + "/" for name in names if matches(name, part)]

@@ -17,6 +17,7 @@ from doctor.analysis.values.resumed import CHECK as RESUME_CHECK
 from doctor.analysis.values.resumed import is_lost, resume_lines, resume_notes
 from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import InputError
+from doctor.engine.exit_code import Exit
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
 from doctor.engine.record import Run
 from doctor.engine.sanitize import rank_names, strip_control_chars
@@ -177,6 +178,8 @@ class _Watch:
         """Whether the job was ended for what was found."""
         self.reported: dict[int, int] = {}
         """By index of the training: the exit code of its report."""
+        self.code = 0
+        """The command's own exit code, after its end."""
         self.announced: set[str] = set()
         self.metrics = LiveMetrics(options.metrics)
         self.pace = LivePace(command_line, environ)
@@ -198,7 +201,7 @@ class _Watch:
             self.metrics.write(self.observer.trainings[-1:], self.reported, running=False)
 
     def _run(self) -> int:
-        code = self.command.run(self.look)
+        code = self.code = self.command.run(self.look)
         self.look()
         limit = time.monotonic() + (ORPHAN_SECONDS if self.command.interrupted in ENDING else math.inf)
         while self._others_live() and not self.ended and not self.look() and time.monotonic() < limit:
@@ -352,20 +355,31 @@ class _Watch:
         slow = training.slow_headlines(stragglers_by_part(work))
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
         if slow or wrong or losses or resumed or slowed or (self.options.always_report and not told and decides):
-            self.reported[index] = self.report(outcome)
+            code = self.report(outcome)
+            self.reported[index] = 0 if code == Exit.UNKNOWN and self.code else code  # no verdict: the job's own code
         if not (slow or wrong or losses or resumed or slowed):
             self._warn_healthy(training)
         faults = slow + ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
         faults += ["a part of the checkpoint was lost"] * resumed + [PACE_CHECK] * slowed
-        training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or "no fault was found"))
+        training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or self._no_fault(training)))
+
+    def _unjudged(self, training: Training) -> list[int]:
+        """Ranks of which nothing was learnt before the job was ended, or failed."""
+        is_cut = self.code or self.command.interrupted in ENDING
+        return training.watch.before_first_step(training.hosts) if is_cut else []
+
+    def _no_fault(self, training: Training) -> str:
+        ranks, unseen = self._unjudged(training), training.unseen_sentence()
+        text = filled("no fault was found in the ranks of {0}", self.host) if unseen else "no fault was found"
+        if ranks:
+            text = filled("nothing was judged: when the job was ended, {0} had made no step", rank_names(sorted(ranks)))
+        return filled("{0}. {1}", text, unseen) if unseen else text
 
     def _warn_healthy(self, training: Training) -> None:
-        unseen = training.unseen_sentence() if training.decides else ""
-        text = (
-            filled("no fault was found in the ranks of {0}. {1}", self.host, unseen) if unseen else "no fault was found"
-        )
-        if not training.decides and training.follower is not None and training.follower.verdict is None:
-            text = "the leading host did not say what it has found"
+        text = self._no_fault(training)
+        if not training.decides and training.follower is not None:
+            verdict = training.follower.verdict
+            text = verdict.headline if verdict else "the leading host did not say what it has found"
         if training.decides and (busy := training.busy_sentence()):
             text = filled("{0}. {1}", text.removesuffix("."), busy)
         warn(filled("{0}; {1}", training.progress_line(), text))
@@ -434,6 +448,7 @@ class _Watch:
             work,
             max(watch.steps.values(), default=0),
             time.monotonic() - training.began,
+            not self._unjudged(training),
             notes + (notes_of(data) if data else ()),
         )
         wrong = {CHECK_OF[verdict.kind] for verdict in self.losses.verdicts()}

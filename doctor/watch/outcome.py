@@ -62,11 +62,13 @@ def watched_run(
     work: Mapping[int, OwnWork],
     steps: int,
     seconds: float,
+    judged: bool,
     notes: tuple[str, ...],
 ) -> tuple[Run, tuple[str, ...]]:
     """The run, and the names of the checks that it can be evaluated with: of a failure, the one that reports it.
 
-    ``hosts``: of each rank whose host is known; ``work``: each rank's own, in each step.
+    ``hosts``: of each rank whose host is known; ``work``: each rank's own, in each step; ``judged``: whether they came
+    far enough for anything to be said of a run without a failure.
     """
     paced = {rank: own for rank, own in work.items() if len(own.compute) >= MIN_TIMES}
     plan = SmokePlan(
@@ -77,11 +79,12 @@ def watched_run(
         stages=("training", "pace") if paced else ("training",),
         steps=max(steps, 1),
     )
+    is_certain = failure is not None and failure.certainty != "likely"
     run = SmokeRun(
         plan=plan,
         failures=(failure,) if failure else (),
-        ended=("interrupted" if failure.certainty == "likely" else "trouble") if failure else "complete",
-        reached={} if failure else dict.fromkeys(plan.stages, round(seconds, 3)),
+        ended="trouble" if is_certain else "complete" if judged and failure is None else "interrupted",
+        reached={} if failure or not judged else dict.fromkeys(plan.stages, round(seconds, 3)),
         seconds=round(seconds, 3),
         notes=tuple(strip_control_chars(note, 400) for note in notes),
         watched=True,

@@ -70,6 +70,8 @@ def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:
             filled("the smoke run ended before: {0}", describe_failure(run, run.failures[0])),
             FAILURE_KINDS[run.failures[0].kind].check,
         )
+    if run.ended == "interrupted" and run.watched:
+        return ("the watched job was ended before its first step", "")
     if run.ended == "interrupted":
         return ("the smoke run was interrupted before", "")
     return (filled("the {0} stage did not run", stage), "")

@@ -52,8 +52,8 @@ class _Call(NamedTuple):
 def local_wait(pid: int, processes: Collection[int], *, loads: bool = False) -> str:
     """By what the rank's wait will end, as `Effort.kind`; empty where nothing shows that it will.
 
-    ``processes``: the rank's, with those that it has started. ``loads``: it waits for its loader, whose own short limits,
-    after which it looks whether its workers live, say nothing of their work.
+    ``processes``: the rank's, with those that it has started. ``loads``: it waits for its loader, which looks every few
+    seconds whether its workers live: these limits say nothing of their work.
     """
     call = _call(pid, pid)
     if not loads and call.kind in ("sleep", "futex", "poll") and _seconds_left(pid, call) <= LONGEST_SLEEP:

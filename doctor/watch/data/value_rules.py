@@ -232,7 +232,7 @@ def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
     for entry in job.ranks.values():
         for record in entry.of("inputs"):
             number = record.values.get("i")
-            if isinstance(number, int):
+            if isinstance(number, int) and number > 0:
                 counts = forwards.setdefault(record.step, {})
                 counts[entry.rank] = max(counts.get(entry.rank, 0), number)
     for step, counts in sorted(forwards.items()):

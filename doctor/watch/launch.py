@@ -178,8 +178,6 @@ class _Watch:
         """Whether the job was ended for what was found."""
         self.reported: dict[int, int] = {}
         """By index of the training: the exit code of its report."""
-        self.code = 0
-        """The command's own exit code, after its end."""
         self.announced: set[str] = set()
         self.metrics = LiveMetrics(options.metrics)
         self.pace = LivePace(command_line, environ)
@@ -201,7 +199,7 @@ class _Watch:
             self.metrics.write(self.observer.trainings[-1:], self.reported, running=False)
 
     def _run(self) -> int:
-        code = self.code = self.command.run(self.look)
+        code = self.command.run(self.look)
         self.look()
         limit = time.monotonic() + (ORPHAN_SECONDS if self.command.interrupted in ENDING else math.inf)
         while self._others_live() and not self.ended and not self.look() and time.monotonic() < limit:
@@ -217,6 +215,7 @@ class _Watch:
         last = len(self.observer.trainings) - 1
         for index, training in enumerate(self.observer.trainings):
             if index not in self.reported:
+                training.is_cut = bool(code) or self.command.interrupted in ENDING
                 self._finish(index, training, is_last=index == last)
         if not self.observer.trainings:
             self._finish_without_ranks()
@@ -356,27 +355,17 @@ class _Watch:
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
         if slow or wrong or losses or resumed or slowed or (self.options.always_report and not told and decides):
             code = self.report(outcome)
-            self.reported[index] = 0 if code == Exit.UNKNOWN and self.code else code  # no verdict: the job's own code
+            self.reported[index] = (
+                0 if code == Exit.UNKNOWN and training.is_cut else code
+            )  # no verdict: the job's own code
         if not (slow or wrong or losses or resumed or slowed):
             self._warn_healthy(training)
         faults = slow + ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
         faults += ["a part of the checkpoint was lost"] * resumed + [PACE_CHECK] * slowed
-        training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or self._no_fault(training)))
-
-    def _unjudged(self, training: Training) -> list[int]:
-        """Ranks of which nothing was learnt before the job was ended, or failed."""
-        is_cut = self.code or self.command.interrupted in ENDING
-        return training.watch.before_first_step(training.hosts) if is_cut else []
-
-    def _no_fault(self, training: Training) -> str:
-        ranks, unseen = self._unjudged(training), training.unseen_sentence()
-        text = filled("no fault was found in the ranks of {0}", self.host) if unseen else "no fault was found"
-        if ranks:
-            text = filled("nothing was judged: when the job was ended, {0} had made no step", rank_names(sorted(ranks)))
-        return filled("{0}. {1}", text, unseen) if unseen else text
+        training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or training.no_fault()))
 
     def _warn_healthy(self, training: Training) -> None:
-        text = self._no_fault(training)
+        text = training.no_fault()
         if not training.decides and training.follower is not None:
             verdict = training.follower.verdict
             text = verdict.headline if verdict else "the leading host did not say what it has found"
@@ -433,11 +422,9 @@ class _Watch:
         data = self._data()
         if data is not None and training.post is not None:
             notes += (filled("Digests of data were compared between the ranks of {0} alone.", self.host),)
-        if self.resume.report:
-            notes += resume_notes(self.resume.report)
+        notes += resume_notes(self.resume.report) if self.resume.report else ()
         pace = training.pace_report
-        if pace:
-            notes += pace_notes(pace, rank_names)
+        notes += pace_notes(pace, rank_names) if pace else ()
         saved_run, checks = watched_run(
             self.source,
             training.host_names(),
@@ -448,7 +435,7 @@ class _Watch:
             work,
             max(watch.steps.values(), default=0),
             time.monotonic() - training.began,
-            not self._unjudged(training),
+            not training.unjudged(),
             notes + (notes_of(data) if data else ()),
         )
         wrong = {CHECK_OF[verdict.kind] for verdict in self.losses.verdicts()}

@@ -158,7 +158,18 @@ def test_a_hang_that_its_user_ends_has_a_likely_cause(number: int, tmp_path: Pat
 
 
 def test_of_a_job_that_is_ended_in_its_first_step_nothing_is_known(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "doctor", "watch", "-q", "-f", f"json={tmp_path / 'report.json'}", "--"]
+    argv = [
+        sys.executable,
+        "-m",
+        "doctor",
+        "watch",
+        "-q",
+        "--data",
+        "off",
+        "-f",
+        f"json={tmp_path / 'report.json'}",
+        "--",
+    ]
     argv += training(2, 8, "sleep", 1, 0)
     with subprocess.Popen(argv, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as doctor:
         limit = time.monotonic() + LIMIT

@@ -355,9 +355,8 @@ class _Watch:
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
         if slow or wrong or losses or resumed or slowed or (self.options.always_report and not told and decides):
             code = self.report(outcome)
-            self.reported[index] = (
-                0 if code == Exit.UNKNOWN and training.is_cut else code
-            )  # no verdict: the job's own code
+            # The job that was cut ends with its own code: this is no verdict.
+            self.reported[index] = 0 if code == Exit.UNKNOWN and training.is_cut else code
         if not (slow or wrong or losses or resumed or slowed):
             self._warn_healthy(training)
         faults = slow + ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses

@@ -32,6 +32,8 @@ CHECKS = (
 PACE_CHECKS = ("smoke-rank-slow", "smoke-input-slow")
 """What can be said of one that went through enough steps."""
 MOST_STACKS = 64
+END: Mapping[bool, Literal["complete", "interrupted"]] = {True: "complete", False: "interrupted"}
+"""Of a run without a failure, by whether its ranks came far enough to be judged."""
 
 
 def with_stacks(failure: Failure, stacks: Mapping[int, str]) -> Failure:
@@ -67,8 +69,7 @@ def watched_run(
 ) -> tuple[Run, tuple[str, ...]]:
     """The run, and the names of the checks that it can be evaluated with: of a failure, the one that reports it.
 
-    ``hosts``: of each rank whose host is known; ``work``: each rank's own, in each step; ``judged``: whether they came
-    far enough for anything to be said of a run without a failure.
+    ``hosts``: of each rank whose host is known; ``work``: each rank's own, in each step; ``judged``: as in `END`.
     """
     paced = {rank: own for rank, own in work.items() if len(own.compute) >= MIN_TIMES}
     plan = SmokePlan(
@@ -79,11 +80,10 @@ def watched_run(
         stages=("training", "pace") if paced else ("training",),
         steps=max(steps, 1),
     )
-    is_certain = failure is not None and failure.certainty != "likely"
     run = SmokeRun(
         plan=plan,
         failures=(failure,) if failure else (),
-        ended="trouble" if is_certain else "complete" if judged and failure is None else "interrupted",
+        ended=("interrupted" if failure.certainty == "likely" else "trouble") if failure else END[judged],
         reached={} if failure or not judged else dict.fromkeys(plan.stages, round(seconds, 3)),
         seconds=round(seconds, 3),
         notes=tuple(strip_control_chars(note, 400) for note in notes),

@@ -94,8 +94,8 @@ class Effort:
             kind = "works"
         if not kind and (peer := awaited_peer(pid, now.processes)):
             kind = filled("waits for {0}", peer)
-        if not kind and not loads:
-            kind = local_wait(pid, now.processes)
+        if not kind:
+            kind = local_wait(pid, now.processes, loads=loads)
         if kind:
             self._alive_at, self.kind = clock, kind
         elif self.rest(clock) > LOOK_SECONDS:

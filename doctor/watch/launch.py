@@ -17,6 +17,7 @@ from doctor.analysis.values.resumed import CHECK as RESUME_CHECK
 from doctor.analysis.values.resumed import is_lost, resume_lines, resume_notes
 from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import InputError
+from doctor.engine.exit_code import Exit
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
 from doctor.engine.record import Run
 from doctor.engine.sanitize import rank_names, strip_control_chars
@@ -214,6 +215,7 @@ class _Watch:
         last = len(self.observer.trainings) - 1
         for index, training in enumerate(self.observer.trainings):
             if index not in self.reported:
+                training.is_cut = bool(code) or self.command.interrupted in ENDING
                 self._finish(index, training, is_last=index == last)
         if not self.observer.trainings:
             self._finish_without_ranks()
@@ -352,20 +354,20 @@ class _Watch:
         slow = training.slow_headlines(stragglers_by_part(work))
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
         if slow or wrong or losses or resumed or slowed or (self.options.always_report and not told and decides):
-            self.reported[index] = self.report(outcome)
+            code = self.report(outcome)
+            # The job that was cut ends with its own code: this is no verdict.
+            self.reported[index] = 0 if code == Exit.UNKNOWN and training.is_cut else code
         if not (slow or wrong or losses or resumed or slowed):
             self._warn_healthy(training)
         faults = slow + ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
         faults += ["a part of the checkpoint was lost"] * resumed + [PACE_CHECK] * slowed
-        training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or "no fault was found"))
+        training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or training.no_fault()))
 
     def _warn_healthy(self, training: Training) -> None:
-        unseen = training.unseen_sentence() if training.decides else ""
-        text = (
-            filled("no fault was found in the ranks of {0}. {1}", self.host, unseen) if unseen else "no fault was found"
-        )
-        if not training.decides and training.follower is not None and training.follower.verdict is None:
-            text = "the leading host did not say what it has found"
+        text = training.no_fault()
+        if not training.decides and training.follower is not None:
+            verdict = training.follower.verdict
+            text = verdict.headline if verdict else "the leading host did not say what it has found"
         if training.decides and (busy := training.busy_sentence()):
             text = filled("{0}. {1}", text.removesuffix("."), busy)
         warn(filled("{0}; {1}", training.progress_line(), text))
@@ -419,11 +421,9 @@ class _Watch:
         data = self._data()
         if data is not None and training.post is not None:
             notes += (filled("Digests of data were compared between the ranks of {0} alone.", self.host),)
-        if self.resume.report:
-            notes += resume_notes(self.resume.report)
+        notes += resume_notes(self.resume.report) if self.resume.report else ()
         pace = training.pace_report
-        if pace:
-            notes += pace_notes(pace, rank_names)
+        notes += pace_notes(pace, rank_names) if pace else ()
         saved_run, checks = watched_run(
             self.source,
             training.host_names(),
@@ -434,6 +434,7 @@ class _Watch:
             work,
             max(watch.steps.values(), default=0),
             time.monotonic() - training.began,
+            not training.unjudged(),
             notes + (notes_of(data) if data else ()),
         )
         wrong = {CHECK_OF[verdict.kind] for verdict in self.losses.verdicts()}

@@ -49,13 +49,14 @@ class _Call(NamedTuple):
         return self.kind == "futex" and len(self.arguments) > 1 and bool(self.arguments[1] & FUTEX_PRIVATE)
 
 
-def local_wait(pid: int, processes: Collection[int]) -> str:
+def local_wait(pid: int, processes: Collection[int], *, loads: bool = False) -> str:
     """By what the rank's wait will end, as `Effort.kind`; empty where nothing shows that it will.
 
-    ``processes``: the rank's, with those that it has started.
+    ``processes``: the rank's, with those that it has started. ``loads``: it waits for its loader, which looks every few
+    seconds whether its workers live: these limits say nothing of their work.
     """
     call = _call(pid, pid)
-    if call.kind in ("sleep", "futex", "poll") and _seconds_left(pid, call) <= LONGEST_SLEEP:
+    if not loads and call.kind in ("sleep", "futex", "poll") and _seconds_left(pid, call) <= LONGEST_SLEEP:
         return "sleeps"
     started = {process for process in processes if process != pid}
     sleepers = [process for process in started if _sleeps(process, process)]

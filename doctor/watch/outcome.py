@@ -32,6 +32,8 @@ CHECKS = (
 PACE_CHECKS = ("smoke-rank-slow", "smoke-input-slow")
 """What can be said of one that went through enough steps."""
 MOST_STACKS = 64
+END: Mapping[bool, Literal["complete", "interrupted"]] = {True: "complete", False: "interrupted"}
+"""Of a run without a failure, by whether its ranks came far enough to be judged."""
 
 
 def with_stacks(failure: Failure, stacks: Mapping[int, str]) -> Failure:
@@ -62,11 +64,12 @@ def watched_run(
     work: Mapping[int, OwnWork],
     steps: int,
     seconds: float,
+    judged: bool,
     notes: tuple[str, ...],
 ) -> tuple[Run, tuple[str, ...]]:
     """The run, and the names of the checks that it can be evaluated with: of a failure, the one that reports it.
 
-    ``hosts``: of each rank whose host is known; ``work``: each rank's own, in each step.
+    ``hosts``: of each rank whose host is known; ``work``: each rank's own, in each step; ``judged``: as in `END`.
     """
     paced = {rank: own for rank, own in work.items() if len(own.compute) >= MIN_TIMES}
     plan = SmokePlan(
@@ -80,8 +83,8 @@ def watched_run(
     run = SmokeRun(
         plan=plan,
         failures=(failure,) if failure else (),
-        ended=("interrupted" if failure.certainty == "likely" else "trouble") if failure else "complete",
-        reached={} if failure else dict.fromkeys(plan.stages, round(seconds, 3)),
+        ended=("interrupted" if failure.certainty == "likely" else "trouble") if failure else END[judged],
+        reached={} if failure or not judged else dict.fromkeys(plan.stages, round(seconds, 3)),
         seconds=round(seconds, 3),
         notes=tuple(strip_control_chars(note, 400) for note in notes),
         watched=True,

@@ -82,6 +82,8 @@ class Training:
         """Of the present long wait: who waits for whom in what, and the stacks."""
         self._long_waits: dict[object, str] = {}
         """What was said of ranks that still work, by who they are and what the others wait in."""
+        self.is_cut = False
+        """Whether the job was ended from outside, or failed."""
         self.has_met = False
         """Whether it is known which other hosts there are to be heard of."""
 
@@ -413,6 +415,18 @@ class Training:
         if not absent_ranks:
             return ""
         return filled("Nothing is known of {0}, which no watch has seen.", rank_names(absent_ranks))
+
+    def unjudged(self) -> list[int]:
+        """Ranks of which nothing was learnt before the job was cut."""
+        return sorted(self.watch.before_first_step(self.hosts)) if self.is_cut else []
+
+    def no_fault(self) -> str:
+        """What is said where nothing was found: of ranks without a step, that nothing was judged."""
+        ranks, unseen = self.unjudged(), self.unseen_sentence()
+        text = filled("no fault was found in the ranks of {0}", self.host) if unseen else "no fault was found"
+        if ranks:
+            text = filled("nothing was judged: when the job was ended, {0} had made no step", rank_names(ranks))
+        return filled("{0}. {1}", text, unseen) if unseen else text
 
     # ---- the end
 

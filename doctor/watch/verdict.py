@@ -317,7 +317,7 @@ class TrainingWatch:
             return failure
         if failure.kind != "network" and not failure.waiting_ranks:
             return None
-        if self._in_first_step(failure) and failure.seconds < STARTING * self.patience:
+        if self.before_first_step(failure.culprit_ranks) and failure.seconds < STARTING * self.patience:
             return None
         if failure.kind != "network":
             resting = tuple(rank for rank in failure.culprit_ranks if self._rests(rank))
@@ -326,9 +326,9 @@ class TrainingWatch:
             failure = msgspec.structs.replace(failure, culprit_ranks=resting)
         return failure if self._confirmed(failure.culprit_ranks[:4], stack) else None
 
-    def _in_first_step(self, failure: Failure) -> bool:
-        """Whether a rank has made no step yet, nor repeated a collective as a program without an optimizer does."""
-        return any(self.steps.get(rank, 0) == 0 and not self._goes_round(rank) for rank in failure.culprit_ranks)
+    def before_first_step(self, ranks: Iterable[int]) -> list[int]:
+        """Those that have made no step yet, nor repeated a collective as a program without an optimizer does."""
+        return [rank for rank in ranks if self.steps.get(rank, 0) == 0 and not self._goes_round(rank)]
 
     def _goes_round(self, rank: int) -> bool:
         return max(self._repeats.get(rank, {}).values(), default=0) >= ROUNDS
@@ -344,7 +344,7 @@ class TrainingWatch:
         resting = tuple(rank for rank in failure.culprit_ranks if not self.efforts.get(rank, (0.0, ""))[1])
         if not resting and failure.seconds < max(STARTING * self.patience, 10 * self._longest_phase):
             return None
-        if self._in_first_step(failure) and failure.seconds < self.patience:
+        if self.before_first_step(failure.culprit_ranks) and failure.seconds < self.patience:
             return None
         return msgspec.structs.replace(
             failure,

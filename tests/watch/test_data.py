@@ -236,6 +236,18 @@ def replica(rank: int, *records: dict[str, Any]) -> bytes:
     return lines(rank, {"k": "use", "g": 1, "u": "data", "why": "DistributedDataParallel"}, *records)
 
 
+@pytest.mark.parametrize(("counts", "late"), [((4, 2, 2), [(0,)]), ((4, 3, 2), []), ((3, 2, 2), []), ((4, 1, 2), [])])
+def test_a_missing_update_is_told_from_uneven_accumulation(
+    counts: tuple[int, ...], late: list[tuple[int, ...]]
+) -> None:
+    def passes(rank: int) -> list[dict[str, Any]]:
+        numbers = [(0, number) for number in range(1, counts[rank] + 1)] + [(1, 1)]
+        return [{"k": "inputs", "s": step, "i": number, "m": "M", "a": {}} for step, number in numbers]
+
+    report = analyze_records(replica(rank, *passes(rank)) for rank in range(3))
+    assert [cause.ranks for cause in report.causes if cause.check == "smoke-update-missing"] == late
+
+
 def held(**digests: str) -> dict[str, Any]:
     return {
         "k": "held",

@@ -157,6 +157,32 @@ def test_a_hang_that_its_user_ends_has_a_likely_cause(number: int, tmp_path: Pat
     assert finding["severity"] == "warning"
 
 
+def test_of_a_job_that_is_ended_in_its_first_step_nothing_is_known(tmp_path: Path) -> None:
+    argv = [
+        sys.executable,
+        "-m",
+        "doctor",
+        "watch",
+        "-q",
+        "--data",
+        "off",
+        "-f",
+        f"json={tmp_path / 'report.json'}",
+        "--",
+    ]
+    argv += training(2, 8, "sleep", 1, 0)
+    with subprocess.Popen(argv, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as doctor:
+        limit = time.monotonic() + LIMIT
+        while time.monotonic() < limit and not _waits_for(doctor.pid, 1.0):
+            time.sleep(0.2)
+        os.killpg(doctor.pid, signal.SIGINT)
+        errors = doctor.communicate(timeout=LIMIT)[1]
+    assert b"nothing was judged: when the job was ended, ranks 0-1 had made no step" in errors
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["verdict"], report["smoke"]["ended"]) == ("unknown", "interrupted")
+    assert doctor.returncode == 128 + signal.SIGINT
+
+
 def _waits_for(pid: int, seconds: float) -> bool:
     """Whether a process below this one has slept in one call for so long."""
     for process in psutil.Process(pid).children(recursive=True):

@@ -62,6 +62,8 @@ def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:
     """Why a stage was not passed, and the check that reports the cause."""
     if run.undecided:
         return (run.undecided, "")
+    if run.watched and run.ended == "interrupted" and not run.failures:
+        return ("the watched job was ended before its first step", "")
     if stage not in run.plan.stages:
         why = "was not asked for" if run.plan.library == "torch" else "does not run with MindSpore"
         return (filled("the {0} stage {1}", stage, why), "")

@@ -224,12 +224,15 @@ def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
 
 
 def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
-    """Ranks that compute more forward passes for an update than most: their optimizer does not step each time."""
+    """Ranks that compute several times the forward passes for an update: their optimizer does not step each time.
+
+    Batches may be accumulated in numbers that differ: nothing is said where those of the other ranks do.
+    """
     forwards: dict[int, dict[int, int]] = {}
     for entry in job.ranks.values():
         for record in entry.of("inputs"):
             number = record.values.get("i")
-            if isinstance(number, int):
+            if isinstance(number, int) and number > 0:
                 counts = forwards.setdefault(record.step, {})
                 counts[entry.rank] = max(counts.get(entry.rank, 0), number)
     for step, counts in sorted(forwards.items()):
@@ -238,7 +241,8 @@ def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
         # The last step of a program that still runs is not at its end on all ranks.
         usual = sorted(counts.values())[(len(counts) - 1) // 2]
         late = tuple(rank for rank, number in sorted(counts.items()) if number > usual + (step == max(forwards)))
-        if late:
+        others = {number for rank, number in counts.items() if rank not in late}
+        if late and (len(others) == 1 or step == max(forwards)) and not any(counts[rank] % usual for rank in late):
             template = "{who} made no update in step {step}: {count} forward passes, {usual} on the other ranks"
             values = {"count": counts[late[0]], "usual": usual}
             yield ValueDefect("smoke-update-missing", "no-step", step, late, template, values)

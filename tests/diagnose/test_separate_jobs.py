@@ -135,7 +135,7 @@ def test_judging_that_takes_too_long_leaves_all_unknown(tmp_path: Path, monkeypa
             pass
         return diagnose_jobs(readings, signatures)
 
-    monkeypatch.setattr("doctor.diagnose.run._LEAST", 0.05)
+    monkeypatch.setattr("doctor.diagnose.run.LEAST_SECONDS", 0.05)
     monkeypatch.setattr("doctor.diagnose.run.diagnose_jobs", endless)
     handler = signal.getsignal(signal.SIGALRM)
     ended = run(str(tmp_path), "--budget", "0.15")

@@ -193,6 +193,89 @@ def test_ranks_that_the_launcher_ended_itself_are_not_named() -> None:
     assert places(logs(run=text)) == [("launched-rank-exited", "likely", [(3, "", "")])]
 
 
+@pytest.mark.parametrize(
+    ("line", "signature", "culprits"),
+    [
+        ("ERROR:composer.cli.launcher:Rank 0 crashed with exit code -11.", "torch-signal-segv", [(0, "", "")]),
+        ("ERROR:composer.cli.launcher:Rank 2 crashed with exit code -7.", "torch-signal-bus", [(2, "", "")]),
+        ("Process 1 exit with status code 137.", "torchrun-sigkill", [(1, "", "")]),
+        (
+            "Container rank 0 status failed cmd ['train.py'] code -6 log log/0.log",
+            "launched-rank-exited",
+            [(0, "", "")],
+        ),
+        ("ERROR:composer.cli.launcher:Rank 1 crashed with exit code 1.", "launched-rank-exited", [(1, "", "")]),
+        (
+            "[ERROR] [launch.py:434:sigkill_handler] ['python', '--local_rank=0'] exits with return code = -9",
+            "torchrun-sigkill",
+            [],
+        ),
+    ],
+)
+def test_the_exit_code_of_a_launcher_tells_the_signal(
+    line: str, signature: str, culprits: list[tuple[int | None, str, str]]
+) -> None:
+    """The local rank in deepspeed's line is that of the worker it looked at last (mosaicml/diffusion #140 and others)."""
+    assert places(logs(run=f"{line}\n")) == [(signature, "likely", culprits)]
+
+
+@pytest.mark.parametrize("line", ["Rank 1 crashed with exit code -15.", "Rank 1 crashed with exit code 0."])
+def test_a_rank_that_ended_well_or_that_the_launcher_ended_is_not_named(line: str) -> None:
+    assert places(logs(run=f"ERROR:composer.cli.launcher:{line}\n")) == []
+
+
+DIED = "The actor died because its node has died. Node Id: b157\n"
+
+
+@pytest.mark.parametrize(
+    ("reason", "signature"),
+    [
+        ("was preempted: simulating node drain", "ray-node-preempted"),
+        ("was terminated expectedly: received SIGTERM", "ray-node-preempted"),
+        ("was terminated unexpectedly: health check failed due to missing too many heartbeats", "ray-node-dead"),
+    ],
+)
+def test_a_preempted_node_is_told_from_one_that_died(reason: str, signature: str) -> None:
+    """Wording of ray-project/ray #63807 and of its gcs_actor_manager.cc."""
+    head = "The actor died unexpectedly before finishing this task.\n\tpid: 79326\n\tip: 10.0.0.7\n"
+    found = places(logs(run=f"{head}{DIED}\tthe actor's node {reason}\n"))
+    assert found == [(signature, "likely", [(None, "10.0.0.7", "pid 79326")])]
+
+
+@pytest.mark.parametrize(
+    ("line", "signatures"),
+    [
+        (
+            "n1:27:27 [0] misc/socket.cc:379 NCCL WARN Call to bind failed : Cannot assign requested address",
+            ["bind-address-not-own"],
+        ),
+        (
+            "n1:27:27 [0] misc/socket.cc:379 NCCL WARN Call to bind failed : Address already in use",
+            ["nccl-ports-exhausted"],
+        ),
+        (
+            "[W socket.cpp:558] [c10d] The client socket has failed to connect to [localhost]:29500 (errno: 99 - Cannot assign requested address).\nstep 1 loss 2.5",
+            [],
+        ),
+    ],
+)
+def test_an_address_of_another_host_is_told_from_a_port_in_use(line: str, signatures: list[str]) -> None:
+    """rwth-i6/returnn #1470. A client that tries another address of localhost goes on."""
+    assert [row[0] for row in places(logs(run=f"{line}\n"))] == signatures
+
+
+def test_the_last_error_is_the_first_of_its_run() -> None:
+    text = "ERROR: warm-up was slow\nready\nERROR: plan 7 was refused\nERROR: cannot go on\nERROR: bye\n"
+    undecidable = logs(run=text).undecidable
+    assert undecidable and "plan 7 was refused" in str(undecidable.reason)
+
+
+def test_a_block_of_torchrun_without_a_pid_names_its_rank() -> None:
+    """hpcaitech/ColossalAI #3582."""
+    text = "Root Cause (first observed failure):\n[0]:\n  time      : 2023-04-17_17:02:33\n  host      : gpu21\n  rank      : 1 (local_rank: 0)\n  exitcode  : 1 \n  error_file: <N/A>\n"
+    assert places(logs(run=text)) == [("worker-exited", "likely", [(1, "gpu21", "")])]
+
+
 def test_a_process_that_was_killed_and_not_needed_is_only_possible() -> None:
     killed = "(raylet) 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: a, IP: 10.0.0.1)\n"
     assert [row[1] for row in places(logs(run=killed + "step 3 loss 2\n"))] == ["possible"]

@@ -159,17 +159,24 @@ class _Scanner:
                 self._add(UNFINISHED, {}, f"{label} ...", _Line(lines, len(lines) - 1, self.summary.lines))
 
     def _add_unknown(self, lines: list[bytes]) -> None:
-        """The last line of the level of an error, near the end of a log that shows nothing else, and no step behind."""
+        """The first of the last lines of the level of an error, near the end of a log that shows nothing else, and no
+        step behind: what stands below it follows from it.
+        """
         last = [(place, line) for place, line in enumerate(lines) if line.strip()][-_LAST_LINES:]
+        first: tuple[str, int] | None = None
         for place, line in reversed(last):
             text = self._decode(line[:MAX_LINE])
             matched = {name for name, _ in _matches(text, self.matcher.candidates(line), self.matcher.limit)}
             behind_bar = _BAR.sub("", text[:1000], count=1)
             if matched & self.matcher.progress and (behind_bar == text[:1000] or not _is_error(behind_bar)):
-                return
+                break
             if not matched & self.matcher.benign and _is_error(behind_bar[:400]):
-                self._add(UNKNOWN, {}, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
-                return
+                first = text, place
+            elif first:
+                break
+        if first:
+            text, place = first
+            self._add(UNKNOWN, {}, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
 
     def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         for block in blocks:

@@ -18,6 +18,7 @@ from doctor.diagnose.diagnosis import (
     sorted_culprits,
 )
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.rules.failed_workers import signature_of_exit
 from doctor.engine.texts import filled
 
 RULE = "named by the cluster"
@@ -42,7 +43,12 @@ def named_by_cluster(case: Case) -> list[Cause]:
         if signature.is_of_launch and case.went_on(event):
             continue
         if signature.reports and not _ended_itself(case, event):
-            reports.setdefault(event.signature, []).append(_with_fields(case, event))
+            signal = (
+                signature_of_exit(small_number(event.values.get("exit_code", "")))
+                if _is_unspecific(case, event)
+                else ""
+            )
+            reports.setdefault(signal or event.signature, []).append(_with_fields(case, event))
     explained = {name for signature in reports for name in case.signatures[signature].explains}
     return [_cause(case, signature, rows) for signature, rows in reports.items() if signature not in explained]
 
@@ -50,21 +56,29 @@ def named_by_cluster(case: Case) -> list[Cause]:
 def _ended_itself(case: Case, report: Event) -> bool:
     """Whether a process that ended without a reason had reported before that it waited, as a watchdog does."""
     pid = report.values.get("culprit_pid")
-    unspecific = "unspecific" in case.signatures[report.signature].traits
-    return unspecific and any(item.pid == pid and case.waits(item) for item in case.processes if pid)
+    return _is_unspecific(case, report) and any(item.pid == pid and case.waits(item) for item in case.processes if pid)
+
+
+def _is_unspecific(case: Case, report: Event) -> bool:
+    return case.has_trait(report, "unspecific")
 
 
 def _with_fields(case: Case, report: Event) -> ClusterReport:
     """The report, and the fields that stand near it in the same file, such as the pod that a description is about."""
     values = {name: [report.values[name]] for name in _NAMES if report.values.get(name)}
     fields = [event for event in case.reports if event.file == report.file and _is_near(case, event, report)]
-    others = [e.line for e in case.reports if e.file == report.file and case.signatures[e.signature].reports]
+    others = [e.line for e in case.reports if e.file == report.file and _tells_of_another(case, e, report)]
     fields = [field for field in fields if not any(_is_between(line, field.line, report.line) for line in others)]
     for event in sorted(fields, key=lambda event: (abs(event.line - report.line), event.line)):
         for name in _NAMES:
             if event.values.get(name) and (name not in report.values):
                 values.setdefault(name, []).append(event.values[name])
     return ClusterReport(report, values)
+
+
+def _tells_of_another(case: Case, event: Event, report: Event) -> bool:
+    explained = event.signature in case.signatures[report.signature].explains
+    return bool(case.signatures[event.signature].reports) and not explained
 
 
 def _is_between(line: int, first: int, last: int) -> bool:
@@ -87,7 +101,7 @@ def _cause(case: Case, name: str, reports: list[ClusterReport]) -> Cause:
     confidence: Confidence = signature.reports or "likely"
     if all(case.went_on(report.event) for report in reports):
         confidence, summary = "possible", filled("{0}; the process went on after it", summary)
-    elif "unspecific" in signature.traits and len(culprits) > 1:
+    elif _is_unspecific(case, reports[0].event) and len(culprits) > 1:
         confidence = "possible"  # those behind the first may have lost it
     if signature.reports == "likely" and len(culprits) > MAX_CULPRITS:
         confidence = "possible"

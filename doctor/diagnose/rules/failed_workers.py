@@ -48,3 +48,9 @@ def _is_only_agent(case: Case, block: FailureBlock) -> bool:
 def signature_of_signal(code: int) -> str:
     """The signature of a worker that this signal, as a negative exit code, ended."""
     return {-9: "torchrun-sigkill", -7: "torch-signal-bus"}.get(code, "torch-signal-segv")
+
+
+def signature_of_exit(code: int | None) -> str:
+    """That of the signal which a launcher's exit code tells, negative or, as shells count, behind 128; else empty."""
+    signal = 128 - code if code and code > 128 else code
+    return signature_of_signal(signal) if signal in FATAL_SIGNALS else ""

@@ -69,8 +69,9 @@ def memory_short(
             expected=format_bytes(required),
             ranks=ranks,
             remedy=filled(
-                "Raise the limit in {0}: `docker run --memory`, resources.limits.memory in Kubernetes, "
-                "`--mem` of sbatch, MemoryMax= and MemoryHigh= of a service or of user.slice.",
+                "`cat {0}` shows the limit, which all processes below it share. Raise it where it was set: `docker run "
+                "--memory`, resources.limits.memory in Kubernetes, `--mem` of sbatch, MemoryMax= and MemoryHigh= of a "
+                "service or of user.slice.",
                 bound.setting,
             ),
         )

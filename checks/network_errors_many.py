@@ -45,13 +45,13 @@ def network_errors_many(cards: PerHost[EthernetCounters]) -> Iterator[Finding]:
     for (host, interface), rates in sorted(high.items()):
         name, worst = max(rates.items(), key=lambda item: item[1].daily)
         yield Finding(
-            "{interface} has counted {observed} since the host was started, {rate} a day of {counter}; the median of "
-            "{total} cards is {expected} a day",
+            "{interface} has counted {observed} in {days}, since the host was started; of {total} cards the median of "
+            "{counter} is {expected} a day",
             hosts=[host],
             interface=interface,
             observed={counter: rate.count for counter, rate in sorted(rates.items())},
             counter=name,
-            rate=f"{worst.daily:.1f}",
-            expected=f"{worst.expected:.1f}",
+            days=worst.days,
+            expected=worst.usual,
             total=len(counts[name]),
         )

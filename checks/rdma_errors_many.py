@@ -42,14 +42,14 @@ def rdma_errors_many(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     for name, ports in counts.items():
         for (host, label), high in high_rates(ports, alone=name == "link_downed").items():
             yield Finding(
-                "{port} has counted {observed} {counter} since the host was started, {rate} a day; the median of "
-                "{total} ports is {expected} a day",
+                "{port} has counted {observed} {counter} in {days}, since the host was started; the median of {total} "
+                "ports is {expected} a day",
                 hosts=[host],
                 port=label,
                 device=label.partition(":")[0],
                 counter=name,
                 observed=high.count,
-                rate=f"{high.daily:.1f}",
-                expected=f"{high.expected:.1f}",
+                days=high.days,
+                expected=high.usual,
                 total=len(ports),
             )

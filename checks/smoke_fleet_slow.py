@@ -143,5 +143,5 @@ def became_slower(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]) ->
 
 def pressure_text(run: SmokeRun) -> str:
     """What kept ranks from running, as the end of a sentence; the empty string where nothing did."""
-    texts = " ".join(text for texts in run.pressure.values() for text in texts[:1])
+    texts = " ".join(dict.fromkeys(text for texts in run.pressure.values() for text in texts[:1]))
     return filled(". {0}", texts) if texts else ""

@@ -19,6 +19,27 @@ logs point at it. ``possible``: the best of several explanations."""
 MAX_EVIDENCE = 4
 MAX_CULPRITS = 8
 ONE_OF_TWO = "one of two"
+GROUNDS = {
+    "local fault": "its own log shows the fault",
+    "both ends": "the logs name both ends of the link, not which of them failed",
+    "common target": "others report errors of their connections to it",
+    "minority": "it reports something else than most ranks",
+    "late": "it came long after the others",
+    "behind in sequence": "the others are further in the sequence of collectives",
+    "not joined": "the others waited for it at the start",
+    "silence": "it wrote nothing while the others waited",
+    "wait chain": "the others wait for it, and it waits for none",
+    "odd choice": "it chose something else at its start than the others",
+    "restart": "it follows from how the launcher started the job again",
+    "named by the cluster": "Kubernetes or the program that started the job names it",
+    "named by the library": "the communication library names it",
+    "named by the launcher": "the launcher names it",
+    "named by the scheduler": "the scheduler names it",
+    "named by HCCL": "HCCL names it",
+    "reported by ranks": "ranks report it, and it may follow from another fault",
+    ONE_OF_TWO: "one of the two failed, and the logs do not show which",
+}
+"""By rule: on what grounds it names a cause, for people."""
 """The rule of a cause that names two ranks, one of which is the culprit: the logs would be the same for the other."""
 
 

@@ -193,6 +193,10 @@ def validate_host(host: str, place: str) -> str:
                 "{0}: {1} has an @; expected a host name or address: {2}", place, quote(_without_password(host)), hint
             )
         )
+    if host.startswith(("./", "../", "/", "~/")) or host in (".", "..", "~"):
+        raise InventoryError(
+            filled("{0}: {1} is a file or folder; expected a host name or address", place, quote(host))
+        )
     if ":" in host or re.fullmatch(r"[0-9.]+", host, re.ASCII):
         if not is_plain_address(host):
             hint = filled("; {0}", PORT_HINT) if host.count(":") == 1 else ""

@@ -14,20 +14,33 @@ from doctor.engine.language import localized
 from doctor.engine.output_encoding import display_width, padded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.net.grid import Grid, Rectangle, mask_of
-from doctor.net.matrix import FAILING, Matrix
+from doctor.net.matrix import FAILING, PARTLY, Matrix
 
 MOST_ROWS = 32
 MOST_LABEL = 24
 """Characters of a row's name."""
 LEAST_WIDTH = 40
 
-_SIGNS = {"open": ".", "few": "-", "some": "+", "most": "*", "all": "#", "unknown": "?", "untried": " ", "self": "\\"}
+_SIGNS = {
+    "open": ".",
+    "few": "-",
+    "some": "+",
+    "most": "*",
+    "all": "#",
+    "partly": "%",
+    "reverse": "~",
+    "unknown": "?",
+    "untried": " ",
+    "self": "\\",
+}
 _LEGEND = {
     "open": "all open",
     "few": "under 1/4 of attempts fail",
     "some": "under 1/2 of attempts fail",
     "most": "1/2 of attempts or more fail",
     "all": "all fail",
+    "partly": "only some connections or packets pass",
+    "reverse": "unknown while the other direction fails",
     "unknown": "unknown",
 }
 
@@ -116,7 +129,7 @@ def _label(name: str, limit: int = MOST_LABEL) -> str:
 
 def _states(matrix: Matrix, blocks: Sequence[_Block]) -> list[list[str]]:
     """The state of each block of sources with each block of targets, over all ports."""
-    failed, opened, doubtful = (Grid.of(matrix, letters) for letters in (FAILING, "o", "?!"))
+    failed, opened, doubtful, partly = (Grid.of(matrix, letters) for letters in (FAILING, "o", "?!", PARTLY))
     ports = range(len(matrix.ports))
     table = []
     for source in blocks:
@@ -128,7 +141,11 @@ def _states(matrix: Matrix, blocks: Sequence[_Block]) -> list[list[str]]:
                 continue
             bad = sum(failed.count(port, side) for port in ports)
             good = sum(opened.count(port, side) for port in ports)
-            states.append(_state(bad, good, any(doubtful.any(port, side) for port in ports)))
+            state = _state(bad, good, any(doubtful.any(port, side) for port in ports))
+            some_pass = bad and bad == sum(partly.count(port, side) for port in ports)
+            fails_back = any(failed.any(port, Rectangle(target.mask, source.mask)) for port in ports)
+            followed = {"all": "partly" if some_pass else "all", "unknown": "reverse" if fails_back else "unknown"}
+            states.append(followed.get(state, state))
         table.append(states)
     return table
 

@@ -72,6 +72,8 @@ LETTERS: dict[AttemptOutcome, str] = {
 OUTCOMES = {letter: outcome for outcome, letter in LETTERS.items()}
 FAILING = "rdubnshfw"
 """The letters of attempts that failed. `o` worked; all others are neither."""
+PARTLY = "fh"
+"""Those of them of which some connections, or small packets, pass."""
 UNTRIED = "."
 
 
@@ -191,7 +193,7 @@ class Matrix(msgspec.Struct, frozen=True):
     >>> matrix.outcome(1, 0, 0)
     <AttemptOutcome.DROPPED: 'dropped'>
     >>> str(matrix.coverage())
-    '1 of 1 pair both ways, 1 port'
+    'tested 1 of 1 pair in both directions, 1 port'
     """
 
     hosts: tuple[str, ...]
@@ -256,8 +258,8 @@ class MatrixCoverage(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         one_way = self.pairs_either_way - self.pairs_both_ways
         both = self.pairs_both_ways
-        texts = [filled("{0} of {1} pairs both ways", both, self.pairs)]
-        texts += [filled("{0} more one way", one_way)] if one_way else []
+        texts = [filled("tested {0} of {1} pairs in both directions", both, self.pairs)]
+        texts += [filled("{0} more in one direction", one_way)] if one_way else []
         texts += [filled("{0} ports", self.ports)]
         texts += [filled("{0} of {1} attempts unknown", self.unknown, self.attempts)] if self.unknown else []
         return joined(", ", texts)

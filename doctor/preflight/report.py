@@ -146,13 +146,13 @@ def verdict_word(verdict: PreflightVerdict, options: PreflightOptions) -> str:
 
 
 def print_advice(verdict: PreflightVerdict) -> None:
-    """Up to five lines on stderr: what is wrong, and how to fix it."""
+    """Up to five lines on stderr: what is wrong, warnings too, and how to fix it."""
     from doctor.remedy.fixable import fixable_checks
 
     report = verdict.report
     for text in _scope_lines(verdict):
         print_stderr(filled("doctor: {0}", localized_filled(text)))
-    if verdict.code == 0 or not report.outcomes:
+    if not report.outcomes or (verdict.code == 0 and oneline.verdict_word(report, 0) != "WARN"):
         return
     checks_by_name = {check.name: check for check in verdict.gathered.catalog}
     for text in [note for note in report.notes if note.startswith("--need ")]:

@@ -281,6 +281,7 @@ class _JobInput:
             LaunchConfig.from_options(self.launch),
             self.table,
             environ if options.gates_job or batch_allocation(environ) else {},
+            is_carried=batch_allocation(environ) is not None or inventory.local,
         )
         self.probe_inputs = msgspec.structs.replace(probe_inputs, paths=options.paths)
 
@@ -428,9 +429,11 @@ def job_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _probe_inputs(
-    hosts: Sequence[str], launch: LaunchConfig, table: SavedRankTable, job_environ: Mapping[str, str]
+    hosts: Sequence[str], launch: LaunchConfig, table: SavedRankTable, job_environ: Mapping[str, str], is_carried: bool
 ) -> ProbeInputs:
-    """Inputs of the probes on the hosts. ``job_environ``: empty where no job starts here."""
+    """Inputs of the probes on the hosts. ``job_environ``: empty where no job starts here. ``is_carried``: the ranks on
+    all hosts have it, too; a shell that names hosts may have a TMPDIR of its own.
+    """
     path = table.path
     return ProbeInputs(
         hosts=tuple(hosts),
@@ -438,7 +441,7 @@ def _probe_inputs(
         master_addr=launch.master_addr,
         announces_name=launch.announces_name,
         folders=job_folders(job_environ) if job_environ else (),
-        temporary_folder=temporary_folder(job_environ),
+        temporary_folder=temporary_folder(job_environ) if is_carried else "",
         ports=(launch.master_port, *(port for span in launch.hccl_ports for port in range(span.first, span.last + 1))),
         rank_table=path if not path or os.path.isabs(path) else str(Path.cwd() / path),
     )

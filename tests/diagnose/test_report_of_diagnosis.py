@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from doctor.cli.app import application
-from doctor.diagnose.diagnosis import Diagnosis, EarlierAttempt
+from doctor.diagnose.diagnosis import GROUNDS, Diagnosis, EarlierAttempt
 from doctor.diagnose.render import views
 from doctor.diagnose.render.diagnosis_report import read_diagnosis
 from doctor.diagnose.render.document import SignatureCatalog
@@ -54,7 +54,7 @@ def test_junit_has_the_cause_with_confidence_evidence_why_and_remedy() -> None:
     (failure,) = case.result
     assert isinstance(failure, Failure) and case.name == NAME and failure.type == "error"
     assert failure.text.startswith(f"error: {HOST}: {cause['summary']}")
-    assert f"  confidence: {cause['confidence']}; {cause['rule']}" in failure.text
+    assert f"  confidence: {cause['confidence']}: {GROUNDS[cause['rule']]}" in failure.text
     for item in cause["evidence"]:
         assert f"{item['file']}:{item['line']} {item['time']}: {item['text']}" in failure.text
     for text in (*cause["likely_causes"], *cause["fix"], *cause["confirm"], *cause["playbooks"], *cause["checks"]):

@@ -581,7 +581,7 @@ ROWS: list[Row] = [
         "network-errors-many",
         "sed -i 's/rx_crc_errors_phy: 0/rx_crc_errors_phy: 13147323/' /run/ethtool/-S",
         fleet="gpu",
-        values={"interface": "eth100", "observed": {"rx_crc_errors_phy": 13147323}, "expected": "0.0"},
+        values={"interface": "eth100", "observed": {"rx_crc_errors_phy": 13147323}, "expected": "0"},
         prepare=ethtool,
         apart=("*",),
     ),

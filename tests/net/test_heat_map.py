@@ -35,6 +35,18 @@ def test_what_is_unknown_or_not_tried_does_not_look_healthy() -> None:
     assert lines[4] == ". all open  ? unknown"
 
 
+def test_a_pair_of_which_some_connections_pass_is_not_drawn_as_one_that_fails() -> None:
+    """Some flows, or small packets, pass; what a failure of the other direction hides is said so."""
+    lines = heat_map(fleet(3, 2, [["-fo", "?-o", "o?-"], ["-ho", "?-o", "oo-"]]))
+    assert lines[1:4] == ["0 n0  \\ % .", "1 n1  ~ \\ .", "2 n2  . ? \\"]
+    assert lines[4:] == [
+        ". all open  % only some connections or packets pass",
+        "~ unknown while the other direction fails  ? unknown",
+    ]
+    dropped_too = heat_map(fleet(2, 2, [["-f", "o-"], ["-d", "o-"]]))
+    assert dropped_too[1] == "0 n0  \\ #"
+
+
 @pytest.mark.parametrize("hosts", [1, 2, 10, 11, 32, 33, 64, 100, 257])
 @pytest.mark.parametrize("width", [20, 80, 120])
 def test_lines_fit_and_are_folded_above_32_hosts(hosts: int, width: int) -> None:

@@ -61,7 +61,7 @@ def test_a_healthy_fleet_has_no_finding_and_keeps_nothing_of_the_test(fleet_cpu:
     before = leftovers(fleet_cpu)
     code, report = net(fleet_cpu)
     assert (code, findings(report)) == (0, [])
-    assert report["net"]["coverage"] == "6 of 6 pairs both ways, 3 ports"
+    assert report["net"]["coverage"] == "tested 6 of 6 pairs in both directions, 3 ports"
     require_nothing_left(fleet_cpu, before, 10)
 
 

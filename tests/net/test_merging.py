@@ -36,7 +36,7 @@ def test_a_silent_host_is_unknown_and_its_peers_are_innocent() -> None:
     assert matrix.silent == (2,)
     assert matrix.rows[0] == ("-o?", "o-?", "..-")
     assert localize(matrix).causes == ()
-    assert str(matrix.coverage()) == "1 of 3 pairs both ways, 1 port, 2 of 4 attempts unknown"
+    assert str(matrix.coverage()) == "tested 1 of 3 pairs in both directions, 1 port, 2 of 4 attempts unknown"
 
 
 def test_a_target_that_does_not_say_that_it_listens_makes_no_failure() -> None:

@@ -55,7 +55,11 @@ def test_over_srun(carried: Fleet) -> None:
     cluster = Cluster(carried)
     try:
         job = {**INSIDE, **cluster.allocate()}
-        assert net(carried, "--transport", "slurm", env=job) == (0, "6 of 6 pairs both ways, 3 ports", [])
+        assert net(carried, "--transport", "slurm", env=job) == (
+            0,
+            "tested 6 of 6 pairs in both directions, 3 ports",
+            [],
+        )
         carried.enter(carried.hosts[-1], ["nft", "-f", "-"], input=dropping(carried.addresses[carried.hosts[0]]))
         require_direction(carried, net(carried, "--transport", "slurm", env=job))
     finally:
@@ -69,7 +73,7 @@ def test_over_mpirun(carried: Fleet, tmp_path: Path) -> None:
     addresses = "".join(f"Host {name}\n HostName {address}\n" for name, address in carried.addresses.items())
     config.write_text(addresses + carried.ssh_config.read_text())
     job = {**INSIDE, "OMPI_MCA_plm_rsh_agent": f"ssh -F {config}"}
-    assert net(carried, "--transport", "mpi", env=job) == (0, "6 of 6 pairs both ways, 3 ports", [])
+    assert net(carried, "--transport", "mpi", env=job) == (0, "tested 6 of 6 pairs in both directions, 3 ports", [])
     with carried.broken(carried.hosts[-1], nft=dropping(carried.addresses[carried.hosts[0]])):
         require_direction(carried, net(carried, "--transport", "mpi", env=job))
 
@@ -99,11 +103,11 @@ def test_in_the_network_namespace_of_the_job(carried: Fleet) -> None:
             others = [f"ip route add 10.99.{numbers[o]}.0/24 via {carried.addresses[o]}" for o in numbers if o != host]
             carried.enter(host, JOBS_NETWORK.format(own=number, routes="\n".join(others)))
         config = ("-F", str(carried.ssh_config))
-        assert net(carried, *config, *within) == (0, "6 of 6 pairs both ways, 3 ports", [])
+        assert net(carried, *config, *within) == (0, "tested 6 of 6 pairs in both directions, 3 ports", [])
         rule = dropping(f"10.99.{numbers[carried.hosts[0]]}.2")
         carried.enter(carried.hosts[-1], ["ip", "netns", "exec", "job", "nft", "-f", "-"], input=rule)
         require_direction(carried, net(carried, *config, *within))
-        assert net(carried, *config) == (0, "6 of 6 pairs both ways, 3 ports", [])
+        assert net(carried, *config) == (0, "tested 6 of 6 pairs in both directions, 3 ports", [])
     finally:
         for host in carried.hosts:
             with contextlib.suppress(Exception):
@@ -116,7 +120,7 @@ def test_hosts_with_ipv6(make_fleet: Callable[..., Fleet], tmp_path: Path, alone
     """A blocked port, and one of several equal paths that is broken."""
     hosts: Any = Ipv6Hosts(make_fleet(4, name="nv", subnet="10.85.0.0/16"), tmp_path, alone=alone)
     config, first, last = ("-F", str(hosts.ssh_config)), hosts.hosts[0], hosts.hosts[-1]
-    assert net(hosts, *config) == (0, "6 of 6 pairs both ways, 3 ports", [])
+    assert net(hosts, *config) == (0, "tested 6 of 6 pairs in both directions, 3 ports", [])
     with hosts.broken(last, nft=dropping(hosts.addresses[first])):
         require_direction(hosts, net(hosts, *config))
     flows = "jhash ip6 saddr . ip6 daddr . tcp sport . tcp dport mod 2 == 1 drop"

@@ -108,6 +108,21 @@ def test_a_bad_host_is_named_with_the_check_and_the_fix_goes_to_stderr(
     assert json.loads(report.read_text())["verdict"] == "failed"
 
 
+def test_a_warning_has_its_fix_on_stderr(preflight: Callable[..., Flight], fleet: Fleet, hosts: list[str]) -> None:
+    """The job may start, and whoever reads the line knows what to do."""
+    with fleet.broken(hosts[1], "prlimit --pid 1 --nproc=1024:"):
+        flight = preflight("--select", "process-limit-low")
+    assert (flight.code, flight.word) == (0, "WARN"), flight.line
+    assert re.search(r"^warn process-limit-low on .*: .*Fix: .*nproc", flight.err, re.MULTILINE), flight.err
+    assert len(flight.err.splitlines()) <= 5
+
+
+def test_a_shell_that_names_hosts_has_a_tmpdir_of_its_own(preflight: Callable[..., Flight], tmp_path: Path) -> None:
+    """Outside a job nothing carries it to other hosts; within one it is missed there."""
+    flight = preflight("--select", "disk-full", env={"TMPDIR": str(tmp_path)})
+    assert (flight.code, flight.word, flight.err) == (0, "OK", ""), flight.line
+
+
 def test_quiet_says_the_line_alone(preflight: Callable[..., Flight], broken: str) -> None:
     flight = preflight("--quiet")
     assert (flight.code, flight.err) == (10, "")

@@ -21,6 +21,7 @@ from doctor.smoke.hang.host_pressure import (
     of_own_ranks,
     pressure_sentences,
     quota_use,
+    sentences_by_host,
     starved_ranks,
 )
 from doctor.smoke.model import CpuSpin, QuotaUse
@@ -50,7 +51,23 @@ def test_every_kind_of_pressure_is_a_sentence() -> None:
     assert quota == "Rank 0 was held back by the CPU quota of its control group for 1.5 s, in 20% of its periods."
     assert "Rank 1 waited for a CPU for 40%" in cpu
     assert "12% of its CPU time (steal)" in steal
-    assert "waited for memory in 30 %" in memory
+    assert "waited for memory in 30%" in memory
+
+
+def test_hosts_that_are_short_of_cpus_alike_are_no_evidence_against_one() -> None:
+    """One sentence for all; a host that waits far longer, and what is its own besides, is still said."""
+    busy = [HostPressure({rank: (0, 0, 0.0, 1.0, 9.0)}, stalls={"cpu": 88.0}) for rank in range(3)]
+    alike = "All 3 hosts are short of CPUs alike: tasks waited for one for 90% of the time or more."
+    assert sentences_by_host(dict(zip("abc", busy, strict=True))) == dict.fromkeys("abc", (alike,))
+    robbed = HostPressure({2: (0, 0, 0.0, 1.0, 9.0)}, 0.3)
+    assert sentences_by_host({"a": busy[0], "c": robbed})["c"][1] == (
+        "c: the hypervisor took 30% of its CPU time (steal)."
+    )
+    a_little = HostPressure({1: (0, 0, 0.0, 7.0, 2.5)})
+    named = sentences_by_host({"a": busy[0], "b": a_little})
+    assert named["a"] == ("Rank 0 waited for a CPU for 90% of its time.",)
+    assert sentences_by_host({"a": busy[0], "b": HostPressure()}) == {"a": named["a"], "b": ()}
+    assert sentences_by_host({"a": busy[0]}) == {"a": named["a"]}
 
 
 def test_a_wait_for_a_cpu_beside_idle_ones_is_a_quota_that_is_not_shown() -> None:

@@ -13,6 +13,8 @@ from statistics import median
 
 import msgspec
 
+from doctor.engine.texts import filled
+
 Port = tuple[str, str]
 """The host, and the port's name there."""
 
@@ -40,6 +42,24 @@ class HighRate(msgspec.Struct, frozen=True):
     daily: float
     expected: float
     """A day, in the middle of all hosts; 0 where there are too few ports."""
+
+    @property
+    def days(self) -> str:
+        """In which the errors were counted.
+
+        >>> HighRate(412, 13.733, 0.0666).days, HighRate(7, 7.0, 0.0).days
+        ('30 days', 'at most a day')
+        """
+        return "at most a day" if self.count == self.daily else filled("{0} days", round(self.count / self.daily))
+
+    @property
+    def usual(self) -> str:
+        """`expected`, with a decimal where it is small.
+
+        >>> HighRate(412, 13.7, 0.0666).usual, HighRate(7, 7.0, 0.0).usual, HighRate(7, 99.0, 12.4).usual
+        ('0.1', '0', '12')
+        """
+        return f"{self.expected:.1f}" if 0.05 <= self.expected < 10 else f"{self.expected:.0f}"
 
 
 def high_rates(

@@ -11,6 +11,7 @@ from functools import partial
 
 import msgspec
 
+from doctor.diagnose.diagnosis import GROUNDS
 from doctor.diagnose.events import TIME_ENDED
 from doctor.diagnose.render.document import (
     Advice,
@@ -145,7 +146,7 @@ def _finding(cause: CauseDocument) -> Finding:
         ranks=list(cause.ranks),
         means=cause.title,
         codes=list(cause.codes),
-        confidence=filled("{0}; {1}", cause.confidence, cause.rule),
+        confidence=filled("{0}: {1}", cause.confidence, GROUNDS.get(cause.rule, cause.rule)),
         evidence=list(lines),
         now=checked_lines(cause.checked) if cause.checked else [],
         why=list(cause.likely_causes),

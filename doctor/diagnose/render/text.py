@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.diagnose.diagnosis import Culprit, Diagnosis, Waiting
+from doctor.diagnose.diagnosis import GROUNDS, Culprit, Diagnosis, Waiting
 from doctor.diagnose.events import Event
 from doctor.diagnose.render.document import (
     Advice,
@@ -124,7 +124,8 @@ class _TextLayout:
         numbers = str(number + 1) if len(content.causes) > 1 else ""
         yield from self.labelled("cause", [item.title + bracketed(f"{item.signature}{code}")], numbers)
         yield from self.labelled("who", [self.names(cause.culprits) or localized("the job as a whole")])
-        yield from self.labelled("rule", [f"{item.rule}{localized('; ')}{item.confidence}"])
+        grounds = localized(GROUNDS.get(cause.rule, cause.rule))
+        yield from self.labelled("certainty", [f"{item.confidence}{localized(': ')}{grounds}"])
         yield from self.labelled("memory", [item.memory] if item.memory else [])
         yield from self.labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence])
         yield from self.advice("why", item)
@@ -240,7 +241,7 @@ _LABELS = {
     "memory": "label: memory",
     "cause": "label: cause",
     "who": "label: who",
-    "rule": "label: rule",
+    "certainty": "label: certainty",
     "proof": "label: proof",
     "why": "label: why",
     "confirm": "label: confirm",

@@ -85,7 +85,9 @@ def _training_lines(report: Report, full: bool) -> Details:
     from doctor.report.layout.loss_section import loss_lines
     from doctor.report.layout.smoke_section import smoke_lines
 
-    smoke = smoke_lines(report.smoke, full) if report.smoke else ()
+    findings = [finding for outcome in report.outcomes for finding in outcome.findings]
+    shown = {str(text) for finding in findings for text in finding.values.get("evidence") or ()}
+    smoke = smoke_lines(report.smoke, full, shown) if report.smoke else ()
     return smoke + (loss_lines(report.losses, report.outcomes, full) if report.losses else ())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
@@ -26,11 +26,10 @@ MAX_STACKS = 2
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+ \(most recent call first\):\Z")
 
 
-def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
-    """The run in labelled lines; ``full`` shows every stack, size and group."""
-    lines = [
-        line for failure in summary.failures[: None if full else 1] for line in _failure_lines(failure, summary, full)
-    ]
+def smoke_lines(summary: SmokeSummary, full: bool, shown: Collection[str] = ()) -> Details:
+    """The run in labelled lines; ``full`` shows every stack, size and group. ``shown``: evidence that findings have."""
+    failures = summary.failures[: None if full else 1]
+    lines = [line for failure in failures for line in _failure_lines(failure, summary, full, shown)]
     if summary.unfinished_stages and not summary.watched:
         lines.append(("unfinished", ", ".join(summary.unfinished_stages)))
     lines.append(("ran", _ran(summary)))
@@ -67,7 +66,9 @@ def culprits_in_words(failure: Failure) -> str:
     return localized("a rank that is not known") if failure.kind in ("blocked", "busy") else localized("all ranks")
 
 
-def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Iterator[tuple[str, str]]:
+def _failure_lines(
+    failure: Failure, summary: SmokeSummary, full: bool, shown: Collection[str]
+) -> Iterator[tuple[str, str]]:
     kind = FAILURE_KINDS[failure.kind]
     who = f"{culprits_in_words(failure)}{_placements(failure, summary)}"
     staged = failure.stage and not (kind.implies_stage or summary.watched)
@@ -91,7 +92,8 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
     yield from label_lines("call", _calls(failure, failure.culprit_ranks))
     yield from label_lines("waited", _calls(failure, failure.waiting_ranks) or _silent(failure.waiting_ranks))
     yield from label_lines(
-        "evidence", [clean(localized_filled(sentence)) for sentence in failure.evidence[: None if full else 6]]
+        "evidence",
+        [clean(localized_filled(text)) for text in failure.evidence[: None if full else 6] if text not in shown],
     )
     for rank in [candidate for candidate in failure.stacks if candidate in failure.culprit_ranks or full][
         : None if full else MAX_STACKS

@@ -25,6 +25,8 @@ WAITED_BESIDE_IDLE = 0.8
 """Share of its running and waiting, as of a quota of a fifth of a CPU."""
 IDLE = 0.25
 """Share of a host's CPU time without work, while a rank waits for a CPU, from which on no other work is the reason."""
+ALIKE = 0.5
+"""Of the largest such share among the hosts, the least of one that waits for its CPUs like the others."""
 STEAL = 0.05
 STALLS = {"cpu": 40.0, "memory": 10.0, "io": 20.0}
 """Percent of the last 10 s."""
@@ -93,24 +95,64 @@ def _waits_beside_idle(pressure: HostPressure, rank: int) -> bool:
     return _waited(pressure.ranks[rank]) >= WAITED_BESIDE_IDLE and pressure.idle.get(rank, 0.0) >= IDLE
 
 
+def sentences_by_host(hosts: Mapping[str, HostPressure]) -> dict[str, tuple[str, ...]]:
+    """What is worth saying of each host. That all are short of CPUs alike is one sentence: it is evidence against none.
+
+    >>> busy = HostPressure(stalls={"cpu": 88.0})
+    >>> sentences_by_host({"w1": busy, "w2": busy})["w1"]
+    ('All 2 hosts are short of CPUs alike: tasks waited for one for 88% of the time or more.',)
+    """
+    inferred = inferred_losses(hosts)
+    shares = [_cpu_shortage(pressure) for pressure in hosts.values()]
+    if len(shares) < 2 or min(shares) < ALIKE * max(shares) or not max(shares):
+        return {host: pressure_sentences(host, pressure, inferred) for host, pressure in hosts.items()}
+    alike = filled(
+        "All {0} hosts are short of CPUs alike: tasks waited for one for {1} of the time or more.",
+        len(shares),
+        f"{min(shares):.0%}",
+    )
+    return {
+        host: (alike, *pressure_sentences(host, pressure, inferred, alike=True)) for host, pressure in hosts.items()
+    }
+
+
+def _cpu_shortage(pressure: HostPressure) -> float:
+    """Share of the time in which a rank, or else any task, waited for a CPU; 0.0 where that is little, or beside idle
+    ones.
+    """
+    if any(_waits_beside_idle(pressure, rank) for rank in pressure.ranks):
+        return 0.0
+    waited = max((_waited(fields) for fields in pressure.ranks.values()), default=0.0)
+    stalled = pressure.stalls.get("cpu", 0.0)
+    return waited if waited > WAITED else stalled / 100 if stalled >= STALLS["cpu"] else 0.0
+
+
 def pressure_sentences(
-    host: str, pressure: HostPressure, inferred: Mapping[int, float] = MappingProxyType({})
+    host: str,
+    pressure: HostPressure,
+    inferred: Mapping[int, float] = MappingProxyType({}),
+    *,
+    alike: bool = False,
 ) -> tuple[str, ...]:
-    """What is worth saying of one host. ``inferred``: what `inferred_losses` gives for all hosts."""
+    """What is worth saying of one host. ``inferred``: what `inferred_losses` gives for all hosts.
+
+    ``alike``: all hosts wait for their CPUs, which is said elsewhere.
+    """
     texts = [_inferred_sentence(rank, lost) for rank, lost in inferred.items() if rank in pressure.ranks]
     for rank, fields in sorted(pressure.ranks.items()):
         periods, throttled, seconds = fields[:3]
         if periods >= MIN_PERIODS and throttled >= THROTTLED * periods:
             texts.append(_quota_sentence(rank, throttled / periods, seconds))
-        elif (share := _waited(fields)) > WAITED:
+        elif (share := _waited(fields)) > WAITED and not alike:
             texts.append(filled("Rank {0} waited for a CPU for {1} of its time.", rank, f"{share:.0%}"))
     texts += idle_cpu_sentences(host, pressure)
     if pressure.steal >= STEAL:
         texts.append(filled("{0}: the hypervisor took {1} of its CPU time (steal).", host, f"{pressure.steal:.0%}"))
     for name, least in STALLS.items():
-        if (share := pressure.stalls.get(name, 0.0)) >= least:
+        is_said = name == "cpu" and (alike or any(_waited(fields) > WAITED for fields in pressure.ranks.values()))
+        if (share := pressure.stalls.get(name, 0.0)) >= least and not is_said:
             texts.append(
-                filled("{0}: tasks waited for {1} in {2} % of the last 10 s (PSI).", host, name, f"{share:.0f}")
+                filled("{0}: tasks waited for {1} in {2}% of the last 10 s (PSI).", host, name, f"{share:.0f}")
             )
     return tuple(texts)
 

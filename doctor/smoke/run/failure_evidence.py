@@ -15,10 +15,9 @@ from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.host_pressure import (
     idle_cpu_sentences,
-    inferred_losses,
     of_own_ranks,
-    pressure_sentences,
     quota_use,
+    sentences_by_host,
     starved_ranks,
 )
 from doctor.smoke.hang.standstill import (
@@ -163,16 +162,14 @@ def describe_pressure(
     The third are sentences that a healthy run shows as well.
     """
     hosts = of_own_ranks(read_pressure(channels, LATE_ANSWER), plan)
-    inferred = inferred_losses(hosts)
-    texts_by_host = {host: pressure_sentences(host, pressure, inferred) for host, pressure in hosts.items()}
+    texts_by_host = sentences_by_host(hosts)
     notes = [text for host, pressure in hosts.items() for text in idle_cpu_sentences(host, pressure)]
     return {host: texts for host, texts in texts_by_host.items() if texts}, quota_use(hosts), notes
 
 
 def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure]) -> Failure:
     """With what the kernels of the hosts count; a spent budget is laid at ranks that a quota kept from running."""
-    inferred = inferred_losses(hosts)
-    texts = tuple(text for host, each in hosts.items() for text in pressure_sentences(host, each, inferred))[:MAX_TEXTS]
+    texts = tuple(dict.fromkeys(text for each in sentences_by_host(hosts).values() for text in each))[:MAX_TEXTS]
     starved = starved_ranks(hosts) if failure.kind == "budget" else {}
     if starved:
         text = filled("{0}: {1}", failure.text, " ".join(starved.values())[:300])

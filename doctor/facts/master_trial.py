@@ -22,6 +22,8 @@ from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash
 SECONDS = 6.0
 """How long each host tries: all begin at about the same time, and end as soon as all are answered."""
 NONCE_SIZE = PROOF_SIZE = 16
+MAX_GUESTS = 256
+"""Connections kept at a time; a flood beyond them closes the oldest, and an honest host calls again."""
 
 
 def try_master(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
@@ -132,6 +134,8 @@ def _take(trial: dict, opened: Any) -> None:  # type: ignore[type-arg]
         except OSError:
             return
         guest.setblocking(False)
+        if len(trial["guests"]) >= MAX_GUESTS:
+            trial["guests"].pop(next(iter(trial["guests"]))).close()
         trial["guests"][guest.fileno()] = guest
         return
     number = opened.fileno()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
+import sys
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -96,6 +99,21 @@ def test_a_port_that_is_taken_is_told() -> None:
         other.listen()
         answer = tried(holder.getsockname()[1], 0.5, addresses={"vip": ["127.0.0.1"]})
     assert (answer["reached"], answer["accepted"], answer["listened"]) == ("", True, False)
+
+
+def test_a_flood_of_open_connections_does_not_hide_who_answers() -> None:
+    """The host has fewer open files than there are connections: an honest host is still answered."""
+    port, code = free_port(), "import sys; from tests.facts.test_master_trial import tried; tried(int(sys.argv[1]))"
+    limited = ["bash", "-c", 'ulimit -n 320; exec "$0" -c "$1" "$2"', sys.executable, code, str(port)]
+    with contextlib.ExitStack() as kept, subprocess.Popen(limited) as listener:
+        end = time.monotonic() + 20
+        opened = 0
+        while opened < 400 and time.monotonic() < end:
+            with contextlib.suppress(OSError):
+                kept.enter_context(socket.create_connection(("127.0.0.1", port), 1))
+                opened += 1
+        answer = tried(port, 2.0, host="b", addresses={"vip": ["127.0.0.1"]})
+    assert (answer["reached"], listener.returncode) == ("a", 0)
 
 
 def test_another_master_costs_nothing() -> None:

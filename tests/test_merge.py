@@ -223,7 +223,7 @@ class TestFilesThatCannotBeUsed:
             (changed(version="0.0.1"), "written by version 0.0.1 of doctor; expected"),
             (changed(hosts={}), "contains 0 hosts"),
             (changed(hosts={**GOOD.hosts, "b": GOOD.hosts["a"]}), "contains 2 hosts"),
-            (changed(hosts={"../a": GOOD.hosts["a"]}), '"../a" is not a host name'),
+            (changed(hosts={"../a": GOOD.hosts["a"]}), '"../a" is a file or folder'),
             (changed(started="yesterday"), "yesterday"),
             (changed(started="2026-01-01T12:00:00"), "has no time zone"),
             (changed(launch={"environ": {"A": 1}}), "Expected `str`, got `int` - at `$.launch.environ[...]`"),

@@ -59,8 +59,13 @@ def _too_large(path: str | os.PathLike[str], limit: int) -> OSError:
 
 
 def read_bounded_text(path: str | os.PathLike[str], limit: int = MAX_BYTES, errors: str = "strict") -> str:
-    """The file as UTF-8 text, each end of a line one newline. Raises: OSError (`read_bounded`), UnicodeDecodeError."""
-    return read_bounded(path, limit).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
+    """The file as UTF-8 text, with `plain_lines`. Raises: OSError (`read_bounded`), UnicodeDecodeError."""
+    return plain_lines(read_bounded(path, limit).decode("utf-8", errors))
+
+
+def plain_lines(text: str) -> str:
+    """Each end of a line one newline. A script (``#!``) stays as it is: to a shell a carriage return is a character."""
+    return text if text.startswith("#!") else text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _size(limit: int) -> str:

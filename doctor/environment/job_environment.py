@@ -162,6 +162,9 @@ def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
         script = read_job_script(text, environ)
     except NotAJobScript as error:
         raise InputError(filled("--job-script {0}: {1}", name, error)) from None
+    if script.refused:
+        [part] = script.unread
+        raise InputError(filled("--job-script {0}, line {1}: {2}: {3}", name, part.line, part.reason, part.text))
     if script.job_line is None:
         raise InputError(
             filled(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.engine.bounded_read import read_bounded
+from doctor.engine.bounded_read import plain_lines, read_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -128,7 +128,7 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
 def read_text(path: str) -> str:
     """A file of the command line. Raises: InputError."""
     try:
-        return read_bounded(path, MAX_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return plain_lines(read_bounded(path, MAX_BYTES).decode("utf-8-sig"))
     except UnicodeDecodeError:
         reason = "is no text in UTF-8"
     except (OSError, ValueError) as error:
@@ -176,6 +176,6 @@ class _NamedFiles:
 
     def _try(self, path: str) -> str | None:
         try:
-            return read_bounded(path, MAX_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+            return plain_lines(read_bounded(path, MAX_BYTES).decode("utf-8-sig"))
         except (OSError, ValueError):
             return None

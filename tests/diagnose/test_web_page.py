@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from doctor.diagnose.diagnosis import GROUNDS
 from tests.diagnose.test_command import LOGS, run
 from tests.report.pictured_reports import EVIL
 from tests.report.test_web_report import Outline
@@ -24,7 +25,7 @@ def test_it_has_all_that_the_document_has(name: str) -> None:
     text = outline.text.replace("`", "")
     for cause in document["causes"]:
         evidence = [item["text"] for item in cause["evidence"]]
-        texts = [cause["summary"], cause["title"], cause["signature"], cause["rule"], *evidence, *cause["fix"]]
+        texts = [cause["summary"], cause["title"], cause["signature"], GROUNDS[cause["rule"]], *evidence, *cause["fix"]]
         for entry in (*texts, *cause["likely_causes"], *cause["confirm"], *cause["checks"]):
             assert " ".join(entry.replace("`", "").split())[:1000] in text
     for item in (document["undecidable"] or {"reported": []})["reported"]:

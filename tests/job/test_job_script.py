@@ -161,3 +161,13 @@ def test_a_launch_in_the_text_of_a_shell_is_read_also_where_a_variable_is_not_kn
 )
 def test_the_text_of_a_shell_that_only_names_a_launcher_starts_nothing(line: str) -> None:
     assert read_job_script(f"#!/bin/bash\n{line}\n").launch_lines == ()
+
+
+def test_a_script_with_dos_line_breaks_is_refused_with_its_line() -> None:
+    """bash reads ``n1\\r`` there; sbatch: "Batch script contains DOS line breaks". In a comment they do no harm."""
+    text = "#!/bin/bash\r\n#SBATCH -N 2\r\nexport MASTER_ADDR=n1\r\ntorchrun --nnodes 2 train.py\r\n"
+    script = read_job_script(text)
+    assert (script.refused, script.job_line) == (True, None)
+    assert [(part.line, "carriage return" in part.reason) for part in script.unread] == [(3, True)]
+    harmless = read_job_script("#!/bin/bash\r\n# a note\r\ntorchrun --nnodes 2 train.py\n")
+    assert not harmless.refused and harmless.job_line

@@ -76,9 +76,13 @@ def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: st
     name = printable(line.program, 200)
     try:
         text = read_bounded_text(line.program, 1 << 20)
-        job_line = read_job_script(text, environ).job_line
+        script = read_job_script(text, environ)
     except (OSError, ValueError, NotAJobScript) as error:
         raise CannotRehearse(filled("{0}: {1}", name, getattr(error, "strerror", None) or error)) from None
+    if script.refused:
+        [part] = script.unread
+        raise CannotRehearse(filled("{0}, line {1}: {2}: {3}", name, part.line, part.reason, part.text))
+    job_line = script.job_line
     if job_line is None:
         raise CannotRehearse(filled("{0}: no launch line was found in it", name))
     commands = [command for command in evaluate(text, environ).commands if command.line == job_line.line]

@@ -162,17 +162,10 @@ def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
         script = read_job_script(text, environ)
     except NotAJobScript as error:
         raise InputError(filled("--job-script {0}: {1}", name, error)) from None
-    if script.refused:
-        [part] = script.unread
-        raise InputError(filled("--job-script {0}, line {1}: {2}: {3}", name, part.line, part.reason, part.text))
     if script.job_line is None:
-        raise InputError(
-            filled(
-                "--job-script {0}: no launch line was found; expected torchrun, srun, mpirun, msrun, "
-                "deepspeed, accelerate or python3 with a program",
-                name,
-            )
-        )
+        expected = "torchrun, srun, mpirun, msrun, deepspeed, accelerate or python3 with a program"
+        why = script.refusal or filled("no launch line was found; expected {0}", expected)
+        raise InputError(filled("--job-script {0}: {1}", name, why))
     source = _with_line(script.job_line, environ, filled("the job script {0}, line {1}", name, script.job_line.line))
     notes = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
     if script.job_line.conditional:

@@ -30,8 +30,7 @@ def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_fi
     """
     script = read_job_script(text, environ)
     if script.refused:
-        [part] = script.unread
-        raise InputError(filled("{0}:{1}: no shell reads this: {2}: {3}", name, part.line, part.reason, part.text))
+        raise InputError(filled("{0}: no shell reads this: {1}", name, script.refusal))
     limit = script.resources.time_limit_s
     gpus = script.resources.gpus_per_node
     entries = [LaunchText(line, name, text, limit, gpus) for line in script.launch_lines]

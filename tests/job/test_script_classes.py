@@ -112,7 +112,7 @@ def test_a_script_that_is_not_here_makes_the_program_unknown() -> None:
 
 
 def test_text_that_no_shell_reads_names_its_line() -> None:
-    with pytest.raises(InputError, match=r"run\.sh:2: no shell reads this"):
+    with pytest.raises(InputError, match=r"run\.sh: no shell reads this: line 2"):
         launches("#!/bin/bash\nDATA=<your folder>\ntorchrun t.py\n", {})
 
 

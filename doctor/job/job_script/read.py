@@ -39,6 +39,12 @@ class JobScript(msgspec.Struct, frozen=True, kw_only=True):
     """Commands that run a shell script, which may start ranks."""
 
     @property
+    def refusal(self) -> str:
+        """Where and why no shell accepts the script; empty where one does."""
+        reasons = [filled("line {0}: {1}: {2}", part.line, part.reason, part.text) for part in self.unread[:1]]
+        return reasons[0] if self.refused and reasons else ""
+
+    @property
     def job_line(self) -> LaunchLine | None:
         """The line that starts the job: the last with a launcher, one that surely runs before one that may run.
 

@@ -63,8 +63,6 @@ class UnreadableShell(ValueError):
         self.line = line
 
 
-DOS_LINES = "a carriage return, which is a part of the last word of the line; sed -i 's/\\r$//' removes it"
-"""bash(1), "DEFINITIONS": a blank is a space or tab. sbatch refuses such a script ("DOS line breaks")."""
 _OPERATORS = ("&&", "||", ";;", ";", "&", "|", "(", ")")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _UNQUOTED = re.compile(r"[^\s\\'\"$`;&|()<>#]+")
@@ -103,8 +101,9 @@ class _Scanner:
             letter = text[self.position]
             if letter == "\n":
                 self._end_line()
-            elif letter == "\r":
-                raise UnreadableShell(DOS_LINES, self.line)
+            elif letter == "\r":  # bash(1): a blank is a space or tab; sbatch refuses "DOS line breaks"
+                reason = "a carriage return, which is a part of the last word of the line; sed -i 's/\\r$//' removes it"
+                raise UnreadableShell(reason, self.line)
             elif letter.isspace():
                 self.position += 1
             elif text.startswith("\\\n", self.position):

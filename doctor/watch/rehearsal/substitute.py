@@ -79,12 +79,9 @@ def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: st
         script = read_job_script(text, environ)
     except (OSError, ValueError, NotAJobScript) as error:
         raise CannotRehearse(filled("{0}: {1}", name, getattr(error, "strerror", None) or error)) from None
-    if script.refused:
-        [part] = script.unread
-        raise CannotRehearse(filled("{0}, line {1}: {2}: {3}", name, part.line, part.reason, part.text))
     job_line = script.job_line
     if job_line is None:
-        raise CannotRehearse(filled("{0}: no launch line was found in it", name))
+        raise CannotRehearse(filled("{0}: {1}", name, script.refusal or "no launch line was found in it"))
     commands = [command for command in evaluate(text, environ).commands if command.line == job_line.line]
     if len(commands) != 1:
         raise CannotRehearse(filled("{0}, line {1}: more than one command; expected one", name, job_line.line))

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Any
 
-from doctor.engine.secret_layers import LAYER_MARKS, without_layer
+from doctor.engine.secret_layers import inner_texts, parts_between
 from doctor.engine.secret_shapes import COMMANDS, GAP, PRIVATE_KEY, SHAPES
 
 TYPE_CHECKING = False
@@ -278,28 +278,33 @@ def hide_secrets(text: str) -> str:
     >>> hide_secrets("train.py --api-key abc --lr 3 https://me:pw@x/")
     'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
     """
-    if any(mark in text for mark in LAYER_MARKS):
-        text = _without_layered(text)
+    return _without_own(hide_layered(text))
+
+
+def hide_layered(text: str) -> str:
+    """The text without what is a secret once layers of quoting are taken away: it stands there as it stands here."""
+    for inner in inner_texts(text):
+        for word in dict.fromkeys(_hidden_words(inner)):
+            text = text.replace(word, HIDDEN)
+    return text
+
+
+def _without_own(text: str) -> str:
+    """Without the secrets that stand in it as they are."""
     lower = text.lower()
     words = [word for word in WORDS if word in lower]
     return hide_in_lines(text, _lines_with(words, lower)) if words else text
 
 
-def _without_layered(text: str) -> str:
-    """Without what is a secret once one more layer of quoting is taken away: it stands there as it stands here."""
-    inner = without_layer(text)
-    if inner == text:
-        return text
-    for key in _compiled(PRIVATE_KEY).finditer(inner) if "PRIVATE KEY" in inner else ():
-        for word in re.findall(r"\S{16,}", key[0]):
-            text = text.replace(word, HIDDEN)
-    lines, hidden_lines = inner.split("\n"), hide_secrets(inner).split("\n")
+def _hidden_words(text: str) -> Iterator[str]:
+    """The words of those secrets, each as often as it stands there."""
+    for key in _compiled(PRIVATE_KEY).finditer(text) if "PRIVATE KEY" in text else ():
+        yield from re.findall(r"\S{16,}", key[0])
+    lines, hidden_lines = text.split("\n"), _without_own(text).split("\n")
     if len(lines) != len(hidden_lines):
-        hidden_lines = [hide_secrets(line) for line in lines]
+        hidden_lines = [_without_own(line) for line in lines]
     for line, hidden in zip(lines, hidden_lines, strict=True):
-        for word in re.findall(r"[^\s\"'<>]{8,}", " ".join(_parts_between(line, hidden))):
-            text = text.replace(word, HIDDEN)
-    return text
+        yield from re.findall(r"[^\s\"'<>]{8,}", " ".join(parts_between(line, hidden, HIDDEN)))
 
 
 def hide_in_lines(text: str, numbers: Iterable[int]) -> str:
@@ -382,14 +387,10 @@ def hidden_parts(text: str) -> tuple[str, ...]:
     >>> hidden_parts("echo me:hunter2hunter2 | chpasswd")
     ('me:hunter2hunter2',)
     """
-    return _parts_between(text, hide_secrets(text))
-
-
-def _parts_between(text: str, hidden: str) -> tuple[str, ...]:
-    if hidden == text or len(text) > 10_000 or hidden.count(HIDDEN) > 3:
+    hidden = hide_secrets(text)
+    if len(text) > 10_000 or hidden.count(HIDDEN) > 3:
         return ()
-    match = re.fullmatch("(.+?)".join(map(re.escape, hidden.split(HIDDEN))), text, re.S)
-    return tuple(part for part in match.groups() if len(part) >= 8) if match else ()
+    return tuple(part for part in parts_between(text, hidden, HIDDEN) if len(part) >= 8)
 
 
 def _hide_value(match: re.Match[str]) -> str:

@@ -69,6 +69,22 @@ def test_a_short_number_is_a_token_unless_it_counts_some() -> None:
     assert hide_secrets("#token: 2048, s/token=0.5s") == "#token: 2048, s/token=0.5s"
 
 
+def test_quoting_without_end_is_read_for_some_layers_and_ends_nothing() -> None:
+    """A log may hold an ampersand that was escaped as often as it has characters."""
+    text = "token=&amp;amp;amp;quot;hunter2hunter2&amp;amp;amp;quot; &" + "amp;" * 20_000
+    hidden = hide_secrets(text)
+    assert "hunter2" not in hidden and hidden.endswith("amp;" * 20_000)
+
+
+def test_all_secrets_of_a_quoted_line_are_hidden_in_a_bundle_too() -> None:
+    """Before, none of a line with more than three, or of more than 10,000 characters; and none in a bundle."""
+    quoted = ", ".join(f'\\"K{number}_TOKEN\\": \\"hunter2hunter{number}\\"' for number in range(6))
+    html = "&quot;password&quot;: &quot;hunter2hunter2&quot;"
+    for text in (f"{{{quoted}}}\n", f"{'a' * 20_000} {{{quoted}}}\n", f"{html}\n"):
+        assert "hunter2" not in hide_secrets(text)
+        assert gated(text.encode()) == hide_secrets(text).encode()
+
+
 def test_base64_is_searched_for_tokens_and_what_stands_beside_it_for_all() -> None:
     draw = random.Random(11)
     encoded = base64.b64encode(draw.randbytes(60_000)).decode()

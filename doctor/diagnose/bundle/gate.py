@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, ShapeIndex, split_block
-from doctor.engine.secrets import WORDS, hide_in_lines
+from doctor.engine.secrets import WORDS, hide_in_lines, hide_layered
 
 
 @cache
@@ -19,8 +19,9 @@ def _index() -> ShapeIndex:
 
 def gated(block: bytes) -> bytes:
     """The block, which ends with a line, without secrets: as `hide_secrets` leaves it, byte for byte."""
-    hidden = hide_in_lines(block.decode("utf-8", "surrogateescape"), _chosen(block))
-    return hidden.encode("utf-8", "surrogateescape")
+    text = hide_layered(block.decode("utf-8", "surrogateescape"))
+    data = text.encode("utf-8", "surrogateescape")
+    return hide_in_lines(text, _chosen(data)).encode("utf-8", "surrogateescape")
 
 
 def _chosen(block: bytes) -> Iterator[int]:

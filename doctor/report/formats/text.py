@@ -225,7 +225,7 @@ class _TextLayout:
         fix = self.fix_lines(parts, len(parts), check)
         if self.rows(fix) > rows:
             first_command = next((count for count, (_, text) in enumerate(parts, 1) if "`" in text), 1)
-            shorter = [self.fix_lines(parts, count, check) for count in {first_command, 1}]
+            shorter = [self.fix_lines(parts, count, check) for count in (first_command, 1)]
             fix = next((lines for lines in shorter if self.rows(lines) <= rows), shorter[-1])
         rows -= self.rows(fix)
         kept = set()

@@ -64,8 +64,8 @@ def read_bounded_text(path: str | os.PathLike[str], limit: int = MAX_BYTES, erro
 
 
 def plain_lines(text: str) -> str:
-    """Each end of a line one newline. A script (``#!``) stays as it is: to a shell a carriage return is a character."""
-    return text if text.startswith("#!") else text.replace("\r\n", "\n").replace("\r", "\n")
+    """Each end of a line one newline. Not of a shell script: to a shell a carriage return is a character of a word."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _size(limit: int) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from doctor.engine.addresses import means_own_host
-from doctor.engine.bounded_read import read_bounded_text, unreadable_reason
+from doctor.engine.bounded_read import plain_lines, read_bounded, unreadable_reason
 from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
@@ -180,7 +180,7 @@ def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
 def of_file(path: str, caller: Mapping[str, str]) -> JobEnvironment:
     """A saved environment: the output of ``env``, ``env -0`` or ``export -p``, or JSON. Raises: InputError."""
     name = printable(path, 200)
-    environ = parse_environment(_read(path, "--env-file", "a saved environment"), f"--env-file {name}")
+    environ = parse_environment(plain_lines(_read(path, "--env-file", "a saved environment")), f"--env-file {name}")
     return JobEnvironment(label=filled("the file {0}", name), environ={**_callers(caller), **environ})
 
 
@@ -297,7 +297,7 @@ def _parse_json(text: str, place: str) -> dict[str, str]:
 
 def _read(path: str, option: str, expected: str) -> str:
     try:
-        return read_bounded_text(path, MAX_FILE)
+        return read_bounded(path, MAX_FILE).decode("utf-8")
     except (OSError, ValueError) as error:
         reason = unreadable_reason(error)
     raise InputError(

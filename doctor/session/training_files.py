@@ -14,6 +14,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_script import NotAJobScript
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
+from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
 from doctor.job.training.assemble import GivenFiles, LaunchText, assemble, read_configuration
 from doctor.job.training.python_code import read_python
@@ -59,11 +60,11 @@ def read_training(
         text, name = read_text(path), printable(path, 200)
         try:
             if path.endswith(_CONFIGURATIONS):
-                configurations += _configurations(text, name)
+                configurations += _configurations(plain_lines(text), name)
             elif _is_python(path, text):
-                module = read_configuration(text, name) if path.endswith(".py") else ()
+                module = read_configuration(plain_lines(text), name) if path.endswith(".py") else ()
                 configurations += module
-                scripts += [] if module else [read_python(text, name)]
+                scripts += [] if module else [read_python(plain_lines(text), name)]
             else:
                 lines += launches_of_script(text, name, environ, named.read)
         except NoTrainingError as why:
@@ -126,9 +127,9 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
 
 
 def read_text(path: str) -> str:
-    """A file of the command line. Raises: InputError."""
+    """A file of the command line, with the ends of its lines as they are. Raises: InputError."""
     try:
-        return plain_lines(read_bounded(path, MAX_BYTES).decode("utf-8-sig"))
+        return read_bounded(path, MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:
         reason = "is no text in UTF-8"
     except (OSError, ValueError) as error:
@@ -176,6 +177,7 @@ class _NamedFiles:
 
     def _try(self, path: str) -> str | None:
         try:
-            return plain_lines(read_bounded(path, MAX_BYTES).decode("utf-8-sig"))
+            text = read_bounded(path, MAX_BYTES).decode("utf-8-sig")
+            return text if path.endswith(SHELL_SCRIPTS) else plain_lines(text)
         except (OSError, ValueError):
             return None

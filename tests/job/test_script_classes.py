@@ -116,6 +116,20 @@ def test_text_that_no_shell_reads_names_its_line() -> None:
         launches("#!/bin/bash\nDATA=<your folder>\ntorchrun t.py\n", {})
 
 
+def test_a_script_with_dos_line_breaks_is_no_sound_one(tmp_path: Path) -> None:
+    """With and without a first line that names its shell; a configuration may have them."""
+    (tmp_path / "ds.json").write_bytes(b'{"train_batch_size": 8,\r\n "train_micro_batch_size_per_gpu": 2}\r\n')
+    for head in ("#!/bin/bash\r\n", ""):
+        script = tmp_path / "run.sh"
+        script.write_bytes(f"{head}export MASTER_ADDR=n1\r\ndeepspeed train.py --deepspeed ds.json\r\n".encode())
+        command = [sys.executable, "-m", "doctor", "lint", str(script)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        assert (done.returncode, "a carriage return" in done.stderr) == (78, True), done
+    script.write_bytes(script.read_bytes().replace(b"\r", b""))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert "a carriage return" not in done.stderr and done.returncode != 78, done
+
+
 def test_a_file_is_found_above_the_folder_of_the_script(tmp_path: Path) -> None:
     (tmp_path / "shell" / "gpt").mkdir(parents=True)
     (tmp_path / "ds.json").write_text('{"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2}')

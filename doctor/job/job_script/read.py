@@ -41,8 +41,10 @@ class JobScript(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def refusal(self) -> str:
         """Where and why no shell accepts the script; empty where one does."""
-        reasons = [filled("line {0}: {1}: {2}", part.line, part.reason, part.text) for part in self.unread[:1]]
-        return reasons[0] if self.refused and reasons else ""
+        if not self.refused:
+            return ""
+        [part] = self.unread
+        return filled("line {0}: {1}: {2}", part.line, part.reason, part.text)
 
     @property
     def job_line(self) -> LaunchLine | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from doctor.engine.bounded_read import read_bounded_text
+from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_script import NotAJobScript, read_job_script
@@ -75,7 +75,7 @@ def _is_script(line: LaunchLine, argv: Sequence[str]) -> bool:
 def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: str) -> Rehearsed:
     name = printable(line.program, 200)
     try:
-        text = read_bounded_text(line.program, 1 << 20)
+        text = read_bounded(line.program, 1 << 20).decode("utf-8")
         script = read_job_script(text, environ)
     except (OSError, ValueError, NotAJobScript) as error:
         raise CannotRehearse(filled("{0}: {1}", name, getattr(error, "strerror", None) or error)) from None

@@ -142,10 +142,11 @@ def _states(matrix: Matrix, blocks: Sequence[_Block]) -> list[list[str]]:
             bad = sum(failed.count(port, side) for port in ports)
             good = sum(opened.count(port, side) for port in ports)
             state = _state(bad, good, any(doubtful.any(port, side) for port in ports))
-            some_pass = bad and bad == sum(partly.count(port, side) for port in ports)
-            fails_back = any(failed.any(port, Rectangle(target.mask, source.mask)) for port in ports)
-            followed = {"all": "partly" if some_pass else "all", "unknown": "reverse" if fails_back else "unknown"}
-            states.append(followed.get(state, state))
+            if state == "all" and bad == sum(partly.count(port, side) for port in ports):
+                state = "partly"
+            elif state == "unknown" and any(failed.any(port, Rectangle(target.mask, source.mask)) for port in ports):
+                state = "reverse"
+            states.append(state)
         table.append(states)
     return table
 

@@ -68,10 +68,12 @@ def _polled(pid: int, number: int, first: int, second: int) -> Iterator[int]:
         info: str = read_text(f"/proc/{pid}/fdinfo/{first & 0xFFFFFFFF}")
         yield from [int(word) for word in re.findall(r"^tfd:\s*(\d{1,9})", info, re.M)[:MOST_FILES]]
         return
-    place, size = (second, (first + 7) // 8) if number in SELECT else (first, 8 * second) if number in POLL else (0, 0)
+    place, size = (second, min((first + 7) // 8, MOST_FILES)) if number in SELECT else (0, 0)
+    if number in POLL:
+        place, size = first, 8 * min(second, MOST_FILES)
     if not place or not size:
         return
-    data: bytes = memory_at(pid, place, min(size, 8 * MOST_FILES))  # type: ignore[no-untyped-call]
+    data: bytes = memory_at(pid, place, size)  # type: ignore[no-untyped-call]
     if not data:
         yield -1
     elif number in SELECT:

@@ -37,15 +37,7 @@ _DESCRIBED_AT_ONCE = 100
 _WIDTH = 8
 """Logs that are fetched at the same time: the kubelet reads each from its disk."""
 PLACE = "~"
-_NO_LOG = re.compile(
-    rb"(?:unable to retrieve container logs for|failed to try resolving symlinks in path|failed to open log file)"
-    rb" [^\n]*\n?"
-)
-"""What the kubelet sends where it has a log no longer, as if the container had printed it; kubectl ends with 0.
-
-Kubernetes, pkg/kubelet/kuberuntime/kuberuntime_container.go (GetContainerLogs), logs/logs.go (ReadLogs); the second was
-seen with 1.20.2.
-"""
+_NO_LOG = kubectl.NO_LOG.encode() + rb" [^\n]*\n?"
 _MAX_COMPLAINT = 4096
 
 
@@ -148,7 +140,7 @@ def _write(argv: Sequence[str], path: Path) -> None:
             raise transport_error("error", filled("kubectl could not be started: {0}", error.strerror)) from None
     if done.returncode:
         raise kubectl.complaint(done.stderr)
-    if path.stat().st_size <= _MAX_COMPLAINT and _NO_LOG.fullmatch(complaint := path.read_bytes()):
+    if path.stat().st_size <= _MAX_COMPLAINT and re.fullmatch(_NO_LOG, complaint := path.read_bytes()):
         path.unlink()
         raise kubectl.complaint(complaint)
 

@@ -45,6 +45,12 @@ class _Complaint(NamedTuple):
     hint: str = ""
 
 
+NO_LOG = "(?:unable to retrieve container logs for|failed to try resolving symlinks in path|failed to open log file)"
+"""How the kubelet begins its line where it has a log no longer: kubectl prints it as the log itself, and ends with 0.
+
+Kubernetes, pkg/kubelet/kuberuntime/kuberuntime_container.go (GetContainerLogs), logs/logs.go (ReadLogs); the second was
+seen with 1.20.2.
+"""
 _COMPLAINTS = (
     _Complaint(
         r"cannot (\w{1,20} resource \"[\w./-]{1,60}\")", "auth", "the API server forbids this user to {0}", "rbac"
@@ -91,8 +97,7 @@ _COMPLAINTS = (
         "the API server cannot serve now: {message}",
     ),
     _Complaint(
-        r"previous terminated container \S{1,80} in pod .{1,255} not found|failed to try resolving symlinks in path"
-        r"|failed to open log file|unable to retrieve container logs for",
+        rf"previous terminated container \S{{1,80}} in pod .{{1,255}} not found|{NO_LOG}",
         "error",
         "its node has it no longer",
     ),

@@ -56,6 +56,11 @@ def recorded_causes(
     ``read_on_hosts``: None where the files lie on this host. A file that two jobs may have written, such as
     ``/tmp/nccl_trace_rank_0``, is not read, and a cause that is not sure says so.
     """
+    dumps = {(entry.host, path) for entry in job.ranks for path in entry.report.dumps}
+    logs = {(entry.host, path) for entry in job.ranks for path in entry.report.heartbeat_logs}
+    answers = [report.ras for report in reports.values() if report.ras.strip()]
+    if not (dumps or logs or answers):
+        return []
     signatures = load_signatures()
     hosts = {entry.host for entry in job.ranks}
     of_others = _files_of_others(reports, job)
@@ -63,26 +68,18 @@ def recorded_causes(
     def read(source: str, files: Collection[tuple[str, str]], only: str = "") -> list[RecordedCause]:
         shared = sorted(path for host, path in of_others.intersection(files))
         paths = sorted({path for host, path in files if path not in shared})[:MAX_DUMPS]
-        if shared:
-            text = filled("{0}: {1} was not read: another job may have written it", source, printable(shared[0], 200))
-            return [
-                RecordedCause(text, is_sure=False),
-                *read(source, [file for file in files if file[1] in paths], only),
-            ]
+        text = "{0}: {1} was not read: another job may have written it"
+        unread = [RecordedCause(filled(text, source, printable(path, 200)), is_sure=False) for path in shared[:1]]
         if not paths:
-            return []
+            return unread
         try:
             diagnosis = _diagnosis(paths, hosts, read_on_hosts, signatures)
         except InputError as error:
-            return [RecordedCause(filled("{0}: {1}", source, error), is_sure=False)]
+            return [*unread, RecordedCause(filled("{0}: {1}", source, error), is_sure=False)]
         chosen = [cause for cause in diagnosis.causes if not only or cause.signature == only]
-        return [_recorded(source, cause, may_pass=not only) for cause in chosen[:3]]
+        return [*unread, *(_recorded(source, cause, may_pass=not only) for cause in chosen[:3])]
 
-    return [
-        *read("flight recorder", {(entry.host, path) for entry in job.ranks for path in entry.report.dumps}),
-        *read("HCCL", {(entry.host, path) for entry in job.ranks for path in entry.report.heartbeat_logs}, HEARTBEAT),
-        *_ras_causes([report.ras for report in reports.values() if report.ras.strip()], signatures),
-    ]
+    return [*read("flight recorder", dumps), *read("HCCL", logs, HEARTBEAT), *_ras_causes(answers, signatures)]
 
 
 def _files_of_others(reports: Mapping[str, HostReport], job: JobFinding) -> set[tuple[str, str]]:

@@ -34,6 +34,7 @@ WAITS = (
 PAGE = "page fault"
 HAS_FD = ("read", "write", "recv", "send", "connect", "accept", "lock", "sync")
 MOST_CHILDREN = 32
+MOST_LISTED = 1024
 MOST_RUNNING = 3
 MOST_POLLED = 8
 
@@ -105,8 +106,8 @@ def main_thread_times(pid):
 
 def running_threads(pid):
     """The first threads of a process, but for its main one, that are on a CPU or wait for one."""
-    states = sorted((thread, state) for thread, (_, _, state) in thread_times(pid).items())
-    return [thread for thread, state in states if thread != pid and state == "R"][:MOST_RUNNING]
+    threads = thread_times(pid, MOST_LISTED).items()
+    return [thread for thread, (_, _, state) in threads if thread != pid and state == "R"][:MOST_RUNNING]
 
 
 def process_times(pid, first=11):

@@ -34,6 +34,22 @@ def listen_on(ports: Iterable[int], address: str = "", backlog: int = 4096) -> s
     raise last
 
 
+def is_own_address(text: str) -> bool:
+    """Whether this is an address, not a name, that this host has.
+
+    >>> is_own_address("127.0.0.1"), is_own_address("192.0.2.7"), is_own_address("localhost")
+    (True, False, False)
+    """
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
+    try:
+        socket.inet_pton(family, text.partition("%")[0])
+        with socket.socket(family) as probe:
+            probe.bind((text, 0))
+    except OSError:
+        return False
+    return True
+
+
 def send_line(link: socket.socket, value: Any) -> None:
     """One line. Raises: OSError."""
     link.sendall(msgspec.json.encode(value) + b"\n")

@@ -48,6 +48,8 @@ def job(**changes: Any) -> JobContext:
 
 
 CARD = Hello(1, 2, "w1", 7, boot="b")
+CARD_TEXT = msgspec.json.encode(CARD).decode()
+REFUSAL = b'{"proof":""}\n'
 KEY = job_token(job(), 0)
 
 
@@ -173,16 +175,16 @@ class TestTheDoor:
             b"x" * 40_000,
             b"[" * 10_000 + b"\n",
             b'{"nonce":"a","proof":"b","card":{}}\n',
-            msgspec.json.encode(module.SignedHello("00", "00" * 32, CARD)) + b"\n",
+            msgspec.json.encode({"nonce": "00", "proof": "00" * 32, "introduction": CARD_TEXT}) + b"\n",
         ],
     )
     def test_lets_in_nobody_else(self, reception: Reception, arguments: bytes) -> None:
         with socket.create_connection(("127.0.0.1", reception.door.port)) as stranger:
             stranger.settimeout(5)
-            assert b"doctor smoke 1" in stranger.recv(1000)
+            assert b"doctor smoke 2" in stranger.recv(1000)
             stranger.sendall(arguments)
             with contextlib.suppress(ConnectionResetError):
-                assert stranger.recv(1000) == b""
+                assert stranger.recv(1000) in (b"", REFUSAL)
         assert reception.guests.empty()
 
     def test_gives_nothing_away_that_could_be_said_again(self, reception: Reception) -> None:
@@ -202,7 +204,22 @@ class TestTheDoor:
             thief.settimeout(5)
             thief.recv(1000)
             thief.sendall(sent[0])
-            assert thief.recv(1000) == b""
+            assert thief.recv(1000) == REFUSAL
+        assert reception.guests.empty()
+
+    def test_takes_nothing_that_was_changed_on_the_way(self, reception: Reception) -> None:
+        """A rank number that somebody in between puts in place of the process's own."""
+
+        class Between(socket.socket):
+            def sendall(self, data: Any, flags: int = 0) -> None:
+                changed = bytes(data).replace(b'\\"rank\\":1', b'\\"rank\\":0')
+                assert changed != data
+                super().sendall(changed, flags)
+
+        with Between(socket.AF_INET, socket.SOCK_STREAM) as link:
+            link.connect(("127.0.0.1", reception.door.port))
+            with pytest.raises(ForeignPeer):
+                send_hello(link, KEY, CARD)
         assert reception.guests.empty()
 
     def test_is_not_held_shut_by_who_says_nothing(self, reception: Reception, monkeypatch: pytest.MonkeyPatch) -> None:

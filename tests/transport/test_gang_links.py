@@ -17,7 +17,8 @@ from doctor.transport.gang import sealed
 from doctor.transport.gang.gang_transport import GangTransport
 from doctor.transport.gang.links import VERDICT, Gathering
 from doctor.transport.gang.member import Membership
-from doctor.transport.gang.sealed import Introduction, KeyRefused, SealedLink, admit, gang_key, introduce
+from doctor.transport.gang.sealed import Introduction, SealedLink, admit, gang_key, introduce
+from doctor.transport.peer_handshake import KeyRefused
 from doctor.transport.peer_lines import ForeignPeer
 
 KEY, OTHER = gang_key(b"s" * 32, "a\0b"), gang_key(b"s" * 32, "a\0c")
@@ -152,7 +153,7 @@ def test_a_leader_without_the_key_is_not_obeyed() -> None:
     wire = Wire()
 
     def pretend() -> None:
-        wire.leader.sendall(b'{"protocol": "doctor gang 1", "nonce": "00"}\n')
+        wire.leader.sendall(b'{"protocol": "doctor gang 2", "nonce": "00"}\n')
         wire.leader.recv(1 << 16)
         wire.leader.sendall(b'{"proof": "%s"}\n' % (b"0" * 64))
 

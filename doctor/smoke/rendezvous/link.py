@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac
-import secrets
 import socket
 import threading
 import time
@@ -23,7 +21,8 @@ import msgspec
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext
-from doctor.transport.peer_lines import ForeignPeer, listen_on, read_value, send_line
+from doctor.transport.peer_handshake import admit, introduce
+from doctor.transport.peer_lines import ForeignPeer, is_own_address, listen_on
 
 UnreachableReason = Literal["name", "refused", "dropped", "no-route", "stranger", "other"]
 SECONDS = 2.0
@@ -32,7 +31,7 @@ PORT_COUNT = 4
 """Ports that are tried, for one of them may be another program's."""
 _FIRST_PORT, _LAST_PORT = 20000, 29499
 """Below the ports that systems hand out by themselves, and that jobs like to meet at."""
-_GREETING = "doctor smoke 1"
+_PROTOCOL = "doctor smoke 2"
 _MAX_HANDSHAKES = 128
 _START_SECONDS = 0.001
 """For another thread to start one."""
@@ -74,27 +73,6 @@ class RelayedError(msgspec.Struct, frozen=True):
     text: str
 
 
-class SignedHello(msgspec.Struct, frozen=True):
-    """A process's hello, with its nonce and the proof that it has the secret."""
-
-    nonce: str
-    proof: str
-    hello: Hello
-
-
-class Greeting(msgspec.Struct, frozen=True):
-    """The leader's first line: the name of the protocol, and a nonce."""
-
-    doctor: str
-    nonce: str
-
-
-class LinkReply(msgspec.Struct, frozen=True):
-    """The leader's proof that it has the secret too."""
-
-    proof: str
-
-
 class Member(NamedTuple):
     """A process of the job has come in."""
 
@@ -120,19 +98,8 @@ def listening_address(context: JobContext) -> str:
 
     What a name means to the others is not known here: they may have another address for it than this host.
     """
-    literals = [text for text in context.leader_addresses if _is_own_address(text)]
+    literals = [text for text in context.leader_addresses if is_own_address(text)]
     return literals[0] if len(literals) == len(context.leader_addresses) == 1 else ""
-
-
-def _is_own_address(text: str) -> bool:
-    family = socket.AF_INET6 if ":" in text else socket.AF_INET
-    try:
-        socket.inet_pton(family, text)
-        with socket.socket(family) as probe:
-            probe.bind((text, 0))
-    except OSError:
-        return False
-    return True
 
 
 def leader_ports(key: bytes, avoid: int = 0) -> tuple[int, ...]:
@@ -144,20 +111,13 @@ def leader_ports(key: bytes, avoid: int = 0) -> tuple[int, ...]:
 
 def send_hello(link: socket.socket, key: bytes, hello: Hello) -> None:
     """The other processes' side of the greeting. Raises: ForeignPeer, OSError."""
-    deadline, nonce = time.monotonic() + SECONDS, secrets.token_hex(16)
-    greeting: Greeting = read_value(link, Greeting, deadline)
-    if greeting.doctor != _GREETING:
-        raise ForeignPeer
-    send_line(link, SignedHello(nonce, _proof(key, "guest", greeting.nonce, nonce), hello))
-    reply: LinkReply = read_value(link, LinkReply, deadline)
-    if not hmac.compare_digest(reply.proof, _proof(key, "leader", greeting.nonce, nonce)):
-        raise ForeignPeer
+    introduce(link, key, _PROTOCOL, hello, SECONDS)
+    _settle(link)
+
+
+def _settle(link: socket.socket) -> None:
     link.settimeout(None)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def _proof(key: bytes, who: str, *nonces: str) -> str:
-    return hmac.new(key, "\0".join([who, *nonces]).encode(), "sha256").hexdigest()
 
 
 class LeaderListener:
@@ -220,25 +180,13 @@ class LeaderListener:
 
     def _admit(self, link: socket.socket, address: str) -> None:
         try:
-            hello = self._handshake(link)
-            link.settimeout(None)
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            hello, _ = admit(link, self._key, _PROTOCOL, Hello, SECONDS)
+            _settle(link)
             self._on_member(Member(hello, link, address.removeprefix("::ffff:").partition("%")[0]))
         except (ForeignPeer, OSError):
             link.close()
         finally:
             self._handshakes.release()
 
-    def _handshake(self, link: socket.socket) -> Hello:
-        """Raises: ForeignPeer, OSError."""
-        deadline, nonce = time.monotonic() + SECONDS, secrets.token_hex(16)
-        link.settimeout(SECONDS)
-        send_line(link, Greeting(_GREETING, nonce))
-        signed_hello: SignedHello = read_value(link, SignedHello, deadline)
-        if not hmac.compare_digest(signed_hello.proof, _proof(self._key, "guest", nonce, signed_hello.nonce)):
-            raise ForeignPeer
-        send_line(link, LinkReply(_proof(self._key, "leader", nonce, signed_hello.nonce)))
-        return signed_hello.hello
 
-
-prepare_decoding(Hello, RelayedError, SignedHello, Greeting, LinkReply)
+prepare_decoding(Hello, RelayedError)

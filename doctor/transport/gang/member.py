@@ -17,8 +17,9 @@ from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
 from doctor.remote.bootstrap import python_problem
 from doctor.transport.gang.links import FAILED, FRAMES, ORDERS, PORTS, RECEIPT, VERDICT
-from doctor.transport.gang.sealed import CHUNK, Introduction, KeyRefused, SealedLink, introduce
+from doctor.transport.gang.sealed import CHUNK, Introduction, SealedLink, introduce
 from doctor.transport.launcher.launcher import carrier_command
+from doctor.transport.peer_handshake import KeyRefused
 from doctor.transport.peer_lines import ForeignPeer
 
 KEY_VARIABLE = "DOCTOR_GANG_KEY"

@@ -1,8 +1,8 @@
 """How two members of a gang know each other, and how neither takes a word of anybody else. Standard library only.
 
-Each side proves by HMAC-SHA256 over both nonces and the member's introduction that it has the key. Every message after
-that carries an HMAC over its number and its bytes, by keys of this connection and this direction, so that nothing can
-be put in, left out, repeated or turned round. Nothing is encrypted: what pods tell is as public as their network.
+Each side proves that it has the key (`doctor.transport.peer_handshake`). Every message after that carries an HMAC over
+its number and its bytes, by keys of this connection and this direction, so that nothing can be put in, left out,
+repeated or turned round. Nothing is encrypted: what pods tell is as public as their network.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import secrets
 import socket
 import struct
 import threading
-import time
 from typing import Literal
 
 import msgspec
 
 from doctor.engine.decoding import prepare_decoding
-from doctor.transport.peer_lines import ForeignPeer, decode_line, read_value, send_line
+from doctor.transport import peer_handshake
+from doctor.transport.peer_handshake import Nonces, keyed
+from doctor.transport.peer_lines import ForeignPeer
 
 HANDSHAKE_SECONDS = 5.0
 SILENCE_SECONDS = 25.0
 """Seconds without a message after which the other side is lost: carriers send one every 4 s, the leader every 8 s."""
 CHUNK = 1 << 16
-_PROTOCOL = "doctor gang 1"
+_PROTOCOL = "doctor gang 2"
 _MAX_MESSAGE = 1 << 20
 _HEAD = struct.Struct(">I32s")
 _COUNT = struct.Struct(">Q")
@@ -43,38 +43,17 @@ class Introduction(msgspec.Struct, frozen=True):
     """Random, of this process: tells a container that was started again from one that came back."""
 
 
-class _Challenge(msgspec.Struct, frozen=True):
-    protocol: str
-    nonce: str
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    nonce: str
-    proof: str
-    introduction: str
-    """As JSON: what is proved is this text, whatever fields another version writes."""
-
-
-class _Welcome(msgspec.Struct, frozen=True):
-    proof: str = ""
-    """Empty: the leader turns this member away."""
-
-
-class KeyRefused(ForeignPeer):
-    """The leader says that this member's key is another one."""
-
-
 Side = Literal["leader", "member"]
 
 
 class SealedLink:
     """Messages in both directions. Any thread may send; one at a time receives."""
 
-    def __init__(self, link: socket.socket, key: bytes, side: Side, nonces: tuple[str, str]) -> None:
+    def __init__(self, link: socket.socket, key: bytes, side: Side, nonces: Nonces) -> None:
         self.address = link.getpeername()[0].removeprefix("::ffff:").partition("%")[0]
         self._link, self._lock = link, threading.Lock()
         other: Side = "member" if side == "leader" else "leader"
-        self._send_key, self._receive_key = _mac(key, "stream", side, *nonces), _mac(key, "stream", other, *nonces)
+        self._send_key, self._receive_key = keyed(key, "stream", side, *nonces), keyed(key, "stream", other, *nonces)
         self._sent_count = self._received_count = 0
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.settimeout(SILENCE_SECONDS)
@@ -113,40 +92,14 @@ def gang_key(secret: bytes, identity: str) -> bytes:
 
 def admit(link: socket.socket, key: bytes) -> tuple[Introduction, SealedLink]:
     """The leader's side. Raises: ForeignPeer, with the introduction if one came that was not proved; OSError."""
-    deadline, nonce = time.monotonic() + HANDSHAKE_SECONDS, secrets.token_hex(16)
-    send_line(link, _Challenge(_PROTOCOL, nonce))
-    answer: _Answer = read_value(link, _Answer, deadline)
-    nonces, text = (nonce, answer.nonce), answer.introduction
-    introduction: Introduction = decode_line(text.encode(), Introduction)
-    if not hmac.compare_digest(answer.proof.encode(), _proof(key, "member", *nonces, text).encode()):
-        send_line(link, _Welcome())
-        raise ForeignPeer(introduction)
-    send_line(link, _Welcome(_proof(key, "leader", *nonces, text)))
+    introduction, nonces = peer_handshake.admit(link, key, _PROTOCOL, Introduction, HANDSHAKE_SECONDS)
     return introduction, SealedLink(link, key, "leader", nonces)
 
 
 def introduce(link: socket.socket, key: bytes, introduction: Introduction) -> SealedLink:
     """The member's side. Raises: ForeignPeer, OSError."""
-    deadline, nonce = time.monotonic() + HANDSHAKE_SECONDS, secrets.token_hex(16)
-    challenge: _Challenge = read_value(link, _Challenge, deadline)
-    if challenge.protocol != _PROTOCOL:
-        raise ForeignPeer
-    nonces, text = (challenge.nonce, nonce), msgspec.json.encode(introduction).decode()
-    send_line(link, _Answer(nonce, _proof(key, "member", *nonces, text), text))
-    welcome: _Welcome = read_value(link, _Welcome, deadline)
-    if not welcome.proof:
-        raise KeyRefused
-    if not hmac.compare_digest(welcome.proof.encode(), _proof(key, "leader", *nonces, text).encode()):
-        raise ForeignPeer
+    nonces = peer_handshake.introduce(link, key, _PROTOCOL, introduction, HANDSHAKE_SECONDS)
     return SealedLink(link, key, "member", nonces)
-
-
-def _mac(key: bytes, *parts: str) -> bytes:
-    return hmac.new(key, "\0".join(parts).encode(), hashlib.sha256).digest()
-
-
-def _proof(key: bytes, *parts: str) -> str:
-    return _mac(key, "proof", *parts).hex()
 
 
 def _tag(key: bytes, count: int, body: bytes) -> bytes:
@@ -164,4 +117,4 @@ def _exactly(link: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-prepare_decoding(Introduction, _Challenge, _Answer, _Welcome)
+prepare_decoding(Introduction)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from doctor.environment.job_context import JobContext, detect
 from doctor.smoke.rendezvous.launched import with_leader_address
 from doctor.smoke.rendezvous.link import job_token, launch_secret
+from doctor.transport.peer_lines import is_own_address
 
 MOST_ENVIRON_BYTES = 1 << 20
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -98,16 +99,7 @@ def _is_own_name(name: str) -> bool:
         places = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return False
-    return any(_is_own_address(str(place[4][0])) for place in places)
-
-
-def _is_own_address(address: str) -> bool:
-    try:
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-            probe.bind((address, 0))
-    except OSError:
-        return False
-    return True
+    return any(is_own_address(str(place[4][0])) for place in places)
 
 
 def starts_elsewhere(context: JobContext, world: int) -> bool | None:

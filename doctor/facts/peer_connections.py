@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import _socket as socket
 import errno
 import os
-import select
-import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,6 +17,7 @@ from doctor.facts.names import HostNames, is_loopback
 from doctor.facts.ports import ReservedPorts
 from doctor.facts.visit import Reachability
 from doctor.job import PortRange
+from doctor.remote.runtime.connecting import connect_all
 
 SECONDS = 5
 """The kernel sends the first packet of a connection three times in it: at once, after 1 s and after 3 s."""
@@ -31,64 +29,27 @@ MAX_ADDRESSES = 4
 """Of one host, that another one tries."""
 
 
-def _words(code: int) -> str:
-    if code in (0, errno.EISCONN):
+def _words(outcome: Any) -> str:
+    if isinstance(outcome, OSError):
+        return "not tried: " + str(outcome.strerror or outcome)
+    if outcome in (0, errno.EISCONN):
         return "connected"
-    return "refused" if code == errno.ECONNREFUSED else os.strerror(code)
-
-
-def _begin(address: str, port: int, results: list, waiting: dict, poll: Any) -> None:  # type: ignore[type-arg]
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    tried = None
-    try:
-        tried = socket.socket(family, socket.SOCK_STREAM)
-        tried.setblocking(False)
-        code = tried.connect_ex((address, port))
-    except OSError as error:
-        if tried:
-            tried.close()
-        results.append([address, port, "not tried: " + str(error.strerror or error)])
-        return
-    if code == errno.EINPROGRESS:
-        waiting[tried.fileno()] = (tried, address, port)
-        poll.register(tried, select.POLLOUT)
-    else:
-        # The host's own kernel has refused before any packet was sent: a route or a rule of its own.
-        results.append([address, port, _words(code), code not in (0, errno.ECONNREFUSED)])
-        tried.close()
-
-
-def _connect(targets: list, seconds: float, results: list) -> tuple:  # type: ignore[type-arg]
-    """Those without an answer, and the longest time that this program did not run for meanwhile."""
-    waiting: dict = {}  # type: ignore[type-arg]
-    poll = select.poll()
-    for address, port in targets:
-        _begin(address, port, results, waiting, poll)
-    longest = 0.0
-    turn = time.monotonic()
-    end = turn + seconds
-    while waiting and turn < end:
-        for number, _ in poll.poll(max(1, int(1000 * min(0.25, end - turn)))):
-            tried, address, port = waiting.pop(number)
-            poll.unregister(number)
-            results.append([address, port, _words(tried.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))])
-            tried.close()
-        longest = max(longest, time.monotonic() - turn)
-        turn = time.monotonic()
-    for tried, _, _ in waiting.values():
-        tried.close()
-    return [[address, port] for _, address, port in waiting.values()], longest
+    return "no answer" if outcome is None else "refused" if outcome == errno.ECONNREFUSED else os.strerror(outcome)
 
 
 def open_connections(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: begins all connections at once, those without an answer once more, and reports how they end."""
     task = arguments[arguments["asked"]]  # type: ignore[literal-required]
-    results: list = []  # type: ignore[type-arg]
-    silent, longest = _connect(task["targets"], task["seconds"], results)
-    if silent:
-        silent, again = _connect(silent, task["seconds"], results)
-        longest = max(longest, again)
-    results += [[address, port, "no answer"] for address, port in silent]
+    targets, results, longest = task["targets"], [], 0.0
+    for is_last in (False, True):
+        outcomes, gap = connect_all(targets, task["seconds"])  # type: ignore[no-untyped-call]
+        longest = max(longest, gap)
+        for target, outcome, _, at_once in outcomes:
+            if outcome is not None or is_last:
+                # Where the host's own kernel has refused before any packet was sent: a route or a rule of its own.
+                is_own = at_once and isinstance(outcome, int) and outcome not in (0, errno.ECONNREFUSED)
+                results.append([*target, _words(outcome), *([True] if is_own else [])])
+        targets = [target for target, outcome, _, _ in outcomes if outcome is None]
     return {"connections": results, "longest": round(longest, 3)}
 
 

@@ -23,6 +23,7 @@ MODULES = (
     "doctor.remote.runtime.reading",
     "doctor.remote.runtime.netlink",
     "doctor.remote.runtime.keyed_hash",
+    "doctor.remote.runtime.connecting",
     "doctor.collect.collector.host_files",
     "doctor.collect.collector.jobs",
     "doctor.collect.collector.questions",

@@ -4,6 +4,7 @@ import os
 import time
 
 from doctor.collect.collector.jobs import Job
+from doctor.remote.runtime.connecting import connect_all
 from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries, netlink_messages
 from doctor.remote.runtime.notation import to_json
@@ -13,6 +14,7 @@ from doctor.remote.runtime.streams import write_all
 
 # Of questions, beside what they import.
 HELPERS = (
+    connect_all,
     effective_time,
     find_tool,
     matching_paths,

@@ -21,6 +21,7 @@ MODULES = (
     "doctor.remote.runtime.command_environment",
     "doctor.remote.runtime.reading",
     "doctor.smoke.programs.agent.procfs",
+    "doctor.remote.runtime.connecting",
     "doctor.smoke.programs.agent.network",
     "doctor.remote.runtime.controller",
     "doctor.remote.runtime.keyed_hash",

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
+from doctor.remote.runtime.connecting import NO_ROUTE
 from doctor.smoke.rendezvous.link import SECONDS, Hello, UnreachableReason, leader_ports, send_hello
 from doctor.transport.peer_lines import ForeignPeer
 
 RETRY_PAUSE = 0.1
-_NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 _ORDER: tuple[UnreachableReason, ...] = ("refused", "stranger", "no-route", "dropped", "other")
 """Of several reasons, the first one is reported: where something refuses, there is a host."""
 _REASON_TEXTS = {
@@ -137,7 +137,7 @@ class _ConnectionAttempts:
 def _reason(code: int) -> UnreachableReason:
     if code == errno.ECONNREFUSED:
         return "refused"
-    return "no-route" if code in _NO_ROUTE else "dropped" if code == errno.ETIMEDOUT else "other"
+    return "no-route" if code in NO_ROUTE else "dropped" if code == errno.ETIMEDOUT else "other"
 
 
 def _summary(context: JobContext, failed: Mapping[_Endpoint, UnreachableReason]) -> RendezvousError:

@@ -16,6 +16,7 @@ from typing import Any
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.remote.runtime.connecting import NO_ROUTE
 from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.stream import describe_port, hung_up_error
@@ -29,7 +30,6 @@ Where a smaller MTU on the way swallows the packets of that size the host is rea
 """
 _ANSWERS = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
 """Errors by which a host has answered at the address."""
-_NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENONET, errno.ENETDOWN)
 
 
 class Dialer:
@@ -153,7 +153,7 @@ def _connect_error(error: OSError, settings: SshHostConfig) -> TransportError:
         )
     if isinstance(error, ConnectionResetError):
         return hung_up_error(b"", where)
-    if error.errno in _NO_ROUTE:
+    if error.errno in NO_ROUTE:
         return transport_error("no-route", filled("no route to {0}: {1}", where, error.strerror))
     return transport_error("error", filled("no connection to {0}: {1}", where, error.strerror or error))
 

@@ -22,6 +22,7 @@ MODULES = (
     "doctor.remote.runtime.reading",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
+    "doctor.remote.runtime.connecting",
     "doctor.smoke.programs.agent.network",
     "doctor.smoke.programs.agent.device_traffic",
     "doctor.smoke.programs.agent.pressure",

@@ -3,11 +3,10 @@
 import errno
 import fcntl
 import os
-import select
 import socket
 import struct
-import time
 
+from doctor.remote.runtime.connecting import NO_ROUTE, connect_all
 from doctor.remote.runtime.netlink import diagnosed_tcp
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.procfs import open_files
@@ -189,13 +188,15 @@ def start_listening(server, address, port):
     return server
 
 
-def connect_result(code):
-    """The outcome of a connect in a word, by its errno; 0 is success."""
-    if code in (0, errno.ECONNREFUSED):
-        return "refused" if code else "ok"
-    if code in (errno.EHOSTUNREACH, errno.ENETUNREACH):
-        return "no-route"
-    return "dropped" if code == errno.ETIMEDOUT else os.strerror(code)
+def connect_result(outcome):
+    """The outcome of an attempt of `connect_all` in a word; ok is success."""
+    if isinstance(outcome, OSError):
+        return "name" if isinstance(outcome, socket.gaierror) else str(outcome.strerror)
+    if outcome in (None, errno.ETIMEDOUT):
+        return "dropped"
+    if outcome in (0, errno.ECONNREFUSED):
+        return "refused" if outcome else "ok"
+    return "no-route" if outcome in NO_ROUTE else os.strerror(outcome)
 
 
 def probe_connections(targets, seconds):
@@ -203,33 +204,5 @@ def probe_connections(targets, seconds):
 
     Refused is an answer too: packets go there and come back.
     """
-    began, poll, attempts, results = time.monotonic(), select.poll(), {}, {}
-    for index, target in enumerate(targets):
-        try:
-            info = socket.getaddrinfo(target[0], target[1], 0, socket.SOCK_STREAM)[0]
-            link = socket.socket(info[0], socket.SOCK_STREAM)
-            link.setblocking(False)
-            code = link.connect_ex(info[4])
-        except OSError as error:
-            results[index] = "name" if isinstance(error, socket.gaierror) else str(error.strerror), 0.0
-            continue
-        if code == errno.EINPROGRESS:
-            attempts[link.fileno()] = index, link
-            poll.register(link.fileno(), select.POLLOUT)
-        else:
-            results[index] = connect_result(code), time.monotonic() - began
-            link.close()
-    remaining = seconds
-    while attempts and remaining > 0:
-        # However late this program is itself, it looks once more after the time is over.
-        remaining = began + seconds - time.monotonic()
-        for fd, _ in poll.poll(max(0, remaining) * 1000):
-            index, link = attempts.pop(fd)
-            poll.unregister(fd)
-            code = link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            results[index] = connect_result(code), time.monotonic() - began
-            link.close()
-    for index, link in attempts.values():
-        results[index] = "dropped", time.monotonic() - began
-        link.close()
-    return [list(targets[i][:2]) + [result, round(took, 4)] for i, (result, took) in sorted(results.items())]
+    outcomes, _ = connect_all(targets, seconds)
+    return [list(target[:2]) + [connect_result(outcome), round(took, 4)] for target, outcome, took, _ in outcomes]

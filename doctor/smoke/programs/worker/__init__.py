@@ -8,6 +8,7 @@ A rank emits what it observes in events, one line of JSON each; it draws no conc
 
 PARTS = (
     "host_texts",
+    "connecting",
     "recorder_page",
     "secondary_errors",
     "cpu_quota",
@@ -51,7 +52,7 @@ PARTS = (
 SHARED_PARTS = ("recorder_page", "cpu_quota", "secondary_errors", "process_groups")
 """Those that others have as well: modules of `doctor.smoke.programs`."""
 
-RUNTIME_PARTS = ("host_texts",)
+RUNTIME_PARTS = ("host_texts", "connecting")
 """Those that every program on a host has: modules of `doctor.remote.runtime`."""
 
 MINDSPORE_PARTS = ("mindspore_comm", "mindspore_rank")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
 import os
 import socket
@@ -10,6 +9,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
+from doctor.remote.runtime.connecting import NO_ROUTE
 from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.worker.libraries import dist, torch
 from doctor.smoke.programs.worker.orders import EventWriter, Orders
@@ -42,25 +42,20 @@ def wait_for_port(events: EventWriter, address: str, port: int, seconds: float, 
 def try_connect(address: str, port: int, seconds: float) -> tuple[str, str]:
     """One attempt to connect: the kind of problem and its text; two empty strings on success."""
     try:
-        target = socket.getaddrinfo(address, port, 0, socket.SOCK_STREAM)[0]
+        resolved = str(socket.getaddrinfo(address, port, 0, socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
         return "name", filled("{0} does not resolve: {1}", address, error.strerror or error)
-    resolved = target[4][0]
     name = f"{address} ({resolved})" if resolved != address else address
-    connection = socket.socket(target[0], socket.SOCK_STREAM)
-    connection.settimeout(seconds)
     try:
-        connection.connect(target[4])
-        return "", ""
+        socket.create_connection((resolved, port), seconds).close()
     except ConnectionRefusedError:
         return "refused", filled("{0} port {1} refuses connections", name, port)
     except socket.timeout:
         return "dropped", filled("{0} port {1} does not answer", name, port)
     except OSError as error:
-        kind = "no-route" if error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH) else "other"
+        kind = "no-route" if error.errno in NO_ROUTE else "other"
         return kind, filled("{0} port {1}: {2}", name, port, error.strerror)
-    finally:
-        connection.close()
+    return "", ""
 
 
 def claim_rank(store: Any, rank: int, world_size: int) -> None:

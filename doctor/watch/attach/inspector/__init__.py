@@ -15,6 +15,7 @@ MODULES = (
     "doctor.remote.runtime.reading",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
+    "doctor.remote.runtime.connecting",
     "doctor.smoke.programs.agent.network",
     "doctor.watch.attach.inspector.live_environment",
     "doctor.watch.attach.inspector.connected",

@@ -1,0 +1,50 @@
+"""TCP connections to many hosts, begun at once: what became of each."""
+
+import _socket as socket
+import errno
+import select
+import time
+
+NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.ENONET)
+POLL_SECONDS = 0.25
+
+
+def connect_all(targets, seconds):
+    """What becomes of connections to `targets`, [address or name, port] each, and the longest time between two looks.
+
+    Of each, in their order: (target, outcome, seconds, at_once). `outcome`: the kernel's error number, 0 where it
+    connected; None where nothing answered in time; the error that kept it from being tried. `at_once`: this kernel said
+    so before any packet was sent. However late this program is itself, it looks once more after the time is over.
+    """
+    began, poll, waiting, results, longest = time.monotonic(), select.poll(), {}, [None] * len(targets), 0.0
+    for index, target in enumerate(targets):
+        link = None
+        try:
+            info = socket.getaddrinfo(target[0], target[1], 0, socket.SOCK_STREAM)[0]
+            link = socket.socket(info[0], socket.SOCK_STREAM)
+            link.setblocking(False)
+            code = link.connect_ex(info[4])
+        except OSError as error:
+            code = error
+        if code == errno.EINPROGRESS:
+            waiting[link.fileno()] = index, target, link
+            poll.register(link.fileno(), select.POLLOUT)
+        else:
+            results[index] = target, code, time.monotonic() - began, True
+            if link:
+                link.close()
+    turn, is_over = time.monotonic(), False
+    while waiting and not is_over:
+        remaining = began + seconds - turn
+        is_over = remaining <= 0
+        for number, _ in poll.poll(max(0, int(1000 * min(POLL_SECONDS, remaining)))):
+            index, target, link = waiting.pop(number)
+            poll.unregister(number)
+            code = link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            results[index] = target, code, time.monotonic() - began, False
+            link.close()
+        longest, turn = max(longest, time.monotonic() - turn), time.monotonic()
+    for index, target, link in waiting.values():
+        results[index] = target, None, time.monotonic() - began, False
+        link.close()
+    return results, longest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable
 
 from doctor.engine.texts import filled, origin
@@ -61,6 +62,18 @@ def printable(text: str, limit: int = 200) -> str:
     text = _without_cut_token(text, limit)[:limit] if is_cut else text
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return escaped + "…" if is_cut else escaped
+
+
+def comparable_excerpt(text: str, limit: int) -> str:
+    """The beginning of a long text, and a checksum that any change of the rest changes, too.
+
+    >>> comparable_excerpt("v" * 4001, 4)
+    'vvvv... (4001 characters, CRC-32 4aa4626d)'
+    """
+    if len(text) <= limit:
+        return text
+    checksum = zlib.crc32(text.encode("utf-8", "surrogatepass"))
+    return f"{_without_cut_token(text, limit)[:limit]}... ({len(text)} characters, CRC-32 {checksum:08x})"
 
 
 def quote(text: str) -> str:

@@ -18,11 +18,19 @@ def _read(path: str) -> str:
     except OSError:
         return ""
     try:
-        return " ".join(os.read(fd, 4096).decode("utf-8", "replace").split())[:200]
+        return _excerpt(" ".join(os.read(fd, 4096).decode("utf-8", "replace").split()), 200)
     except OSError:
         return ""
     finally:
         os.close(fd)
+
+
+def _excerpt(text: str, limit: int) -> str:
+    """As `doctor.engine.sanitize.comparable_excerpt`."""
+    import zlib
+
+    checksum = zlib.crc32(text.encode("utf-8", "replace"))
+    return text if len(text) <= limit else "%s... (%d characters, CRC-32 %08x)" % (text[:limit], len(text), checksum)  # noqa: UP031
 
 
 def _packages() -> dict[str, str]:
@@ -63,7 +71,7 @@ def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
     )
     hidden = re.compile("PASS|SECRET|TOKEN|CREDENTIAL|KEY")
     environment = {
-        name: value[:400]
+        name: _excerpt(value, 2000)
         for name, value in sorted(os.environ.items())[:1000]
         if relevant.match(name) and not hidden.search(name)
     }

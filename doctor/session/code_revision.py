@@ -19,8 +19,8 @@ from doctor.job.launch_line import LaunchLine
 MAX_FILES = 32
 """Files of one launch line."""
 MAX_FILE_BYTES = 16 << 20
-MAX_SOURCES, MAX_DEPTH = 1000, 3
-"""Python files below the program's folder, and folders below it."""
+MAX_SOURCES, MAX_READ, MAX_DEPTH = 1000, 10_000, 3
+"""Python files below the program's folder of which each is named, and that are read; folders below it."""
 MAX_GIT_BYTES = 4 << 20
 MAX_PARENTS = 12
 """Folders above the program in which ``.git`` is looked for."""
@@ -43,10 +43,7 @@ def code_of_line(line: LaunchLine | None) -> dict[str, str] | None:
         if digest:
             code[filled("file {0}", printable(path, 300))] = digest
     if line.program.endswith(".py") and os.path.isfile(line.program):
-        folder = os.path.dirname(os.path.abspath(line.program))
-        sources = _sources(folder)
-        if sources:
-            code[filled("Python files below {0}", printable(folder, 300))] = sources
+        code |= _sources(line.program)
     top = _repository(Path(os.path.abspath(line.program or ".")).parent)
     if top:
         revision = _revision(top)
@@ -62,18 +59,40 @@ def _named_files(line: LaunchLine) -> Iterator[str]:
             yield word.partition("=")[2]
 
 
-def _sources(folder: str) -> str:
-    """How many Python files the folder has, three folders deep, and one digest; empty where they are too many."""
-    total, count = hashlib.sha256(), 0
+def _sources(program: str) -> dict[str, str]:
+    """Digests of the Python files in the program's folder and below; of each folder's together where they are many."""
+    folder, digests = os.path.dirname(program), dict[str, str]()
+    places = list(_python_files(folder or "."))
+    is_each = sum(len(names) for _, names in places) <= MAX_SOURCES
+    for place, names in places:
+        read = {name: _digest(os.path.join(place, name)) for name in names}
+        below = os.path.normpath(os.path.join(folder, os.path.relpath(place, folder or ".")))
+        if is_each:
+            digests |= {
+                filled("file {0}", printable(os.path.normpath(os.path.join(below, name)), 300)): digest
+                for name, digest in read.items()
+                if digest
+            }
+        else:
+            total = hashlib.sha256(repr(sorted(read.items())).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+            digests[filled("Python files in {0}", printable(below, 300))] = filled(
+                "{0} {1}", count_noun(len(names), "file"), total
+            )
+    return digests
+
+
+def _python_files(folder: str) -> Iterator[tuple[str, list[str]]]:
+    """By folder, three deep, the names of its Python files; `MAX_READ` at most."""
+    count = 0
     for place, folders, names in os.walk(folder):
         depth = place.count("/") - folder.count("/")
         folders[:] = sorted(name for name in folders if name[:1] not in "._" and depth < MAX_DEPTH)
-        for name in sorted(name for name in names if name.endswith(".py")):
-            count += 1
-            if count > MAX_SOURCES:
-                return ""
-            total.update(f"{place}/{name} {_digest(os.path.join(place, name))}\n".encode("utf-8", "replace"))
-    return filled("{0} {1}", count_noun(count, "file"), total.hexdigest()[:12]) if count else ""
+        sources = sorted(name for name in names if name.endswith(".py"))[: MAX_READ - count]
+        count += len(sources)
+        if sources:
+            yield place, sources
+        if count >= MAX_READ:
+            return
 
 
 def _digest(path: str) -> str:

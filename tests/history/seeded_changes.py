@@ -110,8 +110,9 @@ class JobChange(NamedTuple):
 
 
 JOB_CHANGES: tuple[JobChange, ...] = (
-    JobChange("launch", "launch line", ("torchrun", "--nproc-per-node", "4", "train.py", "--config", "run.yaml")),
+    JobChange("launch", "--nproc-per-node", ("torchrun", "--nproc-per-node", "4", "train.py", "--config", "run.yaml")),
     JobChange("environment", "NCCL_ALGO", ("env", "NCCL_ALGO=Ring", *JobChange("", "").line)),
+    JobChange("code", "file pkg/model.py", files=(("pkg/model.py", "x = 2\n"),)),
     JobChange("code", "file train.py", files=(("train.py", "import torch  # other\n"),)),
     JobChange("code", "file run.yaml", files=(("run.yaml", "lr: 3e-4\n"),)),
     JobChange("code", "revision of ", files=((".git/refs/heads/main", "b" * 40 + "\n"),)),

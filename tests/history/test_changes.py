@@ -23,7 +23,9 @@ from doctor.history.kept_values import UnusableValues, decode_values, encode_val
 from doctor.history.run_record import RunRecord, make_record
 from doctor.report.diff.rank_changes import RankedChange, rank_changes
 from doctor.report.diff.render_changes import SCHEMA_FILE, ChangesPage, render, render_json
+from doctor.report.diff.value_lines import change_line
 from doctor.report.diff.values import RunValues, ValueChange, compare_values, uncompared, values_of_run
+from doctor.report.layout.host_names import Fleet
 from doctor.session.code_revision import code_of_line
 from tests.history.seeded_changes import JOB_CHANGES, JobChange
 from tests.report import reports as example_reports
@@ -258,7 +260,9 @@ def test_a_change_of_the_job(change: JobChange, tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".git/refs/heads").mkdir(parents=True)
     first = {".git/HEAD": "ref: refs/heads/main\n", ".git/refs/heads/main": "a" * 40 + "\n"}
-    for name, text in {**first, "train.py": "import torch\n", "run.yaml": "lr: 1e-4\n"}.items():
+    (tmp_path / "pkg").mkdir()
+    sources = {"train.py": "import torch\n", "pkg/model.py": "x = 1\n"}
+    for name, text in {**first, **sources, "run.yaml": "lr: 1e-4\n"}.items():
         (tmp_path / name).write_text(text)
     before = job_values(JobChange("", ""), tmp_path)
     assert compare_values(before, job_values(JobChange("", ""), tmp_path)) == ()
@@ -267,6 +271,31 @@ def test_a_change_of_the_job(change: JobChange, tmp_path: Path, monkeypatch: pyt
     changes = compare_values(before, job_values(change, tmp_path))
     assert (change.category, True) in [(entry.category, entry.name.startswith(change.name)) for entry in changes]
     assert all(entry.hosts == () for entry in changes)
+
+
+LONG_LINE = ("torchrun", "train.py", *(f"--option-{number}={'v' * 90}" for number in range(40)))
+
+
+@pytest.mark.parametrize("options", [("--last=1", "--last=2"), ("--x=" + "v" * 9000, "--x=" + "v" * 8999 + "w")])
+def test_a_change_at_the_end_of_a_long_launch_line(options: tuple[str, str], tmp_path: Path) -> None:
+    before, now = (job_values(JobChange("", "", (*LONG_LINE, option)), tmp_path) for option in options)
+    assert compare_values(before, before) == ()
+    assert len(compare_values(before, now)) >= 1
+
+
+def test_what_differs_in_long_values_is_shown() -> None:
+    folders = ":".join(f"/opt/folder{number}" for number in range(40))
+    change = ValueChange("environment", "LD_LIBRARY_PATH", f"/a:{folders}", f"/b:{folders}", ())
+    line = change_line(change, Fleet(("n1",), 400))
+    assert line == "environment LD_LIBRARY_PATH: /a:/opt/folder0:/opt/f... -> /b:/opt/folder0:/opt/f..."
+
+
+def test_many_changes_of_one_category_hide_no_other() -> None:
+    changes = [ValueChange("code", f"file {number}.py", "a", "b", ()) for number in range(60)]
+    ranked = tuple(rank(*changes, ValueChange("drivers", "NPU driver", "1", "2", ("n1",))))
+    text = render(ChangesPage(before=alike(), now=alike(), worked=True, changes=ranked), 0)
+    assert "NPU driver: 1 -> 2" in text
+    assert "... and 52 more" in text
 
 
 def test_no_secret_is_kept(tmp_path: Path) -> None:

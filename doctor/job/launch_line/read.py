@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.sanitize import printable
+from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line import recipes
 from doctor.job.launch_line.commands import launcher_rows, module_rows, option_table, wrapper_rows
@@ -24,7 +24,7 @@ from doctor.job.shell.word import Word, literal_words
 MAX_WORDS = 8192
 MAX_CHARACTERS = 1 << 20
 _DEEPEST = 24
-_LONGEST_TEXT = 400
+_LONGEST_TEXT = 4000
 _LONGEST_PREFIX = 4
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
@@ -96,7 +96,7 @@ class _Reader:
                     continue
                 self.unresolved.setdefault(f"{call.launcher} {option}", source)
         return LaunchLine(
-            text=printable(text, _LONGEST_TEXT),
+            text=printable(comparable_excerpt(text, _LONGEST_TEXT), 2 * _LONGEST_TEXT),
             launchers=tuple(self.launchers),
             wrappers=tuple(printable(wrapper, 80) for wrapper in self.wrappers),
             environ=self.environ,

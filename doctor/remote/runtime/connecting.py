@@ -16,7 +16,7 @@ def connect_all(targets, seconds):
     connected; None where nothing answered in time; the error that kept it from being tried. `at_once`: this kernel said
     so before any packet was sent. However late this program is itself, it looks once more after the time is over.
     """
-    began, poll, waiting, results, longest = time.monotonic(), select.poll(), {}, [None] * len(targets), 0.0
+    began, poll, waiting, results, longest = time.monotonic(), select.poll(), {}, {}, 0.0
     for index, target in enumerate(targets):
         link = None
         try:
@@ -47,4 +47,4 @@ def connect_all(targets, seconds):
     for index, target, link in waiting.values():
         results[index] = target, None, time.monotonic() - began, False
         link.close()
-    return results, longest
+    return [results[index] for index in range(len(targets))], longest

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from doctor import __version__
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.report.diff.rank_changes import RankedChange
+from doctor.report.diff.rank_changes import FINDINGS, REASONS, RankedChange
 from doctor.report.diff.value_lines import category_name, change_line
 from doctor.report.diff.values import RunValues
 from doctor.report.formats.json import to_json_value
@@ -21,6 +22,8 @@ SCHEMA = "doctor.changes/1"
 SCHEMA_FILE = Path(__file__).parents[1] / "schema" / "doctor.changes.1.json"
 MAX_SHOWN = 30
 """Changes in the text; the document has all."""
+MAX_ALIKE = 8
+"""Of one category, in the text, that nothing found now speaks for: an upgrade of packages hides nothing else."""
 MAX_CHECKS = 4
 """Checks that are named for one change."""
 
@@ -55,13 +58,24 @@ def render(page: ChangesPage, code: int) -> str:
             )
         )
     lines += [localized_filled(line) for line in page.pace]
-    for number, ranked in enumerate(page.changes[:MAX_SHOWN], 1):
+    shown = _shown(page.changes)
+    for number, ranked in enumerate(shown, 1):
         lines += ["", *(_change_lines(number, ranked, fleet))]
-    if len(page.changes) > MAX_SHOWN:
-        lines += ["", phrase("... and {count} more (--json has all)", count=len(page.changes) - MAX_SHOWN)]
+    if len(page.changes) > len(shown):
+        lines += ["", phrase("... and {count} more (--json has all)", count=len(page.changes) - len(shown))]
     gaps = list(_gaps(page, fleet))
     lines += ["", *gaps] if gaps else []
     return "\n".join(lines) + "\n"
+
+
+def _shown(changes: Sequence[RankedChange]) -> list[RankedChange]:
+    counts = Counter[str]()
+    shown: list[RankedChange] = []
+    for ranked in changes:
+        counts[ranked.change.category] += 1
+        if counts[ranked.change.category] <= MAX_ALIKE or REASONS.index(ranked.reason) < FINDINGS:
+            shown.append(ranked)
+    return shown[:MAX_SHOWN]
 
 
 def _head(page: ChangesPage) -> str:

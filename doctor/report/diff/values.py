@@ -5,6 +5,8 @@ What was read in one of the two runs alone is not compared: what is not known ha
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -13,7 +15,9 @@ from doctor.engine.evaluate import FactCache
 from doctor.engine.exit_code import verdict
 from doctor.engine.record import LaunchOptions, Run
 from doctor.engine.result import Report
+from doctor.engine.sanitize import comparable_excerpt
 from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
+from doctor.engine.texts import filled
 from doctor.facts.settings import settings_of
 
 JOB = ("code", "launch", "environment")
@@ -22,8 +26,9 @@ PER_RUN = frozenset(
     ("SLURM_JOB_ID", "SLURM_STEP_ID", "MASTER_PORT", "MS_SCHED_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK")
 )
 """Variables that schedulers and launchers give another value in each run."""
-MAX_VALUE = 400
+MAX_VALUE = 4000
 """Characters of one value."""
+LAUNCH_LINE = "launch line"
 
 HostValues = dict[str, dict[str, dict[str, str]]]
 """By fact, then by category: values by name."""
@@ -70,7 +75,7 @@ def _job_values(launch: LaunchOptions, code: Mapping[str, str] | None) -> dict[s
     variables = {name: value for name, value in launch.environ.items() if name not in PER_RUN}
     job = {"environment" if launch.read_from else "shell": variables}
     if launch.launch_line:
-        job["launch"] = {"launch line": launch.launch_line}
+        job["launch"] = {LAUNCH_LINE: launch.launch_line}
     if code is not None:
         job["code"] = dict(code)
     return {category: _without_secrets(values) for category, values in job.items()}
@@ -78,7 +83,7 @@ def _job_values(launch: LaunchOptions, code: Mapping[str, str] | None) -> dict[s
 
 def _without_secrets(values: Mapping[str, str]) -> dict[str, str]:
     return {
-        name: HIDDEN if value and is_secret_name(name) else hide_in_output(value)[:MAX_VALUE]
+        name: HIDDEN if value and is_secret_name(name) else comparable_excerpt(hide_in_output(value), MAX_VALUE)
         for name, value in values.items()
     }
 
@@ -87,13 +92,39 @@ def compare_values(before: RunValues, now: RunValues) -> tuple[ValueChange, ...]
     """Every setting that differs, by category and name; hosts that changed alike together."""
     alike: dict[tuple[str, str, str | None, str | None], dict[str, None]] = {}
     for category in before.job.keys() & now.job.keys():
-        for name, old, new in _differences(before.job[category], now.job[category]):
+        for name, old, new in _differences(_by_option(before.job[category]), _by_option(now.job[category])):
             alike.setdefault((category, name, old, new), {})
     for host in now.hosts:
         for category, name, old, new in _host_differences(before.hosts.get(host, {}), now.hosts[host]):
             alike.setdefault((category, name, old, new), {})[host] = None
     changes = (ValueChange(*key, tuple(hosts)) for key, hosts in alike.items())
     return tuple(sorted(changes, key=lambda change: (change.category, change.name, change.hosts)))
+
+
+def _by_option(values: Mapping[str, str]) -> Mapping[str, str]:
+    """The words of a launch line: by option its value, and what is left of them. Other values as they are.
+
+    >>> _by_option({"launch line": "torchrun --nproc-per-node 2 train.py --lr=1e-4 --bf16"})
+    {'words': 'torchrun train.py', '--nproc-per-node': '2', '--lr': '1e-4', '--bf16': 'given'}
+    """
+    if LAUNCH_LINE not in values:
+        return values
+    try:
+        words = shlex.split(values[LAUNCH_LINE])
+    except ValueError:  # a quote that a hidden secret has taken with it
+        words = values[LAUNCH_LINE].split()
+    others, by_option, counts, option = list[str](), dict[str, str](), Counter[str](), ""
+    for word in words:
+        if word.startswith("-") and not word[1:2].isdigit():
+            name, _, value = word.partition("=")
+            counts[name] += 1
+            key = name if counts[name] == 1 else filled("{0} ({1})", name, counts[name])
+            by_option[key], option = value or "given", "" if value else key
+        elif option:
+            by_option[option], option = word, ""
+        else:
+            others.append(word)
+    return {"words": " ".join(others), **by_option}
 
 
 def _host_differences(before: HostValues, now: HostValues) -> Iterator[tuple[str, str, str | None, str | None]]:

@@ -20,7 +20,8 @@ MAX_FILES = 32
 """Files of one launch line."""
 MAX_FILE_BYTES = 16 << 20
 MAX_SOURCES, MAX_READ, MAX_DEPTH = 1000, 10_000, 3
-"""Python files below the program's folder of which each is named, and that are read; folders below it."""
+"""Files below the program's folder of which each is named, and that are read; folders below it."""
+SOURCES = (".py", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg")
 MAX_GIT_BYTES = 4 << 20
 MAX_PARENTS = 12
 """Folders above the program in which ``.git`` is looked for."""
@@ -60,9 +61,9 @@ def _named_files(line: LaunchLine) -> Iterator[str]:
 
 
 def _sources(program: str) -> dict[str, str]:
-    """Digests of the Python files in the program's folder and below; of each folder's together where they are many."""
+    """Digests of sources and configurations in the program's folder and below; of each folder's together where many."""
     folder, digests = os.path.dirname(program), dict[str, str]()
-    places = list(_python_files(folder or "."))
+    places = list(_source_files(folder or "."))
     is_each = sum(len(names) for _, names in places) <= MAX_SOURCES
     for place, names in places:
         read = {name: _digest(os.path.join(place, name)) for name in names}
@@ -75,19 +76,19 @@ def _sources(program: str) -> dict[str, str]:
             }
         else:
             total = hashlib.sha256(repr(sorted(read.items())).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-            digests[filled("Python files in {0}", printable(below, 300))] = filled(
+            digests[filled("sources in {0}", printable(below, 300))] = filled(
                 "{0} {1}", count_noun(len(names), "file"), total
             )
     return digests
 
 
-def _python_files(folder: str) -> Iterator[tuple[str, list[str]]]:
-    """By folder, three deep, the names of its Python files; `MAX_READ` at most."""
+def _source_files(folder: str) -> Iterator[tuple[str, list[str]]]:
+    """By folder, three deep, the names of its files of `SOURCES`; `MAX_READ` at most."""
     count = 0
     for place, folders, names in os.walk(folder):
         depth = place.count("/") - folder.count("/")
         folders[:] = sorted(name for name in folders if name[:1] not in "._" and depth < MAX_DEPTH)
-        sources = sorted(name for name in names if name.endswith(".py"))[: MAX_READ - count]
+        sources = sorted(name for name in names if name.endswith(SOURCES))[: MAX_READ - count]
         count += len(sources)
         if sources:
             yield place, sources

@@ -385,9 +385,15 @@ def test_a_job_for_one_run_of_the_fleet(cluster: Cluster) -> None:
 def test_all_checks_of_a_node_by_privileged_pods(cluster: Cluster) -> None:
     """They read what a container cannot: the node's firewall."""
     use(cluster, "overlays/host", OPTIONS="-s firewall,kernel --brief --json --quiet")
-    wait(cluster, lambda: '"listen-queue-short"' in log(cluster), "no report")
-    document = json.loads(next(text for text in documents(log(cluster)) if '"outcomes"' in text))
-    states = {item["check"]: item["status"] for item in document["outcomes"]}
+    found: list[str] = []
+
+    def is_reported() -> bool:
+        """Whole: while it is being written the log has its beginning."""
+        found.extend(text for text in documents(log(cluster)) if '"outcomes"' in text)
+        return bool(found)
+
+    wait(cluster, is_reported, "no report")
+    states = {item["check"]: item["status"] for item in json.loads(found[0])["outcomes"]}
     assert states["firewall-blocks-job"] in ("passed", "skipped"), states
     cluster.kubectl("delete", "daemonset", "nodes", "-n", SPACE)
 

@@ -58,24 +58,24 @@ def render(page: ChangesPage, code: int) -> str:
             )
         )
     lines += [localized_filled(line) for line in page.pace]
-    shown = _shown(page.changes)
-    for number, ranked in enumerate(shown, 1):
+    displayed = _displayed(page.changes)
+    for number, ranked in enumerate(displayed, 1):
         lines += ["", *(_change_lines(number, ranked, fleet))]
-    if len(page.changes) > len(shown):
-        lines += ["", phrase("... and {count} more (--json has all)", count=len(page.changes) - len(shown))]
+    if len(page.changes) > len(displayed):
+        lines += ["", phrase("... and {count} more (--json has all)", count=len(page.changes) - len(displayed))]
     gaps = list(_gaps(page, fleet))
     lines += ["", *gaps] if gaps else []
     return "\n".join(lines) + "\n"
 
 
-def _shown(changes: Sequence[RankedChange]) -> list[RankedChange]:
+def _displayed(changes: Sequence[RankedChange]) -> list[RankedChange]:
     counts = Counter[str]()
-    shown: list[RankedChange] = []
+    displayed: list[RankedChange] = []
     for ranked in changes:
         counts[ranked.change.category] += 1
         if counts[ranked.change.category] <= MAX_ALIKE or REASONS.index(ranked.reason) < FINDINGS:
-            shown.append(ranked)
-    return shown[:MAX_SHOWN]
+            displayed.append(ranked)
+    return displayed[:MAX_SHOWN]
 
 
 def _head(page: ChangesPage) -> str:

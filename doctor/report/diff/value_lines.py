@@ -31,15 +31,15 @@ def _where_they_differ(before: str | None, now: str | None) -> tuple[str | None,
     """
     if before is None or now is None or max(len(before), len(now)) <= MAX_VALUE:
         return before, now
-    start = _common(before, now)
-    end = min(_common(before[::-1], now[::-1]), len(before) - start, len(now) - start)
+    start = _common_length(before, now)
+    end = min(_common_length(before[::-1], now[::-1]), len(before) - start, len(now) - start)
     return _part(before, start - CONTEXT, end - CONTEXT), _part(now, start - CONTEXT, end - CONTEXT)
 
 
-def _common(one: str, other: str) -> int:
+def _common_length(before: str, now: str) -> int:
     """Characters at the beginning that both have."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), min(len(before), len(now)))
 
 
 def _part(value: str, left_out: int, left_out_at_end: int) -> str:

@@ -113,7 +113,7 @@ def _by_option(values: Mapping[str, str]) -> Mapping[str, str]:
         words = shlex.split(values[LAUNCH_LINE])
     except ValueError:  # a quote that a hidden secret has taken with it
         words = values[LAUNCH_LINE].split()
-    others, by_option, counts, option = list[str](), dict[str, str](), Counter[str](), ""
+    positional, by_option, counts, option = list[str](), dict[str, str](), Counter[str](), ""
     for word in words:
         if word.startswith("-") and not word[1:2].isdigit():
             name, _, value = word.partition("=")
@@ -123,8 +123,8 @@ def _by_option(values: Mapping[str, str]) -> Mapping[str, str]:
         elif option:
             by_option[option], option = word, ""
         else:
-            others.append(word)
-    return {"words": " ".join(others), **by_option}
+            positional.append(word)
+    return {"words": " ".join(positional), **by_option}
 
 
 def _host_differences(before: HostValues, now: HostValues) -> Iterator[tuple[str, str, str | None, str | None]]:

@@ -112,9 +112,12 @@ def fault_pattern(name: str) -> re.Pattern[str]:
 
 
 def fault_words(names: Iterable[str] = (), unlisted: bool = False) -> tuple[str, ...]:
-    """One of these words is in each message of the table, or of its rows ``names``; or in those that no row names."""
+    """One of these words is in each message of the table, or of its rows ``names``; or in those that no row names.
+
+    A row of messages at warning level and above has none of its own there: drivers' names are looked for at that level.
+    """
     rows = fault_rows()
-    kept = names or (name for name, row in rows.items() if row.unlisted == unlisted)
+    kept = names or (name for name, row in rows.items() if row.unlisted == unlisted and (unlisted or row.level > 4))
     return tuple(dict.fromkeys(word for name in kept for word in rows[name].words))
 
 

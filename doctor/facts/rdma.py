@@ -175,8 +175,8 @@ class RdmaPort(msgspec.Struct, frozen=True):
 
     @property
     def has_link(self) -> bool:
-        """A cable carries a signal, whatever the port's logical state."""
-        return "LinkUp" in self.physical
+        """A cable carries a signal, whatever the port's logical state; one that waits for a subnet manager has one."""
+        return "LinkUp" in self.physical or any(state in self.state for state in ("INIT", "ARMED"))
 
     @property
     def gigabits(self) -> float | None:

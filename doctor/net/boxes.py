@@ -126,6 +126,14 @@ def group_pair_boxes(cells: CellMap, remaining: Grid, groups: Sequence[HostGroup
     yield from _pair_boxes(_any_port(remaining.rows, cells.hosts), _masks(groups, cells.hosts))
 
 
+def cut_box(parts: Sequence[HostGroup], groups: Sequence[HostGroup]) -> Box:
+    """All that is between these parts, which have the names of the groups with the same hosts."""
+    named = {group.hosts: group for group in groups}
+    masks = [mask_of(part.hosts) for part in parts]
+    sides = tuple(Rectangle(mask, other) for mask in masks for other in masks if mask != other)
+    return Box("groups", sides, (), tuple(named.get(part.hosts, part) for part in parts))
+
+
 def _pair_boxes(rows: Sequence[int], masks: Sequence[tuple[HostGroup, int]]) -> Iterator[Box]:
     reached = {group.hosts: _union(rows[host] for host in group.hosts) for group, _ in masks}
     blocks = sum(bool(reached[group.hosts] & mask) for group, _ in masks for _, mask in masks)

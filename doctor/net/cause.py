@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.net.host_groups import HostGroup
 from doctor.net.matrix import EPHEMERAL, TestedPort
 
@@ -89,7 +89,7 @@ def place(cause: NetworkCause, names: Sequence[str]) -> str:
         if cause.way == "inbound":
             ends.reverse()
         return (
-            filled("between {0} and {1}", ends[0], ends[1])
+            filled("between {0} and {1}", joined(", ", ends[:-1]), ends[-1])
             if cause.way == "both"
             else filled("from {0} to {1}", ends[0], ends[1])
         )

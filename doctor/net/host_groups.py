@@ -104,24 +104,52 @@ def _expanded(text: str) -> list[str]:
         return []
 
 
-def connected_parts(opened: Grid, ports: Iterable[int], hosts: Sequence[str]) -> tuple[HostGroup, ...]:
-    """The parts of a fleet that is cut, on any of ``ports``: the largest sets whose hosts all reach each other.
+def partitions(opened: Grid, ports: Iterable[int]) -> list[list[int]]:
+    """How the hosts hang together on each of ``ports``, as masks; each division once.
 
     Two hosts are in one part where attempts that worked lead from each of them to the other, be it by way of others
     (the strongly connected components); so a part is seen where a sample of the pairs was tried, and where the cut lets
-    one direction through. A host for itself is no part, nor is what holds all hosts.
-
-    >>> rows = [0b0010, 0b0001, 0b1000, 0b0100]  # 0 and 1 reach each other, and so do 2 and 3
-    >>> [part.label for part in connected_parts(Grid([rows], [rows]), [0], ["n1", "n2", "n3", "n4"])]
-    ['hosts n[1-2]', 'hosts n[3-4]']
+    one direction through.
     """
     patterns = {tuple(opened.rows[port]): port for port in ports}
+    return [
+        list(_components(opened.rows[port], opened.by_target[port])) for port in list(patterns.values())[:MOST_PATTERNS]
+    ]
+
+
+def connected_parts(divisions: Iterable[Sequence[int]], hosts: Sequence[str]) -> tuple[HostGroup, ...]:
+    """The parts of a fleet that is cut, in any of its ``partitions``: the largest sets in which all reach each other.
+
+    A host for itself is no part, nor is what holds all hosts.
+
+    >>> [part.label for part in connected_parts([[0b0011, 0b1100]], ["n1", "n2", "n3", "n4"])]
+    ['hosts n[1-2]', 'hosts n[3-4]']
+    """
     parts: dict[int, None] = {}
-    for port in list(patterns.values())[:MOST_PATTERNS]:
-        masks = [mask for mask in _components(opened.rows[port], opened.by_target[port]) if mask.bit_count() > 1]
+    for division in divisions:
+        masks = [mask for mask in division if mask.bit_count() > 1]
         if 1 < len(masks) <= MOST_PARTS:
             parts.update(dict.fromkeys(masks))
-    return tuple(HostGroup(PART, _folded(hosts, mask), tuple(members(mask))) for mask in parts)
+    return tuple(_part(mask, hosts) for mask in parts)
+
+
+def parts_without_majority(masks: Sequence[int], hosts: Sequence[str]) -> tuple[HostGroup, ...]:
+    """All parts of a fleet that is cut into three or more of which none holds more than half of the hosts; else none.
+
+    A host for itself is a part like the others: that it is alone says nothing against it.
+
+    >>> [part.label for part in parts_without_majority([0b00011, 0b01100, 0b10000], ["n1", "n2", "n3", "n4", "n5"])]
+    ['hosts n[1-2]', 'hosts n[3-4]', 'host n5']
+    >>> parts_without_majority([0b00111, 0b01000, 0b10000], ["n1", "n2", "n3", "n4", "n5"])
+    ()
+    """
+    sizes = [mask.bit_count() for mask in masks]
+    is_cut = 2 < len(masks) <= MOST_PARTS and 2 < 2 * max(sizes) <= sum(sizes)
+    return tuple(_part(mask, hosts) for mask in masks) if is_cut else ()
+
+
+def _part(mask: int, hosts: Sequence[str]) -> HostGroup:
+    return HostGroup(PART if mask & (mask - 1) else "host", _folded(hosts, mask), tuple(members(mask)))
 
 
 def _components(rows: Sequence[int], by_target: Sequence[int]) -> Iterator[int]:

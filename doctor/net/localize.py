@@ -20,6 +20,7 @@ import msgspec
 from doctor.net.boxes import (
     MOST_GROUP_PAIRS,
     Box,
+    cut_box,
     direction_box,
     fleet_boxes,
     group_pair_boxes,
@@ -32,7 +33,7 @@ from doctor.net.boxes import (
 )
 from doctor.net.cause import NetworkCause
 from doctor.net.grid import CellMap, Grid, Rectangle, mask_of, members
-from doctor.net.host_groups import PART, HostGroup, connected_parts
+from doctor.net.host_groups import PART, HostGroup, connected_parts, partitions, parts_without_majority
 from doctor.net.matrix import FAILING, LETTERS, OUTCOMES, AttemptOutcome, Matrix
 
 MOST_CAUSES = 200
@@ -113,8 +114,9 @@ class _Search:
         fleet = list(fleet_boxes(self.cells))
         self._constant(fleet)
         boxes = list(host_and_group_boxes(self.cells, self.remaining, self.groups))
-        parts = connected_parts(self.cells.open, self.cells.failing_ports, self.matrix.hosts)
-        self._constant([*boxes, *self._cuts_of_groups(parts)])
+        divisions = partitions(self.cells.open, self.cells.failing_ports)
+        parts = connected_parts(divisions, self.matrix.hosts)
+        self._constant([*boxes, *self._cuts_of_groups(parts), *self._cuts_without_majority(divisions)])
         one_sided = list(islice(one_to_group_boxes(self.cells, self.remaining, self.groups), MOST_GROUP_PAIRS + 1))
         self._constant(one_sided if len(one_sided) <= MOST_GROUP_PAIRS else ())
         cuts = list(group_pair_boxes(self.cells, self.remaining, parts))
@@ -132,6 +134,15 @@ class _Search:
         """Between parts of a cut fleet that are larger than any group: else each pair of groups were a cause."""
         largest = max((len(group.hosts) for group in self.groups), default=0)
         return list(group_pair_boxes(self.cells, self.remaining, [part for part in parts if len(part.hosts) > largest]))
+
+    def _cuts_without_majority(self, divisions: Iterable[Sequence[int]]) -> Iterator[Box]:
+        """Between three parts or more; a host of which nothing is known is none."""
+        for masks in divisions:
+            seen = [
+                mask for mask in masks if any(rows[host] for rows in self.cells.failed.rows for host in members(mask))
+            ]
+            if parts := parts_without_majority(seen, self.matrix.hosts):
+                yield cut_box(parts, self.groups)
 
     def _occurs(self, letter: str) -> bool:
         return any(letter in row for rows in self.matrix.rows for row in rows)
@@ -326,7 +337,7 @@ class _Search:
     def _narrow(self, exclusive: Sequence[Sequence[tuple[int, int, int]]]) -> bool:
         """Leaves out one way of a box of both ways, where others may explain all that failed that way."""
         for pick, cells in zip(self.picks, exclusive, strict=True):
-            if pick.box.way != "both" or pick.box.kind not in ("host", "border", "groups"):
+            if len(pick.box.rectangles) != 2 or pick.box.kind not in ("host", "border", "groups"):
                 continue
             for number, side in enumerate(pick.box.rectangles):
                 inside = [cell for cell in cells if side.sources >> cell[1] & 1 and side.targets & cell[2]]
@@ -380,7 +391,7 @@ class _Search:
         sides = [mask_of(group.hosts) for group in box.groups]
         if box.kind == "border":
             sides.append(self.cells.everyone & ~sides[0])
-        elif not sides or any(group.kind != PART for group in box.groups):
+        elif len(sides) != 2 or any(group.kind != PART for group in box.groups):
             return ()
         small, large = sorted(sides, key=lambda mask: (mask.bit_count(), mask))
         return tuple(members(small if 2 * small.bit_count() <= large.bit_count() else small | large))

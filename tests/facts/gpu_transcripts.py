@@ -27,6 +27,15 @@ ELEMENTS: list[tuple[str, dict[str, Any]]] = [
         {"ecc_errors": None},
     ),
     ("<persistence_mode>Requested functionality has been deprecated</persistence_mode>", {"persistence": None}),
+    # https://github.com/Project-HAMi/HAMi/issues/1422, driver 575.57.08
+    (
+        (
+            "<gpu_reset_status><reset_required>Requested functionality has been deprecated</reset_required>"
+            "<drain_and_reset_recommended>Requested functionality has been deprecated</drain_and_reset_recommended>"
+            "</gpu_reset_status><gpu_recovery_action>None</gpu_recovery_action>"
+        ),
+        {"reset_required": False, "recovery_action": ""},
+    ),
     # netdata, testdata/rtx-pro-6000-driver-580.xml: blanks around the values.
     ("<temperature><gpu_temp> 37 C </gpu_temp></temperature>", {"temperature": 37, "temperature_limit": None}),
     # NVIDIA GB10, https://github.com/marimo-team/marimo/pull/6822: the memory is the host's.
@@ -218,6 +227,12 @@ FAILURES = [
         ("lost", ("0000:4f:00.0",)),
     ),
     (
+        "61292000755",
+        "Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:34:00.0",)),
+    ),
+    (
         f"{GITHUB}/tinygrad/open-gpu-kernel-modules/issues/47",
         "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.124",
         18,
@@ -316,6 +331,20 @@ NVLINKS = [
         "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-5269b708-678a-b1a8-60f0-c90406537486)\n"
         + "".join(f"         Link {link}: 25 GB/s\n" for link in range(12)),
         {0: 12},
+        {},
+    ),
+    # Public file 68443855628
+    (
+        "".join(
+            f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu})\n"
+            + (
+                "NVML: Unable to retrieve Nvlink information as all links are inActive\n"
+                if gpu == 4
+                else "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(18))
+            )
+            for gpu in range(8)
+        ),
+        {gpu: 0 if gpu == 4 else 18 for gpu in range(8)},
         {},
     ),
 ]
@@ -425,6 +454,75 @@ TOPOLOGIES = [
         "GPU0     X      NV12    NV12    NV12    NV12    NV12    NV12    NV12    SYS     SYS     SYS     SYS     SYS     "
         "PXB     PXB     PXB     PXB     SYS     SYS     SYS     SYS    SYS      SYS     SYS     SYS     SYS     "
         "48-63,176-191   3               N/A\n",
+    ),
+    # https://github.com/NVIDIA/nccl-tests/issues/78: one column of affinities
+    _part(
+        26,
+        "        GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    GPU8    GPU9    GPU10   GPU11   GPU12   GPU13   GPU14   GPU15   mlx5_0  mlx5_1  mlx5_2  mlx5_3  mlx5_4  mlx5_5  mlx5_6  mlx5_7  mlx5_8  mlx5_9  CPU Affinity\n"
+        "GPU0     X      NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     PIX     PXB     NODE    NODE    SYS     SYS     SYS     SYS     SYS     SYS     0-23,48-71\n"
+        "GPU2    NV6     NV6      X      NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     PXB     PIX     NODE    NODE    SYS     SYS     SYS     SYS     SYS     SYS     0-23,48-71\n"
+        "GPU4    NV6     NV6     NV6     NV6      X      NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NV6     NODE    NODE    PIX     PXB     SYS     SYS     SYS     SYS     SYS     SYS     0-23,48-71\n",
+    ),
+    # https://github.com/NVIDIA/nccl-tests/issues/273
+    _part(
+        9,
+        "        GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    NIC0    CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+        "GPU0     X      NODE    NODE    NODE    SYS     SYS     SYS     SYS     SYS     0-89    0               N/A\n"
+        "GPU4    SYS     SYS     SYS     SYS      X      NODE    NODE    NODE    SYS     90-179  1               N/A\n"
+        "NIC0    SYS     SYS     SYS     SYS     SYS     SYS     SYS     SYS      X\n",
+    ),
+    # https://github.com/NVIDIA/nccl-tests/issues/320
+    _part(
+        5,
+        "        GPU0    GPU1    GPU2    NIC0    NIC1    CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+        "GPU0     X      NV4     NODE    NODE    NODE    64-71   1               N/A\n"
+        "GPU1    NV4      X      NODE    NODE    NODE    64-71   1               N/A\n"
+        "GPU2    NODE    NODE     X      PHB     PHB     64-71   1               N/A\n"
+        "NIC0    NODE    NODE    PHB      X      PIX\n"
+        "NIC1    NODE    NODE    PHB     PIX      X\n",
+    ),
+    # https://github.com/lattice/quda/issues/669
+    _part(
+        9,
+        "\tGPU0\tGPU1\tGPU2\tGPU3\tGPU4\tGPU5\tGPU6\tGPU7\tmlx5_0\tCPU Affinity\n"
+        "GPU0\t X \tPIX\tPXB\tPXB\tSYS\tSYS\tSYS\tSYS\tSYS\t0-13\n"
+        "GPU4\tSYS\tSYS\tSYS\tSYS\t X \tPIX\tPXB\tPXB\tPHB\t14-27\n"
+        "mlx5_0\tSYS\tSYS\tSYS\tSYS\tPHB\tPHB\tPHB\tPHB\t X \t\n",
+    ),
+    # https://github.com/deepseek-ai/DeepEP/issues/145: a column is wider than the others
+    _part(
+        26,
+        "        GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    NIC0    NIC1    NIC2    NIC3    NIC4    NIC5    NIC6    NIC7     NIC8    NIC9    NIC10   NIC11   NIC12   NIC13   NIC14   NIC15   NIC16   NIC17     CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+        "GPU0     X      NV18    NV18    NV18    NV18    NV18    NV18    NV18    PXB     PXB     PXB     PXB     NODE    NODE    NODE    NODE     NODE    NODE    SYS     SYS     SYS     SYS     SYS     SYS     SYS     SYS     0-55,112-167    0               N/A\n"
+        "GPU2    NV18    NV18     X      NV18    NV18    NV18    NV18    NV18    NODE    NODE    NODE    NODE    NODE    NODE    PXB     PXB      PXB     PXB     SYS     SYS     SYS     SYS     SYS     SYS     SYS     SYS     0-55,112-167    0               N/A\n",
+    ),
+    # https://github.com/deepseek-ai/DeepEP/issues/137
+    _part(
+        13,
+        "        GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    NIC0    NIC1    NIC2    NIC3    NIC4    CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+        "GPU0     X      NV18    NV18    NV18    NV18    NV18    NV18    NV18    PIX     NODE    SYS     SYS     SYS     0-27,56-83      0               N/A\n"
+        "GPU6    NV18    NV18    NV18    NV18    NV18    NV18     X      NV18    SYS     SYS     NODE    NODE    PIX     28-55,84-111    1               N/A\n",
+    ),
+    # https://github.com/NVIDIA/nccl/issues/1363: the columns are not below their names
+    _part(
+        18,
+        "       GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    NIC0    NIC1    NIC2    NIC3    NIC4    NIC5    NIC6    NIC7    NIC8    NIC9   CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+        "GPU0     X      NV18    NV18    NV18    NV18    NV18    NV18    NV18    PIX     NODE    NODE    NODE    SYS     SYS     SYS     SYS     SYS     SYS   0-55,112-167    0               N/A\n"
+        "GPU4    NV18    NV18    NV18    NV18     X      NV18    NV18    NV18    SYS     SYS     SYS     SYS     PIX     NODE    NODE    NODE    NODE    NODE   56-111,168-223  1               N/A\n",
+    ),
+    # https://github.com/NVIDIA/DCGM/issues/149
+    _part(
+        18,
+        "        GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    NIC0    NIC1    NIC2    NIC3    NIC4    NIC5    NIC6    NIC7    NIC8    NIC9    CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+        "GPU0     X      NV12    NV12    NV12    NV12    NV12    NV12    NV12    PXB     PXB     SYS     SYS     SYS     SYS     SYS     SYS     SYS     SYS     48-63,176-191   3               N/A\n"
+        "GPU4    NV12    NV12    NV12    NV12     X      NV12    NV12    NV12    SYS     SYS     SYS     SYS     PXB     PXB     SYS     SYS     SYS     SYS     112-127,240-255 7               N/A\n",
+    ),
+    # https://github.com/sgl-project/sglang/issues/7888: a virtual machine
+    _part(
+        16,
+        "        GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    NIC0    NIC1    NIC2    NIC3    NIC4    NIC5    NIC6    NIC7    CPU Affinity    NUMA Affinity     GPU NUMA ID\n"
+        "GPU0     X      NV18    NV18    NV18    NV18    NV18    NV18    NV18    PIX     PHB     PHB     PHB     PHB     PHB     PHB     PHB     0-187   0-1      N/A\n"
+        "GPU1    NV18     X      NV18    NV18    NV18    NV18    NV18    NV18    PHB     PIX     PHB     PHB     PHB     PHB     PHB     PHB     0-187   0-1      N/A\n",
     ),
 ]
 XIDS = [

@@ -173,6 +173,65 @@ TOOL_OUTPUTS += (
     ),
 )
 
+INIT, POLLING = ("PORT_INIT (2)", INFINIBAND), ("Down", "Polling")
+ON = ("PORT_ACTIVE (4)", ETHERNET)
+
+
+def _devinfo(firmware: str, part: int, name: str, port: tuple[str, str]) -> str:
+    """ibv_devinfo's lines of an adapter with one port; of the port state and link layer."""
+    return (
+        f"hca_id:\t{name}\n\ttransport:\t\t\tInfiniBand (0)\n\tfw_ver:\t\t\t\t{firmware}\n"
+        f"\tvendor_id:\t\t\t0x02c9\n\tvendor_part_id:\t\t\t{part}\n\thw_ver:\t\t\t\t0x0\n\tphys_port_cnt:\t\t\t1\n"
+        f"\t\tport:\t1\n\t\t\tstate:\t\t\t{port[0]}\n\t\t\tmax_mtu:\t\t4096 (5)\n\t\t\tlink_layer:\t\t{port[1]}\n\n"
+    )
+
+
+TOOL_OUTPUTS += (
+    ToolOutput(
+        f"{GITHUB}/leptonai/gpud/pull/482",
+        _ibstat("mlx5_10", "MT4129", "28.39.1002", (*POLLING, "10", INFINIBAND)),
+        (),
+    ),
+    ToolOutput(
+        f"{GITHUB}/Mellanox/network-operator/issues/249",
+        _ibstat("mlx5_7", "MT4124", "20.28.4000", ("Down", "LinkUp", "200", INFINIBAND)),
+        (),
+        frozenset({"rdma-port-down"}),
+    ),
+    ToolOutput(
+        f"{GITHUB}/leptonai/gpud/pull/99",
+        _ibstat("mlx5_8", "MT4125", "22.39.1002", (*OFF, "40", "")),
+        (),
+    ),
+    ToolOutput(
+        "9171543546 (no subnet manager)",
+        _devinfo("16.34.1002", 4119, "mlx5_0", ON)
+        + _devinfo("16.34.1002", 4119, "mlx5_1", ON)
+        + _devinfo("20.34.1002", 4123, "mlx5_2", INIT)
+        + _devinfo("20.34.1002", 4123, "mlx5_3", INIT),
+        ("mlx5_0:1", "mlx5_1:1"),
+        frozenset({"rdma-port-down"}),
+    ),
+    ToolOutput(
+        "9171543546 (the other host)",
+        _devinfo("20.31.1014", 4123, "mlx5_0", INIT) + _devinfo("20.31.1014", 4123, "mlx5_1", INIT),
+        (),
+        frozenset({"rdma-port-down"}),
+    ),
+    ToolOutput(
+        f"{GITHUB}/NVIDIA/nccl-tests/issues/128",
+        _ibstat("mlx5_0", "MT4123", "20.33.1048", (*UP, "200", INFINIBAND))
+        + _ibstat("mlx5_1", "MT4123", "20.33.1048", (*OFF, "10", INFINIBAND))
+        + _ibstat("mlx5_2", "MT4117", "14.32.1010", (*UP, "25", ETHERNET)),
+        ("mlx5_0:1", "mlx5_2:1"),
+    ),
+    ToolOutput(
+        "689015499",
+        _ibstat("mlx4_0", "MT26428", "2.9.1000", (*UP, "40", INFINIBAND), (*POLLING, "10", INFINIBAND)),
+        ("mlx4_0:1",),
+    ),
+)
+
 
 def adapters(text: str) -> list[dict[str, Any]]:
     """The adapters as doctor's collector returns them."""

@@ -76,6 +76,9 @@ def test_healthy_hosts(wrap: bool, before: str) -> None:
 @pytest.mark.parametrize(
     ("ecc", "found"),
     [
+        # Public files 61446801560 and 66342936307
+        ({**ECC, "cache_correctable_count": 0, "cache_uncorrectable_count": 0}, []),
+        ({**ECC, "cache_correctable_count": "N/A", "cache_uncorrectable_count": "N/A"}, []),
         ({**ECC, "total_uncorrectable_count": 7}, [False]),
         ({**ECC, "total_deferred_count": 1}, [True]),
         ({**ECC, "total_correctable_count": 70000}, []),

@@ -105,6 +105,10 @@ def test_a_hang_is_a_failure_of_the_tool() -> None:
     [
         ("WARNING: infoROM is corrupted at gpu 0000:B3:00.0", "", 0, ("0000:b3:00.0",)),
         ("", "WARNING: infoROM is corrupted at gpu 0000:00:1E.0\n", 14, ("0000:00:1e.0",)),
+        # Public files 5440922420, 7162708867 and 6186493108
+        ("WARNING: infoROM is corrupted at gpu 0000:67:00.0", "", 0, ("0000:67:00.0",)),
+        ("", "WARNING: infoROM is corrupted at gpu 0000:01:00.0  \n", 14, ("0000:01:00.0",)),
+        ("WARNING: infoROM is corrupted at gpu 0000:00:05.0\n", "", 14, ("0000:00:05.0",)),
         ("", "", 14, ("",)),
         ("", "", 0, ()),
     ],

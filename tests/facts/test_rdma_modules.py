@@ -83,6 +83,59 @@ Rx Power Current [dBm]             : N/A
 Tx Power Current [dBm]             : N/A
 Cable Technology                   : Copper cable, passive, unequalized
 """
+BLUEFIELD = """
+Operational Info
+----------------
+State                              : Active
+Physical state                     : LinkUp
+Speed                              : 100G
+Width                              : 4x
+FEC                                : Standard RS-FEC - RS(528,514)
+Loopback Mode                      : No Loopback
+Auto Negotiation                   : ON
+
+Supported Info
+--------------
+Enabled Link Speed (Ext.)          : 0x00000200 (100G_4X)
+Supported Cable Speed (Ext.)       : 0x000002f2 (100G_4X,50G_2X,40G,25G,10G,1G)
+
+Troubleshooting Info
+--------------------
+Status Opcode                      : 0
+Group Opcode                       : N/A
+Recommendation                     : No issue was observed
+
+Tool Information
+----------------
+Firmware Version                   : 32.43.2402
+amBER Version                      : 3.6
+MFT Version                        : mft 4.30.1-8
+
+Module Info
+-----------
+Temperature [C]                    : N/A
+Voltage [mV]                       : N/A
+Bias Current [mA]                  : N/A
+Rx Power Current [dBm]             : N/A
+Tx Power Current [dBm]             : N/A
+Identifier                         : QSFP28
+Compliance                         : 100GBASE-CR4, 25GBASE-CR CA-25G-L or 50GBASE-CR2 with RS (Clause91) FEC
+Cable Technology                   : Copper cable, passive, unequalized
+Attenuation (5g,7g,12g)[dB]        : 0,0,0
+LOS Alarm                          : N/A
+Nominal bit rate                   : 0.000Gb/s
+Rx LOS [per lane]                  : N/A
+
+Physical Counters and BER Info
+------------------------------
+Time Since Last Clear [Min]        : 25074.8
+Effective Physical Errors          : 0
+Effective Physical BER             : 15E-255
+Raw Physical Errors Per Lane       : 0,0,0,0
+Link Down Counter                  : 0
+Link Error Recovery Counter        : 0
+Raw Physical BER                   : 15E-255
+"""
 DOWN = (
     OSFP.replace(": Active", ": Polling")
     .replace("54 [-5", "0 [-5")
@@ -106,6 +159,16 @@ def test_the_values_of_an_optical_module() -> None:
     rx = module.readings["Rx power 2"]
     assert (rx.value, rx.low, rx.high, rx.unit) == (2.281, -10.41, 6.0, "dBm")
     assert len(module.readings) == 14
+
+
+def test_a_port_of_a_bluefield_with_a_copper_cable_is_healthy() -> None:
+    """Public file 63417111421: BlueField-3, MFT 4.30.1; its cable measures nothing."""
+    fact = modules(BLUEFIELD)
+    module = fact.by_device["mlx5_0"]
+    assert (module.state, module.speed, module.effective_ber) == ("Active", "100G", 15e-255)
+    assert not module.readings and not fact.unread
+    outcome: Any = run_check("rdma-module-out-of-range", {"w1": [fact]})
+    assert not outcome.findings and not outcome.unknown
 
 
 @pytest.mark.parametrize(

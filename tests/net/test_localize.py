@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from random import Random
@@ -390,9 +391,51 @@ def test_a_switch_with_half_of_the_hosts_is_not_to_blame_alone() -> None:
     assert cause.accused == frozenset(range(4))
 
 
-def test_a_cut_into_three_parts_names_parts_and_no_single_host() -> None:
-    causes = localize(attempts(15, 2, [cut((range(5), range(5, 10), range(10, 15)))])).causes
-    assert [cause.kind for cause in causes] == ["groups"] * 3
+def parts_of(*sizes: int) -> list[range]:
+    """Ranges of hosts of these sizes."""
+    ends = [sum(sizes[:number]) for number in range(len(sizes) + 1)]
+    return [range(*pair) for pair in itertools.pairwise(ends)]
+
+
+@pytest.mark.parametrize("schedule", [False, True], ids=["full", "quick"])
+@pytest.mark.parametrize("sizes", [(5, 5, 5), (2, 2, 1), (2, 1, 1), (7, 8, 1), (5, 2, 2, 2), (6, 3, 3)])
+def test_a_cut_into_parts_of_which_none_has_a_majority_is_one_cause_and_no_host_of_it(
+    sizes: tuple[int, ...], schedule: bool
+) -> None:
+    """Nor a host that is a part for itself: another spine may be dead as well as that host."""
+    hosts = sum(sizes)
+    for seed in range(5):
+        matrix = attempts(hosts, 2, [cut(parts_of(*sizes))], quick(hosts, 2, seed) if schedule else None)
+        (cause,) = localize(matrix).causes
+        assert (cause.kind, cause.certain, not cause.opened) == ("groups", True, True)
+        assert sorted(len(group.hosts) for group in cause.groups) == sorted(sizes)
+        assert cause.accused == frozenset(range(hosts)) and cause.failed == len(list(matrix.failures()))
+
+
+def test_of_a_cut_fleet_with_a_majority_the_others_are_apart() -> None:
+    for sizes, lone in (((3, 1, 1), {3, 4}), ((4, 2, 1), {6}), ((9, 6, 1), {15})):
+        causes = localize(attempts(sum(sizes), 2, [cut(parts_of(*sizes))])).causes
+        assert {cause.hosts[0] for cause in causes if cause.kind == "host"} == lone
+        assert [cause.kind for cause in causes if cause.kind != "host"] == ["groups"] * (len(sizes) - 1 - len(lone))
+
+
+def test_parts_that_no_attempt_connects_are_no_cut() -> None:
+    """A dead host, and two pairs of others that did not try each other, or of which one answers one way."""
+    (cause,) = localize(fleet(5, 1, [["-o..d", "o-..d", "..-od", "..o-d", "dddd-"]])).causes
+    assert (cause.kind, cause.hosts) == ("host", (4,))
+    causes = localize(fleet(5, 1, [["-oodd", "o-ddd", "dd-od", "ddo-d", "dddd-"]])).causes
+    assert ("host", (4,)) in {(cause.kind, cause.hosts) for cause in causes}
+
+
+def test_a_silent_host_is_no_part_of_a_cut() -> None:
+    """It died, so that nothing is known of it; the others are two halves."""
+    (cause,) = localize(fleet(5, 1, [["-odd?", "o-dd?", "dd-o?", "ddo-?", "????-"]])).causes
+    assert (cause.kind, cause.accused) == ("groups", frozenset(range(4)))
+
+
+def test_parts_of_a_cut_that_are_known_groups_have_their_names() -> None:
+    (cause,) = localize(attempts(12, 2, [cut(parts_of(4, 4, 4))]), racks(12, 4)).causes
+    assert place(cause, [f"n{number}" for number in range(12)]) == "between switch s0, switch s1 and switch s2"
 
 
 def test_a_cut_of_one_direction_or_of_one_port_names_its_two_parts() -> None:
@@ -407,9 +450,9 @@ def test_a_cut_of_one_direction_or_of_one_port_names_its_two_parts() -> None:
 
 
 def test_a_host_a_link_and_a_liar_beside_a_cut_are_told_apart_from_it() -> None:
-    halves = cut((range(8), range(8, 16)))
+    halves = cut((range(10), range(10, 16)))
     dead = PlacedFault("host", lambda s, t, _: 3 in (s, t), (3,))
-    link = PlacedFault("link", lambda s, t, _: {s, t} == {9, 12}, (9, 12))
+    link = PlacedFault("link", lambda s, t, _: {s, t} == {11, 12}, (11, 12))
     for fault in (dead, link):
         causes = localize(attempts(16, 2, [halves, fault])).causes
         assert {(cause.kind, cause.hosts) for cause in causes} == {("groups", ()), (fault.kind, fault.hosts)}

@@ -28,7 +28,7 @@ from doctor.diagnose.excerpter.tracebacks import (
 )
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
-from doctor.diagnose.read.stamps import first_of_message, read_stamp, world_rank
+from doctor.diagnose.read.stamps import KUBELET, first_of_message, kubelet_time, read_stamp, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
 
@@ -42,8 +42,6 @@ _LOOK_BACK = 200
 """Lines before an event in which its time is looked for."""
 _ESCAPES = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 """Colors of a terminal, as ray prints them around the labels of its actors."""
-_KUBELET = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6,9}(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?")
-"""What Kubernetes puts before each line: in the files of containers, and with ``kubectl logs --timestamps``."""
 _WRAPPERS = frozenset(
     {
         "SystemExit",
@@ -349,9 +347,7 @@ class _Scanner:
         self.repeats[key] = self.repeats.get(key, 0) + 1
         if self.repeats[key] > MAX_REPEATS or len(self.events) >= MAX_EVENTS:
             return
-        time = stamp.time
-        if time is None and (outer := _KUBELET.match(place.lines[place.at])):
-            time = read_stamp(outer.group().decode(), self.year).time
+        time = stamp.time if stamp.time is not None else kubelet_time(place.lines[place.at], self.year)
         inferred = time is None
         world = world_rank(text[:MAX_TEXT], place.lines[max(0, place.at - 3) : place.at] if stamp.rank is None else [])
         if inferred:
@@ -388,7 +384,7 @@ class _Scanner:
         return next((time for time in stamps if time is not None), None)
 
     def _decode(self, line: bytes) -> str:
-        if outer := _KUBELET.match(line):
+        if outer := KUBELET.match(line):
             line = line[outer.end() :]
         try:
             return line.decode()

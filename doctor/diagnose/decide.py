@@ -12,6 +12,7 @@ from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Und
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileReading
 from doctor.diagnose.launcher_reports import ended_itself, name_of_block
+from doctor.diagnose.rules.cluster_reports import RULE as BY_CLUSTER
 from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
@@ -243,9 +244,13 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
         for fault in generic:
             result.remove(fault)
         result.insert(0, cause)
-    explained = {name for cause in result for name in case.signatures[cause.signature].explains}
-    kept = [cause for cause in result if cause.signature not in explained]
-    return kept or result
+    return [cause for cause in result if not any(_follows(case, cause, other) for other in result)] or result
+
+
+def _follows(case: Case, cause: Cause, other: Cause) -> bool:
+    """What the cluster reports of several hosts was compared before, host by host."""
+    of_cluster = cause.rule == other.rule == BY_CLUSTER
+    return cause.signature in case.signatures[other.signature].explains and not of_cluster
 
 
 def _is_same_crash(case: Case, fault: Cause, launched: Cause) -> bool:
@@ -297,7 +302,8 @@ def _not_decided(case: Case) -> Undecidable:
 def _without_reason(case: Case) -> tuple[str, list[str]]:
     """What is not known where nobody waited, and the output that would tell it."""
     failed = [block for block in case.failure_blocks if ended_itself(block.exit_code)]
-    block = next((item for item in failed if item.first), failed[0] if len(failed) == 1 else None)
+    first = min((item for item in failed if item.first), key=lambda item: item.seconds, default=None)
+    block = first or (failed[0] if len(failed) == 1 else None)
     names = [name for item in ([block] if block else failed) if (name := name_of_block(item))]
     if not names:
         return _only_announced(case)

@@ -57,6 +57,11 @@ class FailureBlock(msgspec.Struct):
     ended_at: str = ""
     """When the launcher saw it end, as it prints it."""
 
+    @property
+    def seconds(self) -> float:
+        """That time in seconds; 0 where it is not known."""
+        return read_stamp(self.ended_at, 1970).time or 0.0
+
 
 AGENT_PATIENCE_S = 25
 """Seconds, a few less than torchrun waits between SIGTERM and SIGKILL: 30 (torch elastic, PContext.close)."""
@@ -101,13 +106,8 @@ def ended_by_agent_late(block: FailureBlock, blocks: Sequence[FailureBlock]) -> 
     """Whether torchrun itself ended this worker with SIGKILL: another had failed, and SIGTERM had not been enough."""
     if block.exit_code != -9 or block.first or not block.ended_at:
         return False
-    ended = _seconds(block.ended_at)
     first = [item for item in blocks if item.first and item.ended_at and item.event.file == block.event.file]
-    return any(ended - _seconds(item.ended_at) >= AGENT_PATIENCE_S for item in first)
-
-
-def _seconds(written: str) -> float:
-    return read_stamp(written, 1970).time or 0.0
+    return any(block.seconds - item.seconds >= AGENT_PATIENCE_S for item in first)
 
 
 def may_have_failed(rank: int | None, pid: str, blocks: Sequence[FailureBlock]) -> bool:

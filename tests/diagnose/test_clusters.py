@@ -242,6 +242,114 @@ def test_a_preempted_node_is_told_from_one_that_died(reason: str, signature: str
     assert found == [(signature, "likely", [(None, "10.0.0.7", "pid 79326")])]
 
 
+PREEMPTED = (
+    "{0}The actor died unexpectedly before finishing this task.\n\tpid: 7\n\tip: 10.0.0.7\n"
+    "{0}The actor died because its node has died. Node Id: b157\n{0}\tthe actor's node was preempted: spot\n"
+)
+OTHER_HOST = (
+    "{0}Task failed because the node it was running on is dead or unavailable. Node IP: 10.0.0.9, node ID: c1\n"
+)
+OTHER_WORKER = (
+    "{0}A worker died or was killed while executing a task by an unexpected system error."
+    " Worker IP address: 10.0.0.9 Worker port: 1 Worker PID: 9 Worker exit type: SYSTEM_ERROR\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            PREEMPTED.format("") + OTHER_HOST.format(""),
+            [("ray-node-preempted", "possible"), ("ray-node-dead", "possible")],
+        ),
+        (PREEMPTED.format("") + OTHER_WORKER.format(""), [("ray-node-preempted", "likely")]),
+        (
+            PREEMPTED.format("2026-01-10 10:00:00,1 ") + OTHER_HOST.format("2026-01-10 10:01:00,1 "),
+            [("ray-node-preempted", "likely")],
+        ),
+        (
+            OTHER_HOST.format("2026-01-10 10:00:00,1 ") + PREEMPTED.format("2026-01-10 10:01:00,1 "),
+            [("ray-node-dead", "likely")],
+        ),
+    ],
+)
+def test_of_two_hosts_that_ended_the_first_is_the_cause_and_without_an_order_neither_is(
+    text: str, found: list[tuple[str, str]]
+) -> None:
+    causes = places(logs(run=text))
+    assert [(signature, confidence) for signature, confidence, _ in causes] == found
+    if found[0][1] == "likely":
+        ((_, _, ((_, host, _),)),) = causes
+        assert host == ("10.0.0.9" if found[0][0] == "ray-node-dead" else "10.0.0.7")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "trainer-1 exited with code 137",
+        "ExitStatus: 137",
+        "Training process finished. Exit code: 137",
+        "worker 3 terminated with signal SIGKILL",
+    ],
+)
+def test_the_exit_code_of_a_process_that_no_line_names_is_not_that_of_the_log(line: str) -> None:
+    """horovod/horovod #2484 and others: the launcher's own log told of a worker."""
+    assert places(logs(run=f"{line}\n")) == [("torchrun-sigkill", "likely", [])]
+
+
+def test_a_launcher_names_the_host_or_the_rank_of_its_exit_code() -> None:
+    head = "RuntimeError: Horovod detected that one or more processes exited with non-zero status\n"
+    found = places(logs(run=f"{head}Process name: w-1[0]\nExit code: 137\n"))
+    assert found == [("torchrun-sigkill", "likely", [(None, "w-1", "")])]
+    assert places(logs(run=f"{head}Process name: 3\nExit code: 139\n")) == [
+        ("torch-signal-segv", "likely", [(3, "", "")])
+    ]
+
+
+def test_lines_that_kubernetes_stamps_are_read_as_those_of_the_program() -> None:
+    """The format of the kubelet's files: kubernetes/kubernetes pkg/kubelet/kuberuntime/logs."""
+    lines = [
+        "[2025-07-25 07:53:08 TP2] Scheduler hit an exception: Traceback (most recent call last):",
+        '  File "/w/scheduler.py", line 772, in event_loop_normal',
+        "    result = self.run_batch(batch)",
+        "KeyError: 'batch'",
+    ]
+    for head in ("2025-07-25T07:53:08.217485080+08:00 stdout F ", "2025-07-25T07:53:08.217485080Z "):
+        diagnosis = logs(run="".join(f"{head}{line}\n" for line in lines))
+        assert places(diagnosis) == [("python-exception", "certain", [(2, "", "")])]
+        assert diagnosis.causes[0].evidence[0].time is not None
+
+
+def test_hosts_in_the_heads_of_ucx_and_nccl() -> None:
+    assert (
+        read_stamp("[1467152031.902965] [softiron-2:2132 :0] rc_verbs_iface.c:47   UCX  ERROR failed", 2026).host
+        == "softiron-2"
+    )
+    assert read_stamp("8h200-2:14630:14692 [0] process:1723 NCCL WARN failed", 2026).host == "8h200-2"
+    assert read_stamp("12:30:45:17 [0] NCCL INFO of no host", 2026).host == ""
+
+
+def test_of_two_lists_of_failures_the_earlier_names_who_failed_first() -> None:
+    row = "Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:{0}\n  host      : n1\n  rank      : {1} (local_rank: 0)\n  exitcode  : 1 (pid: {1}9)\n"
+    undecidable = logs(run=row.format("45:52", 0) + "=" * 60 + "\n" + row.format("45:01", 4)).undecidable
+    assert undecidable and "rank 4 fail first" in undecidable.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "signature"),
+    [
+        ("*** SIGSEGV received at time=1656453935 on cpu 0 ***", "torch-signal-segv"),
+        (
+            "W0529 18:27:06.380875 40650 init.cc:217] *** SIGSEGV (@0x0) received by PID 40650 (TID 0x7f2c) from PID 0; stack trace: ***",
+            "torch-signal-segv",
+        ),
+        ("*** SIGBUS received at time=1656453935 on cpu 0 ***", "torch-signal-bus"),
+    ],
+)
+def test_what_handlers_of_crashes_print_is_of_the_process_itself(line: str, signature: str) -> None:
+    assert [row[0] for row in places(logs(run=f"{line}\n"))] == [signature]
+
+
 @pytest.mark.parametrize(
     ("line", "signatures"),
     [

@@ -28,7 +28,7 @@ from doctor.diagnose.excerpter.tracebacks import (
 )
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
-from doctor.diagnose.read.stamps import read_stamp, world_rank
+from doctor.diagnose.read.stamps import KUBELET, first_of_message, kubelet_time, read_stamp, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
 
@@ -334,7 +334,7 @@ class _Scanner:
     def _add(self, signature: str, values: dict[str, str], text: str, place: _Line) -> None:
         if signature in self.matcher.attempt_ends or "failed (exitcode: " in text:
             self._begin_attempt()
-        stamp = read_stamp(text, self.year)
+        stamp = read_stamp(first_of_message(text, place.lines[max(0, place.at - 8) : place.at]), self.year)
         if signature in self.matcher.progress:
             self.progress_left -= 1
             if (stamp.pid, stamp.rank) in self.went_on:
@@ -347,7 +347,7 @@ class _Scanner:
         self.repeats[key] = self.repeats.get(key, 0) + 1
         if self.repeats[key] > MAX_REPEATS or len(self.events) >= MAX_EVENTS:
             return
-        time = stamp.time
+        time = stamp.time if stamp.time is not None else kubelet_time(place.lines[place.at], self.year)
         inferred = time is None
         world = world_rank(text[:MAX_TEXT], place.lines[max(0, place.at - 3) : place.at] if stamp.rank is None else [])
         if inferred:
@@ -384,6 +384,8 @@ class _Scanner:
         return next((time for time in stamps if time is not None), None)
 
     def _decode(self, line: bytes) -> str:
+        if outer := KUBELET.match(line):
+            line = line[outer.end() :]
         try:
             return line.decode()
         except UnicodeDecodeError:

@@ -10,6 +10,7 @@ Formats, with their sources:
 - vLLM: ``ERROR 03-29 12:59:53 [core.py:1099]``; ray puts ``(RayWorkerWrapper pid=858)`` before a line of an actor,
   vLLM ``(VllmWorker rank=3 pid=9)`` and ``(Worker_TP3 pid=9)``; SGLang: ``[2025-03-09 00:57:15 TP4]``
 - Open MPI's crash report: ``[n1:4711] *** Process received signal ***``; fields ``rank`` and ``host`` of a line of JSON
+- UCX: ``[1700000000.123456] [n1:4711:0] file.c:1 UCX  ERROR``
 - ISO 8601, Python's logging, syslog, ``dmesg -T``; ``srun --label``, ``mpirun --tag-output``, ``[default3]:``
 """
 
@@ -28,6 +29,11 @@ _WORLD_RANK = re.compile(r"\[rank(\d{1,6})\]:")
 _NCCL_MESSAGE = re.compile(rb"\[rank(\d{1,6})\]:[^\n]{0,600}\bNCCL error: ")
 """The first line of torch's message of an error of NCCL, which has up to three more; only the first has the label.
 Source: pytorch/pytorch torch/csrc/distributed/c10d/NCCLUtils.cpp, getNcclErrorDetailStr."""
+KUBELET = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6,9}(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?")
+"""What Kubernetes puts before each line: in the files of containers, and with ``kubectl logs --timestamps``."""
+_CANN_MESSAGE = re.compile(rb"\[PID: \d{1,10}\]|\bE[A-Z0-9]\d{4}: ")
+"""In the first line of an error of CANN, of which the others are indented and have no head of their own."""
+_CANN_INDENT = " " * 8
 _NCCL_LINES = (re.compile(rb"nccl\w{4,40}: "), re.compile(rb"Last error:\s*$"))
 _PLOG = re.compile(
     r"\[(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|EXCEPTION|EVENT|TRACE)\] ?[A-Z_0-9]{1,20}"
@@ -45,8 +51,8 @@ _GLOG = re.compile(
     r"(?<![\w\[])[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) (?P<pid>\d{1,10}) [\w/.-]{1,200}\.py:\d"  # noqa: E501
 )
 _NCCL = re.compile(
-    r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] )?(?<![\w.-])(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10}):"
-    r"\d{1,10} "
+    r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] )?(?<![\w.-])(?P<host>\d{0,9}[A-Za-z][\w.-]{0,79}):"
+    r"(?P<pid>\d{1,10}):\d{1,10} "
     r"\[(?P<device>\d{1,3})\] (?:[\w/.]{1,100}:\d{1,6} )?NCCL "
 )
 _VLLM = re.compile(
@@ -64,6 +70,7 @@ _SGLANG = re.compile(
 )
 _OMPI = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10})\] (?:\*\*\* |Signal|Failing at |\[ ?\d)")
 """Where Open MPI prints how a process crashed: opal/util/stacktrace.c."""
+_UCX = re.compile(r"\] \[(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10}) ?:\d{1,6}\] +\w{1,40}\.c:\d{1,5} +UCX  ")
 _JSON_RANK = re.compile(r'"(?:global_)?rank": ?"?(?P<rank>\d{1,6})\b')
 _JSON_HOST = re.compile(r'"(?:host|hostname|host_name)": ?"(?P<host>[\w.-]{1,80})"')
 _ISO = re.compile(r"(?P<time>\d{4}-\d\d-\d\d[T _-]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)")
@@ -94,6 +101,7 @@ _HEADS = (
     ("NCCL ", _NCCL),
     ("", _VLLM),
     ("] ", _OMPI),
+    ("UCX  ", _UCX),
     ("-", _ISO),
     ("", _SYSLOG),
 )
@@ -145,6 +153,24 @@ def read_stamp(text: str, year: int) -> Stamp:
         device=device if device >= 0 else None,
         host=fields.get("host") or (json_host["host"] if json_host else ""),
     )
+
+
+def kubelet_time(line: bytes, year: int) -> float | None:
+    """The time that Kubernetes puts before the line, if it does."""
+    outer = KUBELET.match(line)
+    return read_stamp(outer.group().decode(), year).time if outer else None
+
+
+def first_of_message(text: str, before: Sequence[bytes]) -> str:
+    """The first line of CANN's error of which this indented line is one, with its head; else the line itself.
+
+    >>> first_of_message("        there is an exception of", [b"[rank7]: EZ9903: failed", b"        Solution: ..."])
+    '[rank7]: EZ9903: failed'
+    """
+    if not text.startswith(_CANN_INDENT):
+        return text
+    first = next((line for line in reversed(before) if not line.startswith(_CANN_INDENT.encode())), b"")[:MAX_LINE]
+    return first.decode("utf-8", "replace") if _CANN_MESSAGE.search(first) else text
 
 
 def _first_number(match: re.Match[str] | None) -> int | None:

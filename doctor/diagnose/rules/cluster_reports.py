@@ -19,6 +19,7 @@ from doctor.diagnose.diagnosis import (
 )
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.failed_workers import signature_of_exit
+from doctor.diagnose.rules.local_fault import GRACE_S
 from doctor.engine.texts import filled
 
 RULE = "named by the cluster"
@@ -43,14 +44,40 @@ def named_by_cluster(case: Case) -> list[Cause]:
         if signature.is_of_launch and case.went_on(event):
             continue
         if signature.reports and not _ended_itself(case, event):
-            signal = (
-                signature_of_exit(small_number(event.values.get("exit_code", "")))
-                if _is_unspecific(case, event)
-                else ""
-            )
+            signal = signature_of_exit(event.values.get("exit_code", "")) if _is_unspecific(case, event) else ""
             reports.setdefault(signal or event.signature, []).append(_with_fields(case, event))
-    explained = {name for signature in reports for name in case.signatures[signature].explains}
-    return [_cause(case, signature, rows) for signature, rows in reports.items() if signature not in explained]
+    kept = {
+        name: [row for row in rows if not any(_explains(case, other, name, row) for other in reports.items())]
+        for name, rows in reports.items()
+    }
+    kept = {name: rows for name, rows in kept.items() if rows}
+    tied = {name for other in kept for name in case.signatures[other].explains if name in kept}
+    causes = [_cause(case, name, rows) for name, rows in kept.items()]
+    return [msgspec.structs.replace(cause, confidence="possible") for cause in causes] if tied else causes
+
+
+def _explains(case: Case, other: tuple[str, list[ClusterReport]], name: str, report: ClusterReport) -> bool:
+    """Whether what ``report`` says follows from what another signature reports: of its own host, or of one that ended
+    earlier. Of two hosts whose order no line shows, each may have ended of its own; not so a process without a reason.
+    """
+    signature, causes = other
+    earlier = any(_is_before(cause.event, report.event) for cause in causes)
+    if name not in case.signatures[signature].explains:
+        return earlier and signature in case.signatures[name].explains and signature != name
+    if earlier or not all(_are_apart(cause, report) for cause in causes):
+        return True
+    return _is_unspecific(case, report.event) and not all(_is_before(report.event, cause.event) for cause in causes)
+
+
+def _are_apart(one: ClusterReport, other: ClusterReport) -> bool:
+    first, second = ({*report.values.get("culprit_host", ())} for report in (one, other))
+    return bool(first and second and first.isdisjoint(second))
+
+
+def _is_before(one: Event, other: Event) -> bool:
+    """By the times of the lines: their order in the log of a driver is only that in which it heard of them."""
+    times = [event.time for event in (one, other) if event.time is not None and not event.inferred_time]
+    return len(times) == 2 and times[0] + GRACE_S < times[1]
 
 
 def _ended_itself(case: Case, report: Event) -> bool:

@@ -50,7 +50,10 @@ def signature_of_signal(code: int) -> str:
     return {-9: "torchrun-sigkill", -7: "torch-signal-bus"}.get(code, "torch-signal-segv")
 
 
-def signature_of_exit(code: int | None) -> str:
-    """That of the signal which a launcher's exit code tells, negative or, as shells count, behind 128; else empty."""
-    signal = 128 - code if code and code > 128 else code
+def signature_of_exit(code: str) -> str:
+    """That of the signal which a launcher's exit code tells: its name, its negative number or, as shells count, that
+    behind 128; else empty.
+    """
+    number = next((number for number, name in FATAL_SIGNALS.items() if name == code), small_number(code))
+    signal = 128 - number if number and number > 128 else number
     return signature_of_signal(signal) if signal in FATAL_SIGNALS else ""

@@ -18,7 +18,7 @@ from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.texts import filled
 
 _LOOPBACK = "nccl-loopback-iface"
-_GRACE_S = 2.0
+GRACE_S = 2.0
 """Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
 
 
@@ -125,7 +125,7 @@ def tells_only_the_end(case: Case, signature: str) -> bool:
 def _is_after(event: Event, waited: Event) -> bool:
     """Whether a fault follows the process's own waiting error, and so is what the error led to."""
     if event.time is not None and waited.time is not None and not event.inferred_time and not waited.inferred_time:
-        return event.time > waited.time + _GRACE_S
+        return event.time > waited.time + GRACE_S
     return event.file == waited.file and event.line > waited.line
 
 
@@ -142,7 +142,7 @@ def _unexplained(case: Case, faults: list[Fault]) -> list[Fault]:
         times.setdefault(fault.event.signature, []).append(_time(fault.event))
 
     def follows(event: Event) -> bool:
-        latest = _time(event) + _GRACE_S if case.clocks_comparable else float("inf")
+        latest = _time(event) + GRACE_S if case.clocks_comparable else float("inf")
         return any(
             bisect_right(earlier, latest) > (name == event.signature)
             for name, earlier in times.items()
@@ -160,7 +160,7 @@ def _without_generic(case: Case, faults: list[Fault]) -> list[Fault]:
         first = min(_time(fault.event) for fault in faults) if faults else 0.0
         return [fault for fault in faults if _time(fault.event) <= first + 1.0 or _same(fault, faults[0])]
     first = min(_time(fault.event) for fault in telling)
-    return [fault for fault in faults if not _is_generic(case, fault.event) or _time(fault.event) < first - _GRACE_S]
+    return [fault for fault in faults if not _is_generic(case, fault.event) or _time(fault.event) < first - GRACE_S]
 
 
 def _same(fault: Fault, other: Fault) -> bool:

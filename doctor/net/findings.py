@@ -97,8 +97,9 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             )
         if self.kind == "unavailable":
             return (
-                'Find the process on {2}: `ss -tlnp "sport = :{3}"`. End a leftover process of your own; leave another '
-                "user's alone, and give the job other ports: MASTER_PORT, HCCL_IF_BASE_PORT."
+                'Find the process on {2}: `ss -tlnp "sport = :{3}"`. A leftover of an earlier job: `kill <pid>`. Else '
+                "leave it alone, and choose another port in the job's script: `export MASTER_PORT=<port>`, or "
+                "`export HCCL_IF_BASE_PORT=<port>` for the ports of HCCL."
             )
         if self.cause.kind == "itself":
             return (

@@ -167,9 +167,9 @@ def _side(ranks: Sequence[int], doing: str) -> str:
 
 
 def innermost_frames(stack: str) -> str:
-    """The innermost calls of a stack, in one line; those of the program, without libraries, where it has any.
+    r"""The innermost calls of a stack, in one line; those of the program, without libraries, where it has any.
 
-    >>> innermost_frames('File "/x/site-packages/torch/a.py", line 1 in wait\\nFile "train.py", line 7 in <module>')
+    >>> innermost_frames('File "/x/site-packages/torch/a.py", line 1 in wait\nFile "train.py", line 7 in <module>')
     'File "train.py", line 7 in <module>'
     """
     lines = [line.strip() for line in stack.splitlines() if line.strip().startswith("File ")]

@@ -13,8 +13,8 @@ def gpu_missing(cards: GpuCards, inventory: GpuInventory, place: HostContainer |
     A GPU that fell off the bus or did not start is silently left out of the list; the job fails on that host.
 
     ## What to do
-    `dmesg | grep -iE "xid|nvrm"` on {host}. Xid 79 means that the GPU has fallen off the bus: restart the host, then
-    check power and slot.
+    On {host}: `dmesg | grep -iE "xid|nvrm"` has the reason; Xid 79 means that the GPU has fallen off the bus. Stop the
+    jobs there, then `reboot`. If `nvidia-smi -L` still lists too few, check power and slot.
 
     ## Source
     PCI devices of vendor 10de in the display class, against `nvidia-smi --query-gpu` (manual of nvidia-smi). In a

@@ -16,7 +16,8 @@ def gpu_product_mixed(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     choose different algorithms, so that results differ.
 
     ## What to do
-    Start the job on hosts of one product: exclude {host}.
+    `nvidia-smi -L` on {host} shows its GPUs. Leave the host out of the job: in Slurm `sbatch --exclude={host}` with the
+    job's script, else delete its line in the hostfile. Or start a job of its own for each product.
 
     ## Source
     `product_name` of `nvidia-smi -q -x`; the majority is the norm.

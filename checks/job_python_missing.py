@@ -12,8 +12,9 @@ def job_python_missing(python: JobPython) -> Iterator[Finding]:
     The launcher starts it by this name on every host; where it is missing, no rank starts, and the others wait.
 
     ## What to do
-    Install the environment at the same path on {host}, mount the file system that holds it, or correct --python. Where
-    the job runs in a container, name it with --within.
+    On {host}, `command -v {expected}` must print the interpreter's path. Install the job's environment there at the
+    same path, or mount the file system that holds it: `findmnt -T {expected}` on another host names it. If the job has
+    another interpreter: `doctor check {all_hosts} --python <path>`; in a container of its own: `--within <container>`.
 
     ## Source
     The name given with --python, looked for as a shell would.

@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, Skip, check, filled
 from doctor.engine.version_matrix import known_bad
 from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.gpu import GpuInventory
-from doctor.facts.python_env import PythonEnv
+from doctor.facts.python_env import PythonEnv, install_command
 from doctor.facts.rdma import RdmaPorts
 from doctor.facts.versions import RocmVersion, rocm_of_job
 
@@ -34,7 +34,7 @@ def known_bad_version(
     like one with a bad link.
 
     ## What to do
-    Install {component} {expected} or newer for the job on {host}. {instead}
+    On {host}, install {component} {expected} or newer for the job. {command} {instead}
 
     ## Source
     Release notes of NCCL, RCCL, ROCm and the firmware of ConnectX, and issues of PyTorch and vllm-ascend, which
@@ -46,7 +46,9 @@ def known_bad_version(
     versions = [pair for pair in _versions(python, gpus, amd, rocm, adapters) if pair[1]]
     if not versions:
         raise Skip("the job uses no NCCL, torch_npu, ROCm, NVIDIA driver or ConnectX adapter")
+    packages = {"NCCL": python.nccl[0].replace("_", "-") if python.nccl else "", "torch_npu": "torch_npu"}
     for component, version in versions:
+        package = packages.get(component, "")
         for row in known_bad(component, version, names):
             yield Finding(
                 "{component} {observed}: {fault}; fixed in {expected}",
@@ -54,7 +56,8 @@ def known_bad_version(
                 observed=version,
                 expected=row.fixed,
                 fault=row.fault,
-                instead=row.instead and filled("Until then: `{0}`.", row.instead),
+                command=package and filled("`{0}`.", install_command(python.path, package, row.fixed)),
+                instead=row.instead and filled("Until then, in the job's script: `export {0}`.", row.instead),
                 source=row.source,
             )
 

@@ -19,7 +19,7 @@ def launch_variable_not_read(
     that was copied from another cluster, and that is to keep NCCL off a broken path, then has no effect.
 
     ## What to do
-    Remove {variable} from the job's script{instead}; or install a version of {library} that reads it.
+    In the job's script: `unset {variable}`{instead}. Or install a version of {library} that reads it.
 
     ## Source
     NCCL, the source of each release: the first that reads a name, and the first that does not any more; "Environment
@@ -57,7 +57,9 @@ def launch_variable_not_read(
             library=row.library,
             installed=version,
             replacement=row.replacement,
-            instead=filled(", and set {0} there, which {1} reads", row.replacement, version) if row.replacement else "",
+            instead=filled(", and `export {0}=<value>`, which {1} reads", row.replacement, version)
+            if row.replacement
+            else "",
             observed=f"{row.library} {version}",
             expected=expected,
         )

@@ -35,7 +35,8 @@ def locked_memory_limit_low(
 
     ## What to do
     On {host}: `printf '%s - memlock unlimited\n' '*' root >> /etc/security/limits.d/99-zz-cluster.conf`, then log in
-    again. A job that a service starts, such as slurmd, has the limit of that service: `LimitMEMLOCK=infinity`.
+    again. A job that slurmd starts has the limit of that service: `systemctl edit slurmd`, in it `[Service]` and
+    `LimitMEMLOCK=infinity`, then `systemctl restart slurmd`; likewise of another service.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit memlock=-1`. In Kubernetes, Volcano and MindCluster:

@@ -14,9 +14,9 @@ def loss_spiked(watch: WatchResult) -> Iterator[Finding]:
     the training may come back, and may have lost what it had learned for some of its data.
 
     ## What to do
-    Compare the batches of the steps from {step} on: documents that repeat, empty rows, labels of another form. If the
-    loss does not come back, continue from a checkpoint before step {step} and leave these batches out, or lower the
-    learning rate.
+    `doctor watch --data {step} -- COMMAND` compares the batches of that step on all ranks; look for documents that
+    repeat, empty rows, labels of another form. If the loss does not come back, continue from a checkpoint before step
+    {step} and leave these batches out, or lower the learning rate.
 
     ## Source
     The median of eight losses lies a third of the level, and six deviations, above that of the 64 before.

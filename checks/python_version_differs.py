@@ -16,10 +16,14 @@ def python_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     ranks with pickle may not load.
 
     ## What to do
-    Name the job's interpreter with --python, by its full path; install Python {expected} on {host}.
+    On {host}, doctor asked `{path} -V`. If the job has another interpreter, name it by its full path: `doctor check
+    {all_hosts} --python <path>`. If it is the right one, install Python {expected} on {host}: `conda install
+    python={expected}` in the job's environment, else `apt install python{expected}` or `dnf install python{expected}`.
 
     ## Source
     The version that the interpreter itself reports, major and minor number; the majority is the norm.
     """
     values = {host: host_python.minor_version for host, host_python in python.items()}
-    yield from differing(values, "Python {observed}; {count} of {total} hosts have {expected}")
+    for finding in differing(values, "Python {observed}; {count} of {total} hosts have {expected}"):
+        finding.values["path"] = python[finding.hosts[0]].path
+        yield finding

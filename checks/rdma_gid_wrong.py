@@ -22,9 +22,9 @@ def rdma_gid_wrong(
     them, and in a container only those of its own network namespace can be used.
 
     ## What to do
-    On {host}: `show_gids` lists the addresses. Unset NCCL_IB_GID_INDEX: from NCCL 2.21 on the address is found by
-    NCCL_IB_ADDR_FAMILY and NCCL_IB_ROCE_VERSION_NUM. With an older NCCL, take down {interface} and up again, so that
-    its IPv4 address gets the usual index.
+    On {host}: `show_gids` lists the addresses. In the job's script: `unset NCCL_IB_GID_INDEX`; from NCCL 2.21 on the
+    address is found by NCCL_IB_ADDR_FAMILY and NCCL_IB_ROCE_VERSION_NUM. With an older NCCL, take down {interface} and
+    up again, so that its IPv4 address gets the usual index.
 
     ## Source
     NCCL User Guide, NCCL_IB_GID_INDEX; NVIDIA/nccl issues 426, 551 and 769; `gids` and `gid_attrs/types` of

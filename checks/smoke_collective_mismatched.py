@@ -16,9 +16,9 @@ def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | No
     numbers.
 
     ## What to do
-    Compare both sides: {sides}. In the stack of the culprit rank, {frame}, check for what can differ between ranks: a
-    condition on the rank, on the data or on the loss, an uneven last batch, a shape that depends on the data, an unused
-    parameter.
+    In the stack of the culprit rank, {frame}, check for what can differ between ranks: a condition on the rank, on the
+    data or on the loss, an uneven last batch, a shape that depends on the data, an unused parameter. Both sides:
+    {sides}.
 
     ## Source
     Each rank writes every call into its flight recorder before it makes it; the same number in the same group must be

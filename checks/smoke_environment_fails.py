@@ -39,15 +39,15 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
     if own and not settings:
         cause = filled("{0} is not set, and the addresses that the ranks choose do not reach each other", variable)
         remedy = filled(
-            "Set {0} to the interface that the hosts reach each other by (`ip route get <address>`), and "
-            "let the host's own name stand for that address in /etc/hosts, not for 127.0.1.1.",
+            "`export {0}=<interface>`, the interface by which the hosts reach each other (`ip route get <address>` "
+            "names it), and let the host's own name stand for that address in /etc/hosts, not for 127.0.1.1.",
             variable,
         )
     else:
         named = joined(" and ", settings)
         cause = joined("", (filled("it fails with {0}", named), filled(" or without {0}", variable) * own))
         unset = [name for name in trial.culprits if name not in (OWN_CHOICE, MASTER_PORT)]
-        remedy = filled("Unset {0}, or set the right value.", ", ".join(unset)) if unset else ""
+        remedy = filled("`unset {0}` in the job's script, or set the right value.", " ".join(unset)) if unset else ""
         if MASTER_PORT in trial.culprits:
             port = " Open that port in the firewall of rank 0's host or end what listens there, or choose another one."
             remedy = joined("", (remedy, port))

@@ -13,8 +13,8 @@ def smoke_host_left_out(run: SmokeRun) -> Iterator[Finding]:
     with the first one finds the second one tomorrow.
 
     ## What to do
-    Run `doctor smoke` on {host} and one healthy host: the report shows the failure in full, with stacks and advice.
-    Leave {host} out of the job until it passes.
+    `doctor smoke {host},<healthy host>` shows the failure in full, with stacks and advice. Leave {host} out of the job
+    until it passes.
 
     ## Source
     More than 32 hosts (or than `--cells N`) first run in cells of 16 hosts (or N), all at the same time; each cell is

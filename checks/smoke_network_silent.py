@@ -16,10 +16,12 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     at its first large one.
 
     ## What to do
-    Evidence: {evidence}. Between the hosts named: `ping -M do -s 8972 {peer}` for an MTU of 9000 and `ping -M do -s
-    1472 {peer}` for 1500; `ip -s link` and `ethtool -S` for drops; `hccn_tool -i {device} -net_health -g` for NPUs; the
-    firewall's rules for ports above 1024. Where HCCL, NCCL or gloo took the wrong interface: HCCL_SOCKET_IFNAME,
-    NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME.
+    Between the hosts named, on each of them: `ping -c 3 {peer}`. Where it fails: `ip -br address` and `ip route`, then
+    the cable and the switch port. Where it passes: `nft list ruleset` and `iptables-save` for rules that drop, `ping -c
+    3 -M do -s 1472 {peer}` for full-size packets (8972 with an MTU of 9000), `ip -s link` for drops. Where the library
+    took the wrong interface, name it in the job's script: HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME.
+
+    - NPU: `hccn_tool -i {device} -net_health -g` and `hccn_tool -i {device} -link -g` as well.
 
     ## Source
     All members entered and none came out for longer than ten times the longest normal transfer and at least 3 s; or

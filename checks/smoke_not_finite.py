@@ -20,9 +20,11 @@ def smoke_not_finite(
     look alike, and the origin can no longer be found.
 
     ## What to do
-    Run the smoke run again with other devices or another order of hosts: if the NaN moves with {who}, its device is
-    bad, so check its memory errors. If it stays with the position in the layout, or all ranks have it at once, it is
-    arithmetic: half precision without loss scaling, a kernel of one library version, a division by a count of zero.
+    Run it again with the hosts in another order (`doctor smoke {all_hosts}` is the order now). If the NaN moves with
+    {who}, its device is bad: `for i in $(seq 0 7); do npu-smi info -t ecc -i $i; done` or `nvidia-smi -q -d
+    ECC,ROW_REMAPPER` on {host} shows its memory errors. If it stays with the position in the layout, or all ranks have
+    it at once, it is arithmetic: half precision without loss scaling, a kernel of one library version, a division by a
+    count of zero.
 
     ## Source
     Every rank sums up what goes into each part of its model and what comes out, before anything is mixed with other

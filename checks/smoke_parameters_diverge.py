@@ -15,9 +15,11 @@ def smoke_parameters_diverge(run: SmokeRun, training: PerHost[SmokeTraining]) ->
     rank for itself and must come out the same. Once they differ they stay different, and the loss does not show it.
 
     ## What to do
-    If only one rank differs, check its device on {host}: memory errors, another library, another setting of TF32 or of
-    deterministic kernels. If all ranks of a tensor-parallel group differ, the gradients of whole tensors are not summed
-    over the group in the backward pass, or dropout on whole activations is seeded by the rank.
+    If only one rank differs, check its device on {host}: `for i in $(seq 0 7); do npu-smi info -t ecc -i $i; done` or
+    `nvidia-smi -q -d ECC,ROW_REMAPPER` for memory errors, `doctor check {all_hosts}` for another library, `env | grep
+    -iE 'tf32|deterministic'` for another setting. If all ranks of a tensor-parallel group differ, the gradients of
+    whole tensors are not summed over the group in the backward pass, or dropout on whole activations is seeded by the
+    rank.
 
     ## Source
     Every rank reports the digest of its parameters after each step. Ranks of one code path (device model, instructions

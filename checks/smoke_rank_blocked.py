@@ -37,7 +37,8 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     ## What to do
     {remedy}
 
-    If it sleeps, its state names what it sleeps in: check that file system, lock or server from {host}. If it
+    If it sleeps, its state names what it sleeps in, and so does `for p in $(pgrep python); do echo $p $(cat
+    /proc/$p/wchan); done` on {host} while it hangs: check that file system, lock or server from there. If it
     computes: an endless loop, or work that only this rank does (a checkpoint, an evaluation, a compile): let
     the others know, or use a barrier with a longer timeout.
 

@@ -19,9 +19,10 @@ def smoke_reference_differs(
     corrupts every sum that it takes part in, and raises no error.
 
     ## What to do
-    Run it again. If the same rank differs again, compare driver, firmware, torch and the environment
-    (NVIDIA_TF32_OVERRIDE, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE, OMP_NUM_THREADS, MKL settings) on {host} with the others'.
-    If those are equal, take its device out of the job and have it tested.
+    Run `doctor smoke {all_hosts}` again. If the same rank differs again: `for i in $(seq 0 7); do npu-smi info -t ecc
+    -i $i; done` or `nvidia-smi -q -d ECC,ROW_REMAPPER` on {host} shows memory errors. Compare driver, firmware, torch
+    and the environment (NVIDIA_TF32_OVERRIDE, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE, OMP_NUM_THREADS, MKL settings) on
+    {host} with the others'. If those are equal, take its device out of the job and have it tested.
 
     ## Source
     Losses of each step and digests of all parameters, before and after, of a training that uses one rank alone. Ranks

@@ -16,9 +16,13 @@ def smoke_shards_wrong(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     fall all the same.
 
     ## What to do
-    Compare how the job's sampler gets its rank and size: `DistributedSampler(num_replicas=dp_size, rank=dp_rank)` takes
-    the data-parallel size and index, not the world's size and the rank. Check {who} first. If rows are left out at the
-    end of an epoch, use `drop_last=True` everywhere or nowhere.
+    Check {who} first.
+
+    - Epoch: `grep -rn set_epoch --include='*.py' .` in the folder of the program. At the start of each epoch every rank
+      calls `sampler.set_epoch(epoch)`, with the same number.
+    - Shards: `grep -rn Sampler --include='*.py' .` in the folder of the program.
+      `DistributedSampler(num_replicas=dp_size, rank=dp_rank)` takes the data-parallel size and index, not the world's
+      size and the rank. If rows are left out at the end of an epoch, use `drop_last=True` everywhere or nowhere.
 
     ## Source
     In the smoke run the rows of a step come in numbered blocks; every rank reports the numbers that it read and the

@@ -15,10 +15,12 @@ def smoke_update_missing(run: SmokeRun, training: PerHost[SmokeTraining]) -> Ite
     the loss falls, only not as far as it could.
 
     ## What to do
-    For all parameters: check the learning rate (a warm-up that begins at 0, a scheduler that ended), a gradient scaler
-    that skips every step, and `optimizer.step()` itself. For {tensors} alone: is it in the optimizer's parameter
-    groups? Was the optimizer built before the model was moved or sharded? Is `requires_grad` off, or the tensor used
-    under `no_grad` or after `detach()`?
+    - Learning rate: `grep -rnE 'lr|scheduler' --include='*.py' .` in the folder of the program finds where it is set: a
+      rank of its own, a warm-up that begins at 0, a scheduler that ended.
+    - All parameters: `grep -rnE 'scaler|optimizer|scheduler' --include='*.py' .` in the folder of the program: a
+      learning rate of 0, a gradient scaler that skips every step, `optimizer.step()` that is not called.
+    - Some parameters: are they in the optimizer's parameter groups? Was the optimizer built before the model was moved
+      or sharded? Is `requires_grad` off, or the tensor used under `no_grad` or after `detach()`?
 
     ## Source
     Every rank reports how far each of its tensors moved over all steps; the reference run's moved. Not at all means

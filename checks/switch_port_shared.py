@@ -15,10 +15,13 @@ def switch_port_shared(neighbours: PerHost[Neighbours]) -> Iterator[Finding]:
     or one of them still shows a neighbour from before its cable was moved. Either way the cabling is not as planned.
 
     ## What to do
-    Follow the cable of NPU {npu} on {host}; check {port} on the switch {mac}.
+    `hccn_tool -i {npu} -lldp -g` on {host} shows its port again; for two minutes after a cable was moved it may be the
+    old one. If it stays, follow the cable of NPU {npu} to {port} on the switch {mac}, and connect each NPU to a port of
+    its own.
 
     ## Source
-    LLDP (`hccn_tool -lldp -g`): chassis MAC and interface name together name one port.
+    LLDP (`hccn_tool -lldp -g`): chassis MAC and interface name together name one port. A neighbour is kept for
+    120 s by default (IEEE 802.1AB: an interval of 30 s, held four times).
     """
     ports: dict[tuple[str, str], list[Npu]] = defaultdict(list)
     for host_npu, neighbour in flatten_by_npu(neighbours).items():

@@ -31,6 +31,15 @@ _BY_OUTCOME: dict[str, FailureClass] = {
     AttemptOutcome.HALF_OPEN.value: "large",
     AttemptOutcome.SOME_FLOWS.value: "flows",
 }
+REFUSALS = {
+    "EACCES": "a route prohibits it",
+    "EHOSTUNREACH": "a route says that it is unreachable",
+    "EINVAL": "a route drops it",
+    "ENETDOWN": "the interface is down",
+    "ENETUNREACH": "there is no route",
+    "EPERM": "a firewall rule for outgoing packets",
+}
+"""Why a host sends nothing, by the error number of its own kernel (ip-route(8): prohibit, unreachable, blackhole)."""
 RENDEZVOUS = ("master", "scheduler")
 """Purposes of ports that one host needs, where the ranks meet: tried on every host where it is not known which."""
 
@@ -97,8 +106,9 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             )
         if self.kind == "unavailable":
             return (
-                'Find the process on {2}: `ss -tlnp "sport = :{3}"`. End a leftover process of your own; leave another '
-                "user's alone, and give the job other ports: MASTER_PORT, HCCL_IF_BASE_PORT."
+                'Find the process on {2}: `ss -tlnp "sport = :{3}"`. A leftover of an earlier job: `kill <pid>`. Else '
+                "leave it alone, and choose another port in the job's script: `export MASTER_PORT=<port>`, or "
+                "`export HCCL_IF_BASE_PORT=<port>` for the ports of HCCL."
             )
         if self.cause.kind == "itself":
             return (
@@ -107,13 +117,15 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             )
         if self.is_refused_at_source:
             return (
-                "{0} itself refuses, before any packet is sent: look there at `ip rule`, `ip route` and the firewall's "
-                "rules for outgoing packets (`nft list ruleset`, `iptables-save`)."
+                "{0} itself refuses, before any packet is sent. There `ping -c 3 {1}` prints the address, and `ip "
+                "route get <address>` names the route that refuses: delete it (`ip route` and `ip rule` list all), or "
+                "the rule of the firewall for outgoing packets (`nft list ruleset`, `iptables-save`)."
             )
         return (
-            "Try it by hand: `ping -c 3 {1}` on {0}, and back. Where the address answers: the firewall of either host, "
-            "or one between them. Where it does not: the interface, the cable, the switch port, a host with the same "
-            "address."
+            "On {0}: `ping -c 3 {1}` and, with the address that it prints, `ip route get <address>`; the same from {1} "
+            "to {0}. Where the address answers: the firewall of either host (`nft list ruleset`, `iptables-save`), or "
+            "one between them. Where it does not, and the route is right: the interface, the cable, the switch port, a "
+            "host with the same address."
         )
 
 
@@ -156,7 +168,7 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
     kind = failure_class(cause)
     attempts = [attempt for attempt in matrix.attempts if _belongs(attempt, cause)]
     sizes = [attempt.largest_bytes for attempt in attempts if attempt.largest_bytes]
-    details = [attempt.detail for attempt in attempts if attempt.detail]
+    details = [_stated(attempt.detail) for attempt in attempts if attempt.detail]
     if kind == "unavailable":
         details = [
             entry.detail
@@ -188,6 +200,16 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
         (matrix.hosts[example[0]], matrix.hosts[example[1]]),
         tuple(port.number for port in ports if port.number),
     )
+
+
+def _stated(detail: str) -> str:
+    """A detail that the source's kernel gave as an error number, in words.
+
+    >>> _stated("no way to it (EACCES)"), _stated("refused")
+    ('no way to it (EACCES: a route prohibits it)', 'refused')
+    """
+    code = detail.removeprefix(f"{NO_ROUTE} (").removesuffix(")")
+    return filled("no way to it ({0}: {1})", code, REFUSALS[code]) if code in REFUSALS else detail
 
 
 def _belongs(attempt: Attempt, cause: NetworkCause) -> bool:

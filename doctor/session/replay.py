@@ -159,7 +159,7 @@ HCCN_TOOL = "where the shell does not find hccn_tool, first type `export PATH=$P
 
 
 def _tool_notes(checks: Sequence[Check], outcomes: Sequence[Outcome]) -> Iterator[str]:
-    failed_checks = {outcome.check for outcome in outcomes if outcome.findings}
+    failed_checks = {outcome.check for outcome in outcomes if outcome.findings and outcome.area != "smoke"}
     if any("`hccn_tool " in check.section("What to do") for check in checks if check.name in failed_checks):
         yield HCCN_TOOL
 

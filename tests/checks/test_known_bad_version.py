@@ -34,6 +34,7 @@ def test_a_version_with_a_published_fault(version: str, gpu: str, fixed: str) ->
         python(torch="2.7.0", nvidia_nccl_cu12=version), with_gpus(gpu) if gpu else None, None, None, None
     )
     assert finding.values["expected"] == fixed
+    assert finding.values["command"] == f"`/opt/job/python -m pip install nvidia-nccl-cu12=={fixed}`."
 
 
 @pytest.mark.parametrize(

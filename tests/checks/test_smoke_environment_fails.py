@@ -24,7 +24,7 @@ def test_a_variable_that_chooses_the_wrong_interface() -> None:
     (finding,) = findings_of(NAME, tried("GLOO_SOCKET_IFNAME"))
     assert str(finding).endswith("it fails with GLOO_SOCKET_IFNAME=docker0")
     assert finding.hosts == ()
-    assert "Unset GLOO_SOCKET_IFNAME" in page(NAME, finding)
+    assert "`unset GLOO_SOCKET_IFNAME`" in page(NAME, finding)
 
 
 def test_the_librarys_own_choice() -> None:

@@ -17,7 +17,7 @@ def test_a_link_blames_both_of_its_ends() -> None:
     )
     assert finding.hosts == ("w1", "w2")
     assert "w1 to w2" in str(finding)
-    assert "ping -M do" in todo
+    assert "-M do -s 1472" in todo
 
 
 def test_a_host_that_explains_all_links_is_blamed_alone() -> None:

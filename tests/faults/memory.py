@@ -67,7 +67,7 @@ ROWS = [
     ),
     *(
         Row(
-            "disk-full",
+            "folder-not-writable",
             f"mount --bind {folder} {folder}\nmount -o remount,bind,ro {folder}",
             f"umount {folder}",
             fleet="cpu",
@@ -79,12 +79,13 @@ ROWS = [
         for folder in ("/tmp", "/dev/shm", "/root", "/var/log")
     ),
     Row(
-        "disk-full",
+        "folder-not-writable",
         "rmdir /run/doctor-scratch 2>/dev/null || true",
         fleet="cpu",
         environ={"TMPDIR": "/run/doctor-scratch", "SLURM_JOB_ID": "7"},
         blamed=(0, 1, 2, 3),
         values={"path": "/run/doctor-scratch"},
+        clause="exist",
         healthy_first=False,
     ),
     Row(

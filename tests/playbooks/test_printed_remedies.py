@@ -16,6 +16,7 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.result import format_value
 from doctor.report.layout.advice import fill_advice
 from tests.conftest import PREPARED
+from tests.faults import Row
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.playbooks.cases import CASES
 from tests.playbooks.test_remedies import ENVIRON, check, failures_in, put_in
@@ -66,9 +67,11 @@ NOT_RUN = {
     "containers: there is none on a test host": """
         docker --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
     "software, and the job's own programs and settings": """
-        pip {pip} python sh apt yum dnf rpm conda ./ bash source torchrun mpirun srun msrun hccl_tools doctor git chmod
-        uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP {python}
-        make mkdir DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed int(os""",
+        pip {pip} {path} python sh apt yum dnf rpm conda ./ bash source torchrun mpirun srun msrun hccl_tools doctor git
+        chmod uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP
+        {python} make mkdir command sbatch
+        env --within DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed
+        int(os""",
     "would change this machine's clock, services, mounts or frequency": """
         umount update-grub cpupower tuned-adm chronyc systemctl timedatectl hwclock hostnamectl reboot
         scontrol""",
@@ -166,3 +169,23 @@ def filled(command: str, values: dict[str, object], host: str, fleet: Fleet) -> 
     name = str(values.get("name", values.get("first", "")))
     texts = {key: format_value(value) for key, value in values.items()} | {"host": host}
     return fill_advice(f"`{command}`", texts)[1:-1].replace("ADDRESS", fleet.addresses.get(name, ""))
+
+
+WRITABLE = [row for row in ROWS if row.check == "folder-not-writable"]
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize("row", WRITABLE, ids=lambda row: str(row.values["path"]))
+def test_what_is_printed_for_a_folder_mends(row: Row, fleet_cpu: Fleet) -> None:
+    """Its commands stand in sentences of the check; those that only look are not run."""
+    host = fleet_cpu.hosts[row.host]
+    arguments = ("--select", row.check)
+    with fleet_cpu.broken(host, row.fault):
+        _, before = check_fleet(fleet_cpu, *arguments, environ=row.environ)
+        for finding in outcome(before, row.check)["findings"]:
+            commands = re.findall(r"`((?:mount|mkdir) [^`]*)`", finding["values"]["remedy"])
+            assert len(commands) == 1
+            for name in finding["hosts"]:
+                fleet_cpu.enter(name, commands[0], env=INSIDE)
+        _, after = check_fleet(fleet_cpu, *arguments, environ=row.environ)
+        assert outcome(before, row.check)["findings"] and not outcome(after, row.check)["findings"]

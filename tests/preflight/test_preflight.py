@@ -119,7 +119,7 @@ def test_a_warning_has_its_fix_on_stderr(preflight: Callable[..., Flight], fleet
 
 def test_a_shell_that_names_hosts_has_a_tmpdir_of_its_own(preflight: Callable[..., Flight], tmp_path: Path) -> None:
     """Outside a job nothing carries it to other hosts; within one it is missed there."""
-    flight = preflight("--select", "disk-full", env={"TMPDIR": str(tmp_path)})
+    flight = preflight("--select", "disk-full,folder-not-writable", env={"TMPDIR": str(tmp_path)})
     assert (flight.code, flight.word, flight.err) == (0, "OK", ""), flight.line
 
 
@@ -184,7 +184,7 @@ def test_the_jobs_own_folders_are_checked_on_every_host(
     job = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": ",".join(hosts), "TMPDIR": "/scratch"}
     fill = "; head -c 65536 /dev/zero >/scratch/full || true" if options != "ro" else ""
     with fleet.broken(hosts[2], f"mkdir /scratch && mount -t tmpfs -o {options} tmpfs /scratch{fill}"):
-        flight = preflight("--select", "disk-full", env=job)
+        flight = preflight("--select", "disk-full,folder-not-writable", env=job)
     assert (flight.code, flight.keys["bad"]) == (10, hosts[2]), flight.line
     assert "/scratch" in flight.err
     assert text in flight.err

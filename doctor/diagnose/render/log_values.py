@@ -22,7 +22,7 @@ _FIELDS = {
     "NODE": (("culprit_host", "culprit_hosts"), _HOST),
     "PORT": (("port",), _PORT),
     "IP": (("ip",), _HOST),
-    "JOB": (("slurm_job",), _JOB),
+    "JOB": (("slurm_job", "job"), _JOB),
     "N": (("culprit_device", "device", "dev"), _DEVICE),
     "VARIABLE": (("setting",), _VARIABLE),
 }

@@ -155,8 +155,7 @@ class _TextLayout:
 
     def checks(self, item: Advice) -> Iterator[str]:
         if item.checks:
-            selected = "".join(f" --select {name}" for name in item.checks[:4])
-            yield from self.labelled("before", [f"doctor check{selected}"])
+            yield from self.labelled("before", [f"doctor check --select {','.join(item.checks[:4])}"])
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:
         names = [localized_filled(culprit.name) for culprit in culprits[: 100 if self.verbose else 8]]

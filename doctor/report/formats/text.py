@@ -211,7 +211,7 @@ class _TextLayout:
     def details(self, details: Details, rows: int, check: str) -> Iterator[Text]:
         """All details where they fit; else the whole fix, or as much of it as fits beside the why.
 
-        At the least it goes to its first command, where that much fits.
+        It goes at least to its first command.
 
         ``check``: whose page has the rest of the fix.
         """
@@ -225,8 +225,7 @@ class _TextLayout:
         fix = self.fix_lines(parts, len(parts), check)
         if self.rows(fix) > rows:
             first_command = next((count for count, (_, text) in enumerate(parts, 1) if "`" in text), 1)
-            shorter = [self.fix_lines(parts, count, check) for count in (first_command, 1)]
-            fix = next((lines for lines in shorter if self.rows(lines) <= rows), shorter[-1])
+            fix = self.fix_lines(parts, first_command, check)
         rows -= self.rows(fix)
         kept = set()
         for label, block in sorted(before, key=lambda item: _RANKS.get(item[0], len(_RANKS))):

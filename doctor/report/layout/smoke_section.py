@@ -104,7 +104,7 @@ def _failure_lines(
         )
     if rows := stack_tree(failure.stacks):
         lines = [f"  {'| ' * depth}{calls} [{ranks_in_words(ranks)}]" for depth, calls, ranks in rows]
-        yield from label_lines("stacks", [localized("all ranks, outermost call first:"), *lines])
+        yield from label_lines("stack", [localized("all ranks, outermost call first:"), *lines])
 
 
 def _placements(failure: Failure, summary: SmokeSummary) -> str:

@@ -15,6 +15,8 @@ from doctor.smoke.results.to_facts import unreached_reason
 
 FRAMES = 4
 """Of a stack, innermost first."""
+LIBRARIES = ("/site-packages/", "/dist-packages/", "doctor-watch/")
+"""Parts of paths that are no program of the user."""
 MAX_LISTED = 8
 Remedies = Sequence[tuple[str, str]]
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
@@ -165,6 +167,11 @@ def _side(ranks: Sequence[int], doing: str) -> str:
 
 
 def innermost_frames(stack: str) -> str:
-    """The innermost calls of a stack, in one line."""
+    r"""The innermost calls of a stack, in one line; those of the program, without libraries, where it has any.
+
+    >>> innermost_frames('File "/x/site-packages/torch/a.py", line 1 in wait\nFile "train.py", line 7 in <module>')
+    'File "train.py", line 7 in <module>'
+    """
     lines = [line.strip() for line in stack.splitlines() if line.strip().startswith("File ")]
-    return " <- ".join(lines[:FRAMES]) or "a place that is not known (no stack)"
+    own = [line for line in lines if not any(part in line for part in LIBRARIES)]
+    return " <- ".join((own or lines)[:FRAMES]) or "a place that is not known (no stack)"

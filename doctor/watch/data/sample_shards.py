@@ -63,7 +63,11 @@ def _shares(group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iter
         )
         if tie:
             template = "the samplers of {who} shuffle by different epochs ({epochs}): set_epoch was not called alike"
-        values = {"epochs": ", ".join(sorted({str(epochs[rank]) for rank in late})), "usual": order.common}
+        values = {
+            "epochs": ", ".join(sorted({str(epochs[rank]) for rank in late})),
+            "usual": order.common,
+            "case": "Epoch",
+        }
         yield _defect(group, "epoch", late, template, values, key, tie=tie)
 
 

@@ -163,7 +163,11 @@ def _updates(job: JobRecords) -> Iterator[ValueDefect]:
     if still_ranks:
         everybody = len(still_ranks) == len(job.ranks)
         template = "{who} changed no parameter in {count} digested steps, although the gradients were not zero{lr}"
-        values = {"count": len(observed_ranks[still_ranks[0]]), "lr": ": the learning rate is 0" if zero else ""}
+        values = {
+            "count": len(observed_ranks[still_ranks[0]]),
+            "lr": ": the learning rate is 0" if zero else "",
+            "case": "Learning rate" if zero else "All parameters",
+        }
         yield ValueDefect(
             "smoke-update-missing",
             "lr" if zero else "all",
@@ -193,7 +197,12 @@ def _still_in_part(moving: Mapping[int, Sequence[RecordValues]], count: int) -> 
         held = {name for rank in culprits for entry in moving[rank] for name in text_list(entry.get("unheld"))}
         cause = "no optimizer holds them" if held.issuperset(names) else "their gradients are not zero"
         template = "{tensors} did not move in {count} digested steps on {who}: {cause}"
-        values = {"tensors": name_tensors(sorted(names)), "count": len(moving[culprits[0]]), "cause": cause}
+        values = {
+            "tensors": name_tensors(sorted(names)),
+            "count": len(moving[culprits[0]]),
+            "cause": cause,
+            "case": "Some parameters",
+        }
         everybody = len(culprits) == count
         yield ValueDefect("smoke-update-missing", "still", 0, () if everybody else culprits, template, values)
 

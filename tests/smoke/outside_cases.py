@@ -309,7 +309,7 @@ LATER: tuple[Case, ...] = (
     ),
     Case("traced threads", (*STOPPED, *NETWORK, "smoke-rank-blocked"), command(TRACED_THREAD)),
     Case("address space", (*START, *DIED), wrapper="touch MARK; ulimit -v 700000", must=False),
-    Case("file size", (*START, *DIED), wrapper="touch MARK; ulimit -f 1", must=False),
+    Case("file size", (*START, *DIED, *FAILED_LOADER), wrapper="touch MARK; ulimit -f 1", must=False),
     Case("cpu seconds", (*START, *DIED), wrapper="touch MARK; ulimit -t 2", must=False),
     Case("nofile 40", (*START, *DIED, *JOIN, *FAILED_LOADER), wrapper="touch MARK; ulimit -n 40", must=False),
     Case("nofile 12", (*START, *DIED, *JOIN, *FAILED_LOADER), wrapper="touch MARK; ulimit -n 12"),

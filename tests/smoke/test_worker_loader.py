@@ -95,7 +95,7 @@ def test_a_limit_of_a_files_size_is_told() -> None:
     """
     ranks = Ranks(1, ["loader"], faults)
     (event,) = ranks.of("loader")
-    assert re.search(r"File too large \(27\); ulimit -f allows 512 bytes$", event["text"])
+    assert re.search(r"File too large \(27\); ulimit -f is 512 bytes$", event["text"])
     assert len(ranks.of("done")) == 1
     for worker in ranks.of("worker"):  # an agent would remove what it left
         for path in Path("/dev/shm").glob(f"torch_{worker['pid']}_*"):

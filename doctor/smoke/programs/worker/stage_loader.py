@@ -162,7 +162,7 @@ def reached_limit(text: str) -> str:
     if "Too many open files" in text:
         return filled("ulimit -n is {0}", soft_limit(resource.RLIMIT_NOFILE))
     if "File too large" in text:  # shared memory is a file
-        return filled("ulimit -f allows {0} bytes", soft_limit(resource.RLIMIT_FSIZE))
+        return filled("ulimit -f is {0} bytes", soft_limit(resource.RLIMIT_FSIZE))
     if "Resource temporarily unavailable" in text or "can't start new thread" in text:
         allowed = soft_limit(resource.RLIMIT_NPROC)
         return filled("ulimit -u is {0}; its control group may allow less (pids.max)", allowed)

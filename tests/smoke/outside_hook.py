@@ -70,7 +70,7 @@ def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...]
             flat[place] = -2.0 * flat[place] + 1.0
         else:
             flat[place] = flat[place] ^ 4 if flat.dtype.is_signed else flat[place] + 1
-    if kind in ("wrong", "scaled"):
+    if kind == "wrong" or (kind == "scaled" and tensor.is_floating_point()):
         tensor.mul_(fault.get("factor", 2))
     return result
 

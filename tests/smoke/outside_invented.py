@@ -198,7 +198,7 @@ INVENTED: tuple[Case, ...] = (
     ),
     Case(
         "accuses a peer that is not there",
-        DIED,
+        (*DIED, *NETWORK),
         text_error("RuntimeError", "[gloo/transport/tcp/pair.cc:547] Connection closed by peer [192.0.2.7]:40001"),
         must=False,
     ),
@@ -213,7 +213,7 @@ INVENTED: tuple[Case, ...] = (
     ),
     Case(
         "no numpy",
-        START,
+        (*START, "smoke-numpy-missing"),
         imports=at_import("sys.modules['numpy'] = None").replace("import builtins", "import sys, builtins"),
         must=False,
     ),

@@ -15,6 +15,7 @@ REMEDIES = (
         ),
         "Raise `ulimit -n` for the job (LimitNOFILE= of its service).",
     ),
+    (r"\bFile too large\b", "Raise `ulimit -f` for the job (LimitFSIZE= of its service)."),
     (
         (
             r"\bbus error\b|(?:out of|insufficient|allocate) shared memory"

@@ -70,6 +70,17 @@ def test_fewer_bits_are_named() -> None:
     assert "products of float32 are off by 4e-04 there, by 3e-07 on the others (TF32 or the like)" in str(finding)
 
 
+def test_a_product_that_is_wrong_once_is_seen_beside_equal_losses() -> None:
+    """It would widen the tolerance of the whole run. Rounding differs by less: as of two instruction sets."""
+    finding = wrong(Trained(DP4, devices=True), 1, precision=1e-2).spoil(
+        ReferenceRun, lambda event: {"precision": 3e-7} if event.rank != 1 else None
+    )
+    assert finding.only_finding(NAME).values["ranks"] == [1]
+    alike = Trained(DP4, devices=True).spoil(ReferenceRun, lambda event: {"precision": 3e-7 * (1 + 30 * event.rank)})
+    assert not alike.findings(NAME)
+    assert not wrong(Trained(DP4, devices=True), 1, precision=1e-2).findings(NAME)  # of the others it is not known
+
+
 def test_of_two_none_has_a_majority() -> None:
     finding = wrong(Trained(Layout(dp=2), ranks=2, devices=True), 1, params=1).only_finding(NAME)
     assert finding.values["tie"]

@@ -120,6 +120,8 @@ def slow_import(module: str, seconds: float) -> str:
     return SLOW_IMPORT.replace("MODULE", repr(module)).replace("SECONDS", str(seconds))
 
 
+TRACED = """touch MARK
+[ "$TRACED" ] || { export TRACED=1; exec strace -f -o /dev/null -e trace=none "$0" "$@"; }"""
 DEBUGGED = "gdb -q -p PID -ex 'shell sleep 60' </dev/null >/dev/null 2>&1 & sleep 0.01"
 
 FIRST: tuple[Case, ...] = (
@@ -309,7 +311,7 @@ LATER: tuple[Case, ...] = (
     ),
     Case("traced threads", (*STOPPED, *NETWORK, "smoke-rank-blocked"), command(TRACED_THREAD)),
     Case("address space", (*START, *DIED), wrapper="touch MARK; ulimit -v 700000", must=False),
-    Case("file size", (*START, *DIED), wrapper="touch MARK; ulimit -f 1", must=False),
+    Case("file size", (*START, *DIED, *FAILED_LOADER), wrapper="touch MARK; ulimit -f 1", must=False),
     Case("cpu seconds", (*START, *DIED), wrapper="touch MARK; ulimit -t 2", must=False),
     Case("nofile 40", (*START, *DIED, *JOIN, *FAILED_LOADER), wrapper="touch MARK; ulimit -n 40", must=False),
     Case("nofile 12", (*START, *DIED, *JOIN, *FAILED_LOADER), wrapper="touch MARK; ulimit -n 12"),
@@ -421,6 +423,6 @@ LATER: tuple[Case, ...] = (
         everywhere=True,
     ),
     Case("nice 19", (), wrapper="touch MARK; renice 19 $$ >/dev/null", everywhere=True),
-    Case("strace", (), wrapper="touch MARK; exec strace -f -o /dev/null -e trace=none env"),
+    Case("strace", (), wrapper=TRACED),
 )
 CASES = (*FIRST, *LATER)

@@ -70,7 +70,7 @@ def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...]
             flat[place] = -2.0 * flat[place] + 1.0
         else:
             flat[place] = flat[place] ^ 4 if flat.dtype.is_signed else flat[place] + 1
-    if kind in ("wrong", "scaled"):
+    if kind == "wrong" or (kind == "scaled" and tensor.is_floating_point()):
         tensor.mul_(fault.get("factor", 2))
     return result
 
@@ -140,6 +140,8 @@ def corrupt(baseline: Any, fault: dict[str, Any], first: Any, rest: Any, more: A
 def changed(tensor: Any, fault: dict[str, Any]) -> Any:
     torch, flat = sys.modules["torch"], tensor.reshape(-1)
     damage, place = fault["how"], fault["place"] % max(1, flat.numel())
+    if damage == "shifted" and torch.equal(torch.roll(flat, 1), flat):
+        damage = "element"  # of one number, or of equal ones: a shift would change nothing
     if damage == "bit":
         raw = flat.view(torch.uint8)
         raw[fault["place"] % len(raw)] ^= 1 << fault["bit"]

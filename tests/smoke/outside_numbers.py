@@ -51,7 +51,10 @@ def corruptions(count: int, seed: int) -> list[Trial]:
         call = rng.randrange(
             1, {"all_reduce": 20, "layer_norm": 20, "log_softmax": 20, "__matmul__": 60, "reduce": 2}.get(function, 4)
         )
-        trials.append(Trial(case, hosts, ranks, rng.randrange(hosts), rng.randrange(ranks), call))
+        guilty, local = rng.randrange(hosts), rng.randrange(ranks)
+        if function == "reduce":  # on CPUs the first and the last rank alone are its roots; no other gets a result
+            guilty, local = (0, 0) if guilty < hosts / 2 else (hosts - 1, ranks - 1)
+        trials.append(Trial(case, hosts, ranks, guilty, local, call))
     return trials
 
 

@@ -340,7 +340,9 @@ def test_a_wait_of_a_loader_worker_that_goes_on_counts_before_the_kernel_books_i
     threads[7][7] = (0.6, 3.35, "S")
     assert delay(7.0) == pytest.approx(3.2)
     threads[8] = {8: (0.0, 0.0, "R")}
-    assert [delay(1.0), delay(5.0)] == pytest.approx([3.2, 8.2])
+    assert [delay(1.0), delay(5.0)] == pytest.approx([4.2, 9.2])  # it is new, and could run
+    threads[8] = {8: (4.9, 0.0, "R")}
+    assert delay(5.0) == pytest.approx(9.3)  # it computes
 
 
 def test_waits_of_loader_workers_and_of_the_ranks_other_threads_count_by_turns_and_once(
@@ -363,11 +365,11 @@ def test_waits_of_loader_workers_and_of_the_ranks_other_threads_count_by_turns_a
     assert delay(first=True) == 0.0
     assert [delay(), delay()] == [0.5, 1.0]
     states |= {(7, 7): "S", (1, 2): "R"}
-    assert [delay(), delay()] == [1.0, 1.5]
-    states |= {(1, 2): "S", (8, 8): "R", (7, 7): "R"}
     assert [delay(), delay()] == [1.5, 2.0]
+    states |= {(1, 2): "S", (8, 8): "R", (7, 7): "R"}
+    assert [delay(), delay()] == [2.5, 3.0]
     states |= {(8, 8): "S", (7, 7): "S", (1, 1): "R"}
-    assert [delay(), delay()] == [2.0, 2.0]
+    assert [delay(), delay()] == [3.0, 3.0]
 
 
 def test_the_stack_of_a_rank_and_of_its_loader_workers(client: Client) -> None:

@@ -78,6 +78,18 @@ def test_what_a_killed_process_made_is_removed_before_it_has_got_a_cpu_to_end_on
     assert [path.name for path in tmp_path.iterdir()] == [f"pymp-doctor-{os.getppid()}-x"]
 
 
+def test_what_a_process_made_is_removed_though_nobody_has_asked_how_it_ended(tmp_path: Path) -> None:
+    """An orphan may come to the agent as a zombie when it has just asked for the last time."""
+    zombie = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    mark = Descendants("MARK")
+    mark.pids.add(zombie.pid)
+    (tmp_path / f"pymp-doctor-{zombie.pid}-x").mkdir()
+    mark.remove(str(tmp_path), r"pymp-doctor-(\d+)-")
+    assert not list(tmp_path.iterdir())
+    zombie.wait()
+
+
 def test_what_carries_no_pid_is_never_removed(tmp_path: Path) -> None:
     """A rank whose process is not known yet has the number 0."""
     kept = [tmp_path / name for name in ("job.json", "pymp-other-7-a", "pymp-doctor-0-a", "pymp-doctor-x-a")]

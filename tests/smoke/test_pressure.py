@@ -55,10 +55,18 @@ def test_every_kind_of_pressure_is_a_sentence() -> None:
 
 
 def test_hosts_that_are_short_of_cpus_alike_are_no_evidence_against_one() -> None:
-    """One sentence for all; a host that waits far longer, and what is its own besides, is still said."""
+    """One sentence for all; a host that waits far longer, and what is its own besides, is still said.
+
+    Of a host that does not answer nothing is said: 300 kbit/s at its interface held the answer up in a real run.
+    """
     busy = [HostPressure({rank: (0, 0, 0.0, 1.0, 9.0)}, stalls={"cpu": 88.0}) for rank in range(3)]
     alike = "All 3 hosts are short of CPUs alike: tasks waited for one for 90% of the time or more."
     assert sentences_by_host(dict(zip("abc", busy, strict=True))) == dict.fromkeys("abc", (alike,))
+    assert sentences_by_host(dict(zip("abc", busy, strict=True)), 3)["a"] == (alike,)
+    of_some = (
+        "The 3 of 4 hosts that answered are short of CPUs alike: tasks waited for one for 90% of the time or more."
+    )
+    assert sentences_by_host(dict(zip("abc", busy, strict=True)), 4) == dict.fromkeys("abc", (of_some,))
     robbed = HostPressure({2: (0, 0, 0.0, 1.0, 9.0)}, 0.3)
     assert sentences_by_host({"a": busy[0], "c": robbed})["c"][1] == (
         "c: the hypervisor took 30% of its CPU time (steal)."

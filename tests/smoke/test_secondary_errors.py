@@ -10,6 +10,7 @@ from doctor.smoke.model import Failure
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.programs.secondary_errors import gave_up_waiting, headline, is_secondary, peer_addresses
 from doctor.smoke.run.supervisor import smoke
+from tests.smoke.ranks import Ranks
 from tests.smoke.scripted import Agent, Line, Stage, alive, event, hello
 
 # pytorch/torch/csrc/distributed/c10d/TCPStore.cpp, ProcessGroupNCCL.cpp; Ascend/pytorch ProcessGroupHCCL.cpp; CANN's
@@ -133,3 +134,21 @@ def test_one_hosts_word_names_nobody() -> None:
 
 def test_who_is_named_and_reports_an_error_too_may_be_a_victim() -> None:
     assert verdict(host("a", 1, "c"), host("b", 2, "c"), host("c", 3, "a")).culprit_ranks == ()
+
+
+@pytest.mark.torch
+def test_a_reset_of_a_rank_s_own_socket_is_its_own_error() -> None:
+    """As of a file server; its text is also that of a connection to a rank that has ended, which the others lose."""
+    pytest.importorskip("torch", reason="torch is not installed: no rank can run")
+    faults = """
+        _stage_collectives = stage_collectives
+        def stage_reset(ctx):
+            if ctx.rank == 1:
+                raise ConnectionResetError(104, "Connection reset by peer", "s3.example:443")
+            _stage_collectives(ctx)
+        STAGE_FUNCTIONS["collectives"] = stage_reset
+    """
+    ranks = Ranks(2, ["collectives"], faults)
+    errors = {event["rank"]: (event["kind"], event["secondary"]) for event in ranks.of("error")}
+    assert errors[1] == ("ConnectionResetError", False)
+    assert errors[0][1] is True

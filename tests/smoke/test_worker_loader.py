@@ -83,6 +83,25 @@ def test_a_full_shm_is_told_in_clear_words_and_the_run_goes_on() -> None:
     assert len(ranks.of("loader")) == len(ranks.of("pace")) == len(ranks.of("done")) == 2
 
 
+def test_a_limit_of_a_files_size_is_told() -> None:
+    faults = """
+        def registered(ctx, initialize):
+            return lambda number: (ctx.emit("worker", pid=os.getpid()), initialize(number))
+        _stage_loader = stage_loader
+        def stage_loader(ctx):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+            _stage_loader(ctx)
+        STAGE_FUNCTIONS["loader"] = stage_loader
+    """
+    ranks = Ranks(1, ["loader"], faults)
+    (event,) = ranks.of("loader")
+    assert re.search(r"File too large \(27\); ulimit -f is 512 bytes$", event["text"])
+    assert len(ranks.of("done")) == 1
+    for worker in ranks.of("worker"):  # an agent would remove what it left
+        for path in Path("/dev/shm").glob(f"torch_{worker['pid']}_*"):
+            path.unlink()
+
+
 def test_a_dead_worker_is_told_with_its_signal() -> None:
     faults = """
         class SampleDataset(SampleDataset):

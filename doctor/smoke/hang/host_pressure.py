@@ -95,8 +95,10 @@ def _waits_beside_idle(pressure: HostPressure, rank: int) -> bool:
     return _waited(pressure.ranks[rank]) >= WAITED_BESIDE_IDLE and pressure.idle.get(rank, 0.0) >= IDLE
 
 
-def sentences_by_host(hosts: Mapping[str, HostPressure]) -> dict[str, tuple[str, ...]]:
+def sentences_by_host(hosts: Mapping[str, HostPressure], host_count: int = 0) -> dict[str, tuple[str, ...]]:
     """What is worth saying of each host. That all are short of CPUs alike is one sentence: it is evidence against none.
+
+    ``host_count``: the hosts of the run, of which some may not have answered.
 
     >>> busy = HostPressure(stalls={"cpu": 88.0})
     >>> sentences_by_host({"w1": busy, "w2": busy})["w1"]
@@ -106,11 +108,11 @@ def sentences_by_host(hosts: Mapping[str, HostPressure]) -> dict[str, tuple[str,
     shares = [_cpu_shortage(pressure) for pressure in hosts.values()]
     if len(shares) < 2 or min(shares) < ALIKE * max(shares) or not max(shares):
         return {host: pressure_sentences(host, pressure, inferred) for host, pressure in hosts.items()}
-    alike = filled(
-        "All {0} hosts are short of CPUs alike: tasks waited for one for {1} of the time or more.",
-        len(shares),
-        f"{min(shares):.0%}",
-    )
+    every = filled("All {0} hosts", len(shares))
+    if len(shares) < host_count:
+        every = filled("The {0} of {1} hosts that answered", len(shares), host_count)
+    text = "{0} are short of CPUs alike: tasks waited for one for {1} of the time or more."
+    alike = filled(text, every, f"{min(shares):.0%}")
     return {
         host: (alike, *pressure_sentences(host, pressure, inferred, alike=True)) for host, pressure in hosts.items()
     }

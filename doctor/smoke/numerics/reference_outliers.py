@@ -14,6 +14,9 @@ from doctor.facts.smoke import ReferenceRun
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, largest_difference, median_rank
 
+ROUGH = 100
+"""Times the relative error of another rank's products from which on one computes with fewer bits, or wrongly."""
+
 
 class Outlier(msgspec.Struct, frozen=True):
     """Ranks whose reference run is another one than most have on the same kind of device."""
@@ -35,7 +38,7 @@ class Outlier(msgspec.Struct, frozen=True):
     def explanation(self) -> str:
         if self.init:
             return "they begin with other parameters, so the random numbers differ"
-        if 0 < 100 * min(self.precision) < max(self.precision):
+        if 0 < ROUGH * min(self.precision) < max(self.precision):
             return filled(
                 "products of float32 are off by {0} there, by {1} on the others (TF32 or the like)",
                 *(f"{error:.0e}" for error in self.precision),
@@ -91,6 +94,7 @@ def _repeat_error(event: ReferenceRun) -> float:
 def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[object, ...]]:
     """What each rank can be compared by: the losses of the steps that all have done, and the parameters behind them.
 
+    And whether its products are far less exact than others': it alone would widen the tolerance of the whole run.
     Parameters from behind another number of steps than most ranks' say nothing: they count as those of the ranks with
     the same losses.
     """
@@ -103,8 +107,10 @@ def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[objec
         if taken[rank] == common:
             params.setdefault(losses[rank], Counter())[event.params] += 1
     usual = {key: votes.most_common(1)[0][0] for key, votes in params.items()}
+    exact = min((event.precision for event in group.values() if event.precision), default=0.0)
+    rough = {rank: 0 < ROUGH * exact < (event.precision or 0.0) for rank, event in group.items()}
     return {
-        rank: (*losses[rank], event.params if taken[rank] == common else usual.get(losses[rank]))
+        rank: (*losses[rank], event.params if taken[rank] == common else usual.get(losses[rank]), rough[rank])
         for rank, event in group.items()
     }
 

@@ -81,7 +81,7 @@ def add_evidence(
         members = range(plan.world) if failure.group == "world" else ()
         failure = explain_wrong_size(failure, finished, error, members)
     if failure.kind in PRESSED:
-        failure = _with_pressure(failure, of_own_ranks(read_pressure(run.channels), plan))
+        failure = _with_pressure(failure, of_own_ranks(read_pressure(run.channels), plan), len(plan.ranks_by_host))
     if failure.kind == "never-joined":
         failure = _with_full_host(failure, run)
     if failure.kind == "network":
@@ -162,14 +162,16 @@ def describe_pressure(
     The third are sentences that a healthy run shows as well.
     """
     hosts = of_own_ranks(read_pressure(channels, LATE_ANSWER), plan)
-    texts_by_host = sentences_by_host(hosts)
+    texts_by_host = sentences_by_host(hosts, len(plan.ranks_by_host))
     notes = [text for host, pressure in hosts.items() for text in idle_cpu_sentences(host, pressure)]
     return {host: texts for host, texts in texts_by_host.items() if texts}, quota_use(hosts), notes
 
 
-def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure]) -> Failure:
+def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure], host_count: int) -> Failure:
     """With what the kernels of the hosts count; a spent budget is laid at ranks that a quota kept from running."""
-    texts = tuple(dict.fromkeys(text for each in sentences_by_host(hosts).values() for text in each))[:MAX_TEXTS]
+    texts = tuple(dict.fromkeys(text for each in sentences_by_host(hosts, host_count).values() for text in each))[
+        :MAX_TEXTS
+    ]
     starved = starved_ranks(hosts) if failure.kind == "budget" else {}
     if starved:
         text = filled("{0}: {1}", failure.text, " ".join(starved.values())[:300])

@@ -7,7 +7,7 @@ import stat
 import time
 
 from doctor.remote.runtime.reading import read_text
-from doctor.smoke.programs.agent.procfs import all_processes
+from doctor.smoke.programs.agent.procfs import all_processes, process_status
 
 
 class Descendants:
@@ -85,7 +85,7 @@ class Descendants:
         for name in names:
             match = re.match(pattern, name)
             pid = int(match.group(1)) if match else None
-            if pid and pid in self.pids and (pid in self.dying or not os.path.exists("/proc/%d" % pid)):
+            if pid and pid in self.pids and (pid in self.dying or (process_status(pid) or "Z")[0] in "ZX"):
                 remove_path(os.path.join(folder, name))
 
 

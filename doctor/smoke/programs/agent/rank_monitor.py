@@ -166,8 +166,9 @@ class RankMonitor:
         waited = 0.0
         for thread, (ran, delay, state) in times.items():
             last = self.helper_times.get(thread, (0.0, 0.0, ""))
-            # A wait that goes on is booked when it ends; it may last for seconds where the priority is low.
-            waited += since if state == "R" and (ran, delay, state) == last else delay - last[1]
+            # A wait that goes on is booked when it ends; it may last for seconds where the priority is low. Who could
+            # run now has waited for as long as it did not run, or has slept before: never for longer than this turn.
+            waited += max(delay - last[1], since - (ran - last[0]) if state == "R" else 0.0)
         self.helper_times = times
         self.helper_delay = 0.0 if first else self.helper_delay + min(since, waited)
         return self.helper_delay

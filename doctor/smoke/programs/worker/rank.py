@@ -121,7 +121,8 @@ def report_error(events: EventWriter, recorder: FlightRecorder, error: BaseExcep
         "error",
         kind=type(error).__name__,
         text=headline(text),
-        secondary=is_secondary(text),
+        # Ranks reach each other by libraries alone; an error of Python's own sockets is of something else.
+        secondary=is_secondary(text) and not isinstance(error, OSError),
         stage=STAGES[recorder.stage],
         trace=[f"{frame.filename[-80:]}:{frame.lineno} {frame.name}" for frame in reversed(frames)],
     )

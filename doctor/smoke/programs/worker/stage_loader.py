@@ -158,14 +158,21 @@ def stage_loader(ctx: RankContext) -> None:
 
 
 def reached_limit(text: str) -> str:
-    """The limit that an error of the loader is about: of open files, of processes, else of shared memory."""
+    """The limit that an error of the loader is about: of open files, of a file, of processes, else of shared memory."""
     if "Too many open files" in text:
-        return filled("ulimit -n is {0}", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        return filled("ulimit -n is {0}", soft_limit(resource.RLIMIT_NOFILE))
+    if "File too large" in text:  # shared memory is a file
+        return filled("ulimit -f is {0} bytes", soft_limit(resource.RLIMIT_FSIZE))
     if "Resource temporarily unavailable" in text or "can't start new thread" in text:
-        allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-        shown = "unlimited" if allowed < 0 else allowed
-        return filled("ulimit -u is {0}; its control group may allow less (pids.max)", shown)
+        allowed = soft_limit(resource.RLIMIT_NPROC)
+        return filled("ulimit -u is {0}; its control group may allow less (pids.max)", allowed)
     return shm_usage()
+
+
+def soft_limit(resource_kind: int) -> int | str:
+    """Of this process, for a message."""
+    allowed = resource.getrlimit(resource_kind)[0]
+    return "unlimited" if allowed < 0 else allowed
 
 
 def shm_usage() -> str:

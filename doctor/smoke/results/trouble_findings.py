@@ -9,6 +9,7 @@ from typing import Any
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled
+from doctor.remote.runtime.frames import is_of_program
 from doctor.smoke.hang.describe import format_group
 from doctor.smoke.model import UNKNOWN_HOST, Failure, FailureKind, SmokeRun
 from doctor.smoke.results.to_facts import unreached_reason
@@ -165,6 +166,7 @@ def _side(ranks: Sequence[int], doing: str) -> str:
 
 
 def innermost_frames(stack: str) -> str:
-    """The innermost calls of a stack, in one line."""
-    lines = [line.strip() for line in stack.splitlines() if line.strip().startswith("File ")]
-    return " <- ".join(lines[:FRAMES]) or "a place that is not known (no stack)"
+    """The innermost calls of a stack, in one line: those of the program itself, as far as any of them is its own."""
+    lines = [line.strip() for line in stack.splitlines() if line.strip().startswith('File "')]
+    of_program = next((place for place, line in enumerate(lines) if is_of_program(line.split('"')[1])), 0)
+    return " <- ".join(lines[of_program:][:FRAMES]) or "a place that is not known (no stack)"

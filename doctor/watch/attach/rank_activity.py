@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from doctor.diagnose.excerpter.tracebacks import is_of_program
 from doctor.engine.texts import filled
+from doctor.remote.runtime.frames import is_of_program
 from doctor.watch.attach.rank_report import FileWait, Frame, Look, ProcessReport
 
 Kind = Literal[

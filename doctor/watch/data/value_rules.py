@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -12,11 +13,22 @@ from doctor.analysis.values.splits import first_makers, format_ranges, majority_
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect, describe
 from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors
-from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_list, text_map
+from doctor.watch.data.records import (
+    JobRecords,
+    RankRecords,
+    RankValues,
+    RecordTable,
+    RecordValues,
+    by_rank,
+    text_list,
+    text_map,
+)
 from doctor.watch.data.shard_rules import replica_tables, summed_shards
 from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect
 
 UNMOVED_STEPS = 3
+GroupCalls = dict[tuple[int, ...], object]
+"""Collectives that a rank has called, by the ranks of their group."""
 
 
 class AlikeRule(msgspec.Struct, frozen=True):
@@ -224,29 +236,52 @@ def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
 
 
 def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
-    """Ranks that compute several times the forward passes for an update: their optimizer does not step each time.
+    """Ranks that go several times through what others do once for an update: their optimizer does not step each time.
 
-    Batches may be accumulated in numbers that differ: nothing is said where those of the other ranks do.
+    Batches may be accumulated in numbers that differ: nothing is said where those of the other ranks do, nor where a
+    rank calls none of the collectives between its forward passes that it shares with the others.
     """
-    forwards: dict[int, dict[int, int]] = {}
+    forwards: dict[int, dict[int, list[GroupCalls]]] = {}
     for entry in job.ranks.values():
         for record in entry.of("inputs"):
             number = record.values.get("i")
             if isinstance(number, int) and number > 0:
-                counts = forwards.setdefault(record.step, {})
-                counts[entry.rank] = max(counts.get(entry.rank, 0), number)
-    for step, counts in sorted(forwards.items()):
-        if len(counts) < 2:
+                calls = forwards.setdefault(record.step, {}).setdefault(entry.rank, [])
+                calls.append(_calls_so_far(entry, record.values.get("c")))
+    is_recorded = any(calls for passes in forwards.values() for each in passes.values() for calls in each)
+    for step, passes in sorted(forwards.items()):
+        if len(passes) < 2:
             continue
+        counts = {rank: len(calls) for rank, calls in passes.items()}
         # The last step of a program that still runs is not at its end on all ranks.
         usual = sorted(counts.values())[(len(counts) - 1) // 2]
         late = tuple(rank for rank, number in sorted(counts.items()) if number > usual + (step == max(forwards)))
-        others = {number for rank, number in counts.items() if rank not in late}
-        if late and (len(others) == 1 or step == max(forwards)) and not any(counts[rank] % usual for rank in late):
+        others = [rank for rank in counts if rank not in late]
+        if late and is_recorded:
+            rounds = max(_rounds(passes[rank], late) for rank in others)
+            late = tuple(rank for rank in late if _rounds(passes[rank], others) > rounds)
+        is_even = len({counts[rank] for rank in others}) == 1 or step == max(forwards)
+        if late and is_even and not any(counts[rank] % usual for rank in late):
             template = "{who} made no update in step {step}: {count} forward passes, {usual} on the other ranks"
             values = {"count": counts[late[0]], "usual": usual}
             yield ValueDefect("smoke-update-missing", "no-step", step, late, template, values)
             return
+
+
+def _calls_so_far(entry: RankRecords, counts: object) -> GroupCalls:
+    """How often a rank had called collectives, by the ranks of their groups; empty where that is not known."""
+    pairs = counts if isinstance(counts, list) else []
+    return {
+        entry.groups[pair[0]]: pair[1]
+        for pair in pairs
+        if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], int) and pair[0] in entry.groups
+    }
+
+
+def _rounds(passes: Sequence[GroupCalls], others: Sequence[int]) -> int:
+    """Forward passes, without those before which the rank called no collective that one of the others has to call."""
+    shared = [{ranks: calls for ranks, calls in each.items() if not set(others).isdisjoint(ranks)} for each in passes]
+    return sum(before != now for before, now in pairwise(shared)) + 1
 
 
 def _not_finite(job: JobRecords) -> Iterator[ValueDefect]:

@@ -12,7 +12,7 @@ import msgspec
 from doctor.analysis.outliers.peers import MIN_TIMES, OwnWork, WorkPart
 from doctor.engine.sanitize import count_noun, rank_names
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.engine.watch_summary import PaceComparison, RankPace, RunPace
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.watch.fleet.follower import FollowingHost
@@ -331,17 +331,24 @@ class Training:
                 lines.append(filled("{0}: {1} on {2}", SLOW_CHECKS[part], rank_names(sorted(ranks)), ", ".join(hosts)))
         return lines
 
+    def verdict(self) -> str:
+        """The headline of what was found, as far as something stopped the training; else empty."""
+        if self.failure is None and self.likely is not None:
+            return filled("likely {0}", self.headline(self.likely))
+        return self.headline(self.failure) if self.failure is not None else ""
+
     def progress_line(self) -> str:
-        """How far it is: ranks, step, pace, seconds."""
+        """How far it is: ranks, step, pace, seconds; and the headline of what has stopped it."""
         steps = sorted(self.watch.steps.values()) or [0]
         seconds = time.monotonic() - self.began
         pace = filled(", {0} steps/s", f"{steps[0] / seconds:.2f}") if steps[0] else ""
         hosts = len(set(self.hosts.values()))
         on_hosts = filled(" on {0} hosts", hosts) if hosts > 1 else ""
         world = count_noun(self.world, "rank")
-        return filled(
+        line = filled(
             "{0} of {1}{2}, step {3}{4}, {5} s", len(self.hosts), world, on_hosts, steps[0], pace, f"{seconds:.0f}"
         )
+        return joined("; ", filter(None, (line, self.verdict())))
 
     def long_waits(self) -> list[str]:
         """What was said of ranks that still work."""
@@ -389,8 +396,7 @@ class Training:
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks of which nothing is known, and hosts that were not reached."""
         texts = [*self.notes, *self._long_waits.values()]
-        if sentence := self.busy_sentence():
-            texts.append(sentence)
+        texts += filter(None, (self.cut_sentence(), self.busy_sentence()))
         if self.post is not None:
             texts += self.post.sentences()
         if self.follower is not None and self.follower.leaderless:
@@ -420,10 +426,20 @@ class Training:
         """Ranks of which nothing was learnt before the job was cut."""
         return sorted(self.watch.before_first_step(self.hosts)) if self.is_cut else []
 
+    def cut_sentence(self) -> str:
+        """Up to where a job was judged that ended early; empty for another one, and where nothing was judged."""
+        if not self.is_cut or self.unjudged():
+            return ""
+        steps, calls = min(self.watch.steps.values(), default=0), self.watch.least_calls()
+        place = filled("step {0}", steps) if steps else filled("collective {0}", calls)
+        return filled("The job ended early: what its ranks called and waited for was judged up to {0}.", place)
+
     def no_fault(self) -> str:
         """What is said where nothing was found: of ranks without a step, that nothing was judged."""
         ranks, unseen = self.unjudged(), self.unseen_sentence()
         text = filled("no fault was found in the ranks of {0}", self.host) if unseen else "no fault was found"
+        if sentence := self.cut_sentence():
+            text = filled("{0}. {1}", text, sentence.removesuffix("."))
         if ranks:
             text = filled("nothing was judged: when the job was ended, {0} had made no step", rank_names(ranks))
         return filled("{0}. {1}", text, unseen) if unseen else text

@@ -333,6 +333,10 @@ class TrainingWatch:
     def _goes_round(self, rank: int) -> bool:
         return max(self._repeats.get(rank, {}).values(), default=0) >= ROUNDS
 
+    def least_calls(self) -> int:
+        """Collectives of the rank that made the fewest."""
+        return min((sum(repeats.values()) for repeats in self._repeats.values()), default=0)
+
     def _likely_hang(self) -> Failure | None:
         """Ranks that others have waited for far longer than is usual in this job.
 

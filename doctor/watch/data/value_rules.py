@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 
 import msgspec
 
@@ -27,7 +26,7 @@ from doctor.watch.data.shard_rules import replica_tables, summed_shards
 from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect
 
 UNMOVED_STEPS = 3
-GroupCalls = dict[tuple[int, ...], object]
+GroupCalls = dict[tuple[int, ...], int]
 """Collectives that a rank has called, by the ranks of their group."""
 
 
@@ -236,36 +235,59 @@ def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
 
 
 def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
-    """Ranks that go several times through what others do once for an update: their optimizer does not step each time.
+    """Ranks that go on with the next batch as the others do, without an update: their optimizer skips steps.
 
-    Batches may be accumulated in numbers that differ: nothing is said where those of the other ranks do, nor where a
-    rank calls none of the collectives between its forward passes that it shares with the others.
+    A step is bounded by the collectives in which the ranks meet, whatever batches each accumulates before.
     """
-    forwards: dict[int, dict[int, list[GroupCalls]]] = {}
+    passes: dict[int, dict[int, list[GroupCalls]]] = {}
     for entry in job.ranks.values():
         for record in entry.of("inputs"):
             number = record.values.get("i")
             if isinstance(number, int) and number > 0:
-                calls = forwards.setdefault(record.step, {}).setdefault(entry.rank, [])
+                calls = passes.setdefault(record.step, {}).setdefault(entry.rank, [])
                 calls.append(_calls_so_far(entry, record.values.get("c")))
-    is_recorded = any(calls for passes in forwards.values() for each in passes.values() for calls in each)
-    for step, passes in sorted(forwards.items()):
-        if len(passes) < 2:
-            continue
-        counts = {rank: len(calls) for rank, calls in passes.items()}
-        # The last step of a program that still runs is not at its end on all ranks.
-        usual = sorted(counts.values())[(len(counts) - 1) // 2]
-        late = tuple(rank for rank, number in sorted(counts.items()) if number > usual + (step == max(forwards)))
-        others = [rank for rank in counts if rank not in late]
-        if late and is_recorded:
-            rounds = max(_rounds(passes[rank], late) for rank in others)
-            late = tuple(rank for rank in late if _rounds(passes[rank], others) > rounds)
-        is_even = len({counts[rank] for rank in others}) == 1 or step == max(forwards)
-        if late and is_even and not any(counts[rank] % usual for rank in late):
+    is_recorded = any(calls for of_step in passes.values() for each in of_step.values() for calls in each)
+    for step, of_step in sorted(passes.items()):
+        counts = {rank: len(calls) for rank, calls in sorted(of_step.items())}
+        if is_recorded:
+            late = _over_the_bound(of_step, passes.get(step + 1, {}))
+        else:
+            late = _more_passes(counts, is_last=step == max(passes))
+        others = [number for rank, number in counts.items() if rank not in late]
+        if late and others:
             template = "{who} made no update in step {step}: {count} forward passes, {usual} on the other ranks"
-            values = {"count": counts[late[0]], "usual": usual}
+            values = {"count": counts[late[0]], "usual": max(others)}
             yield ValueDefect("smoke-update-missing", "no-step", step, late, template, values)
             return
+
+
+def _over_the_bound(
+    passes: Mapping[int, Sequence[GroupCalls]], following: Mapping[int, Sequence[GroupCalls]]
+) -> tuple[int, ...]:
+    """Ranks that got within one step as far as another did with its update: from before its collectives to behind them.
+
+    ``passes``: by rank, what had been called before each forward pass of the step; ``following``: of the next step.
+    """
+
+    def crosses(rank: int, other: int) -> bool:
+        bound = {group: calls for group, calls in following[other][0].items() if rank in group}
+        bound = {group: calls for group, calls in bound.items() if calls > passes[other][0].get(group, 0)}
+        is_behind = [all(each.get(group, 0) >= calls for group, calls in bound.items()) for each in passes[rank]]
+        return bool(bound) and not is_behind[0] and is_behind[-1]
+
+    others = following.keys() & passes.keys()
+    return tuple(rank for rank in sorted(passes) if any(crosses(rank, other) for other in others - {rank}))
+
+
+def _more_passes(counts: Mapping[int, int], *, is_last: bool) -> tuple[int, ...]:
+    """Ranks with several times the forward passes of all others, where nothing tells what they called between these.
+
+    The last step of a program that still runs is not at its end on all ranks.
+    """
+    usual = sorted(counts.values())[(len(counts) - 1) // 2]
+    late = tuple(rank for rank, number in counts.items() if number > usual + is_last)
+    is_even = is_last or len({number for rank, number in counts.items() if rank not in late}) == 1
+    return late if is_even and not any(counts[rank] % usual for rank in late) else ()
 
 
 def _calls_so_far(entry: RankRecords, counts: object) -> GroupCalls:
@@ -274,14 +296,9 @@ def _calls_so_far(entry: RankRecords, counts: object) -> GroupCalls:
     return {
         entry.groups[pair[0]]: pair[1]
         for pair in pairs
-        if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], int) and pair[0] in entry.groups
+        if isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, int) for part in pair)
+        if pair[0] in entry.groups
     }
-
-
-def _rounds(passes: Sequence[GroupCalls], others: Sequence[int]) -> int:
-    """Forward passes, without those before which the rank called no collective that one of the others has to call."""
-    shared = [{ranks: calls for ranks, calls in each.items() if not set(others).isdisjoint(ranks)} for each in passes]
-    return sum(before != now for before, now in pairwise(shared)) + 1
 
 
 def _not_finite(job: JobRecords) -> Iterator[ValueDefect]:

@@ -18,9 +18,9 @@ def is_own(path: str) -> bool:
 
 
 def without_own_frames(stack: str) -> str:
-    r"""A stack as Python or faulthandler writes it, without the frames of doctor's hook, and without their lines.
+    """A stack as Python or faulthandler writes it, without the frames of doctor's hook, and without their lines.
 
-    >>> without_own_frames('  File "doctor-watch/a.py", line 1 in b\n  File "/x/t.py", line 7 in f')
-    '  File "/x/t.py", line 7 in f'
+    >>> [without_own_frames('File "%s.py", line 1 in f' % name) for name in ("doctor-watch/groups", "/x/train")]
+    ['', 'File "/x/train.py", line 1 in f']
     """
     return OWN_FRAME.sub("", stack)

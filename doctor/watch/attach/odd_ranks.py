@@ -203,7 +203,7 @@ def _progress(views: Sequence[SeenRank]) -> str:
     if all(view.does.transfers for view in views):
         return "{0} It reads or writes meanwhile: look again."
     if all(view.does.works or view.does.transfers for view in views):
-        return "{0} It works meanwhile, as in an evaluation: look again."
+        return "{0} It, or what it waits for, works meanwhile, as in an evaluation: look again."
     return ""
 
 

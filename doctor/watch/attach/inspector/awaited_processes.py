@@ -40,8 +40,8 @@ def has_run(pids):
     return times
 
 
-def answering(pid, others):
-    """Those of other processes that are at the other end of what the main thread of a rank waits for."""
+def answering(pid, find_others):
+    """The processes at the other end of what the main thread of a rank waits for. ``find_others``: returns all."""
     links = awaited_links(pid)
     wanted = set(link for link in links if link.startswith("pipe:") or is_fifo(link))
     sockets = set(link[8:-1] for link in links if link.startswith("socket:"))
@@ -57,7 +57,7 @@ def answering(pid, others):
         wanted |= set("socket:[%s]" % inode for inode in inodes)
     if not wanted:
         return []
-    return [other for other in others if not wanted.isdisjoint(open_files(other, MOST_FILES))]
+    return [other for other in find_others() if not wanted.isdisjoint(open_files(other, MOST_FILES))]
 
 
 def is_fifo(path):
@@ -74,7 +74,7 @@ class Helpers:
     def __init__(self, ranks):
         self.others = beside(ranks) if ranks else []
         self.before = has_run(self.others)
-        self.answering = dict((pid, answering(pid, self.others)) for pid in ranks)
+        self.answering = dict((pid, answering(pid, lambda: self.others)) for pid in ranks)
 
     def ran(self, pid, call):
         """Seconds that the busiest of those ran that a rank may wait for. ``call``: what it is in."""

@@ -431,7 +431,7 @@ class Training:
         if not self.is_cut or self.unjudged():
             return ""
         steps, calls = min(self.watch.steps.values(), default=0), self.watch.least_calls()
-        place = filled("step {0}", steps) if steps else filled("collective {0}", calls)
+        place = filled("training step {0}", steps) if steps else filled("collective {0}", calls)
         return filled("The job ended early: what its ranks called and waited for was judged up to {0}.", place)
 
     def no_fault(self) -> str:

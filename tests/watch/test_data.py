@@ -271,7 +271,7 @@ def test_an_update_is_missing_where_ranks_have_met_and_one_made_none(
             for step, number, before in [*counted, (1, 1, 2 if rank else calls[-1] + 2)]
         ]
 
-    together = {"k": "group", "id": 7, "ranks": [0, 1]}
+    together: dict[str, Any] = {"k": "group", "id": 7, "ranks": [0, 1]}
     report = analyze_records(lines(rank, together, *passes(rank)) for rank in range(2))
     assert [cause.ranks for cause in report.causes if cause.check == "smoke-update-missing"] == late
 

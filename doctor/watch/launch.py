@@ -352,8 +352,7 @@ class _Watch:
         decides = training.decides
         resumed = bool(self.resume.report and is_lost(self.resume.report))
         slowed = bool(training.pace_report and training.pace_report.slow)
-        work = training.comparable_work() if decides else {}
-        faults = training.slow_headlines(stragglers_by_part(work))
+        faults = training.slow_headlines(stragglers_by_part(training.comparable_work() if decides else {}))
         faults += ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
         faults += ["a part of the checkpoint was lost"] * resumed + [PACE_CHECK] * slowed
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
@@ -361,20 +360,17 @@ class _Watch:
             code = self.report(outcome)
             # The job that was cut ends with its own code: this is no verdict.
             self.reported[index] = 0 if code == Exit.UNKNOWN and training.is_cut else code
-        if faults:
-            warn(joined("; ", (training.progress_line(), *faults)))
-        else:
-            self._warn_healthy(training)
+        warn(joined("; ", (training.progress_line(), *(faults or [self._no_fault(training)]))))
         training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or training.no_fault()))
 
-    def _warn_healthy(self, training: Training) -> None:
+    def _no_fault(self, training: Training) -> str:
         text = training.no_fault()
         if not training.decides and training.follower is not None:
             verdict = training.follower.verdict
             text = verdict.headline if verdict else "the leading host did not say what it has found"
         if training.decides and (busy := training.busy_sentence()):
             text = filled("{0}. {1}", text.removesuffix("."), busy)
-        warn(filled("{0}; {1}", training.progress_line(), text))
+        return text
 
     def _await_verdict(self, index: int, training: Training) -> bool:
         """Where another host decides: whether it has found a fault. What is wrong with the data, each host finds."""

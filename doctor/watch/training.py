@@ -281,13 +281,7 @@ class Training:
             return names
         for rank in block_of(self.meeting.context, self.world):
             names.setdefault(rank, self.host)
-        for host in self.post.hosts.values() if self.post is not None else ():
-            size = host.local_world
-            if size > 0 and self.world % size == 0 and len({rank // size for rank in host.ranks}) == 1:
-                first = min(host.ranks) // size * size
-                for rank in range(first, first + size):
-                    names.setdefault(rank, host.name)
-        return names
+        return {**(self.post.blocks(self.world) if self.post is not None else {}), **names}
 
     def _stack(self, rank: int) -> str | None:
         process = self.processes.get(rank)
@@ -333,21 +327,17 @@ class Training:
 
     def verdict(self) -> str:
         """The headline of what was found, as far as something stopped the training; else empty."""
-        if self.failure is None and self.likely is not None:
-            return filled("likely {0}", self.headline(self.likely))
-        return self.headline(self.failure) if self.failure is not None else ""
+        likely = filled("likely {0}", self.headline(self.likely)) if self.likely else ""
+        return self.headline(self.failure) if self.failure else likely
 
     def progress_line(self) -> str:
         """How far it is: ranks, step, pace, seconds; and the headline of what has stopped it."""
-        steps = sorted(self.watch.steps.values()) or [0]
-        seconds = time.monotonic() - self.began
-        pace = filled(", {0} steps/s", f"{steps[0] / seconds:.2f}") if steps[0] else ""
+        step, seconds = min(self.watch.steps.values(), default=0), time.monotonic() - self.began
+        pace = filled(", {0} steps/s", f"{step / seconds:.2f}") if step else ""
         hosts = len(set(self.hosts.values()))
         on_hosts = filled(" on {0} hosts", hosts) if hosts > 1 else ""
-        world = count_noun(self.world, "rank")
-        line = filled(
-            "{0} of {1}{2}, step {3}{4}, {5} s", len(self.hosts), world, on_hosts, steps[0], pace, f"{seconds:.0f}"
-        )
+        seen, world = len(self.hosts), count_noun(self.world, "rank")
+        line = filled("{0} of {1}{2}, step {3}{4}, {5} s", seen, world, on_hosts, step, pace, f"{seconds:.0f}")
         return joined("; ", filter(None, (line, self.verdict())))
 
     def long_waits(self) -> list[str]:
@@ -369,10 +359,8 @@ class Training:
             if all(rank in host.stacks for host in self.post.hosts.values() for rank in host.requested):
                 break
             time.sleep(0.02)
-        if self.post is not None:
-            for host in self.post.hosts.values():
-                stacks.update((rank, stack) for rank, stack in host.stacks.items() if stack)
-        return stacks
+        others = self.post.hosts.values() if self.post is not None else ()
+        return {**stacks, **{rank: stack for host in others for rank, stack in host.stacks.items() if stack}}
 
     def comparable_work(self) -> dict[int, OwnWork]:
         """By rank: its own work in each step; only of this host where clocks cannot be compared.
@@ -430,9 +418,8 @@ class Training:
         """Up to where a job was judged that ended early; empty for another one, and where nothing was judged."""
         if not self.is_cut or self.unjudged():
             return ""
-        steps, calls = min(self.watch.steps.values(), default=0), self.watch.least_calls()
-        place = filled("training step {0}", steps) if steps else filled("collective {0}", calls)
-        return filled("The job ended early: what its ranks called and waited for was judged up to {0}.", place)
+        reached = self.watch.repeats.reached(self.watch.steps)
+        return filled("The job ended early: what its ranks called and waited for was judged up to {0}.", reached)
 
     def no_fault(self) -> str:
         """What is said where nothing was found: of ranks without a step, that nothing was judged."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.remote.runtime.frames import is_of_program, without_own_frames
+from doctor.remote.runtime.stack_frames import is_of_program, without_own_frames
 from doctor.watch.attach.inspector.awaited_processes import Helpers
 from doctor.watch.attach.inspector.rank_state import awaited_links
 

@@ -2,7 +2,7 @@
 
 import re
 
-from doctor.remote.runtime.frames import is_of_program
+from doctor.remote.runtime.stack_frames import is_of_program
 
 TRACEBACK_LINES = 400  # lines of one traceback
 TRACEBACK_HEAD = "Traceback (most recent call last)"

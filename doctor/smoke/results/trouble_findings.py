@@ -9,7 +9,7 @@ from typing import Any
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled
-from doctor.remote.runtime.frames import is_of_program
+from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.hang.describe import format_group
 from doctor.smoke.model import UNKNOWN_HOST, Failure, FailureKind, SmokeRun
 from doctor.smoke.results.to_facts import unreached_reason

@@ -12,7 +12,7 @@ import msgspec
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import TorchImported
-from doctor.remote.runtime.frames import without_own_frames
+from doctor.remote.runtime.stack_frames import without_own_frames
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.host_pressure import (
     idle_cpu_sentences,

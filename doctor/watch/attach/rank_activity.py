@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.texts import filled
-from doctor.remote.runtime.frames import is_of_program
+from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.watch.attach.rank_report import FileWait, Frame, Look, ProcessReport
 
 Kind = Literal[

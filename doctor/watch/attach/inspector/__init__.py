@@ -13,7 +13,7 @@ MODULES = (
     "doctor.remote.runtime.readable_json",
     "doctor.remote.runtime.rank_place",
     "doctor.remote.runtime.reading",
-    "doctor.remote.runtime.frames",
+    "doctor.remote.runtime.stack_frames",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
     "doctor.smoke.programs.agent.network",

@@ -10,8 +10,8 @@ import stat
 import subprocess
 import time
 
-from doctor.remote.runtime.frames import is_of_program, is_own, without_own_frames
 from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.stack_frames import is_of_program, is_own, without_own_frames
 from doctor.watch.attach.inspector.live_environment import memory_maps
 
 MOST_FRAMES = 40

@@ -35,4 +35,4 @@ class CallRepeats:
         """Where the last of the ranks is. ``steps``: of each."""
         if step := min(steps.values(), default=0):
             return filled("training step {0}", step)
-        return filled("collective {0}", min((sum(made.values()) for made in self._by_rank.values()), default=0))
+        return filled("collective {0}", min((sum(repeats.values()) for repeats in self._by_rank.values()), default=0))

@@ -3,8 +3,8 @@
 import re
 
 LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python|^<(?!ipython-input|stdin)")
-OWN = r"(?:[^\"\n]{0,300}/doctor-watch-[^/\"\n]{1,80}/(?:hook|data-hooks)|doctor-watch)/\w{1,40}\.py"
-OWN_FRAME = re.compile(r'^([ \t]*)File "' + OWN + r'"[^\n]*(?:\n\1[ \t]+(?!File ")[^\n]*)*\n?', re.M)
+HOOK_FILE = r"(?:[^\"\n]{0,300}/doctor-watch-[^/\"\n]{1,80}/(?:hook|data-hooks)|doctor-watch)/\w{1,40}\.py"
+OWN_FRAME = re.compile(r'^([ \t]*)File "' + HOOK_FILE + r'"[^\n]*(?:\n\1[ \t]+(?!File ")[^\n]*)*\n?', re.M)
 
 
 def is_of_program(path: str) -> bool:
@@ -14,7 +14,7 @@ def is_of_program(path: str) -> bool:
 
 def is_own(path: str) -> bool:
     """Whether it is of the hook that `doctor watch` puts into a program."""
-    return bool(re.match(OWN + r"\Z", path))
+    return bool(re.match(HOOK_FILE + r"\Z", path))
 
 
 def without_own_frames(stack: str) -> str:

@@ -29,20 +29,22 @@ class Groups:
         recording().emit("group", gid=numbered[0], ranks=ranks, **about)
         return numbered
 
-    def forming(self, given):
-        """Number of the ranks that form a new group together, and none returns before all have called it.
+    def forming(self, arguments):
+        """Number of the ranks that form a new group together, where none returns before all have called it; else None.
 
-        None where this rank waits for nobody. ``given``: the arguments. Gloo connects all members, and NCCL does where
-        the device of the rank is known; the others of the job wait only where TORCH_DIST_INIT_BARRIER says so.
+        Gloo connects all members. NCCL does so where the device of the rank is known, and splits the whole job for it;
+        else the others of the job wait only where TORCH_DIST_INIT_BARRIER says so.
         Source: pytorch torch/distributed/distributed_c10d.py, _new_group_with_tag and _new_process_group_helper.
         """
         world = self.c10d._get_default_group()
-        ranks = sorted(self.ranks(world) if given.get("ranks") is None else given["ranks"])
-        if getattr(self.c10d, "_is_barrier_after_init", bool)() and not given.get("use_local_synchronization"):
+        ranks = sorted(self.ranks(world) if arguments.get("ranks") is None else arguments["ranks"])
+        backends = str(arguments.get("backend") or self.c10d.get_backend_config())
+        device = arguments.get("device_id") or getattr(world, "bound_device_id", None)
+        together = getattr(self.c10d, "_is_barrier_after_init", bool)() or (device and "nccl" in backends)
+        if together and not arguments.get("use_local_synchronization"):
             ranks = self.ranks(world)
-        backends = str(given.get("backend") or self.c10d.get_backend_config())
-        device = given.get("device_id") or getattr(world, "bound_device_id", None)
-        if self.c10d.get_rank() not in ranks or (not device and "gloo" not in backends and "mpi" not in backends):
+        at_once = device or "gloo" in backends or "mpi" in backends
+        if self.c10d.get_rank() not in ranks or not at_once:
             return None
         key = ("forming", *ranks)
         return (self.numbered.get(key) or self.add(key, ranks, name="members", timeout=self.timeout(world)))[0]

@@ -43,7 +43,7 @@ def has_run(pids):
 def answering(pid, find_others):
     """The processes at the other end of what the main thread of a rank waits for. ``find_others``: returns all."""
     links = awaited_links(pid)
-    wanted = set(link for link in links if link.startswith("pipe:") or is_fifo(link))
+    links_there = set(link for link in links if link.startswith("pipe:") or is_fifo(link))
     sockets = set(link[8:-1] for link in links if link.startswith("socket:"))
     if sockets:
         ends = tcp_ends(pid)
@@ -52,12 +52,12 @@ def answering(pid, find_others):
         inodes = set(inode for inode, both in ends.items() if both in peers)
         # What its server has not accepted yet belongs to nobody.
         inodes |= set(inode for inode, both in tcp_ends(pid, LISTENS).items() if both[0][1] in ports)
-        for one, other in unix_pairs():
-            inodes |= set([other] if one in sockets else [])
-        wanted |= set("socket:[%s]" % inode for inode in inodes)
-    if not wanted:
+        for inode, other in unix_pairs():
+            inodes |= set([other] if inode in sockets else [])
+        links_there |= set("socket:[%s]" % inode for inode in inodes)
+    if not links_there:
         return []
-    return [other for other in find_others() if not wanted.isdisjoint(open_files(other, MOST_FILES))]
+    return [other for other in find_others() if not links_there.isdisjoint(open_files(other, MOST_FILES))]
 
 
 def is_fifo(path):

@@ -105,7 +105,7 @@ def awaited_links(pid):
 
 def call_by_function(pid):
     """The kind of the call by the kernel's function that the main thread waits in; ``?`` where that is not known."""
-    if process_status(pid)[:1] == ("R",):
+    if (process_status(pid) or ())[:1] == ("R",):
         return "running"
     function = read_text("/proc/%d/task/%d/wchan" % (pid, pid), 64)
     return next((kind for start, kind in WAITS if function.lstrip("_").startswith(start)), "?")

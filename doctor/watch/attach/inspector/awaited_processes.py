@@ -13,7 +13,7 @@ from doctor.watch.attach.inspector.connected import tcp_ends, unix_pairs, user_o
 from doctor.watch.attach.inspector.rank_state import awaited_links, descendants_ran, process_times
 
 LISTENS = "0A"
-MOST_FILES = 1024
+MOST_OPEN = 1024
 MOST_SEARCHED = 4096
 
 
@@ -57,7 +57,7 @@ def answering(pid, find_others):
         links_there |= set("socket:[%s]" % inode for inode in inodes)
     if not links_there:
         return []
-    return [other for other in find_others() if not links_there.isdisjoint(open_files(other, MOST_FILES))]
+    return [other for other in find_others() if not links_there.isdisjoint(open_files(other, MOST_OPEN))]
 
 
 def is_fifo(path):

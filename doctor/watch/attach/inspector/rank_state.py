@@ -37,7 +37,7 @@ MOST_CHILDREN = 32
 MOST_LISTED = 1024
 MOST_RUNNING = 3
 MOST_POLLED = 8
-MOST_FILES = 64
+MOST_AWAITED = 64
 # Numbers of system calls, x86_64 and aarch64, whose arguments differ: no number is in two of the systems' sets.
 POLL, SELECT, EPOLL = (7, 271, 73), (23, 270, 72), (232, 281, 22)
 SINGLE = ("read", "write", "recv", "send", "connect", "accept")  # calls whose first argument is a file
@@ -78,10 +78,10 @@ def polled_files(pid, number, first, second):
     """Those of a call of poll, select or epoll_wait, by its first two arguments."""
     if number in EPOLL:
         text = read_text("/proc/%d/fdinfo/%d" % (pid, first & 0xFFFFFFFF))
-        return [int(word) for word in re.findall(r"^tfd:\s*(\d{1,9})", text, re.M)[:MOST_FILES]]
-    place, size = (second, min((first + 7) // 8, MOST_FILES)) if number in SELECT else (0, 0)
+        return [int(word) for word in re.findall(r"^tfd:\s*(\d{1,9})", text, re.M)[:MOST_AWAITED]]
+    place, size = (second, min((first + 7) // 8, MOST_AWAITED)) if number in SELECT else (0, 0)
     if number in POLL:
-        place, size = first, 8 * min(second, MOST_FILES)
+        place, size = first, 8 * min(second, MOST_AWAITED)
     if not place or not size:
         return []
     data = memory_at(pid, place, size)

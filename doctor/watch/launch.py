@@ -217,6 +217,8 @@ class _Watch:
             if index not in self.reported:
                 training.is_cut = bool(code) or self.command.interrupted in ENDING
                 self._finish(index, training, is_last=index == last)
+            elif index == last and training.verdict():
+                warn(training.progress_line())
         if not self.observer.trainings:
             self._finish_without_ranks()
         exit_code = max(self.reported.values(), default=0)
@@ -272,7 +274,7 @@ class _Watch:
             elif training.likely is not None:
                 self.report(self._outcome(training, training.likely))
                 self.reported[index] = 0  # the job ends with its own exit code: this is no verdict
-                training.announce(self._verdict(0, filled("likely {0}", training.headline(training.likely))))
+                training.announce(self._verdict(0, training.verdict()))
             if sentence := training.long_wait():
                 warn(sentence)
         self._tell_resume()
@@ -325,7 +327,7 @@ class _Watch:
         if not hang or self.options.on_hang != "report":
             failure = with_stacks(failure, training.stacks())
         self.reported[index] = self.report(self._outcome(training, failure))
-        training.announce(self._verdict(self.reported[index], training.headline(failure), hang=hang))
+        training.announce(self._verdict(self.reported[index], training.verdict(), hang=hang))
         return self._end(training, hang=hang)
 
     def _end(self, training: Training, *, hang: bool) -> bool:
@@ -350,27 +352,25 @@ class _Watch:
         decides = training.decides
         resumed = bool(self.resume.report and is_lost(self.resume.report))
         slowed = bool(training.pace_report and training.pace_report.slow)
-        work = training.comparable_work() if decides else {}
-        slow = training.slow_headlines(stragglers_by_part(work))
+        faults = training.slow_headlines(stragglers_by_part(training.comparable_work() if decides else {}))
+        faults += ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
+        faults += ["a part of the checkpoint was lost"] * resumed + [PACE_CHECK] * slowed
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
-        if slow or wrong or losses or resumed or slowed or (self.options.always_report and not told and decides):
+        if faults or (self.options.always_report and not told and decides):
             code = self.report(outcome)
             # The job that was cut ends with its own code: this is no verdict.
             self.reported[index] = 0 if code == Exit.UNKNOWN and training.is_cut else code
-        if not (slow or wrong or losses or resumed or slowed):
-            self._warn_healthy(training)
-        faults = slow + ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
-        faults += ["a part of the checkpoint was lost"] * resumed + [PACE_CHECK] * slowed
+        warn(joined("; ", (training.progress_line(), *(faults or [self._no_fault(training)]))))
         training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or training.no_fault()))
 
-    def _warn_healthy(self, training: Training) -> None:
+    def _no_fault(self, training: Training) -> str:
         text = training.no_fault()
         if not training.decides and training.follower is not None:
             verdict = training.follower.verdict
             text = verdict.headline if verdict else "the leading host did not say what it has found"
         if training.decides and (busy := training.busy_sentence()):
             text = filled("{0}. {1}", text.removesuffix("."), busy)
-        warn(filled("{0}; {1}", training.progress_line(), text))
+        return text
 
     def _await_verdict(self, index: int, training: Training) -> bool:
         """Where another host decides: whether it has found a fault. What is wrong with the data, each host finds."""

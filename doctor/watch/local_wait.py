@@ -20,8 +20,8 @@ from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.procfs import process_status
 from doctor.watch.attach.inspector.live_environment import memory_at
-from doctor.watch.attach.inspector.rank_state import call_by_function, thread_call
-from doctor.watch.peer_wait import awaited_files, threads_of
+from doctor.watch.attach.inspector.rank_state import awaited_files, call_by_function, thread_call
+from doctor.watch.peer_wait import threads_of
 
 LONGEST_SLEEP = 600.0
 """Seconds: the usual limit of a process group over NCCL."""
@@ -121,7 +121,7 @@ def _waits_for_processes(pid: int, call: _Call, started: Collection[int]) -> boo
     threads = threads_of(pid) if call.is_private_futex or call.kind == "poll" else [pid]
     if any(_call(pid, thread).kind == "wait" for thread in threads[1:]):
         return True
-    awaited = {_target(pid, number) for thread in threads for number in awaited_files(pid, thread)} - {""}
+    awaited = {_target(pid, number) for thread in threads for number in awaited_files(pid, thread)} - {""}  # type: ignore[no-untyped-call]
     if "anon_inode:[pidfd]" in awaited:
         return True
     shared = {target for target in awaited if target.startswith(SHARED_FILES)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from doctor.diagnose.excerpter.tracebacks import is_of_program
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
+from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.model import Failure
 from doctor.smoke.run.failure_evidence import main_thread_stack
 

@@ -12,7 +12,7 @@ import msgspec
 from doctor.analysis.outliers.peers import MIN_TIMES, OwnWork, WorkPart
 from doctor.engine.sanitize import count_noun, rank_names
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.engine.watch_summary import PaceComparison, RankPace, RunPace
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.watch.fleet.follower import FollowingHost
@@ -281,13 +281,7 @@ class Training:
             return names
         for rank in block_of(self.meeting.context, self.world):
             names.setdefault(rank, self.host)
-        for host in self.post.hosts.values() if self.post is not None else ():
-            size = host.local_world
-            if size > 0 and self.world % size == 0 and len({rank // size for rank in host.ranks}) == 1:
-                first = min(host.ranks) // size * size
-                for rank in range(first, first + size):
-                    names.setdefault(rank, host.name)
-        return names
+        return {**(self.post.blocks(self.world) if self.post is not None else {}), **names}
 
     def _stack(self, rank: int) -> str | None:
         process = self.processes.get(rank)
@@ -331,17 +325,20 @@ class Training:
                 lines.append(filled("{0}: {1} on {2}", SLOW_CHECKS[part], rank_names(sorted(ranks)), ", ".join(hosts)))
         return lines
 
+    def verdict(self) -> str:
+        """The headline of what was found, as far as something stopped the training; else empty."""
+        likely = filled("likely {0}", self.headline(self.likely)) if self.likely else ""
+        return self.headline(self.failure) if self.failure else likely
+
     def progress_line(self) -> str:
-        """How far it is: ranks, step, pace, seconds."""
-        steps = sorted(self.watch.steps.values()) or [0]
-        seconds = time.monotonic() - self.began
-        pace = filled(", {0} steps/s", f"{steps[0] / seconds:.2f}") if steps[0] else ""
+        """How far it is: ranks, step, pace, seconds; and the headline of what has stopped it."""
+        step, seconds = min(self.watch.steps.values(), default=0), time.monotonic() - self.began
+        pace = filled(", {0} steps/s", f"{step / seconds:.2f}") if step else ""
         hosts = len(set(self.hosts.values()))
         on_hosts = filled(" on {0} hosts", hosts) if hosts > 1 else ""
-        world = count_noun(self.world, "rank")
-        return filled(
-            "{0} of {1}{2}, step {3}{4}, {5} s", len(self.hosts), world, on_hosts, steps[0], pace, f"{seconds:.0f}"
-        )
+        known, world = len(self.hosts), count_noun(self.world, "rank")
+        line = filled("{0} of {1}{2}, step {3}{4}, {5} s", known, world, on_hosts, step, pace, f"{seconds:.0f}")
+        return joined("; ", filter(None, (line, self.verdict())))
 
     def long_waits(self) -> list[str]:
         """What was said of ranks that still work."""
@@ -362,10 +359,8 @@ class Training:
             if all(rank in host.stacks for host in self.post.hosts.values() for rank in host.requested):
                 break
             time.sleep(0.02)
-        if self.post is not None:
-            for host in self.post.hosts.values():
-                stacks.update((rank, stack) for rank, stack in host.stacks.items() if stack)
-        return stacks
+        others = self.post.hosts.values() if self.post is not None else ()
+        return {**stacks, **{rank: stack for host in others for rank, stack in host.stacks.items() if stack}}
 
     def comparable_work(self) -> dict[int, OwnWork]:
         """By rank: its own work in each step; only of this host where clocks cannot be compared.
@@ -389,8 +384,7 @@ class Training:
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks of which nothing is known, and hosts that were not reached."""
         texts = [*self.notes, *self._long_waits.values()]
-        if sentence := self.busy_sentence():
-            texts.append(sentence)
+        texts += filter(None, (self.cut_sentence(), self.busy_sentence()))
         if self.post is not None:
             texts += self.post.sentences()
         if self.follower is not None and self.follower.leaderless:
@@ -420,10 +414,19 @@ class Training:
         """Ranks of which nothing was learnt before the job was cut."""
         return sorted(self.watch.before_first_step(self.hosts)) if self.is_cut else []
 
+    def cut_sentence(self) -> str:
+        """Up to where a job was judged that ended early; empty for another one, and where nothing was judged."""
+        if not self.is_cut or self.unjudged():
+            return ""
+        reached = self.watch.repeats.reached(self.watch.steps)
+        return filled("The job ended early: what its ranks called and waited for was judged up to {0}.", reached)
+
     def no_fault(self) -> str:
         """What is said where nothing was found: of ranks without a step, that nothing was judged."""
         ranks, unseen = self.unjudged(), self.unseen_sentence()
         text = filled("no fault was found in the ranks of {0}", self.host) if unseen else "no fault was found"
+        if sentence := self.cut_sentence():
+            text = filled("{0}. {1}", text, sentence.removesuffix("."))
         if ranks:
             text = filled("nothing was judged: when the job was ended, {0} had made no step", rank_names(ranks))
         return filled("{0}. {1}", text, unseen) if unseen else text

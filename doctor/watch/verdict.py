@@ -22,6 +22,7 @@ from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary
+from doctor.watch.call_repeats import CallRepeats
 from doctor.watch.pace import Entry
 
 UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
@@ -34,10 +35,6 @@ LONG_WORK = 30.0
 """Times the patience, for a rank that still works, where the limit of its process group is not known."""
 RESTING, LEAST_REST = 0.5, 3.0
 """Of the patience, and seconds, for which a rank must have been at rest to be named before its group's own limit."""
-ROUNDS = 3
-"""Times that a rank must have made the same call for it to be past its first step, where no optimizer steps."""
-MOST_DIFFERENT = 4096
-"""Calls of a rank that are told apart."""
 LAST_SECONDS, LAST_FACTOR = 5.0, 2.0
 """Seconds, and times the longest phase so far, that a wait must have lasted to be told when the job is ended."""
 QUIET = 0.5
@@ -123,8 +120,7 @@ class TrainingWatch:
         """Ranks that still work and that others have been waiting for: no failure, as long as their groups wait."""
         self.likely: Failure | None = None
         """What is told if the job is ended from outside now."""
-        self._repeats: dict[int, dict[tuple[object, ...], int]] = {}
-        """By rank: how often each of its calls was made."""
+        self.repeats = CallRepeats()
         self._longest_phase = 0.0
         """Seconds between two signs of a rank, the most so far."""
         self._enqueued: set[int] = set()
@@ -209,7 +205,7 @@ class TrainingWatch:
             snapshot = self._waiting(snapshot)
             if snapshot.dead and snapshot.state != "collective":
                 self._enqueued.add(rank)
-        self._count_repeats(snapshot)
+        self.repeats.add(snapshot.rank, snapshot.calls)
         snapshot = self._joined_to_last(snapshot)
         if snapshot.dead:
             snapshot = msgspec.structs.replace(snapshot, secondary=self._follows(snapshot))
@@ -223,13 +219,6 @@ class TrainingWatch:
         if before.stamp != snapshot.stamp:
             self._longest_phase = max(self._longest_phase, before.age)
         return msgspec.structs.replace(snapshot, entered={**before.entered, **snapshot.entered})
-
-    def _count_repeats(self, snapshot: Snapshot) -> None:
-        repeats = self._repeats.setdefault(snapshot.rank, {})
-        for call in snapshot.calls:
-            same = call.group, call.op, call.dtype, call.common_size, call.root
-            if same in repeats or len(repeats) < MOST_DIFFERENT:
-                repeats[same] = repeats.get(same, 0) + 1
 
     def _take_effort(self, rank: int, rest: float, kind: str) -> None:
         if rest >= 0:
@@ -328,10 +317,7 @@ class TrainingWatch:
 
     def before_first_step(self, ranks: Iterable[int]) -> list[int]:
         """Those that have made no step yet, nor repeated a collective as a program without an optimizer does."""
-        return [rank for rank in ranks if self.steps.get(rank, 0) == 0 and not self._goes_round(rank)]
-
-    def _goes_round(self, rank: int) -> bool:
-        return max(self._repeats.get(rank, {}).values(), default=0) >= ROUNDS
+        return [rank for rank in ranks if self.steps.get(rank, 0) == 0 and not self.repeats.goes_round(rank)]
 
     def _likely_hang(self) -> Failure | None:
         """Ranks that others have waited for far longer than is usual in this job.

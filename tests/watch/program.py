@@ -148,6 +148,8 @@ def train(rank: int, world: int, steps: int, faults: Faults, port: int) -> None:
         faults.before(rank, step)
         if faults.name == "save-all" and step == faults.step:
             save_checkpoint(8)
+        if faults.name == "group" and rank != faults.rank and step == faults.step:
+            dist.new_group(list(range(world)))
         if faults.here("save-one", rank, step):
             save_checkpoint(8)
         loss = model(batch).square().mean()

@@ -248,6 +248,34 @@ def test_a_missing_update_is_told_from_uneven_accumulation(
     assert [cause.ranks for cause in report.causes if cause.check == "smoke-update-missing"] == late
 
 
+@pytest.mark.parametrize(
+    ("calls", "late"),
+    [
+        ([0, 0], []),  # two batches are accumulated, and one on the other rank
+        ([0, 1], []),  # DistributedDataParallel exchanges the order of its buckets in a forward pass
+        ([0, 2], [(0,)]),
+        ([0, 0, 2, 4], [(0,)]),
+        ([0], []),
+        ([2], []),  # the other rank has made an update more before
+    ],
+)
+def test_an_update_is_missing_where_ranks_have_met_and_one_made_none(
+    calls: list[int], late: list[tuple[int, ...]]
+) -> None:
+    """``calls``: collectives that rank 0 had called before each forward pass of its first step; rank 1 calls two."""
+
+    def passes(rank: int) -> list[dict[str, Any]]:
+        counted = [(0, number + 1, before) for number, before in enumerate([0] if rank else calls)]
+        return [
+            {"k": "inputs", "s": step, "i": number, "m": "M", "a": {}, "c": [[7, before]]}
+            for step, number, before in [*counted, (1, 1, 2 if rank else calls[-1] + 2)]
+        ]
+
+    together: dict[str, Any] = {"k": "group", "id": 7, "ranks": [0, 1]}
+    report = analyze_records(lines(rank, together, *passes(rank)) for rank in range(2))
+    assert [cause.ranks for cause in report.causes if cause.check == "smoke-update-missing"] == late
+
+
 def held(**digests: str) -> dict[str, Any]:
     return {
         "k": "held",

@@ -296,6 +296,28 @@ def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> Non
     assert not judged(busy, *idle, *driver).odd_ranks
 
 
+@pytest.mark.parametrize("free", [1, 2])
+def test_a_worker_of_ray_that_was_given_no_task_is_odd_where_it_alone_can_be_missing(free: int) -> None:
+    """Seen with ray 2.60: the driver gave a step of the training to one of two actors."""
+    trains = unnamed(51, REDUCES[0], ("step", "/job/trainer.py"), MAIN_LOOP, call="futex")
+    idle = [unnamed(52 + number, MAIN_LOOP, call="futex") for number in range(free)]
+    finding = judged(unnamed(50, *GETS, call="futex"), trains, *idle)
+    assert [odd_rank.pid for odd_rank in finding.odd_ranks] == [52] * (free == 1)
+    assert "waits for its next task of Ray" in finding.text and "51" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("switches", "helped", "result"),
+    [(8, 4.0, "undecided"), (8, 0.1, "odd"), (0, 4.0, "odd")],
+    ids=["asks", "alone", "sleeps"],
+)
+def test_who_looks_again_and_again_for_what_another_process_computes_is_not_accused(
+    switches: int, helped: float, result: str
+) -> None:
+    asks = rank(1, looks("sleep", switches=switches), [("poll", "/job/train.py", 9)], children_ran=[0.0, helped])
+    assert judged(asks, waits(0), waits(2), waits(3)).result == result
+
+
 DRIVER = [("libcuda.so.580.159.04", 880), ("[vdso]", 90), ("libc.so.6", 10)]
 """Of a main thread in cudaStreamSynchronize: torch 2.11, CUDA 13, an H100."""
 NETWORK = [("libnccl.so.2", 600), ("libc.so.6", 300)]

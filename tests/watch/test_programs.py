@@ -42,6 +42,9 @@ def test_a_rank_that_sleeps_is_named_with_its_place_in_the_program(tmp_path: Pat
     assert watched.failure["kind"] == "blocked" and watched.failure["culprit_ranks"] == [1]
     assert watched.failure["waiting_ranks"] == [0, 2]
     assert "program.py" in watched.stack(1) and "in before" in watched.stack(1)
+    assert "doctor-watch" not in watched.stack(0) and "in train" in watched.stack(0)
+    last = [line for line in watched.stderr.splitlines() if "doctor watch:" in line][-1]
+    assert "step 3" in last and "; smoke-rank-blocked: rank 1 on " in last
 
 
 @pytest.mark.full
@@ -59,6 +62,7 @@ def test_a_rank_that_sleeps_is_named_with_its_place_in_the_program(tmp_path: Pat
         ("shape", {"mismatch"}),
         ("another", {"mismatch"}),
         ("order", {"order", "mismatch"}),
+        ("group", {"order"}),
         ("absent", {"never-joined"}),
     ],
 )
@@ -155,6 +159,18 @@ def test_a_hang_that_its_user_ends_has_a_likely_cause(number: int, tmp_path: Pat
     assert doctor.returncode == 128 + number
     [finding] = [finding for outcome in report["outcomes"] for finding in outcome["findings"]]
     assert finding["severity"] == "warning"
+
+
+def test_of_a_job_that_is_ended_later_it_is_told_up_to_where_it_was_judged(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "doctor", "watch", "-q", "-f", f"json={tmp_path / 'report.json'}", "--"]
+    argv += training(2, 5000, "say-steps", 1, 0)
+    with subprocess.Popen(argv, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as doctor:
+        assert doctor.stdout and "is in step 5" in doctor.stdout.readline().decode()
+        os.killpg(doctor.pid, signal.SIGINT)
+        errors = doctor.communicate(timeout=LIMIT)[1].decode()
+    sentence = "The job ended early: what its ranks called and waited for was judged up to training step "
+    assert f"no fault was found. {sentence}" in errors
+    assert any(sentence in note for note in json.loads((tmp_path / "report.json").read_text())["smoke"]["notes"])
 
 
 def test_of_a_job_that_is_ended_in_its_first_step_nothing_is_known(tmp_path: Path) -> None:

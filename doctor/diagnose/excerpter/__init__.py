@@ -11,6 +11,7 @@ MODULES = (
     "doctor.remote.runtime.host_texts",
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.framing",
+    "doctor.remote.runtime.stack_frames",
     "doctor.diagnose.excerpter.line_choice",
     "doctor.diagnose.excerpter.tracebacks",
     "doctor.diagnose.excerpter.log_search",

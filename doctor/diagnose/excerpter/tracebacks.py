@@ -2,6 +2,8 @@
 
 import re
 
+from doctor.remote.runtime.stack_frames import is_of_program
+
 TRACEBACK_LINES = 400  # lines of one traceback
 TRACEBACK_HEAD = "Traceback (most recent call last)"
 EXCEPTION = re.compile(
@@ -22,7 +24,6 @@ RAY_ORIGIN = re.compile(
     r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]"
 )  # where the exception was raised that ray shows in the traceback of another process: RayTaskError
 FRAME = re.compile(r'(?:  |\t| )File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})')
-LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python|^<(?!ipython-input|stdin)")  # a frame's path
 HEADLESS_LINES = 4  # at the beginning of a log: a frame in one of them is of a traceback whose first line was cut off
 INNER_LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:? $")
 
@@ -39,11 +40,6 @@ def label_before_head(text):
     between = text[len(label) : text.find(TRACEBACK_HEAD)]
     match = INNER_LABEL.search(between[-200:])
     return match.group() if match and match.group() != between else label
-
-
-def is_of_program(path: str) -> bool:
-    """Whether a frame's file belongs to the program, and to no installed library."""
-    return not LIBRARIES.search(path.replace("\\", "/"))
 
 
 def stream_of(label):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
 from doctor.smoke.hang.describe import FailureBuilder, current_collective
@@ -86,16 +86,25 @@ class RunState(FailureBuilder):
         """Those whose steps are not what they used to be."""
         return [rank for rank in sorted(ranks) if rank in self.traces and self.traces[rank].deviates()]
 
-    def isolated_ranks(self, ranks: Iterable[int]) -> list[int]:
-        """Those of disputing ranks that nobody outside of the dispute acts like, if it acts like others of them."""
+    def isolated_ranks(self, ranks: Collection[int]) -> list[int]:
+        """Those of disputing ranks that nobody outside of the dispute acts like, if it acts like others of them.
+
+        Who waits in a collective together with one of them may have no other way on, and is not outside.
+        """
         disputed = [rank for rank in sorted(ranks) if rank in self.traces]
-        outside = [self.traces[rank] for rank in self.traces.keys() - set(disputed)]
+        sides = {self._place(rank) for rank in disputed} - {None}
+        outside = [trace for rank, trace in self.traces.items() if rank not in ranks and self._place(rank) not in sides]
         isolated = [
             rank
             for rank in disputed
             if not any(same_call(self.traces[rank], outsider, self.members) for outsider in outside)
         ]
         return isolated if len(isolated) < len(disputed) else []
+
+    def _place(self, rank: int) -> tuple[int, int] | None:
+        """The group and the number of the collective that a rank is in."""
+        snap = self.snaps.get(rank)
+        return (snap.group, snap.seq) if snap is not None and snap.state == "collective" else None
 
     def ranks_ahead(self, ranks: Iterable[int]) -> list[int]:
         """Those of these ranks that are through with the loop, layout or stage that others of them are in."""

@@ -16,7 +16,7 @@ STATES = ("start", "input", "compute", "collective", "done", "enqueued")
 """What a rank is doing. ``enqueued``, of a watched program: it has started collectives that it may be waiting for."""
 OPS = (
     "", "broadcast", "reduce", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "recv", "barrier",
-    "gather", "scatter",
+    "gather", "scatter", "new_group",
 )  # fmt: skip
 DTYPES = ("", "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")
 UNBOUND_SIZE = 1 << 60

@@ -9,14 +9,13 @@ from typing import Any
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled
+from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.hang.describe import format_group
 from doctor.smoke.model import UNKNOWN_HOST, Failure, FailureKind, SmokeRun
 from doctor.smoke.results.to_facts import unreached_reason
 
 FRAMES = 4
 """Of a stack, innermost first."""
-LIBRARIES = ("/site-packages/", "/dist-packages/", "doctor-watch/")
-"""Parts of paths that are no program of the user."""
 MAX_LISTED = 8
 Remedies = Sequence[tuple[str, str]]
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
@@ -167,11 +166,11 @@ def _side(ranks: Sequence[int], doing: str) -> str:
 
 
 def innermost_frames(stack: str) -> str:
-    r"""The innermost calls of a stack, in one line; those of the program, without libraries, where it has any.
+    r"""The innermost calls of a stack, in one line, from the first that is the program's own on.
 
-    >>> innermost_frames('File "/x/site-packages/torch/a.py", line 1 in wait\nFile "train.py", line 7 in <module>')
+    >>> innermost_frames('File "/x/site-packages/torch/a.py", line 1 in wait\\nFile "train.py", line 7 in <module>')
     'File "train.py", line 7 in <module>'
     """
-    lines = [line.strip() for line in stack.splitlines() if line.strip().startswith("File ")]
-    own = [line for line in lines if not any(part in line for part in LIBRARIES)]
-    return " <- ".join((own or lines)[:FRAMES]) or "a place that is not known (no stack)"
+    lines = [line.strip() for line in stack.splitlines() if line.strip().startswith('File "')]
+    of_program = next((place for place, line in enumerate(lines) if is_of_program(line.split('"')[1])), 0)
+    return " <- ".join(lines[of_program:][:FRAMES]) or "a place that is not known (no stack)"

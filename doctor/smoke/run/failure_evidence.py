@@ -12,6 +12,7 @@ import msgspec
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import TorchImported
+from doctor.remote.runtime.stack_frames import without_own_frames
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.host_pressure import (
     idle_cpu_sentences,
@@ -368,7 +369,7 @@ def main_thread_stack(text: str) -> str:
     ... )
     'Current thread 0x2 (most recent call first):\n  B'
     """
-    process_text, *workers = text.split("\nloader worker ")
+    process_text, *workers = without_own_frames(text).split("\nloader worker ")
     parts = [_current_thread(process_text)]
     for worker in workers:
         head, _, body = worker.partition("\n")

@@ -203,7 +203,7 @@ def _progress(views: Sequence[SeenRank]) -> str:
     if all(view.does.transfers for view in views):
         return "{0} It reads or writes meanwhile: look again."
     if all(view.does.works or view.does.transfers for view in views):
-        return "{0} It works meanwhile, as in an evaluation: look again."
+        return "{0} It, or what it waits for, works meanwhile, as in an evaluation: look again."
     return ""
 
 
@@ -269,9 +269,15 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
 
 def _all_wait(waiting: list[SeenRank]) -> Judgement:
     """Every rank waits: the odd one waits at another place. Without stacks, only the kind of the wait tells."""
-    waiting = [view for view in waiting if view.does.kind != "idle"]
+    idle = [view for view in waiting if view.does.kind == "idle"]
+    waiting = [view for view in waiting if view not in idle]
     if not waiting:
         return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
+    free = [view for view in idle if view.does.role == TASKS and not view.does.text.startswith(ANSWERS)]
+    if free and any(view.does.kind == "collective" for view in waiting):
+        if len(free) == 1 and not any(view.report.links for view in (*waiting, *idle)):
+            return _blame(free, waiting)
+        return Judgement("undecided", _sentence(free, waiting))
     parts = split(waiting, lambda view: view.where)
     if parts and any(view.does.is_between_two for view in waiting):
         text = (

@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from doctor.diagnose.excerpter.tracebacks import is_of_program
 from doctor.engine.texts import filled
+from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.watch.attach.rank_report import FileWait, Frame, Look, ProcessReport
 
 Kind = Literal[
@@ -64,7 +64,7 @@ _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
 _LEAST_OF_CHILDREN = 0.2
 """Seconds on CPUs of the children that a rank waits for within the looks, above which they compute."""
 _HELPED: frozenset[Kind] = frozenset({"wait", "file", "idle"})
-"""Waits that a child may end: a pool's, a server's or a compiler's, by a thread, a pipe or a socket."""
+"""Waits that another process may end: a pool's, a server's or a compiler's, by a thread, a pipe or a socket."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
 _OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
@@ -155,7 +155,9 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool) -> bo
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
     if kind == "child":
         return by_children > _LEAST_OF_CHILDREN or not unmoved  # it moved: the child is another one by now
-    if kind in _HELPED:  # a child may have other work, such as a loader's
+    if kind in _HELPED or (
+        kind == "sleep" and not unmoved
+    ):  # it asks again and again; a child may have other work, such as a loader's
         return by_children > _BUSY * seconds
     has_changed = len(functions) > 1 and functions[0] != functions[-1]
     return kind == "compute" and (has_changed or _computes_in_libraries(rank))

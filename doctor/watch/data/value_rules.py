@@ -12,11 +12,22 @@ from doctor.analysis.values.splits import first_makers, format_ranges, majority_
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect, describe
 from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors
-from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_list, text_map
+from doctor.watch.data.records import (
+    JobRecords,
+    RankRecords,
+    RankValues,
+    RecordTable,
+    RecordValues,
+    by_rank,
+    text_list,
+    text_map,
+)
 from doctor.watch.data.shard_rules import replica_tables, summed_shards
 from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect
 
 UNMOVED_STEPS = 3
+GroupCalls = dict[tuple[int, ...], int]
+"""Collectives that a rank has called, by the ranks of their group."""
 
 
 class AlikeRule(msgspec.Struct, frozen=True):
@@ -233,29 +244,70 @@ def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
 
 
 def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
-    """Ranks that compute several times the forward passes for an update: their optimizer does not step each time.
+    """Ranks that go on with the next batch as the others do, without an update: their optimizer skips steps.
 
-    Batches may be accumulated in numbers that differ: nothing is said where those of the other ranks do.
+    A step is bounded by the collectives in which the ranks meet, whatever batches each accumulates before.
     """
-    forwards: dict[int, dict[int, int]] = {}
+    passes: dict[int, dict[int, list[GroupCalls]]] = {}
     for entry in job.ranks.values():
         for record in entry.of("inputs"):
             number = record.values.get("i")
             if isinstance(number, int) and number > 0:
-                counts = forwards.setdefault(record.step, {})
-                counts[entry.rank] = max(counts.get(entry.rank, 0), number)
-    for step, counts in sorted(forwards.items()):
-        if len(counts) < 2:
-            continue
-        # The last step of a program that still runs is not at its end on all ranks.
-        usual = sorted(counts.values())[(len(counts) - 1) // 2]
-        late = tuple(rank for rank, number in sorted(counts.items()) if number > usual + (step == max(forwards)))
-        others = {number for rank, number in counts.items() if rank not in late}
-        if late and (len(others) == 1 or step == max(forwards)) and not any(counts[rank] % usual for rank in late):
+                calls = passes.setdefault(record.step, {}).setdefault(entry.rank, [])
+                calls.append(_calls_so_far(entry, record.values.get("c")))
+    is_recorded = any(calls for of_step in passes.values() for each in of_step.values() for calls in each)
+    for step, of_step in sorted(passes.items()):
+        counts = {rank: len(calls) for rank, calls in sorted(of_step.items())}
+        if is_recorded:
+            late = _over_the_bound(of_step, passes.get(step + 1, {}))
+        else:
+            late = _more_passes(counts, is_last=step == max(passes))
+        others = [number for rank, number in counts.items() if rank not in late]
+        if late and others:
             template = "{who} made no update in step {step}: {count} forward passes, {usual} on the other ranks"
-            values = {"count": counts[late[0]], "usual": usual}
+            values = {"count": counts[late[0]], "usual": max(others)}
             yield ValueDefect("smoke-update-missing", "no-step", step, late, template, values)
             return
+
+
+def _over_the_bound(
+    passes: Mapping[int, Sequence[GroupCalls]], following: Mapping[int, Sequence[GroupCalls]]
+) -> tuple[int, ...]:
+    """Ranks that got within one step as far as another did with its update: from before its collectives to behind them.
+
+    ``passes``: by rank, what had been called before each forward pass of the step; ``following``: of the next step.
+    """
+
+    def crosses(rank: int, other: int) -> bool:
+        bound = {group: calls for group, calls in following[other][0].items() if rank in group}
+        bound = {group: calls for group, calls in bound.items() if calls > passes[other][0].get(group, 0)}
+        is_behind = [all(each.get(group, 0) >= calls for group, calls in bound.items()) for each in passes[rank]]
+        return bool(bound) and not is_behind[0] and is_behind[-1]
+
+    others = following.keys() & passes.keys()
+    return tuple(rank for rank in sorted(passes) if any(crosses(rank, other) for other in others - {rank}))
+
+
+def _more_passes(counts: Mapping[int, int], *, is_last: bool) -> tuple[int, ...]:
+    """Ranks with several times the forward passes of all others, where nothing tells what they called between these.
+
+    The last step of a program that still runs is not at its end on all ranks.
+    """
+    usual = sorted(counts.values())[(len(counts) - 1) // 2]
+    late = tuple(rank for rank, number in counts.items() if number > usual + is_last)
+    is_even = is_last or len({number for rank, number in counts.items() if rank not in late}) == 1
+    return late if is_even and not any(counts[rank] % usual for rank in late) else ()
+
+
+def _calls_so_far(entry: RankRecords, counts: object) -> GroupCalls:
+    """How often a rank had called collectives, by the ranks of their groups; empty where that is not known."""
+    pairs = counts if isinstance(counts, list) else []
+    return {
+        entry.groups[pair[0]]: pair[1]
+        for pair in pairs
+        if isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, int) for part in pair)
+        if pair[0] in entry.groups
+    }
 
 
 def _not_finite(job: JobRecords) -> Iterator[ValueDefect]:

@@ -213,6 +213,16 @@ class LeaderPost:
             if host.state == "cut" and host.ranks and host.silent_seconds(now) > SETTLING_SECONDS
         }
 
+    def blocks(self, world: int) -> dict[int, str]:
+        """By rank: the host on which it must be, as its launcher gives each host so many ranks in their order."""
+        names: dict[int, str] = {}
+        for host in self.hosts.values():
+            size = host.local_world
+            if size > 0 and world % size == 0 and len({rank // size for rank in host.ranks}) == 1:
+                first = min(host.ranks) // size * size
+                names.update({rank: names.get(rank, host.name) for rank in range(first, first + size)})
+        return names
+
     def sentences(self) -> list[str]:
         """What the report has to say of the other hosts."""
         texts = list(self.notes)

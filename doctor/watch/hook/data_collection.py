@@ -238,7 +238,8 @@ class DigestCollection:
             if len(inputs) < MAX_INPUTS:
                 inputs[path] = self._input(tensor)
         self.forwards += 1
-        self.out.write("inputs", s=self.step, i=self.forwards, m=type(module).__name__[:60], a=inputs)
+        calls = self.groups.calls_so_far()
+        self.out.write("inputs", s=self.step, i=self.forwards, m=type(module).__name__[:60], a=inputs, c=calls)
         self.out.write("random", s=self.step, i=self.forwards, at="forward", g=generators(self.torch))
         if not any(is_compiled(child) for child in module.modules()):
             in_shards = self.groups.sharded(module)

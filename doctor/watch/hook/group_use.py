@@ -16,6 +16,7 @@ from .shard_holders import device_meshes, fsdp_meshes
 MODEL_NAMES = ("tp", "mp", "tensor", "model", "tensor_parallel", "model_parallel", "tensor_model_parallel")
 DATA_NAMES = ("dp", "data", "ddp", "data_parallel", "replicate", "dp_replicate", "dp_shard")
 MAX_CALLS = 4000
+MAX_GROUPS = 64
 _MEGATRON = {"_TENSOR_MODEL_PARALLEL_GROUP": "model", "_DATA_PARALLEL_GROUP": "data"}
 
 
@@ -36,6 +37,17 @@ class GroupUse:
         if (number, purpose) not in self.noted:
             self.noted.add((number, purpose))
             self.out.write("use", g=number, u=purpose, why=reason[:80])
+
+    def calls_so_far(self) -> list[tuple[int, int]]:
+        """How many collectives this rank has called, by the numbers of its groups; empty: not recorded."""
+        hook = sys.modules.get("doctor_watch_hook")
+        files = hook.recording() if hook else None
+        calls: dict[int, int] = {}
+        for number, ranks in list(hook.KEPT[0].numbered.values())[:MAX_GROUPS] if files else ():
+            if number in files.counts:
+                group = self.out.group(ranks)
+                calls[group] = calls.get(group, 0) + files.counts[number][1]
+        return sorted(calls.items())
 
     def install(self) -> None:
         """Wraps ``all_reduce`` where programs find it."""

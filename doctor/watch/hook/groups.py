@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 
-from doctor.watch.hook.rank_files import recording
+from doctor.remote.runtime.host_texts import filled
+from doctor.watch.hook.rank_files import recording, stop_recording
 
 
 class Groups:
@@ -17,19 +20,34 @@ class Groups:
     def number(self, group):
         """Number and global ranks of a process group."""
         name = group.group_name
-        numbered = self.numbered.get(name)
-        if numbered is None:
-            ranks = self.ranks(group)
-            numbered = self.numbered[name] = (len(self.numbered), ranks)
-            recording().emit(
-                "group",
-                gid=numbered[0],
-                name=str(name)[:200],
-                desc=self.description(group),
-                ranks=ranks,
-                timeout=self.timeout(group),
-            )
+        return self.numbered.get(name) or self.add(
+            name, self.ranks(group), name=str(name)[:200], desc=self.description(group), timeout=self.timeout(group)
+        )
+
+    def add(self, key, ranks, **about):
+        numbered = self.numbered[key] = (len(self.numbered), ranks)
+        recording().emit("group", gid=numbered[0], ranks=ranks, **about)
         return numbered
+
+    def forming(self, arguments):
+        """Number of the ranks that form a new group together, where none returns before all have called it; else None.
+
+        Gloo connects all members. NCCL does so where the device of the rank is known, and splits the whole job for it;
+        else the others of the job wait only where TORCH_DIST_INIT_BARRIER says so.
+        Source: pytorch torch/distributed/distributed_c10d.py, _new_group_with_tag and _new_process_group_helper.
+        """
+        world = self.c10d._get_default_group()
+        ranks = sorted(self.ranks(world) if arguments.get("ranks") is None else arguments["ranks"])
+        backends = str(arguments.get("backend") or self.c10d.get_backend_config())
+        device = arguments.get("device_id") or getattr(world, "bound_device_id", None)
+        together = getattr(self.c10d, "_is_barrier_after_init", bool)() or (device and "nccl" in backends)
+        if together and not arguments.get("use_local_synchronization"):
+            ranks = self.ranks(world)
+        at_once = device or "gloo" in backends or "mpi" in backends
+        if self.c10d.get_rank() not in ranks or not at_once:
+            return None
+        key = ("forming", *ranks)
+        return (self.numbered.get(key) or self.add(key, ranks, name="members", timeout=self.timeout(world)))[0]
 
     def ranks(self, group):
         table = self.c10d._world.pg_group_ranks.get(group)
@@ -54,3 +72,27 @@ class Groups:
                 if value is group and name.startswith("_"):
                     return name.strip("_").lower()
         return ""
+
+
+def wrap_new_group(c10d, kept):
+    """The forming of a group is a collective of its members. ``kept``: holds the `Groups`, from the first rank on."""
+    name = "_new_group_with_tag" if hasattr(c10d, "_new_group_with_tag") else "new_group"
+    original = getattr(c10d, name)
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def new_group(*args, **kwargs):
+        files, number = recording(), None
+        if files is not None:
+            try:
+                number = kept[0].forming(signature.bind(*args, **kwargs).arguments)
+                if number is not None:
+                    files.begin(number, "new_group", "", -1, 0)
+            except Exception as error:
+                stop_recording(filled("recording {0} failed: {1}", "new_group", error))
+        result = original(*args, **kwargs)  # where it raises, the rank is still in it
+        if number is not None and recording() is files:
+            files.become("compute")
+        return result
+
+    setattr(c10d, name, new_group)

@@ -13,7 +13,7 @@ import sys
 
 from doctor.remote.runtime.host_texts import filled
 from doctor.watch.hook.collectives import intercept_collectives
-from doctor.watch.hook.groups import Groups
+from doctor.watch.hook.groups import Groups, wrap_new_group
 from doctor.watch.hook.mindspore_ranks import MINDSPORE_MODULES
 from doctor.watch.hook.rank_files import FOLDER, TRAINING, forget_after_fork, recording, start_recording, stop_recording
 from doctor.watch.hook.training import count_steps, mark_backward, mark_input, report_exceptions
@@ -102,6 +102,7 @@ def wrap_init(c10d):
         return original_end(group)
 
     c10d.init_process_group, c10d.destroy_process_group = init_process_group, destroy_process_group
+    wrap_new_group(c10d, KEPT)
 
 
 def begin(c10d, args, kwargs):

@@ -28,13 +28,13 @@ def shared_segments(maps):
     return set(SHARED.findall(maps))
 
 
-def tcp_ends(pid):
-    """By inode: (own end, other end) of the established TCP connections that a process's network shows."""
+def tcp_ends(pid, state="01"):
+    """By inode: (own end, other end) of the TCP connections that a process's network shows. ``state``: established."""
     ends = {}
     for name in ("tcp", "tcp6"):
         for line in read_text("/proc/%d/net/%s" % (pid, name), 8 << 20).splitlines()[1:]:
             fields = line.split()
-            if len(fields) > 9 and fields[3] == "01":
+            if len(fields) > 9 and fields[3] == state:
                 ends[fields[9]] = (proc_address(fields[1]), proc_address(fields[2]))
     return ends
 

@@ -15,6 +15,7 @@ from doctor.remote.runtime.streams import write_all
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import bytes_by_owner, socket_bytes, socket_owners, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
+from doctor.watch.attach.inspector.awaited_processes import Helpers
 from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
@@ -120,6 +121,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     pids = [entry["pid"] for entry in ranks]
     if spy:
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
+    helpers = Helpers(pids)
     others = dict((entry["pid"], running_threads(entry["pid"])) for entry in ranks)
     threads = [entry["thread"] for entry in ranks] + [thread for entry in ranks for thread in others[entry["pid"]]]
     samples, began = start_samples(threads, interval), time.monotonic()
@@ -129,8 +131,10 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
         carried = bytes_by_owner(socket_owners(pids), by_socket)
         for entry in ranks:
             entry["looks"].append(look(entry["thread"], by_socket))
-            if number in (0, LOOKS - 1) and (entry["looks"][-1] or {}).get("call") != "running":
-                entry["children_ran"].append(descendants_ran(entry["pid"]))
+            call = (entry["looks"][-1] or {}).get("call")
+            if number in (0, LOOKS - 1) and call != "running":
+                ran = descendants_ran(entry["pid"])
+                entry["children_ran"].append(ran + (helpers.ran(entry["pid"], call) if number else 0.0))
             entry["tcp"].append(carried.get(entry["pid"], -1))
     took = time.monotonic() - began
     if spy:  # what moves has another stack then

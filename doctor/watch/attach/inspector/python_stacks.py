@@ -10,8 +10,8 @@ import stat
 import subprocess
 import time
 
-from doctor.diagnose.excerpter.tracebacks import is_of_program
 from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.stack_frames import is_of_program, is_own, without_own_frames
 from doctor.watch.attach.inspector.live_environment import memory_maps
 
 MOST_FRAMES = 40
@@ -134,8 +134,9 @@ def is_in(frames, pattern):
 
 
 def frames_of(thread):
-    """The frames of a thread, cut."""
-    return [frame_of(frame["name"], frame["filename"], frame["line"]) for frame in thread["frames"][:MOST_FRAMES]]
+    """The frames of a thread, cut, without those of doctor's own hook."""
+    frames = [frame for frame in thread["frames"] if not is_own(frame["filename"])]
+    return [frame_of(frame["name"], frame["filename"], frame["line"]) for frame in frames[:MOST_FRAMES]]
 
 
 def thread_here(pid, number):
@@ -183,7 +184,8 @@ def signalled_stacks(pids, number):
         os.close(fd)
         blocks = re.split(r"^(?:Current thread|Thread) 0x", text, flags=re.M)
         # The main thread is the last that faulthandler writes.
-        frames = re.findall(r'^  File "([^"\n]{1,300})", line (\d{1,7}) in ([^\n]{1,100})', blocks[-1], re.M)
+        block = without_own_frames(blocks[-1])
+        frames = re.findall(r'^  File "([^"\n]{1,300})", line (\d{1,7}) in ([^\n]{1,100})', block, re.M)
         if frames:
             stacks[pid] = [frame_of(name, file, line) for file, line, name in frames[:MOST_FRAMES]]
     return stacks

@@ -37,6 +37,10 @@ MOST_CHILDREN = 32
 MOST_LISTED = 1024
 MOST_RUNNING = 3
 MOST_POLLED = 8
+MOST_AWAITED = 64
+# Numbers of system calls, x86_64 and aarch64, whose arguments differ: no number is in two of the systems' sets.
+POLL, SELECT, EPOLL = (7, 271, 73), (23, 270, 72), (232, 281, 22)
+SINGLE = ("read", "write", "recv", "send", "connect", "accept")  # calls whose first argument is a file
 
 
 def system_call(pid):
@@ -58,25 +62,50 @@ def thread_call(pid, thread):
     return table.get(int(fields[0]), "call " + fields[0]), int(fields[0]), arguments
 
 
-def awaited_sockets(pid):
-    """Inodes of the sockets that the call of a main thread is about, as texts; of `poll` with few files, of these."""
-    kind, _, arguments = thread_call(pid, pid)
-    numbers = [arguments[0] & 0xFFFFFFFF] if kind in ("recv", "read") and arguments else []
-    if kind == "poll" and len(arguments) > 1 and 0 < arguments[1] <= MOST_POLLED:
-        table = memory_at(pid, arguments[0], 8 * arguments[1])  # struct pollfd: int, short, short
-        numbers = [number for number, _ in struct.iter_unpack("=iI", table[: len(table) // 8 * 8])]
-    inodes = []
-    for number in numbers:
+def awaited_files(pid, thread):
+    """Numbers of the files that a thread waits for; -1 among them where it waits for some that cannot be read."""
+    kind, number, arguments = thread_call(pid, thread)
+    if not kind and thread == pid and call_by_function(pid) in ("recv", "poll", "connect"):
+        return [-1]
+    if len(arguments) < 2:
+        return []
+    if kind in SINGLE:
+        return [arguments[0] & 0xFFFFFFFF]
+    return polled_files(pid, number, arguments[0], arguments[1]) if kind == "poll" else []
+
+
+def polled_files(pid, number, first, second):
+    """Those of a call of poll, select or epoll_wait, by its first two arguments."""
+    if number in EPOLL:
+        text = read_text("/proc/%d/fdinfo/%d" % (pid, first & 0xFFFFFFFF))
+        return [int(word) for word in re.findall(r"^tfd:\s*(\d{1,9})", text, re.M)[:MOST_AWAITED]]
+    place, size = (second, min((first + 7) // 8, MOST_AWAITED)) if number in SELECT else (0, 0)
+    if number in POLL:
+        place, size = first, 8 * min(second, MOST_AWAITED)
+    if not place or not size:
+        return []
+    data = memory_at(pid, place, size)
+    if number in SELECT:
+        numbers = [8 * index + bit for index, byte in enumerate(bytearray(data)) for bit in range(8) if byte >> bit & 1]
+    else:
+        numbers = [entry[0] for entry in struct.iter_unpack("=iHH", data[: len(data) // 8 * 8])]
+    return numbers if data else [-1]
+
+
+def awaited_links(pid):
+    """What the call of a main thread is about, as ``socket:[7]``, ``pipe:[8]`` or a path; nothing of many at once."""
+    numbers, links = awaited_files(pid, pid), []
+    for number in numbers if len(numbers) <= MOST_POLLED else ():
         try:
-            inodes += re.findall(r"^socket:\[(\d+)\]$", os.readlink("/proc/%d/fd/%d" % (pid, number)))
+            links.append(os.readlink("/proc/%d/fd/%d" % (pid, number)))
         except OSError:
             continue
-    return inodes
+    return links
 
 
 def call_by_function(pid):
     """The kind of the call by the kernel's function that the main thread waits in; ``?`` where that is not known."""
-    if process_status(pid)[:1] == ("R",):
+    if (process_status(pid) or ())[:1] == ("R",):
         return "running"
     function = read_text("/proc/%d/task/%d/wchan" % (pid, pid), 64)
     return next((kind for start, kind in WAITS if function.lstrip("_").startswith(start)), "?")
@@ -142,7 +171,7 @@ def look(pid, by_socket=()):
         return None
     kind, file = system_call(pid)
     ran, switches = main_thread_times(pid)
-    awaited = [by_socket[inode] for inode in awaited_sockets(pid) if inode in by_socket]
+    awaited = [by_socket[link[8:-1]] for link in awaited_links(pid) if link[8:-1] in by_socket]
     return {
         "state": status[0],
         "wchan": read_text("/proc/%d/task/%d/wchan" % (pid, pid), 64).strip("0\n"),

@@ -1,0 +1,83 @@
+"""What computes for a rank while it waits: its children, a server beside it, whoever writes the file it looks for.
+
+A process at the other end of the socket, pipe or FIFO that the rank's call is about is known by that end, whoever
+started it. Who asks again and again whether something is there, as a file, shows nobody: any process of its user that
+is no rank may be meant.
+"""
+
+import os
+import stat
+
+from doctor.smoke.programs.agent.procfs import all_processes, cpu_times, open_files
+from doctor.watch.attach.inspector.connected import tcp_ends, unix_pairs, user_of
+from doctor.watch.attach.inspector.rank_state import awaited_links, descendants_ran, process_times
+
+LISTENS = "0A"
+MOST_OPEN = 1024
+MOST_SEARCHED = 4096
+
+
+def beside(ranks):
+    """Processes of the ranks' users that are neither ranks nor started by one, nor those that started them or this."""
+    table = all_processes()
+    above, users = set(), set(map(user_of, ranks))
+    for pid in [os.getpid(), *ranks]:
+        while pid in table and pid not in above:
+            above.add(pid)
+            pid = table[pid][1]
+    below = set(ranks)
+    for pid in sorted(table):  # a child's number is mostly the higher one
+        if table[pid][1] in below:
+            below.add(pid)
+    return [pid for pid in table if pid not in above | below and user_of(pid) in users][:MOST_SEARCHED]
+
+
+def has_run(pids):
+    """By pid: the seconds that each of these processes and its children ran, or waited for a CPU."""
+    times = {}
+    for pid in pids:
+        times[pid] = max(process_times(pid), 0.0) + (cpu_times(pid, False) or (0.0, 0.0))[1] + descendants_ran(pid)
+    return times
+
+
+def answering(pid, find_others):
+    """The processes at the other end of what the main thread of a rank waits for. ``find_others``: returns all."""
+    links = awaited_links(pid)
+    links_there = set(link for link in links if link.startswith("pipe:") or is_fifo(link))
+    sockets = set(link[8:-1] for link in links if link.startswith("socket:"))
+    if sockets:
+        ends = tcp_ends(pid)
+        peers = set(ends[inode][::-1] for inode in sockets if inode in ends)
+        ports = set(local[1] for local, _ in peers)
+        inodes = set(inode for inode, both in ends.items() if both in peers)
+        # What its server has not accepted yet belongs to nobody.
+        inodes |= set(inode for inode, both in tcp_ends(pid, LISTENS).items() if both[0][1] in ports)
+        for inode, other in unix_pairs():
+            inodes |= set([other] if inode in sockets else [])
+        links_there |= set("socket:[%s]" % inode for inode in inodes)
+    if not links_there:
+        return []
+    return [other for other in find_others() if not links_there.isdisjoint(open_files(other, MOST_OPEN))]
+
+
+def is_fifo(path):
+    """Whether processes exchange bytes at this path."""
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+class Helpers:
+    """The processes beside some ranks, and how much they have run since they were first looked at."""
+
+    def __init__(self, ranks):
+        self.others = beside(ranks) if ranks else []
+        self.before = has_run(self.others)
+        self.answering = dict((pid, answering(pid, lambda: self.others)) for pid in ranks)
+
+    def ran(self, pid, call):
+        """Seconds that the busiest of those ran that a rank may wait for. ``call``: what it is in."""
+        pids = self.others if call == "sleep" else self.answering[pid]
+        now = has_run(pids)
+        return max([now[other] - self.before[other] for other in pids] or [0.0])

@@ -1,0 +1,82 @@
+"""What computes at the other end of a rank's wait, with real processes in sessions of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from doctor.remote.runtime.stack_frames import is_of_program, without_own_frames
+from doctor.watch.attach.inspector.awaited_processes import Helpers
+from doctor.watch.attach.inspector.rank_state import awaited_links
+
+SERVER = """
+import os, socket, sys, time
+kind, path, works = sys.argv[1:]
+if kind == "fifo":
+    os.mkfifo(path)
+    end = open(path, "r+b", 0)
+else:
+    server = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
+    server.bind(path + ".socket" if kind == "unix" else ("127.0.0.1", 0))
+    server.listen()
+    with open(path, "w") as file:
+        file.write(path + ".socket" if kind == "unix" else str(server.getsockname()[1]))
+    if kind != "backlog":
+        end = server.accept()[0]
+while works == "works":
+    sum(range(1000))
+time.sleep(1000)
+"""
+CLIENT = """
+import socket, sys
+kind, path, _ = sys.argv[1:]
+if kind == "fifo":
+    open(path, "r+b", 0).read(1)
+address = open(path).read()
+client = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
+client.connect(address if kind == "unix" else ("127.0.0.1", int(address)))
+client.recv(1)
+"""
+
+
+@contextmanager
+def started(program: str, *words: str) -> Iterator[int]:
+    argv = [sys.executable, "-c", program, *words]
+    with subprocess.Popen(argv, start_new_session=True) as process:
+        yield process.pid
+        process.kill()
+
+
+def until(happened: Callable[[], object], seconds: float = 60.0) -> None:
+    limit = time.monotonic() + seconds
+    while not happened() and time.monotonic() < limit:
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("kind", ["tcp", "backlog", "unix", "fifo"])
+@pytest.mark.parametrize("does", ["works", "rests"])
+def test_a_server_beside_the_rank_is_found_by_what_the_rank_waits_for(kind: str, does: str, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    with started(SERVER, kind, str(place), does):
+        until(lambda: place.exists() and (kind == "fifo" or place.read_text()))
+        with started(CLIENT, kind, str(place), does) as rank:
+            until(lambda: any("socket:" in link or link == str(place) for link in awaited_links(rank)))  # type: ignore[no-untyped-call]
+            time.sleep(0.5)  # the server has accepted it
+            helpers, limit = Helpers([rank]), time.monotonic() + (30 if does == "works" else 1)  # type: ignore[no-untyped-call]
+            while (ran := helpers.ran(rank, "recv")) < 0.3 and time.monotonic() < limit:  # type: ignore[no-untyped-call]
+                time.sleep(0.1)
+            assert (ran >= 0.3) == (does == "works")
+
+
+def test_frames_of_the_hook_are_shown_nowhere() -> None:
+    own = "/dev/shm/doctor-watch-1000-ab12/data-hooks/group_use.py"
+    users = '  File "/x/doctor-watch-demo/t.py", line 3, in f'
+    assert without_own_frames(f'  File "{own}", line 52, in all_reduce\n    return original(tensor)\n{users}') == users
+    assert not is_of_program(own) and not is_of_program("doctor-watch/groups.py")
+    assert is_of_program("/x/doctor-watch-demo/t.py") and is_of_program("/x/doctor-watch/t.py")

@@ -168,7 +168,7 @@ def _side(ranks: Sequence[int], doing: str) -> str:
 def innermost_frames(stack: str) -> str:
     r"""The innermost calls of a stack, in one line, from the first that is the program's own on.
 
-    >>> innermost_frames('File "/x/site-packages/torch/a.py", line 1 in wait\\nFile "train.py", line 7 in <module>')
+    >>> innermost_frames('File "/x/site-packages/torch/a.py", line 1 in wait\nFile "train.py", line 7 in <module>')
     'File "train.py", line 7 in <module>'
     """
     lines = [line.strip() for line in stack.splitlines() if line.strip().startswith('File "')]

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +18,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, Scope, choose_scope, detect
+from doctor.job.job_size import least_hosts
 from doctor.job.variables import communication
 from doctor.preflight.gathered import Gathered, GatherProgress, NotReady
 from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, tests_network
@@ -26,13 +27,14 @@ from doctor.session.output_files import STDOUT, combine_callbacks, open_event_st
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
-    from doctor.engine.record import LaunchOptions
+    from doctor.engine.record import HostRecord, LaunchOptions
     from doctor.environment.inventory import Inventory
     from doctor.net.plan import NetOptions
     from doctor.preflight.deadline import TimeBudget
     from doctor.preflight.host_leader import LeaderVerdict
     from doctor.preflight.options import PreflightOptions
     from doctor.session.examine import ExamineOptions
+    from doctor.session.replay import Examination
     from doctor.smoke.plan import SmokeOptions
     from doctor.transport import Transport
 
@@ -57,13 +59,13 @@ def gather(
 
     Raises: CommandError, NotReady.
     """
-    context = _detect_context(environ, progress)
+    context = _detect_context(options, environ, progress)
     if options.gang:
         return _gather_gang(options, environ, budget, progress, context)
     scope = choose_scope(context, options.scope)
     if scope != "follower" and context.rank_table_pending:
         _wait_for_table(context, budget, progress)
-        context = _detect_context(environ, progress)
+        context = _detect_context(options, environ, progress)
     conflicts = [filled("contradiction: {0}", conflict) for conflict in context.conflicts]
     progress.add_notes(filled("started in: {0}", context.description), *conflicts, *context.notes)
     leader_verdict = _follow_leader(context, scope, environ, budget, progress)
@@ -79,8 +81,22 @@ def gather(
     job_is_meant = scope == "cluster" and not options.hosts.names_hosts
     progress.update(inventory=inventory, hosts_unknown=context.hosts_unknown if job_is_meant else "")
     _select_checks(options, environ, progress)
-    _examine(options, environ, budget, progress, inventory, context.rank_table_path)
+    examination = _examine(options, environ, budget, progress, inventory, context.rank_table_path)
+    if job_is_meant and inventory.local and not (context.hosts_unknown or context.launcher):
+        progress.update(hosts_unknown=_more_ranks_than_devices(examination.run.records.values(), environ))
     return progress.gathered
+
+
+def _more_ranks_than_devices(records: Iterable[HostRecord], environ: Mapping[str, str]) -> str:
+    """Why a job of this host alone has other hosts: it has not so many devices. Empty where it has, or has none."""
+    from doctor.engine.evaluate import read_fact
+    from doctor.facts.gpu import GpuCards
+    from doctor.facts.npu import NpuInventory
+
+    facts = [read_fact(record, fact) for record in records for fact in (NpuInventory, GpuCards)]
+    counts = (len(fact.devices) if isinstance(fact, NpuInventory) else getattr(fact, "pci", 0) for fact in facts)
+    least = least_hosts(environ, max(counts, default=0))
+    return filled("the names of the job's hosts are unknown ({0} or more)", least) if least > 1 else ""
 
 
 def _gather_gang(
@@ -143,8 +159,9 @@ def local_host_name(environ: Mapping[str, str]) -> str:
     return scheduler_host_name(environ) or os.uname().nodename.partition(".")[0] or "localhost"
 
 
-def _detect_context(environ: Mapping[str, str], progress: GatherProgress) -> JobContext:
-    context = detect(environ)
+def _detect_context(options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress) -> JobContext:
+    each = options.launch.ranks_per_host
+    context = detect(environ, ranks_per_host=each if isinstance(each, int) else 0)
     progress.update(context=context)
     return context
 
@@ -250,7 +267,7 @@ def _examine(
     inventory: Inventory,
     mounted_rank_table: str,
     way: Transport | None = None,
-) -> None:
+) -> Examination:
     """Visits the hosts and evaluates the checks on them."""
     from doctor.session.examine import examine
 
@@ -275,6 +292,7 @@ def _examine(
         stage=combine_callbacks(heartbeat.stage, progress.events.stage),
     )
     progress.update(examination=examination)
+    return examination
 
 
 def _examine_options(options: PreflightOptions, gathered: Gathered, budget: TimeBudget) -> ExamineOptions:

@@ -578,9 +578,8 @@ class TestTheCommand:
     def test_bad_input_is_one_line(self, tmp_path: Path, arguments: list[str], code: int, output: str) -> None:
         contents = {"text": b"HEALTHY: 3 checks passed\n", "empty": b"", "binary": bytes(range(256)) * 9}
         (tmp_path / "folder").mkdir()
-        contents |= {
-            name: b'{"name": "web", "version": "1.0"}' for name in ("folder/package.json", "folder/tsconfig.json")
-        }
+        others = ("folder/package.json", "folder/tsconfig.json")
+        contents |= dict.fromkeys(others, b'{"name": "web", "version": "1.0"}')
         for name, content in contents.items():
             (tmp_path / name).write_bytes(content)
         argv = [sys.executable, "-m", "doctor", "merge", *arguments]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from os.path import commonprefix
 
 _MARKS = ("&quot;", "&#", "&lt;", "&gt;", "&amp;", "\\x", "'\"'\"'", "'\\''", "\\u", '\\"', "\\'", "\\n  ")
 _MOST_LAYERS = 8
@@ -98,5 +97,5 @@ def _longest_start(text: str, ordered: Sequence[str]) -> int:
         word = ordered[number - 1]
         if text.startswith(word):
             return len(word)
-        text = commonprefix((word, text))
+        text = text[: next(place for place, letter in enumerate(word) if text[place : place + 1] != letter)]
     return 0

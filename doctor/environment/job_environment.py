@@ -40,8 +40,6 @@ _SETS_RANKS = ("torchrun", "msrun", "accelerate", "deepspeed", "colossalai")
 _NEEDS_HOSTS = ("openmpi", "hydra", "deepspeed")
 """Launchers that start all ranks on their own host where nothing gives them others."""
 _HOST_OPTIONS = frozenset(("host", "hosts", "hostfile", "machinefile", "default-hostfile", "f", "include"))
-_UNSET_VARIABLE = re.compile(r"^(?!.*(?:\$\(|`)).*\$\{?(?!(?:SLURM|OMPI|PMIX?|PALS|PBS|LSB|FLUX)_)[A-Za-z_]", re.DOTALL)
-"""Not one that a scheduler or launcher sets for each host, nor what a command prints."""
 _FROM_CALLER = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
 
 
@@ -132,7 +130,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             ),
             unresolved={
                 name: printable(text, 200)
-                for name, text in sorted({**_unread_options(line), **self.unresolved}.items())[:256]
+                for name, text in sorted({**line.unread_options, **self.unresolved}.items())[:256]
             },
             time_limit_s=self.time_limit_s,
         )
@@ -308,16 +306,6 @@ def _read(path: str, option: str, expected: str) -> str:
     raise InputError(
         filled("{0} {1}: {2}; expected {3} that can be read", option, printable(path, 200), reason, expected)
     )
-
-
-def _unread_options(line: LaunchLine) -> dict[str, str]:
-    """Options of the line's launchers with a variable that nothing sets, with dashes before their names."""
-    return {
-        f"--{option}": text
-        for call in line.launchers
-        for option, text in call.unresolved.items()
-        if not option.endswith("=") and option != "program" and _UNSET_VARIABLE.search(text)
-    }
 
 
 def _callers(environ: Mapping[str, str]) -> dict[str, str]:

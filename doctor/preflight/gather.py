@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +18,6 @@ from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, Scope, choose_scope, detect
-from doctor.job.job_size import least_hosts
 from doctor.job.variables import communication
 from doctor.preflight.gathered import Gathered, GatherProgress, NotReady
 from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, tests_network
@@ -27,7 +26,7 @@ from doctor.session.output_files import STDOUT, combine_callbacks, open_event_st
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
-    from doctor.engine.record import HostRecord, LaunchOptions
+    from doctor.engine.record import LaunchOptions
     from doctor.environment.inventory import Inventory
     from doctor.net.plan import NetOptions
     from doctor.preflight.deadline import TimeBudget
@@ -83,20 +82,10 @@ def gather(
     _select_checks(options, environ, progress)
     examination = _examine(options, environ, budget, progress, inventory, context.rank_table_path)
     if job_is_meant and inventory.local and not (context.hosts_unknown or context.launcher):
-        progress.update(hosts_unknown=_more_ranks_than_devices(examination.run.records.values(), environ))
+        from doctor.preflight.other_hosts import more_ranks_than_devices
+
+        progress.update(hosts_unknown=more_ranks_than_devices(examination.run.records.values(), environ))
     return progress.gathered
-
-
-def _more_ranks_than_devices(records: Iterable[HostRecord], environ: Mapping[str, str]) -> str:
-    """Why a job of this host alone has other hosts: it has not so many devices. Empty where it has, or has none."""
-    from doctor.engine.evaluate import read_fact
-    from doctor.facts.gpu import GpuCards
-    from doctor.facts.npu import NpuInventory
-
-    facts = [read_fact(record, fact) for record in records for fact in (NpuInventory, GpuCards)]
-    counts = (len(fact.devices) if isinstance(fact, NpuInventory) else getattr(fact, "pci", 0) for fact in facts)
-    least = least_hosts(environ, max(counts, default=0))
-    return filled("the names of the job's hosts are unknown ({0} or more)", least) if least > 1 else ""
 
 
 def _gather_gang(

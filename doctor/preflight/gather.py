@@ -84,7 +84,7 @@ def gather(
     if job_is_meant and inventory.local and not (context.hosts_unknown or context.launcher):
         from doctor.preflight.other_hosts import more_ranks_than_devices
 
-        progress.update(hosts_unknown=more_ranks_than_devices(examination.run.records.values(), environ))
+        progress.update(hosts_unknown=more_ranks_than_devices(examination.run.hosts.values(), environ))
     return progress.gathered
 
 

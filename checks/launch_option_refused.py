@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
+from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
 
 
@@ -32,3 +33,5 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             expected=expected,
             case="A wrong name" if expected.startswith("-") else "A wrong value",
         )
+    if launch.is_of_job_script and launch.unread_options:
+        raise Unreadable(filled("nothing that was read sets the variable in {0}", launch.unread_options))

@@ -38,11 +38,13 @@ def launch_size_wrong(
     deepspeed give their ranks their own and ignore what is exported; srun and mpirun pass it on.
     """
     hosts = len(fleet)
-    sizes = {} if hosts < 2 else launch.stated_ranks
+    sizes = launch.stated_ranks
     counts = [_devices(host, npus, gpus) for host in fleet]
-    if not launch.launch_line and not (sizes and (launch.ranks_per_host or all(counts))):
+    if not launch.launch_line and not (sizes and (launch.ranks_per_host or (hosts > 1 and all(counts)))):
         raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
-    if launch.ranks_per_host:
+    if hosts < 2:
+        yield from _uneven(sizes, launch.ranks_per_host)
+    elif launch.ranks_per_host:
         yield from _stated_sizes(sizes, launch, hosts)
     elif all(counts):
         yield from _more_than_devices(sizes, counts)
@@ -95,6 +97,21 @@ def _stated_sizes(sizes: dict[str, int], launch: LaunchConfig, hosts: int) -> It
                 right=room,
                 remedy=_corrected(name, room),
             ).as_warning(not is_error)
+
+
+def _uneven(sizes: dict[str, int], each: dict[str, int] | int | None) -> Iterator[Finding]:
+    """Of one host, beside which the job may have others: no number of hosts starts so many, if these are ranks."""
+    for name, ranks in sizes.items():
+        if isinstance(each, int) and 0 < each < ranks and ranks % each:
+            yield Finding(
+                "{option} is {observed}, and each host starts {expected}",
+                launch=f"{name}={ranks}",
+                option=name,
+                observed=ranks,
+                expected=each,
+                right=filled("a multiple of {0}, if it is not the number of hosts", each),
+                remedy="",
+            ).as_warning()
 
 
 def _more_than_devices(sizes: dict[str, int], devices: Sequence[int]) -> Iterator[Finding]:

@@ -569,12 +569,17 @@ class TestTheCommand:
             (["empty"], 78, "doctor: empty: not a saved run: it ends too early"),
             (["binary", "text"], 78, "doctor: binary:1: not a saved run: "),
             (["text", "--on-unknown", "ok"], 78, "doctor: text: not a saved run: "),
+            (["folder/package.json"], 78, "doctor: folder/package.json: not a saved run: "),
+            (["folder"], 78, "doctor: folder/package.json: not a saved run: "),
             ([".", "--expect", "n[1-"], 78, 'doctor: the command line: "n[1-"'),
             ([".", "--from", "x"], 2, "doctor: --from reads a saved run: expected it with doctor check"),
         ],
     )
     def test_bad_input_is_one_line(self, tmp_path: Path, arguments: list[str], code: int, output: str) -> None:
         contents = {"text": b"HEALTHY: 3 checks passed\n", "empty": b"", "binary": bytes(range(256)) * 9}
+        (tmp_path / "folder").mkdir()
+        others = ("folder/package.json", "folder/tsconfig.json")
+        contents |= dict.fromkeys(others, b'{"name": "web", "version": "1.0"}')
         for name, content in contents.items():
             (tmp_path / name).write_bytes(content)
         argv = [sys.executable, "-m", "doctor", "merge", *arguments]

@@ -153,7 +153,8 @@ def _visit(
     """Reads the hosts, with a progress line. Raises: CommandError."""
     job_environment = source.read()
     environ = job_environment.environ
-    fleet = select_inventory(with_hosts_of_line(hosts.selection_by(connection), job_environment), scope, environ)
+    selection = with_hosts_of_line(hosts.selection_by(connection), job_environment)
+    fleet = select_inventory(selection, scope, environ, job.ranks_per_host)
     launch, within = job_environment.complete(job.launch()), job_environment.within(connection.within, fleet.local)
     options = replace(
         examine_options(connection, visit, launch, within),

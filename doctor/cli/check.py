@@ -122,7 +122,8 @@ def command(
     if no_hosts:
         fleet = _empty_inventory(hosts)
     else:
-        fleet = select_inventory(with_hosts_of_line(hosts.selection_by(connection), job_environment), scope, environ)
+        selection = with_hosts_of_line(hosts.selection_by(connection), job_environment)
+        fleet = select_inventory(selection, scope, environ, job.ranks_per_host)
     launch = job_environment.complete(job.launch(product))
     history = history_options("check", output, no_history)
     reads_settings = bool(compare) or keeps_settings(history)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory, without_excluded
@@ -53,6 +54,8 @@ def command(
     where = ", ".join(clean(str(path)) for path in paths[:3]) + (", ..." if len(paths) > 3 else "")
     node_files = _read(paths, where)
     facts = unique_facts(fact for check in selected for fact in check.facts)
+    if named is None and not node_files.records:
+        node_files = NodeFiles((), tuple(msgspec.structs.replace(bad, host="") for bad in node_files.unusable))
     run = merge(node_files, named, facts, where, slurm_job_run(os.environ))
     if not run.hosts:
         for entry in node_files.unusable:

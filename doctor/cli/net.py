@@ -123,7 +123,8 @@ def command(
         raise typer.Exit(replay_and_report(run, selected, catalog, output, command="net"))
     job_environment = source.read()
     environ = job_environment.environ
-    fleet = select_inventory(with_hosts_of_line(hosts.selection_by(connection), job_environment), scope, environ)
+    selection = with_hosts_of_line(hosts.selection_by(connection), job_environment)
+    fleet = select_inventory(selection, scope, environ, job.ranks_per_host)
     require_two_hosts(fleet.hosts, fleet.hosts_unknown)
 
     launch, within = (

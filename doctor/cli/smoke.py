@@ -140,7 +140,8 @@ def command(
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
     # An empty name is that of a variable that is not set, and no leave to test.
-    fleet = select_inventory(selection, scope, environ) if when_idle is None else _idle_node(when_idle, selection)
+    fleet = None if when_idle is None else _idle_node(when_idle, selection)
+    fleet = fleet or select_inventory(selection, scope, environ, job.ranks_per_host)
     fleet = job_environment.annotate(fleet)
     ssh = ssh_to(fleet, ssh, connection.transport)
     # The agents of a screening are started cell by cell.

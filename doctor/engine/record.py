@@ -59,7 +59,8 @@ class LaunchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     refused: tuple[tuple[str, str, str, str], ...] = ()
     """Options of the launch line that their launcher refuses: launcher, option, value, what was expected."""
     unresolved: dict[str, str] = {}
-    """Variables that the job has with a value that only a shell can compute: the source text by name."""
+    """Variables that the job has, and options of its launchers, with a value that only a shell can compute: the source
+    text by name, of an option with dashes before it."""
     time_limit_s: Seconds | None = None
     """The time limit that the job script asks the scheduler for, or the launch line sets for its step."""
     time_left_s: Seconds | None = None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
 
 _MARKS = ("&quot;", "&#", "&lt;", "&gt;", "&amp;", "\\x", "'\"'\"'", "'\\''", "\\u", '\\"', "\\'", "\\n  ")
 _MOST_LAYERS = 8
 """Of quoting, one in another, that are taken away: a text may have as many as it has characters."""
+LEAST_WORD = 8
+"""Characters of a word that is looked for wherever it stands."""
+_LONG_WORD = 4096
 _LAYERS = (
     (r"&(?:quot|#0?34|#x22);", '"'),
     (r"&(?:apos|#0?39|#x27);|'\"'\"'|'\\''", "'"),
@@ -62,3 +66,36 @@ def parts_between(text: str, hidden: str, mark: str) -> Iterator[str]:
             return
         yield text[place:begin]
         place = begin + len(literal)
+
+
+def without_words(text: str, words: Collection[str], mark: str) -> str:
+    """``text`` with ``mark`` in the place of each of the words, of `LEAST_WORD` characters or more; also of all that
+    overlap. A text may have as many words as lines: each place of it is compared with a few of them, not with all.
+
+    >>> without_words("a=12345678, b=123456789", {"12345678", "123456789"}, "[x]")
+    'a=[x], b=[x]'
+    """
+    for word in words:
+        if len(word) > _LONG_WORD:
+            text = text.replace(word, mark)
+    ordered = sorted(word for word in words if len(word) <= _LONG_WORD)
+    heads, longest = {word[:LEAST_WORD] for word in ordered}, max(map(len, ordered), default=0)
+    pieces, end = [], 0
+    for place in range(len(text) - LEAST_WORD + 1 if heads else 0):
+        if text[place : place + LEAST_WORD] not in heads:
+            continue
+        size = _longest_start(text[place : place + longest], ordered)
+        if size and place >= end:
+            pieces += [text[end:place], mark]
+        end = max(end, place + size) if size else end
+    return "".join([*pieces, text[end:]])
+
+
+def _longest_start(text: str, ordered: Sequence[str]) -> int:
+    """Characters of the longest of the words that ``text`` begins with; 0: it begins with none."""
+    while number := bisect_right(ordered, text):
+        word = ordered[number - 1]
+        if text.startswith(word):
+            return len(word)
+        text = text[: next(place for place, letter in enumerate(word) if text[place : place + 1] != letter)]
+    return 0

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Any
 
-from doctor.engine.secret_layers import inner_texts, parts_between
+from doctor.engine.secret_layers import LEAST_WORD, inner_texts, parts_between, without_words
 from doctor.engine.secret_shapes import COMMANDS, GAP, PRIVATE_KEY, SHAPES
 
 TYPE_CHECKING = False
@@ -283,10 +283,7 @@ def hide_secrets(text: str) -> str:
 
 def hide_layered(text: str) -> str:
     """The text without what is a secret once layers of quoting are taken away: it stands there as it stands here."""
-    for inner in inner_texts(text):
-        for word in dict.fromkeys(_hidden_words(inner)):
-            text = text.replace(word, HIDDEN)
-    return text
+    return without_words(text, {word for inner in inner_texts(text) for word in _hidden_words(inner)}, HIDDEN)
 
 
 def _without_own(text: str) -> str:
@@ -304,7 +301,7 @@ def _hidden_words(text: str) -> Iterator[str]:
     if len(lines) != len(hidden_lines):
         hidden_lines = [_without_own(line) for line in lines]
     for line, hidden in zip(lines, hidden_lines, strict=True):
-        yield from re.findall(r"[^\s\"'<>]{8,}", " ".join(parts_between(line, hidden, HIDDEN)))
+        yield from re.findall(rf"[^\s\"'<>]{{{LEAST_WORD},}}", " ".join(parts_between(line, hidden, HIDDEN)))
 
 
 def hide_in_lines(text: str, numbers: Iterable[int]) -> str:

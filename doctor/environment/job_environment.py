@@ -128,7 +128,10 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             refused=tuple(
                 (problem.launcher, problem.option, problem.value, problem.expected) for problem in line.problems
             ),
-            unresolved={name: printable(text, 200) for name, text in sorted(self.unresolved.items())[:256]},
+            unresolved={
+                name: printable(text, 200)
+                for name, text in sorted({**line.unread_options, **self.unresolved}.items())[:256]
+            },
             time_limit_s=self.time_limit_s,
         )
 

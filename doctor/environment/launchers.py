@@ -159,7 +159,7 @@ def world_size_without_rank(variables: EnvironmentVariables) -> int:
     local_sizes = ("LOCAL_WORLD_SIZE", "LOCAL_RANK", "RANK", "RANK_ID")
     if any(name in variables for name in local_sizes):
         return 0
-    sizes = (variables.text(name) for name in ("WORLD_SIZE", "RANK_SIZE"))
+    sizes = (variables.text(name) for name in ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM"))
     return next((int(size) for size in sizes if re.fullmatch(r"[0-9]{1,9}", size, re.ASCII)), 0)
 
 

@@ -28,14 +28,22 @@ _NODE_INDEXES = frozenset({"NODE_RANK", "NODE_INDEX", "NODE_ID", "HOST_RANK", "H
 
 
 def unknown_hosts(
-    variables: EnvironmentVariables, allocation: Allocation | None, launch: LaunchedRank | None, hosts: JobHosts
+    variables: EnvironmentVariables,
+    allocation: Allocation | None,
+    launch: LaunchedRank | None,
+    hosts: JobHosts,
+    ranks_per_host: int = 0,
 ) -> str:
-    """The reason in words, without its effect; empty where all are known, or where a list of hosts is refused."""
+    """The reason in words, without its effect; empty where all are known, or where a list of hosts is refused.
+
+    ``ranks_per_host``: as the user says; 0: not said.
+    """
     if hosts.error or hosts.is_of_user:
         return ""
-    least = _least_hosts(variables, allocation, launch)
+    least = _least_hosts(variables, allocation, launch, ranks_per_host)
     if hosts.hosts is None:
-        return _why_unlisted(variables, allocation, launch, hosts, least)
+        why = _why_unlisted(variables, allocation, launch, hosts, least)
+        return why or ("" if launch or allocation else _other_than_one_host(variables, ranks_per_host))
     if least > len(hosts.hosts):
         return filled("the job has {0} hosts or more, and {1} names {2}", least, hosts.source, len(hosts.hosts))
     return ""
@@ -86,7 +94,9 @@ def _stated_hosts(variables: EnvironmentVariables) -> str:
     return ""
 
 
-def _least_hosts(variables: EnvironmentVariables, allocation: Allocation | None, launch: LaunchedRank | None) -> int:
+def _least_hosts(
+    variables: EnvironmentVariables, allocation: Allocation | None, launch: LaunchedRank | None, ranks_per_host: int
+) -> int:
     """The job has at least so many hosts; 0: nothing is known."""
     counts = [0]
     if allocation:
@@ -95,7 +105,7 @@ def _least_hosts(variables: EnvironmentVariables, allocation: Allocation | None,
         counts.append(0 if launch.node_rank is None else launch.node_rank + 1)
         if launch.world_size and launch.local_world_size:
             counts.append(2 if launch.local_world_size < launch.world_size else 1)
-    return max(*counts, least_hosts(variables.environ))
+    return max(*counts, least_hosts(variables.environ, ranks_per_host))
 
 
 def _is_on_one_host(variables: EnvironmentVariables, launch: LaunchedRank) -> bool:
@@ -110,9 +120,24 @@ def _is_on_one_host(variables: EnvironmentVariables, launch: LaunchedRank) -> bo
 
 def _without_rank(variables: EnvironmentVariables) -> str:
     """A script's own world size, and a leader that other hosts can reach."""
-    size, leader = world_size_without_rank(variables), variables.text("MASTER_ADDR").strip()
-    if size < 2 or not leader or means_own_host(leader):
+    size = world_size_without_rank(variables)
+    for name in ("MASTER_ADDR", "MS_SCHED_HOST"):
+        leader = variables.text(name).strip()
+        if size > 1 and leader and not means_own_host(leader):
+            return filled(
+                "the names of the job's hosts are unknown: the world size is {0}, and {1} is not loopback", size, name
+            )
+    return ""
+
+
+def _other_than_one_host(variables: EnvironmentVariables, ranks_per_host: int) -> str:
+    """A world size that is not what one host starts: of a number that is smaller it is not known what it counts.
+
+    The operator of PyTorchJobs gave WORLD_SIZE the number of pods, before it gave it that of all their ranks.
+    """
+    if any(means_own_host(variables.text(name).strip()) for name in ("MASTER_ADDR", "MS_SCHED_HOST")):
         return ""
-    return filled(
-        "the names of the job's hosts are unknown: the world size is {0}, and MASTER_ADDR is not loopback", size
-    )
+    for size in stated_sizes(variables.environ):
+        if size.kind == "ranks" and 1 < size.number != ranks_per_host > 0 and not has_local_size(variables.environ):
+            return filled("the names of the job's hosts are unknown: {0}", f"{size.source}={size.number}")
+    return ""

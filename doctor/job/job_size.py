@@ -18,6 +18,7 @@ VARIABLES: dict[str, SizeKind] = {
     "WORLD_SIZE": "ranks",
     "RANK_SIZE": "ranks",
     "MS_WORKER_NUM": "ranks",
+    "PADDLE_TRAINERS_NUM": "ranks",
     "OMPI_COMM_WORLD_SIZE": "tasks",
     "PMI_SIZE": "tasks",
     "PMIX_SIZE": "tasks",
@@ -98,10 +99,11 @@ def stated_sizes(environ: Mapping[str, str], launchers: Sequence[str] = ()) -> l
     return sizes
 
 
-def least_hosts(environ: Mapping[str, str]) -> int:
+def least_hosts(environ: Mapping[str, str], ranks_per_host: int = 0) -> int:
     """So many hosts at least, by the variables of others than a scheduler; 0: they do not say.
 
-    NUM_NODES alone is no mark of a job: many a script has it.
+    NUM_NODES alone is no mark of a job: many a script has it. ``ranks_per_host``: as the user says; 0: not said. A
+    launcher's own number of them goes before it.
 
     >>> [least_hosts(environ) for environ in ({"NNODES": "4"}, {"WORLD_SIZE": "17", "LOCAL_WORLD_SIZE": "8"}, {})]
     [4, 3, 0]
@@ -111,6 +113,7 @@ def least_hosts(environ: Mapping[str, str]) -> int:
     counts = [size.number for size in sizes if size.kind == "hosts" and size.source not in others]
     for kind, kind_per_host in (("ranks", "ranks per host"), ("tasks", "tasks per host")):
         each = next((size.number for size in sizes if size.kind == kind_per_host), 0)
+        each = each or (ranks_per_host if kind == "ranks" else 0)
         if each:
             counts += [-(-size.number // each) for size in sizes if size.kind == kind and size.in_force]
     return max(counts, default=0)

@@ -116,6 +116,12 @@ class LaunchConfig(LaunchSettings, frozen=True):
         return [row for row in self.refused if not row[1].startswith("$")]
 
     @property
+    def unread_options(self) -> str:
+        """Options of the launchers whose values are not known, with the source text; empty: all are known."""
+        unread = [(name, text) for name, text in self.unresolved.items() if name.startswith("--")]
+        return ", ".join(text if name.startswith("--options") else f"{name} {text}" for name, text in unread[:4])
+
+    @property
     def misspelt_names(self) -> list[tuple[str, str]]:
         """Names of variables that the job script uses and does not set, ``$`` before them, and the one that it sets."""
         return [(name, intended) for _, name, _, intended in self.refused if name.startswith("$")]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from doctor.preflight.host_leader import LeaderVerdict
     from doctor.preflight.options import PreflightOptions
     from doctor.session.examine import ExamineOptions
+    from doctor.session.replay import Examination
     from doctor.smoke.plan import SmokeOptions
     from doctor.transport import Transport
 
@@ -57,13 +58,13 @@ def gather(
 
     Raises: CommandError, NotReady.
     """
-    context = _detect_context(environ, progress)
+    context = _detect_context(options, environ, progress)
     if options.gang:
         return _gather_gang(options, environ, budget, progress, context)
     scope = choose_scope(context, options.scope)
     if scope != "follower" and context.rank_table_pending:
         _wait_for_table(context, budget, progress)
-        context = _detect_context(environ, progress)
+        context = _detect_context(options, environ, progress)
     conflicts = [filled("contradiction: {0}", conflict) for conflict in context.conflicts]
     progress.add_notes(filled("started in: {0}", context.description), *conflicts, *context.notes)
     leader_verdict = _follow_leader(context, scope, environ, budget, progress)
@@ -79,7 +80,11 @@ def gather(
     job_is_meant = scope == "cluster" and not options.hosts.names_hosts
     progress.update(inventory=inventory, hosts_unknown=context.hosts_unknown if job_is_meant else "")
     _select_checks(options, environ, progress)
-    _examine(options, environ, budget, progress, inventory, context.rank_table_path)
+    examination = _examine(options, environ, budget, progress, inventory, context.rank_table_path)
+    if job_is_meant and inventory.local and not (context.hosts_unknown or context.launcher):
+        from doctor.preflight.other_hosts import more_ranks_than_devices
+
+        progress.update(hosts_unknown=more_ranks_than_devices(examination.run.hosts.values(), environ))
     return progress.gathered
 
 
@@ -143,8 +148,9 @@ def local_host_name(environ: Mapping[str, str]) -> str:
     return scheduler_host_name(environ) or os.uname().nodename.partition(".")[0] or "localhost"
 
 
-def _detect_context(environ: Mapping[str, str], progress: GatherProgress) -> JobContext:
-    context = detect(environ)
+def _detect_context(options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress) -> JobContext:
+    each = options.launch.ranks_per_host
+    context = detect(environ, ranks_per_host=each if isinstance(each, int) else 0)
     progress.update(context=context)
     return context
 
@@ -250,7 +256,7 @@ def _examine(
     inventory: Inventory,
     mounted_rank_table: str,
     way: Transport | None = None,
-) -> None:
+) -> Examination:
     """Visits the hosts and evaluates the checks on them."""
     from doctor.session.examine import examine
 
@@ -275,6 +281,7 @@ def _examine(
         stage=combine_callbacks(heartbeat.stage, progress.events.stage),
     )
     progress.update(examination=examination)
+    return examination
 
 
 def _examine_options(options: PreflightOptions, gathered: Gathered, budget: TimeBudget) -> ExamineOptions:

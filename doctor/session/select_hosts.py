@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 
 def select_inventory(
-    selection: HostSelection, scope: str = "local", environ: Mapping[str, str] | None = None
+    selection: HostSelection,
+    scope: str = "local",
+    environ: Mapping[str, str] | None = None,
+    ranks_per_host: int = 0,
 ) -> Inventory:
     """The hosts that the options name, else the environment: this shell's, or ``environ``. Raises: CommandError.
 
     ``scope``: ``auto`` notes why the job may have more hosts than the environment lists; ``local``: these are enough.
+    ``ranks_per_host``: as the user says; 0: not said.
 
     Raises UsageError (exit code 2) for options that contradict each other, InputError (78) for hosts, hostfiles and
     rank tables that cannot be read.
@@ -45,5 +49,5 @@ def select_inventory(
         raise InputError(str(error)) from None
     if scope == "local" or selection.names_hosts:
         return inventory
-
-    return msgspec.structs.replace(inventory, hosts_unknown=detect(environ, read_text_file).hosts_unknown)
+    context = detect(environ, read_text_file, ranks_per_host=ranks_per_host)
+    return msgspec.structs.replace(inventory, hosts_unknown=context.hosts_unknown)

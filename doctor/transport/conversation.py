@@ -11,6 +11,7 @@ from typing import NoReturn, Protocol
 
 from doctor.engine.texts import filled
 from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, format_size, transport_error
+from doctor.transport.patience import TURN, Patience
 
 MAX_LINE = 4 << 20
 RATE = 8 << 20
@@ -265,18 +266,18 @@ def run_to_end(channel: CommandChannel, stdin: bytes, timeout: float, limit: int
     Raises: TransportError, of kind timeout, flood, budget or lost, with what was said until then.
     """
     channel.max_kept_stderr, channel.until_drained = limit + 1, True
-    deadline, unsent, out = time.monotonic() + timeout, memoryview(stdin), bytearray()
+    patience, unsent, out = Patience(timeout), memoryview(stdin), bytearray()
     code, error = None, None
     try:
         while not channel.complete():
-            remaining = deadline - time.monotonic()
+            remaining = patience.remaining()
             if remaining <= 0:
                 raise transport_error("timeout", filled("the command did not end within {0}", format_seconds(timeout)))
             try:
                 unsent = unsent[channel.write(unsent) :] if unsent else unsent
             except OSError:  # it reads no more; what it says still counts
                 unsent = unsent[:0]
-            channel.wait(bool(unsent), min(remaining, _FOREVER))
+            channel.wait(bool(unsent), min(remaining, TURN))
             out += channel.read() or b""
             if channel.received_bytes > limit:
                 raise transport_error("flood", filled("it printed more than {0}, and was closed", format_size(limit)))

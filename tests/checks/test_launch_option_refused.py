@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Status
 from doctor.job import LaunchConfig
+from doctor.session.lint_files import launches_of
 from tests.checks.launch_lines import config, run_check
 
 
@@ -32,3 +36,29 @@ def test_the_number_of_a_host_that_the_line_does_not_start(line: str, option: st
 
 def test_without_a_launch_line_there_is_nothing_to_judge() -> None:
     assert run_check("launch-option-refused", LaunchConfig()).status is Status.SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("--node_rank=$UNSET", Status.UNKNOWN),
+        ("--node_rank $UNSET", Status.UNKNOWN),
+        ('--node_rank "$UNSET"', Status.UNKNOWN),
+        ("--node_rank=${UNSET:?give the number}", Status.UNKNOWN),
+        ("--node_rank=${UNSET:-1}", Status.PASSED),
+        ("--node_rank=${UNSET:-7}", Status.FAILED),
+        ("--node_rank=$SLURM_NODEID", Status.PASSED),  # of srun, for each host
+        ("--rdzv_id=$(uuidgen)", Status.PASSED),
+        ("$UNSET", Status.UNKNOWN),
+        ("--node_rank=$EMPTY", Status.FAILED),
+        ('--node_rank "$EMPTY"', Status.FAILED),
+        ("--node_rank $EMPTY", Status.FAILED),  # the word vanishes, and the next is the value
+        ('--nnodes "$EMPTY"', Status.FAILED),
+    ],
+)
+def test_a_variable_in_the_line_of_a_job_script(tmp_path: Path, words: str, status: Status) -> None:
+    """As bash and torchrun do it: an empty word is ``invalid int value: ''`` (torchrun of PyTorch 2.13)."""
+    script = tmp_path / "run.sh"
+    script.write_text(f"EMPTY=\ntorchrun --nnodes 2 {words} --master_addr n1 train.py\n")
+    (launch,) = launches_of([str(script)], [], LaunchOptions(), {})
+    assert run_check("launch-option-refused", LaunchConfig.from_options(launch)).status is status

@@ -207,3 +207,28 @@ def test_sizes_that_need_more_hosts_than_are_listed() -> None:
 )
 def test_a_number_beside_which_nothing_numbers_this_host_is_no_mark_of_a_job(environ: Environ) -> None:
     assert context(environ).hosts_unknown == ""
+
+
+@pytest.mark.parametrize(
+    ("environ", "ranks_per_host", "is_known"),
+    [
+        *(({name: size}, 8, False) for name in ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM") for size in ("15", "16")),
+        ({"PADDLE_TRAINERS_NUM": "15"}, 8, False),
+        ({"WORLD_SIZE": "2"}, 8, False),  # pods, as older operators count, or ranks
+        ({"WORLD_SIZE": "8"}, 8, True),
+        ({"WORLD_SIZE": "1"}, 8, True),
+        ({"WORLD_SIZE": "16"}, 0, True),
+        ({"WORLD_SIZE": "4", "MASTER_ADDR": "localhost"}, 8, True),
+        ({"WORLD_SIZE": "16", "MASTER_ADDR": "localhost"}, 8, False),
+        ({"RANK": "0", "WORLD_SIZE": "16", "MASTER_ADDR": "127.0.0.1"}, 8, False),
+        ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1"}, 8, True),
+        ({"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8", "RANK": "0", "LOCAL_RANK": "0"}, 4, True),
+        ({"MS_WORKER_NUM": "16", "MS_SCHED_HOST": "10.0.0.1"}, 0, False),
+        ({"WORLD_SIZE": "16", "DOCTOR_HOSTS": "n1"}, 8, True),  # named by the user; the checks compare the numbers
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1", "WORLD_SIZE": "16"}, 8, False),
+    ],
+)
+def test_ranks_per_host_and_a_size_say_whether_there_are_other_hosts(
+    environ: Environ, ranks_per_host: int, is_known: bool
+) -> None:
+    assert (detect(environ, ranks_per_host=ranks_per_host).hosts_unknown == "") is is_known

@@ -103,8 +103,8 @@ def _started(
 
 def _least_and_most(options: Options, name: str, example: str) -> tuple[int | None, int | None]:
     """A number of hosts, or the least and the most; both None where the option is not given, or is refused."""
-    text = options.text(name)
-    if not text:
+    text, word = options.text(name), options.word(name)
+    if not text and (word is None or word.unresolved):
         return None, None
     match = re.fullmatch(rf"([0-9]{{1,7}})(?:{example[1]}([0-9]{{1,7}}))?", text, re.ASCII)
     least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
@@ -131,7 +131,7 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
     port = re.fullmatch(r"[^,]*:([^:\],]*)", options.text("rdzv-endpoint"))
     if port and not (port[1].isascii() and port[1].isdecimal() and len(port[1]) < 6 and int(port[1]) < 65536):
         options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")
-    is_single = "standalone" in options or (not options.text("nnodes") and _is_default(options, "nnodes"))
+    is_single = "standalone" in options or _is_default(options, "nnodes")
     backend = options.text("rdzv-backend")
     if backend not in _BACKENDS and any(is_misspelt(backend.lower(), name) for name in _BACKENDS):
         options.refuse(["rdzv-backend"], ", ".join(_BACKENDS))
@@ -142,7 +142,7 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
     ranks_per_node = None
     if per_node in ("gpu", "auto", "cpu", "xpu", "npu"):
         by_devices = per_node
-    elif per_node:
+    elif per_node or "nproc-per-node" in options:
         ranks_per_node = options.number("nproc-per-node", least=1, most=65536)
     elif _is_default(options, "nproc-per-node"):
         ranks_per_node = 1
@@ -159,7 +159,7 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
 
 def _is_default(options: Options, name: str) -> bool:
     """Whether an option without a value is surely not given."""
-    return name not in options.unresolved and options.is_complete
+    return name not in options and options.is_complete
 
 
 _SLURM_TASKS = {"ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core", "gpus-per-task", "ntasks"}

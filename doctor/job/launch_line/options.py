@@ -126,8 +126,8 @@ class Options:
 
     def number(self, *names: str, least: int = 0, most: int = 9_999_999) -> int | None:
         """A whole number; None where it is not given, unresolved, or refused, which is noted."""
-        text = self.text(*names)
-        if not text:
+        text, word = self.text(*names), self.word(*names)
+        if not text and (word is None or word.unresolved):
             return None
         value = int(text) if re.fullmatch(r"\+?[0-9]{1,9}", text, re.ASCII) else -1
         if least <= value <= most:

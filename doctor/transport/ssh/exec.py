@@ -11,6 +11,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.transport import CommandResult, TransportErrorKind, format_seconds, format_size, transport_error
 from doctor.transport.conversation import NO_STATUS
+from doctor.transport.patience import TURN, Patience
 from doctor.transport.ssh.lean_paramiko import paramiko
 from doctor.transport.ssh.paramiko_transport import DataEvent, SshConnection, signal_number
 
@@ -99,7 +100,7 @@ class ExecSession:
             if command:
                 self._request_exec(channel, command)
             channel.settimeout(0.0)
-            self.waits = self._exchange(channel, memoryview(stdin()), deadline, end)
+            self.waits = self._exchange(channel, memoryview(stdin()), Patience(timeout), end)
         except TimeoutError:
             self._fail_late(timeout)
         except (paramiko.SSHException, EOFError, OSError):
@@ -127,7 +128,7 @@ class ExecSession:
             if self._connection.is_active():
                 self._fail("error", "it refused to run the command")
 
-    def _exchange(self, channel: paramiko.Channel, stdin: memoryview, deadline: float, end: bytes) -> bool:
+    def _exchange(self, channel: paramiko.Channel, stdin: memoryview, patience: Patience, end: bytes) -> bool:
         """Both directions at once, until the command has ended, or its output ends so: True.
 
         Raises: TimeoutError, OSError.
@@ -141,10 +142,10 @@ class ExecSession:
             if end and self._out.endswith(end):
                 return True
             stdin = self._send_stdin(channel, stdin)
-            remaining = deadline - time.monotonic()
+            remaining = patience.remaining()
             if remaining <= 0:
                 raise TimeoutError
-            self._data_event.wait(min(remaining, _SEND_RETRY) if stdin else remaining)
+            self._data_event.wait(min(remaining, _SEND_RETRY if stdin else TURN))
 
     def _read_output(self, channel: paramiko.Channel) -> None:
         while channel.recv_ready():

@@ -1,0 +1,33 @@
+"""How long a visit waits for its host, by time in which doctor itself could listen."""
+
+from __future__ import annotations
+
+import time
+
+TURN = 1.0
+"""Seconds, after which `Patience.remaining` is to be asked again."""
+_LATE = 2.0
+"""Seconds more, from which on doctor itself stood still: suspended, or without a CPU."""
+_MOST_PAUSES = 600.0
+"""Seconds that are not counted against a host, all together."""
+
+
+class Patience:
+    """The time that a host has left, without pauses of this process: what came meanwhile waits to be read.
+
+    A host that doctor could not listen to is neither late nor unreachable.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._asked = time.monotonic()
+        self._end, self._pauses = self._asked + seconds, 0.0
+
+    def remaining(self) -> float:
+        """Seconds; none where it is over."""
+        now = time.monotonic()
+        pause = now - self._asked - TURN
+        self._asked = now
+        if pause > _LATE and self._pauses < _MOST_PAUSES:
+            self._pauses += pause
+            self._end += pause
+        return self._end - now

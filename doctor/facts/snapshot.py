@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 
 import msgspec
 
@@ -27,8 +28,6 @@ def _read(path: str) -> str:
 
 def _excerpt(text: str, limit: int) -> str:
     """As `doctor.engine.sanitize.comparable_excerpt`."""
-    import zlib
-
     checksum = zlib.crc32(text.encode("utf-8", "replace"))
     return text if len(text) <= limit else "%s... (%d characters, CRC-32 %08x)" % (text[:limit], len(text), checksum)  # noqa: UP031
 

@@ -82,7 +82,7 @@ def gather(
     _select_checks(options, environ, progress)
     examination = _examine(options, environ, budget, progress, inventory, context.rank_table_path)
     if job_is_meant and inventory.local and not (context.hosts_unknown or context.launcher):
-        from doctor.preflight.other_hosts import more_ranks_than_devices
+        from doctor.preflight.master import more_ranks_than_devices
 
         progress.update(hosts_unknown=more_ranks_than_devices(examination.run.hosts.values(), environ))
     return progress.gathered

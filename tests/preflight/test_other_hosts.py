@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.preflight.other_hosts import more_ranks_than_devices
+from doctor.preflight.master import more_ranks_than_devices
 from tests.checks.launch_lines import records
 
 

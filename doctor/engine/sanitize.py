@@ -73,7 +73,8 @@ def comparable_excerpt(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     checksum = zlib.crc32(text.encode("utf-8", "surrogatepass"))
-    return f"{_without_cut_token(text, limit)[:limit]}... ({len(text)} characters, CRC-32 {checksum:08x})"
+    start = _without_cut_token(text, limit)[:limit]
+    return filled("{0}... ({1} characters, CRC-32 {2})", start, len(text), f"{checksum:08x}")
 
 
 def quote(text: str) -> str:

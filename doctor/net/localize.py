@@ -138,10 +138,10 @@ class _Search:
     def _cuts_without_majority(self, divisions: Iterable[Sequence[int]]) -> Iterator[Box]:
         """Between three parts or more; a host of which nothing is known is none."""
         for masks in divisions:
-            seen = [
+            reported = [
                 mask for mask in masks if any(rows[host] for rows in self.cells.failed.rows for host in members(mask))
             ]
-            if parts := parts_without_majority(seen, self.matrix.hosts):
+            if parts := parts_without_majority(reported, self.matrix.hosts):
                 yield cut_box(parts, self.groups)
 
     def _occurs(self, letter: str) -> bool:

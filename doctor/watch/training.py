@@ -372,11 +372,11 @@ class Training:
             return work
         now = time.monotonic()
         errors = [host.clock.error(now) for host in self.post.hosts.values() if host.ranks & set(work)]
-        usual = statistics.median([time for own in work.values() for time in own.seconds] or [0.0])
+        usual = statistics.median([time for steps in work.values() for time in steps.seconds] or [0.0])
         if all(error is not None and error <= CLOCK_SHARE * usual for error in errors):
             return work
         self.notes["The paces of different hosts were not compared: their clocks are not known well enough"] = None
-        return {rank: own for rank, own in work.items() if rank in self.processes}
+        return {rank: steps for rank, steps in work.items() if rank in self.processes}
 
     def _ranks_without_cpu(self) -> list[int]:
         return sorted(rank for rank, share in self.cpu_waits.items() if share > BUSY_SHARE)
@@ -394,7 +394,7 @@ class Training:
     def busy_sentence(self) -> str:
         """Why the paces of the ranks were not compared; empty where they were, or there were too few steps."""
         ranks = self._ranks_without_cpu()
-        if not ranks or all(len(own.compute) < MIN_TIMES for own in self.pace.work().values()):
+        if not ranks or all(len(steps.compute) < MIN_TIMES for steps in self.pace.work().values()):
             return ""
         most = 100 * max(self.cpu_waits.values())
         return filled(

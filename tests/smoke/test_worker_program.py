@@ -163,4 +163,4 @@ def test_it_starts_without_doctor_and_without_torch() -> None:
     boot = "import sys; exec(compile(sys.stdin.read(), 'worker.py', 'exec')); print(callable(main), torch, len(OPS))"
     argv = [sys.executable, "-I", "-S", "-c", boot]
     done = subprocess.run(argv, input=text, capture_output=True, text=True, cwd="/", timeout=60)
-    assert (done.stdout, done.stderr) == ("True None 12\n", "")
+    assert (done.stdout, done.stderr) == ("True None 13\n", "")

@@ -19,6 +19,7 @@ from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.environment.schedulers import batch_allocation
 from doctor.environment.time_left import seconds_left, step_limit
+from doctor.environment.unknown_hosts import undecided_options
 from doctor.environment.variables import RANK_VARIABLES
 from doctor.job.job_script import NotAJobScript, Resources, read_job_script
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
@@ -130,7 +131,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             ),
             unresolved={
                 name: printable(text, 200)
-                for name, text in sorted({**line.unread_options, **self.unresolved}.items())[:256]
+                for name, text in sorted({**undecided_options(line), **self.unresolved}.items())[:256]
             },
             time_limit_s=self.time_limit_s,
         )

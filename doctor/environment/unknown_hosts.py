@@ -6,15 +6,20 @@ A job whose hosts are not all known may be checked on this host alone, and is th
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from doctor.engine.addresses import means_own_host
 from doctor.engine.texts import filled
 from doctor.environment.job_hosts import JobHosts
 from doctor.environment.launcher import LaunchedRank
-from doctor.environment.launchers import world_size_without_rank
+from doctor.environment.launchers import launchers, world_size_without_rank
 from doctor.environment.scheduler import Allocation
+from doctor.environment.schedulers import schedulers
 from doctor.environment.variables import EnvironmentVariables
+from doctor.job.job_size import VARIABLES as SIZE_VARIABLES
 from doctor.job.job_size import has_local_size, least_hosts, stated_sizes
+from doctor.job.launch_line import LaunchLine
+from doctor.job.variables import JOB_WIDE, RANK_NUMBERS
 
 _IN_A_POD = "KUBERNETES_SERVICE_HOST"
 _COUNT_NAME = re.compile(
@@ -25,6 +30,42 @@ _COUNT_NAME = re.compile(
 _INDEX_NAME = re.compile(r"\w*(?:RANK|INDEX|PROCNO|ID)")
 _NODE_INDEXES = frozenset({"NODE_RANK", "NODE_INDEX", "NODE_ID", "HOST_RANK", "HOST_INDEX", "HOST_ID"})
 """Variables for this host's number in the job, where the number of hosts has no prefix."""
+
+_PLACE_NAME = re.compile(
+    r"\w*(?:NODE|HOST|MACHINE|ROLE|TASK|WORKER)_?(?:RANK|INDEX|ID)|\w*(?:MASTER|LEADER|HEAD)_\w*(?:ADDR|ADDRESS|IP|PORT|HOST)"
+)
+"""How platforms and scripts name this host's number, and where all meet."""
+_OF_SCHEDULERS = re.compile(r"(?:SLURM|OMPI|PMIX?|PALS|PBS|LSB|FLUX|PET)_")
+
+
+@cache
+def _given_names() -> frozenset[str]:
+    samples = [*(row.sample for row in launchers()), *(row.sample for row in schedulers())]
+    described = (line.partition("=")[0] for sample in samples for line in sample.splitlines())
+    return frozenset((*JOB_WIDE, *RANK_NUMBERS, *SIZE_VARIABLES, *described))
+
+
+def is_set_by_nothing(text: str) -> bool:
+    """Whether a word of a launch line has a variable that neither the script nor a launcher or a platform sets.
+
+    What a command prints, and the arguments of a script, are its caller's.
+
+    >>> [is_set_by_nothing(text) for text in ("$NODE_RANK", "${PET_NODE_RANK}", "$NDOE_RANK", "$1")]
+    [False, False, True, False]
+    """
+    if "$(" in text or "`" in text:
+        return False
+    return any(
+        name not in _given_names()
+        and not any(known.fullmatch(name) for known in (_COUNT_NAME, _PLACE_NAME))
+        and not _OF_SCHEDULERS.match(name)
+        for name in re.findall(r"\$\{?([A-Za-z_]\w*)", text)
+    )
+
+
+def undecided_options(line: LaunchLine) -> dict[str, str]:
+    """Options of the launchers whose value comes from a variable that nothing sets, with the source text."""
+    return {option: text for option, text in line.unread_options.items() if is_set_by_nothing(text)}
 
 
 def unknown_hosts(

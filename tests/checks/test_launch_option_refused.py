@@ -45,6 +45,8 @@ def test_without_a_launch_line_there_is_nothing_to_judge() -> None:
         ("--node_rank $UNSET", Status.UNKNOWN),
         ('--node_rank "$UNSET"', Status.UNKNOWN),
         ("--node_rank=${UNSET:?give the number}", Status.UNKNOWN),
+        ("--node_rank $NODE_RANK", Status.PASSED),  # each host has its own
+        ("--node_rank $MLP_ROLE_INDEX", Status.PASSED),
         ("--node_rank=${UNSET:-1}", Status.PASSED),
         ("--node_rank=${UNSET:-7}", Status.FAILED),
         ("--node_rank=$SLURM_NODEID", Status.PASSED),  # of srun, for each host

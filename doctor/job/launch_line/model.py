@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
-
-_UNSET_VARIABLE = re.compile(r"^(?!.*(?:\$\(|`)).*\$\{?(?!(?:SLURM|OMPI|PMIX?|PALS|PBS|LSB|FLUX)_)[A-Za-z_]", re.DOTALL)
-"""Not one that a scheduler or launcher sets for each host, nor what a command prints."""
 
 
 class NotALaunchLine(ValueError):
@@ -127,12 +122,12 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unread_options(self) -> dict[str, str]:
-        """Options of the launchers with a variable that nothing sets, with dashes before their names."""
+        """Options of the launchers whose values cannot be read, with dashes before their names."""
         return {
             f"--{option}": text
             for call in self.launchers
             for option, text in call.unresolved.items()
-            if not option.endswith("=") and option != "program" and _UNSET_VARIABLE.search(text)
+            if not option.endswith("=") and option != "program"
         }
 
     @property

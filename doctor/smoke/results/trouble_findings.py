@@ -8,7 +8,7 @@ from typing import Any
 
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.hang.describe import format_group
 from doctor.smoke.model import UNKNOWN_HOST, Failure, FailureKind, SmokeRun
@@ -93,6 +93,8 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
         "doing": failure.calls.get(first, "") or "no recorded collective",
         "state": failure.states.get(first, ""),
         "sides": describe_sides(failure),
+        "others": _others(failure),
+        "pings": _pings(failure, blamed_hosts(run, failure)),
         "waiting": describe_ranks(run, failure.waiting_ranks) or "nobody",
         "text": failure.text or failure.states.get(first, ""),
         "frame": innermost_frames(failure.stacks.get(first, "")),
@@ -160,6 +162,25 @@ def describe_sides(failure: Failure) -> list[str]:
     return [_side(some, doing) for doing, some in list(same.items())[:MAX_LISTED]]
 
 
+def _others(failure: Failure) -> str:
+    """What a rank of the culprit's group did instead, of the same number where there is one."""
+    others = {rank: text for rank, text in failure.calls.items() if rank not in failure.culprit_ranks and text}
+    members = sorted(others, key=lambda rank: (format_group(failure.group) not in others[rank], rank))
+    return (
+        _side([rank for rank in members if others[rank] == others[members[0]]], others[members[0]])
+        if members
+        else ("the others did not")
+    )
+
+
+def _pings(failure: Failure, hosts: Sequence[str]) -> str:
+    """The commands that try the broken links, each on its own end."""
+    links = failure.links or ((hosts[0], hosts[1]), (hosts[1], hosts[0])) if len(hosts) > 1 else failure.links
+    ways = dict.fromkeys(way for source, target in links for way in ((source, target), (target, source)))
+    texts = [filled("on {0}: `ping -c 3 {1}`", source, target) for source, target in list(ways)[:4]]
+    return filled("Try each end: {0}.", joined("; ", texts)) if texts else "Let the hosts ping each other."
+
+
 def _side(ranks: Sequence[int], doing: str) -> str:
     numbers = ", ".join(map(str, ranks[:MAX_LISTED])) + " ..." * (len(ranks) > MAX_LISTED)
     return filled("ranks {0}: {1}" if len(ranks) > 1 else "rank {0}: {1}", numbers, doing)
@@ -173,4 +194,4 @@ def innermost_frames(stack: str) -> str:
     """
     lines = [line.strip() for line in stack.splitlines() if line.strip().startswith('File "')]
     of_program = next((place for place, line in enumerate(lines) if is_of_program(line.split('"')[1])), 0)
-    return " <- ".join(lines[of_program:][:FRAMES]) or "a place that is not known (no stack)"
+    return " <- ".join(lines[of_program:][:FRAMES]) or "none was read"

@@ -6,12 +6,12 @@ from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
 WATCHED = (
-    "Correct the program where that rank takes another way than the others: a condition on the rank, on the data or on the "
-    "loss, an uneven last batch, a shape that depends on the data, an unused parameter."
+    "Correct the program where that rank takes another way than the others: a condition on the rank, on the data or on "
+    "the loss, an uneven last batch, a shape that depends on the data, an unused parameter."
 )
 OWN = (
-    "All ranks of this run execute the same program of doctor, so look at the host: compare its software with the others' "
-    "(`doctor check`), and run `doctor smoke` again without it."
+    "All ranks of this run execute the same program of doctor: compare the software of the culprit's host with the others' "
+    "(`doctor check`), and run `doctor smoke` again without that host."
 )
 
 

@@ -15,8 +15,8 @@ def smoke_update_missing(run: SmokeRun, training: PerHost[SmokeTraining]) -> Ite
     as far as it could.
 
     ## What to do
-    - Learning rate: `grep -rnE '\blr\b|scheduler' --include='*.py' .` in the folder of the program finds where it is set.
-      Look for a value that one rank alone has, a warm-up that begins at 0, a scheduler that has ended.
+    - Learning rate: `grep -rnE '\blr\b|scheduler' --include='*.py' .` in the folder of the program finds where it is
+      set. Look for a value that one rank alone has, a warm-up that begins at 0, a scheduler that has ended.
     - All parameters: `grep -rnE 'scaler|optimizer|scheduler' --include='*.py' .` in the folder of the program: a
       learning rate of 0, a gradient scaler that skips every step, `optimizer.step()` that is not called.
     - Some parameters: are they in the optimizer's parameter groups? Was the optimizer built before the model was moved

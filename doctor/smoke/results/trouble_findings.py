@@ -94,7 +94,7 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
         "state": failure.states.get(first, ""),
         "sides": describe_sides(failure),
         "others": _others(failure),
-        "pings": _pings(failure, blamed_hosts(run, failure)),
+        "pings": _pings(failure),
         "waiting": describe_ranks(run, failure.waiting_ranks) or "nobody",
         "text": failure.text or failure.states.get(first, ""),
         "frame": innermost_frames(failure.stacks.get(first, "")),
@@ -165,18 +165,15 @@ def describe_sides(failure: Failure) -> list[str]:
 def _others(failure: Failure) -> str:
     """What a rank of the culprit's group did instead, of the same number where there is one."""
     others = {rank: text for rank, text in failure.calls.items() if rank not in failure.culprit_ranks and text}
-    members = sorted(others, key=lambda rank: (format_group(failure.group) not in others[rank], rank))
-    return (
-        _side([rank for rank in members if others[rank] == others[members[0]]], others[members[0]])
-        if members
-        else ("the others did not")
-    )
+    if not others:
+        return "the others did not"
+    text = others[min(others, key=lambda rank: (format_group(failure.group) not in others[rank], rank))]
+    return _side([rank for rank in sorted(others) if others[rank] == text], text)
 
 
-def _pings(failure: Failure, hosts: Sequence[str]) -> str:
+def _pings(failure: Failure) -> str:
     """The commands that try the broken links, each on its own end."""
-    links = failure.links or ((hosts[0], hosts[1]), (hosts[1], hosts[0])) if len(hosts) > 1 else failure.links
-    ways = dict.fromkeys(way for source, target in links for way in ((source, target), (target, source)))
+    ways = dict.fromkeys(way for source, target in failure.links for way in ((source, target), (target, source)))
     texts = [filled("on {0}: `ping -c 3 {1}`", source, target) for source, target in list(ways)[:4]]
     return filled("Try each end: {0}.", joined("; ", texts)) if texts else "Let the hosts ping each other."
 

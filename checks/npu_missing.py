@@ -35,8 +35,8 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
     if inventory.pci_count > len(devices):
         yield Finding(
             "NPU {npus} is on the PCI bus but has no device file: the driver did not accept it",
-            remedy="restart the host: `reboot`; if `ls /dev/davinci*` still does not show the NPU, reinstall driver and "
-            "firmware.",
+            remedy="restart the host: `reboot`; if `ls /dev/davinci*` still does not show the NPU, reinstall driver "
+            "and firmware.",
             npus=gap,
             devices=inventory.pci_count,
             observed=count_noun(len(devices), "device file"),

@@ -10,8 +10,8 @@ WATCHED = (
     "the loss, an uneven last batch, a shape that depends on the data, an unused parameter."
 )
 OWN = (
-    "All ranks of this run execute the same program of doctor: compare the software of the culprit's host with the others' "
-    "(`doctor check`), and run `doctor smoke` again without that host."
+    "All ranks of this run execute the same program of doctor: compare the software of the culprit's host with the "
+    "others' (`doctor check`), and run `doctor smoke` again without that host."
 )
 
 

@@ -126,8 +126,8 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             "On {0}: `ping -c 3 {1}` and `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)`. On {1}: "
             "`ping -c 3 {0}` and `ip route get $(getent ahosts {0} | cut -d' ' -f1 | head -1)`. "
             "Where the address answers: the firewall of either host (`nft list ruleset`, `iptables-save`), or one "
-            "between them. Where it does not, and the route is right: the interface, the cable, the switch port, a host "
-            "with the same address."
+            "between them. Where it does not, and the route is right: the interface, the cable, the switch port, a "
+            "host with the same address."
         )
 
 

@@ -26,7 +26,7 @@ def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | No
 
     ## What to do
     {look}
-    Stack of the culprit rank, innermost call first: {frame}. Both sides: {sides}.
+    The culprit rank called it, innermost call first, in {frame}. Both sides: {sides}.
 
     ## Source
     Each rank writes every call into its flight recorder before it makes it; the same number in the same group must be

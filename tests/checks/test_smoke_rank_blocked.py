@@ -24,4 +24,4 @@ def test_where_it_is_and_what_it_sleeps_in() -> None:
 
 def test_without_a_stack_it_says_so() -> None:
     _, todo = only_finding(NAME, ran(4, 2, trouble("busy", 2)))
-    assert "none was read" in todo
+    assert "a place that is not known (no stack)" in todo

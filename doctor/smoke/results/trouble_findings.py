@@ -191,4 +191,4 @@ def innermost_frames(stack: str) -> str:
     """
     lines = [line.strip() for line in stack.splitlines() if line.strip().startswith('File "')]
     of_program = next((place for place, line in enumerate(lines) if is_of_program(line.split('"')[1])), 0)
-    return " <- ".join(lines[of_program:][:FRAMES]) or "none was read"
+    return " <- ".join(lines[of_program:][:FRAMES]) or "a place that is not known (no stack)"

@@ -164,18 +164,18 @@ def describe_sides(failure: Failure) -> list[str]:
 
 def _others(failure: Failure) -> str:
     """What a rank of the culprit's group did instead, of the same number where there is one."""
-    others = {rank: text for rank, text in failure.calls.items() if rank not in failure.culprit_ranks and text}
+    others = {rank: call for rank, call in failure.calls.items() if rank not in failure.culprit_ranks and call}
     if not others:
         return "the others did not"
-    text = others[min(others, key=lambda rank: (format_group(failure.group) not in others[rank], rank))]
-    return _side([rank for rank in sorted(others) if others[rank] == text], text)
+    doing = others[min(others, key=lambda rank: (format_group(failure.group) not in others[rank], rank))]
+    return _side([rank for rank in sorted(others) if others[rank] == doing], doing)
 
 
 def _pings(failure: Failure) -> str:
     """The commands that try the broken links, each on its own end."""
     ways = dict.fromkeys(way for source, target in failure.links for way in ((source, target), (target, source)))
-    texts = [filled("on {0}: `ping -c 3 {1}`", source, target) for source, target in list(ways)[:4]]
-    return filled("Try each end: {0}.", joined("; ", texts)) if texts else "Let the hosts ping each other."
+    commands = [filled("on {0}: `ping -c 3 {1}`", source, target) for source, target in list(ways)[:4]]
+    return filled("Try each end: {0}.", joined("; ", commands)) if commands else "Let the hosts ping each other."
 
 
 def _side(ranks: Sequence[int], doing: str) -> str:

@@ -11,7 +11,7 @@ def folder_not_writable(disks: DiskSpace, view: JobContainer | None) -> Iterator
     """The folders that a job writes to exist and are writable.
 
     ## Why it matters
-    A job that cannot write its logs (`~/ascend/log`), temporary files or checkpoints stops. Where /tmp or /dev/shm
+    A job that cannot write its logs, temporary files or checkpoints stops. Where /tmp or /dev/shm
     cannot be written, torchrun, data loader workers and the shared memory of the communication libraries fail at their
     start.
 
@@ -51,7 +51,7 @@ def _not_writable(disk: FileSystem, in_container: bool) -> Iterator[Finding]:
             remedy = filled(
                 "`findmnt -T {0}` shows how it is mounted, `dmesg | grep -iE 'remount|i/o error'` whether the disk had "
                 "errors. With errors: take the host out of use and replace the disk. Without: "
-                "`mount -o remount,rw $(findmnt -n -o TARGET -T {1})`, and correct /etc/fstab.",
+                "`mount -o remount,rw $(findmnt -n -o TARGET -T {1})`, and in /etc/fstab write `rw` for `ro`.",
                 folder,
                 folder,
             )

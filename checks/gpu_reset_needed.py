@@ -17,7 +17,8 @@ def gpu_reset_needed(inventory: GpuInventory) -> Iterator[Finding]:
     GPU is reset; until then the job uses it, and may end with an uncorrected error.
 
     ## What to do
-    On {host}, when no program uses the GPU: `nvidia-smi -r -i {gpu}`, or restart the host.
+    On {host}, when no program uses the GPU (`fuser -v /dev/nvidia{gpu}` lists them): `nvidia-smi -r -i {gpu}`. Where
+    that is refused: `reboot`.
 
     ## Source
     `reset_required` and `gpu_recovery_action` of `nvidia-smi -q -x` (NVML: nvmlDeviceGpuRecoveryAction_t) are errors;

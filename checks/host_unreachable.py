@@ -12,8 +12,8 @@ def host_unreachable(reach: Reachability) -> Iterator[Finding]:
     """Every host can be reached, and answers.
 
     ## Why it matters
-    A host that cannot be reached cannot be checked, and very likely cannot take part in the job. All other checks are
-    unknown on it; this finding stands for them.
+    A host that cannot be reached cannot be checked, and very likely cannot take part in the job. Checks that have no
+    result for it are not listed one by one.
 
     ## What to do
     {hint}

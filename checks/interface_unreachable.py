@@ -40,7 +40,8 @@ def interface_unreachable(
     remote=[172.17.0.1]", or the job waits at its start until a timeout of minutes.
 
     ## What to do
-    Name the interface that leads to the other hosts, on all of them: `export {setting}={nic}`, on {host} {expected}.
+    In the job's script, so that all hosts have it: `export {setting}={nic}`, the interface that leads to the other
+    hosts (on {host}: {expected}).
     {by_name}
 
     ## In a container

@@ -30,8 +30,8 @@ def locked_memory_limit_low(
     r"""A process of the job may lock as much memory as its devices need.
 
     ## Why it matters
-    Memory that a network adapter or an accelerator reads by itself must stay where it is: it is locked. Where the limit
-    is small, registering it fails: "ibv_reg_mr failed with error Cannot allocate memory", "ibv_create_qp failed".
+    RDMA adapters and accelerators work only on locked memory. With a small limit a job cannot register enough of it,
+    and fails: "ibv_reg_mr failed with error Cannot allocate memory", "ibv_create_qp failed".
 
     ## What to do
     On {host}: `printf '%s - memlock unlimited\n' '*' root >> /etc/security/limits.d/99-zz-cluster.conf`, then log in

@@ -5,7 +5,7 @@ from doctor.engine.sanitize import count_noun
 from doctor.facts.container import FIRST_VIRTUAL_NPU, HostContainer
 from doctor.facts.npu import NpuChips, NpuInventory
 
-UNLISTED = "Restart the host: `reboot`; if npu-smi still leaves it out, reseat or replace the card."
+UNLISTED = "restart the host: `reboot`; if npu-smi still leaves it out, reseat or replace the card."
 
 
 @check(severity=ERROR, area="devices")
@@ -16,7 +16,7 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
     No message announces an NPU that dropped out: the job fails on that host alone, with `Invalid device ID`.
 
     ## What to do
-    {remedy}
+    On {host}: {remedy}
     The reason is in the kernel's log: `dmesg | grep -iE "davinci|ascend|pcie"`.
 
     ## Source
@@ -35,7 +35,8 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
     if inventory.pci_count > len(devices):
         yield Finding(
             "NPU {npus} is on the PCI bus but has no device file: the driver did not accept it",
-            remedy="Restart the host: `reboot`; if it is still not accepted, reinstall driver and firmware.",
+            remedy="restart the host: `reboot`; if `ls /dev/davinci*` still does not show the NPU, reinstall driver "
+            "and firmware.",
             npus=gap,
             devices=inventory.pci_count,
             observed=count_noun(len(devices), "device file"),
@@ -44,7 +45,7 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
     elif gap:
         yield Finding(
             "NPU {npus} has no device file, and the PCI bus shows {on_bus} NPUs: the card has dropped out",
-            remedy="Switch the host off and on; if the card is still not on the bus (`lspci -d 19e5:`), reseat or "
+            remedy="switch the host off and on; if the card is still not on the bus (`lspci -d 19e5:`), reseat or "
             "replace it.",
             npus=gap,
             on_bus=inventory.pci_count,
@@ -82,7 +83,7 @@ def _in_container(devices: tuple[int, ...], chips: NpuChips | None) -> Iterator[
     unlisted = sorted(set(devices) - listed) if listed <= set(devices) else list(devices[len(listed) :])
     yield Finding(
         "NPU {npus} was given to the container, but npu-smi does not list it",
-        remedy="On the container's host: `npu-smi info -m`. If it lists the NPU, start the container again; if not, "
+        remedy="outside the container: `npu-smi info -m`. If it lists the NPU, start the container again; if not, "
         "restart that host.",
         npus=unlisted,
         observed=filled("{0} listed", count_noun(len(chips.chips), "NPU")),

@@ -5,6 +5,15 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
+WATCHED = (
+    "Correct the program where that rank takes another way than the others: a condition on the rank, on the data or on "
+    "the loss, an uneven last batch, a shape that depends on the data, an unused parameter."
+)
+OWN = (
+    "All ranks of this run execute the same program of doctor: compare the software of the culprit's host with the "
+    "others' (`doctor check`), and run `doctor smoke` again without that host."
+)
+
 
 @check(severity=ERROR, area="smoke")
 def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
@@ -16,19 +25,18 @@ def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | No
     numbers.
 
     ## What to do
-    In the stack of the culprit rank, {frame}, check for what can differ between ranks: a condition on the rank, on the
-    data or on the loss, an uneven last batch, a shape that depends on the data, an unused parameter. Both sides:
-    {sides}.
+    {look}
+    The culprit rank called it, innermost call first, in {frame}. Both sides: {sides}.
 
     ## Source
     Each rank writes every call into its flight recorder before it makes it; the same number in the same group must be
     the same call. Of two sides, the culprit is the one whose calls differ from its own previous step, else the
     minority. PyTorch and NCCL document that calls must match on all ranks.
     """
-    yield from failure_findings(run, _sentence, "mismatch")
+    yield from failure_findings(run, _sentence, "mismatch", look=WATCHED if run.watched else OWN)
 
 
 def _sentence(failure: Failure) -> str:
     if failure.culprits_differ:
         return "{who} called different collectives {where}: {sides}"
-    return "{who} called {doing} {where}; the others did not"
+    return "{who} called {doing} {where}; {others}"

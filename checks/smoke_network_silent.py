@@ -16,10 +16,10 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     at its first large one.
 
     ## What to do
-    Between the hosts named, on each of them: `ping -c 3 {peer}`. Where it fails: `ip -br address` and `ip route`, then
-    the cable and the switch port. Where it passes: `nft list ruleset` and `iptables-save` for rules that drop, `ping -c
-    3 -M do -s 1472 {peer}` for full-size packets (8972 with an MTU of 9000), `ip -s link` for drops. Where the library
-    took the wrong interface, name it in the job's script: HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME.
+    {pings} Where it fails: `ip -br address` and `ip route`, then the cable and the switch port. Where it passes: `nft
+    list ruleset` and `iptables-save` for rules that drop, `ping -c 3 -M do -s 1472 {peer}` from the other end for
+    full-size packets (8972 with an MTU of 9000), `ip -s link` for drops. Where the library took the wrong interface,
+    name it in the job's script: HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME.
 
     - NPU: `hccn_tool -i {device} -net_health -g` and `hccn_tool -i {device} -link -g` as well.
 

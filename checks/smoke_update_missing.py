@@ -8,15 +8,15 @@ from doctor.smoke.numerics.analyze import findings
 
 @check(severity=ERROR, area="smoke")
 def smoke_update_missing(run: SmokeRun, training: PerHost[SmokeTraining]) -> Iterator[Finding]:
-    """Every parameter changes in training.
+    r"""Every parameter changes in training.
 
     ## Why it matters
-    A tensor that has a gradient and stays as it was is frozen by mistake: the rest of the model learns around it, and
-    the loss falls, only not as far as it could.
+    A parameter that has a gradient and does not change is not trained. Where others are, the loss still falls, only not
+    as far as it could.
 
     ## What to do
-    - Learning rate: `grep -rnE 'lr|scheduler' --include='*.py' .` in the folder of the program finds where it is set: a
-      rank of its own, a warm-up that begins at 0, a scheduler that ended.
+    - Learning rate: `grep -rnE '\blr\b|scheduler' --include='*.py' .` in the folder of the program finds where it is
+      set. Look for a value that one rank alone has, a warm-up that begins at 0, a scheduler that has ended.
     - All parameters: `grep -rnE 'scaler|optimizer|scheduler' --include='*.py' .` in the folder of the program: a
       learning rate of 0, a gradient scaler that skips every step, `optimizer.step()` that is not called.
     - Some parameters: are they in the optimizer's parameter groups? Was the optimizer built before the model was moved

@@ -15,8 +15,8 @@ def torch_version_differs(python: PerHost[PythonEnv], launch: LaunchConfig | Non
     """All hosts have the same versions of torch, torch_npu and MindSpore.
 
     ## Why it matters
-    Ranks of different versions disagree on the wire: a rendezvous that fails, collectives in another order, or a
-    checkpoint that one host cannot load.
+    A rank without the package ends at its import. Ranks of different versions fail to find each other, call collectives
+    in another order, or cannot load each other's checkpoints.
 
     ## What to do
     On {host}: `{pip}`. {python}

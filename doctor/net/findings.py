@@ -117,14 +117,16 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             )
         if self.is_refused_at_source:
             return (
-                "{0} itself refuses, before any packet is sent. There `ping -c 3 {1}` prints the address, and `ip "
-                "route get <address>` names the route that refuses: delete it (`ip route` and `ip rule` list all), or "
-                "the rule of the firewall for outgoing packets (`nft list ruleset`, `iptables-save`)."
+                "{0} itself refuses, before it sends a packet. On {0}, `ip route show match "
+                "$(getent ahosts {1} | cut -d' ' -f1 | head -1)` lists the routes to {1}: delete one that begins with "
+                "unreachable, prohibit or blackhole (`ip route del`, with that line behind it). Where there is none: "
+                "`ip rule`, and the firewall's rules for outgoing packets (`nft list ruleset`, `iptables-save`)."
             )
         return (
-            "On {0}: `ping -c 3 {1}` and, with the address that it prints, `ip route get <address>`; the same from {1} "
-            "to {0}. Where the address answers: the firewall of either host (`nft list ruleset`, `iptables-save`), or "
-            "one between them. Where it does not, and the route is right: the interface, the cable, the switch port, a "
+            "On {0}: `ping -c 3 {1}` and `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)`. On {1}: "
+            "`ping -c 3 {0}` and `ip route get $(getent ahosts {0} | cut -d' ' -f1 | head -1)`. "
+            "Where the address answers: the firewall of either host (`nft list ruleset`, `iptables-save`), or one "
+            "between them. Where it does not, and the route is right: the interface, the cable, the switch port, a "
             "host with the same address."
         )
 
@@ -206,10 +208,10 @@ def _stated(detail: str) -> str:
     """A detail that the source's kernel gave as an error number, in words.
 
     >>> _stated("no way to it (EACCES)"), _stated("refused")
-    ('no way to it (EACCES: a route prohibits it)', 'refused')
+    ('EACCES: a route prohibits it', 'refused')
     """
     code = detail.removeprefix(f"{NO_ROUTE} (").removesuffix(")")
-    return filled("no way to it ({0}: {1})", code, REFUSALS[code]) if code in REFUSALS else detail
+    return filled("{0}: {1}", code, REFUSALS[code]) if code in REFUSALS else detail
 
 
 def _belongs(attempt: Attempt, cause: NetworkCause) -> bool:

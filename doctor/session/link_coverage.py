@@ -33,7 +33,7 @@ def link_coverage(records: Mapping[str, HostRecord], smoke: SmokeRun | None = No
     if _has(records, HccsPings):
         lines += _line("HCCS pings", "links between NPUs of the same number in a super pod", *_hccs_links(cache))
     if smoke is not None and _has(records, SmokePairs):
-        lines += _line("smoke pairs", "pairs of hosts", *_exchanged_pairs(cache, smoke))
+        lines += _line("smoke pairs, before the training", "pairs of hosts", *_exchanged_pairs(cache, smoke))
     return tuple(lines)
 
 

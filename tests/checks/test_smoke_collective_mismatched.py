@@ -36,7 +36,7 @@ def test_both_sides_are_shown() -> None:
 )  # fmt: skip
 def test_each_property_of_a_call(usual: str, other: str) -> None:
     finding, _ = only_finding(NAME, ran(4, 2, trouble("mismatch", 2, calls={0: usual, 1: usual, 2: other})))
-    assert str(finding).startswith(f"rank 2 called {other} in step 2 of dp4; the others did not")
+    assert str(finding).startswith(f"rank 2 called {other} in step 2 of dp4; ranks 0, 1: {usual}")
 
 
 def test_two_ranks_that_differ_are_both_named_and_no_others() -> None:

@@ -161,7 +161,7 @@ def _remedy(advice: Advice) -> Iterator[str]:
         yield "To confirm it:"
         yield from (filled("  {0}", text) for text in advice.confirm)
     if advice.playbooks:
-        yield filled("Playbooks: {0} (doctor explain NAME)", ", ".join(advice.playbooks))
+        yield filled("Playbooks: {0} (`doctor explain PLAYBOOK` shows one)", ", ".join(advice.playbooks))
     if advice.checks:
         yield filled("Before the next job: `doctor check --select {0}`", ",".join(advice.checks))
 

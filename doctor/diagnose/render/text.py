@@ -151,11 +151,13 @@ class _TextLayout:
         for heading, texts in ((label, item.likely_causes), ("confirm", item.confirm), ("fix", item.fix)):
             yield from self.labelled(heading, texts[: self.limit])
         if item.playbooks:
-            yield from self.labelled("playbooks", [", ".join(item.playbooks[: self.limit]) + " (doctor explain NAME)"])
+            yield from self.labelled(
+                "playbooks", [", ".join(item.playbooks[: self.limit]) + " (`doctor explain PLAYBOOK` shows one)"]
+            )
 
     def checks(self, item: Advice) -> Iterator[str]:
         if item.checks:
-            yield from self.labelled("before", [f"doctor check --select {','.join(item.checks[:4])}"])
+            yield from self.labelled("before", [f"`doctor check --select {','.join(item.checks[:4])}`"])
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:
         names = [localized_filled(culprit.name) for culprit in culprits[: 100 if self.verbose else 8]]

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from doctor.engine.check_files import AREAS
-from doctor.engine.language import localized, phrase
+from doctor.engine.language import localized, phrase, without_loose_spaces
 from doctor.engine.output_encoding import ELLIPSIS, display_width, padded, without_signs
 from doctor.report.layout.failures import OBSERVED_EXPECTED
 from doctor.report.layout.finding_ages import LABEL
@@ -327,4 +327,4 @@ def _joined(parts: Iterable[tuple[str, str]], end: str) -> Details:
             lines[-1] = (lines[-1][0], f"{lines[-1][1]}{gap}{text}")
         else:
             lines.append((label, text))
-    return (*lines[:-1], (lines[-1][0], f"{lines[-1][1]} {end}".rstrip())) if lines else ()
+    return (*lines[:-1], (lines[-1][0], without_loose_spaces(f"{lines[-1][1]} {end}".rstrip()))) if lines else ()

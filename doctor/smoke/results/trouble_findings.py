@@ -8,7 +8,7 @@ from typing import Any
 
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.hang.describe import format_group
 from doctor.smoke.model import UNKNOWN_HOST, Failure, FailureKind, SmokeRun
@@ -93,6 +93,8 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
         "doing": failure.calls.get(first, "") or "no recorded collective",
         "state": failure.states.get(first, ""),
         "sides": describe_sides(failure),
+        "others": _others(failure),
+        "pings": _pings(failure),
         "waiting": describe_ranks(run, failure.waiting_ranks) or "nobody",
         "text": failure.text or failure.states.get(first, ""),
         "frame": innermost_frames(failure.stacks.get(first, "")),
@@ -158,6 +160,22 @@ def describe_sides(failure: Failure) -> list[str]:
     for rank in sorted(failure.calls, key=lambda rank: (rank not in failure.culprit_ranks, rank)):
         same.setdefault(failure.calls[rank], []).append(rank)
     return [_side(some, doing) for doing, some in list(same.items())[:MAX_LISTED]]
+
+
+def _others(failure: Failure) -> str:
+    """What a rank of the culprit's group did instead, of the same number where there is one."""
+    others = {rank: call for rank, call in failure.calls.items() if rank not in failure.culprit_ranks and call}
+    if not others:
+        return "the others did not"
+    doing = others[min(others, key=lambda rank: (format_group(failure.group) not in others[rank], rank))]
+    return _side([rank for rank in sorted(others) if others[rank] == doing], doing)
+
+
+def _pings(failure: Failure) -> str:
+    """The commands that try the broken links, each on its own end."""
+    ways = dict.fromkeys(way for source, target in failure.links for way in ((source, target), (target, source)))
+    commands = [filled("on {0}: `ping -c 3 {1}`", source, target) for source, target in list(ways)[:4]]
+    return filled("Try each end: {0}.", joined("; ", commands)) if commands else "Let the hosts ping each other."
 
 
 def _side(ranks: Sequence[int], doing: str) -> str:

@@ -45,8 +45,8 @@ _FAMILY = 3
 def _given_names() -> tuple[frozenset[str], tuple[str, ...]]:
     """Those that a launcher or a platform sets, by the tables, and the prefixes of their other ones."""
     described, prefixes = set[str](), set[str]()
-    for row in (*launchers(), *schedulers()):
-        names = set(re.findall(r"^(\w+)=", row.sample, re.MULTILINE))
+    for sample in [*(row.sample for row in launchers()), *(row.sample for row in schedulers())]:
+        names = set(re.findall(r"^(\w+)=", sample, re.MULTILINE))
         described |= names
         families = Counter(name.partition("_")[0] for name in names if "_" in name)
         prefixes |= {f"{prefix}_" for prefix, count in families.items() if count >= _FAMILY}

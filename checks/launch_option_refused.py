@@ -34,4 +34,6 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             case="A wrong name" if expected.startswith("-") else "A wrong value",
         )
     if launch.is_of_job_script and launch.unread_options:
-        raise Unreadable(filled("nothing that was read sets the variable in {0}", launch.unread_options))
+        raise Unreadable(
+            filled("set the variable in {0} before the command: nothing that was read does", launch.unread_options)
+        )

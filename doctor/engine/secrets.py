@@ -111,6 +111,8 @@ _START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 """Of a word, also where the end of the line before it is shown as ``\\n``."""
 _OPTIONS = 2
 """So many secrets of one command are hidden, such as those of ``snmpwalk -A ... -X ...``."""
+_MIXED = r"(?-i:(?=[^\s0-9]{0,200}[0-9])(?=[^\sa-z]{0,200}[a-z])(?=[^\sA-Z]{0,200}[A-Z]))"
+"""What follows has small letters, capitals and digits."""
 _LOGIN = (
     r"(?i)(\blogin[ \t\n]\S{1,200}[ \t\n]+password\s+"
     r"|\bu(?:ser[ ]?)?id=[^;\s]{1,100};\s*pwd=|\bak=[\"']?[\w+/=-]{1,100}[\"']?[ ,;&]{1,3}sk=[\"']?"
@@ -118,7 +120,10 @@ _LOGIN = (
     rf"|{_START}(?:requirepass|masterauth|bindpw|rootpw|olcrootpw|wpa-psk|r[ow]community6?|snmp-server[ ]community"
     r"|enable[ ]secret(?:[ ][0-9])?|(?:enable|username[ ]\S{1,60})[ ]password[ ][0-9]|tacacs-server[ ]key[ ][0-9]"
     r"|auth(?:enticate)?[ ](?:plain|login|xoauth2|oauthbearer|ntlm|cram-md5)(?=[ ][\w+/=]{0,200}[0-9=]))[ \t]+"
-    # FTP, POP, and Redis as its MONITOR and a capture show it: a capital word, then what has letters and digits.
+    r"|(?-i:\bHELLO[ ][23][ ]AUTH)[ ][^\s<]{1,60}[ ]+(?!<)"
+    rf"|\b(?-i:AUTH)[ ]+(?:[\w-]{{1,60}}[ ]+)?(?=[^\s/._:\"'\\]{{12}}){_MIXED}"
+    # FTP, POP, and Redis as its MONITOR and a capture show it: a capital word, then what has letters and digits, to the
+    # end of a line.
     r"|(?:(?:(?:[>:/\"']|\+ok)[ ]?|\b(?=PASS[ ]\D{1,99}[0-9]{1,99}[^\s0-9]{1,99}[0-9]))(?-i:PASS)[ ]+"
     r"|\b(?-i:AUTH)[ ]+(?:default[ ]+|[\w-]{1,60}[ ]+(?=(?-i:[^\sA-Z]{0,99}[A-Z])))?"
     r"|\bsetuser\b[^\n]{0,100}?[\s\"]>|\"(?-i:AUTH)\"[ ](?:\"[^\"\s]{1,100}\"[ ])?\")"
@@ -129,8 +134,6 @@ _LOGIN = (
     r"|\bjdbc:oracle:\w{1,20}:[\w.-]{1,60}/)[^\s\"';]+"
 )
 """Of a line of .netrc, of a connection, and directives of configuration files."""
-_MIXED = r"(?-i:(?=[^\s0-9]{0,200}[0-9])(?=[^\sa-z]{0,200}[a-z])(?=[^\sA-Z]{0,200}[A-Z]))"
-"""What follows has small letters, capitals and digits."""
 _SAID = (
     r"(?i)(\b(?:api|access|secret|private|license|shared)[ ]key(?:[ ]provided|[ ]verification[ ]failed[ ]for[ ]key)?"
     r"(?:[ ](?:is|was)(?:[ ]configured)?)?:?[ \t]+[\"']?"

@@ -6,6 +6,7 @@ A job whose hosts are not all known may be checked on this host alone, and is th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import cache
 
 from doctor.engine.addresses import means_own_host
@@ -32,17 +33,24 @@ _NODE_INDEXES = frozenset({"NODE_RANK", "NODE_INDEX", "NODE_ID", "HOST_RANK", "H
 """Variables for this host's number in the job, where the number of hosts has no prefix."""
 
 _PLACE_NAME = re.compile(
-    r"\w*(?:NODE|HOST|MACHINE|ROLE|TASK|WORKER)_?(?:RANK|INDEX|ID)|\w*(?:MASTER|LEADER|HEAD)_\w*(?:ADDR|ADDRESS|IP|PORT|HOST)"
+    r"\w*(?:NODE|HOST|MACHINE|ROLE|TASK|WORKER)_?(?:RANK|INDEX|ID)|\w*(?:MASTER|LEADER|HEAD)_\w*(?:ADDR|ADDRESS|IP|PORT|HOST)",
+    re.IGNORECASE,
 )
 """How platforms and scripts name this host's number, and where all meet."""
-_OF_SCHEDULERS = re.compile(r"(?:SLURM|OMPI|PMIX?|PALS|PBS|LSB|FLUX|PET)_")
+_FAMILY = 3
+"""Variables with one prefix in a platform's sample: others with this prefix are the platform's, too."""
 
 
 @cache
-def _given_names() -> frozenset[str]:
-    samples = [*(row.sample for row in launchers()), *(row.sample for row in schedulers())]
-    described = (line.partition("=")[0] for sample in samples for line in sample.splitlines())
-    return frozenset((*JOB_WIDE, *RANK_NUMBERS, *SIZE_VARIABLES, *described))
+def _given_names() -> tuple[frozenset[str], tuple[str, ...]]:
+    """Those that a launcher or a platform sets, by the tables, and the prefixes of their other ones."""
+    described, prefixes = set[str](), set[str]()
+    for sample in [*(row.sample for row in launchers()), *(row.sample for row in schedulers())]:
+        names = set(re.findall(r"^(\w+)=", sample, re.MULTILINE))
+        described |= names
+        families = Counter(name.partition("_")[0] for name in names if "_" in name)
+        prefixes |= {f"{prefix}_" for prefix, count in families.items() if count >= _FAMILY}
+    return frozenset((*JOB_WIDE, *RANK_NUMBERS, *SIZE_VARIABLES, *described)), tuple(sorted(prefixes))
 
 
 def is_set_by_nothing(text: str) -> bool:
@@ -50,16 +58,17 @@ def is_set_by_nothing(text: str) -> bool:
 
     What a command prints, and the arguments of a script, are its caller's.
 
-    >>> [is_set_by_nothing(text) for text in ("$NODE_RANK", "${PET_NODE_RANK}", "$NDOE_RANK", "$1")]
-    [False, False, True, False]
+    >>> [is_set_by_nothing(text) for text in ("$NODE_RANK", "${MLP_WORKER_GPU}", "$NDOE_RANK", "$1", "$((GPUS * 2))")]
+    [False, False, True, False, True]
     """
-    if "$(" in text or "`" in text:
+    if re.search(r"\$\((?!\()|`", text):
         return False
+    names, prefixes = _given_names()
     return any(
-        name not in _given_names()
+        name not in names
         and not any(known.fullmatch(name) for known in (_COUNT_NAME, _PLACE_NAME))
-        and not _OF_SCHEDULERS.match(name)
-        for name in re.findall(r"\$\{?([A-Za-z_]\w*)", text)
+        and not name.startswith(prefixes)
+        for name in re.findall(r"(?:\$\{?|\$\(\([ ]*)([A-Za-z_]\w*)", text)
     )
 
 

@@ -86,7 +86,12 @@ def _matches_by_other_hosts(master_addr: str, hosts: Mapping[str, object], fact_
 
 
 def more_ranks_than_devices(records: Iterable[HostRecord], environ: Mapping[str, str]) -> str:
-    """Why a job of this host alone has other hosts: it has not so many devices. Empty where it has, or has none."""
+    """Why a job of this host alone has other hosts: it has not so many devices. Empty where it has, or has none.
+
+    A job whose ranks meet on loopback has no other host, however many share a device or compute on CPUs.
+    """
+    if any(means_own_host(environ.get(name, "").strip()) for name in ("MASTER_ADDR", "MS_SCHED_HOST")):
+        return ""
     facts = [read_fact(record, fact) for record in records for fact in (NpuInventory, GpuCards)]
     counts = (len(fact.devices) if isinstance(fact, NpuInventory) else getattr(fact, "pci", 0) for fact in facts)
     least = least_hosts(environ, max(counts, default=0))

@@ -47,6 +47,11 @@ def test_without_a_launch_line_there_is_nothing_to_judge() -> None:
         ("--node_rank=${UNSET:?give the number}", Status.UNKNOWN),
         ("--node_rank $NODE_RANK", Status.PASSED),  # each host has its own
         ("--node_rank $MLP_ROLE_INDEX", Status.PASSED),
+        ("--node_rank $machine_rank", Status.PASSED),
+        ("--nproc_per_node $MLP_WORKER_GPU --master_port $MLP_WORKER_0_PORT", Status.PASSED),  # not in its sample
+        ("--nproc_per_node $SLURM_GPUS_ON_NODE", Status.PASSED),
+        ("--nproc_per_node $UNSET", Status.UNKNOWN),
+        ("--nproc_per_node $((UNSET * 2))", Status.UNKNOWN),
         ("--node_rank=${UNSET:-1}", Status.PASSED),
         ("--node_rank=${UNSET:-7}", Status.FAILED),
         ("--node_rank=$SLURM_NODEID", Status.PASSED),  # of srun, for each host

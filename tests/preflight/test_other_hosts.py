@@ -17,6 +17,9 @@ from tests.checks.launch_lines import records
         ({"WORLD_SIZE": "4"}, 8, True),
         ({"WORLD_SIZE": "16"}, 0, True),  # on CPUs
         ({"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "16"}, 8, True),
+        ({"WORLD_SIZE": "16", "MASTER_ADDR": "localhost"}, 8, True),  # ranks that share devices, on one host
+        ({"WORLD_SIZE": "16", "MASTER_ADDR": "n1"}, 8, False),
+        ({"MS_WORKER_NUM": "16", "MS_SCHED_HOST": "127.0.0.1"}, 8, True),
         ({}, 8, True),
     ],
 )

@@ -47,6 +47,8 @@ R = Redactor(KEY, HOSTS)
         ("aa:bb:cc:dd:ee:ff AA-BB-CC-DD-EE-FF", "HH HH"),
         ("/home/alice/train.py ~bob/x", "/home/HH/train.py ~HH/x"),
         ("alice@node001 root@node002", "HH@HH root@HH"),
+        ("https://api.telegram.org/bot123456789:ex4g2Vs7shSAUqX/send", "https://HH/bot[hidden]"),
+        ("https://hooks.slack.com/services/T0/B0/abcdefXYZ1 on gpu-1", "https://HH/services/[hidden] on HH"),
     ],
 )
 def test_what_is_replaced(text: str, pattern: str) -> None:

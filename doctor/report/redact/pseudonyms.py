@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from doctor.engine.secrets import hide_secrets
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 
 _LETTERS = "bcdfghjklmnpqrstvwxz"
@@ -90,9 +91,9 @@ class Redactor:
         return self.pseudonyms.get(name) or self.pseudonym(name)
 
     def text(self, text: str) -> str:
-        """``text`` with all of it replaced."""
+        """``text`` with all of it replaced; first without secrets, some of which are known by the name before them."""
         if text not in self.cache:
-            self.cache[text] = self.pattern.sub(self._replace_match, text)
+            self.cache[text] = self.pattern.sub(self._replace_match, hide_secrets(text))
         return self.cache[text]
 
     def template(self, text: str) -> str:

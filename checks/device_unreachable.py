@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.pairwise_blame import blame, cut_values, hosts_to_name, partners
+from doctor.engine.pairwise_blame import hosts_to_name, partners, suspects
 from doctor.facts.hccn import DeviceAddresses, Neighbours
 from doctor.facts.hccn.neighbour import switch_port
 from doctor.facts.hccn.pings import DevicePings
@@ -47,21 +47,7 @@ def device_unreachable(
         if ping.address in owner
     ]
     tried = partners(pairs)
-    suspects, cuts = blame(pairs)
-    for cut in cuts:
-        (host, npu), other = cut[-1][0], cut[0][0]
-        yield Finding(
-            "NPU {npu}: the hosts form {count} parts, and packets between them are lost: {places}",
-            hosts=[end[0] for part in cut for end in part],
-            either_end=True,
-            npu=npu,
-            address=addresses[host].by_npu[npu].ip,
-            first=other[0],
-            owner=host,
-            switch_port=switch_port(neighbours, host, npu),
-            **cut_values(cut),
-        )
-    for (host, npu), others in sorted(suspects.items()):
+    for (host, npu), others in sorted(suspects(pairs).items()):
         yield Finding(
             "NPU {npu} ({address}) lost packets to or from {lost} of {tried} peers: {peers}",
             hosts=(named := hosts_to_name(host, [other[0] for other in others])),

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.pairwise_blame import blame, cut_values, hosts_to_name, partners
+from doctor.engine.pairwise_blame import hosts_to_name, partners, suspects
 from doctor.facts.hccn import SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.npu import NpuChips, card_and_chip
@@ -47,21 +47,7 @@ def hccs_unreachable(
         if host in pods and (pods[host].id, ping.address) in ends
     ]
     tried = partners(pairs)
-    suspects, cuts = blame(pairs)
-    for cut in cuts:
-        (host, npu), other = cut[-1][0], cut[0][0]
-        yield Finding(
-            "NPU {npu}: the hosts form {count} parts, and HCCS packets between them are lost: {places}",
-            hosts=[end[0] for part in cut for end in part],
-            either_end=True,
-            npu=npu,
-            address=vnics[host].by_npu[npu].address.ip,
-            first=other[0],
-            owner=host,
-            **card_and_chip(chips.get(host) if chips else None, npu),
-            **cut_values(cut),
-        )
-    for (host, npu), others in sorted(suspects.items()):
+    for (host, npu), others in sorted(suspects(pairs).items()):
         yield Finding(
             "NPU {npu} ({address}) lost HCCS packets to or from {lost} of {tried} peers: {peers}",
             hosts=(named := hosts_to_name(host, [other[0] for other in others])),

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
-from doctor.engine.pairwise_blame import blame, cut_values, hosts_to_name, partners
+from doctor.engine.pairwise_blame import hosts_to_name, partners, suspects
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.device_trials import DeviceTrial, device_trials
 
@@ -58,21 +58,7 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     for device, trials in sorted(by_device.items()):
         pairs = [((trial.source,), (trial.target,), trial.result == "worked") for trial in trials]
         tried = partners(pairs)
-        suspects, cuts = blame(pairs)
-        for cut in cuts:
-            source, target = cut[-1][0][0], cut[0][0][0]
-            yield Finding(
-                "{device}: the hosts form {count} parts, and no data passes between them: {places}",
-                hosts=[host for part in cut for (host,) in part],
-                either_end=True,
-                device=device,
-                accelerator="NPU" if device.startswith("NPU") else "RDMA",
-                number=device.rpartition(" ")[2],
-                place=filled("from {0} to {1}", source, target),
-                first=target,
-                **cut_values(cut),
-            )
-        for (host,), others in sorted(suspects.items()):
+        for (host,), others in sorted(suspects(pairs).items()):
             peers = [other for (other,) in others]
             details = [
                 trial.detail

@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
-from doctor.engine.pairwise_blame import blame, cut_values, partners
+from doctor.engine.pairwise_blame import partners, suspects
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.blocked_hosts import HostFirewalls
 from doctor.facts.gpu import GpuCards
@@ -83,28 +83,7 @@ def peer_unreachable(
     stopped = {host for host in {end for pair in failed for end in pair} if firewalls.stops_job(host)}
     ends = [((host,), (peer,), (host, peer) not in failed) for host, peer in pairs]
     tried_with = {host: others for (host,), others in partners(ends).items()}
-    culprits, cuts = _culprits(ends, failed)
-    for cut in cuts:
-        number_of = {host: number for number, part in enumerate(cut) for (host,) in part}
-        lost = {
-            pair: ones for pair, ones in failed.items() if not stopped & set(pair) and set(pair) <= number_of.keys()
-        }
-        lost = {pair: ones for pair, ones in lost.items() if number_of[pair[0]] != number_of[pair[1]]}
-        if lost:
-            (source, target), ones = min(lost.items())
-            yield Finding(
-                "the hosts form {count} parts, and no TCP connections pass between them: {places}",
-                hosts=sorted(number_of),
-                either_end=True,
-                first=source,
-                address=ones[0].address,
-                port=ones[0].port,
-                observed=filled("{0}, from {1} to {2}, port {3}", ones[0].end, source, ones[0].address, ones[0].port),
-                expected="connected or refused",
-                remedy="",
-                **cut_values(cut),
-            )
-    for host, others in culprits.items():
+    for host, others in _culprits(ends, failed).items():
         lost = {
             pair: ones
             for pair, ones in failed.items()
@@ -181,8 +160,8 @@ def _resets_may_be_stopped(ones: list[PeerConnection], pair: Pair, firewalls: Ho
 
 def _culprits(
     ends: list[tuple[tuple[str], tuple[str], bool]], failed: Mapping[Pair, list[PeerConnection]]
-) -> tuple[dict[str, list[str]], list[list[list[tuple[str]]]]]:
-    """The hosts that failures gather at, each with those that it could not talk to; and the cuts of the fleet.
+) -> dict[str, list[str]]:
+    """The hosts that failures gather at, each with those that it could not talk to.
 
     One whose own kernel refuses is the culprit; of two that failed with nobody else, either may be.
     """
@@ -192,12 +171,11 @@ def _culprits(
             own[host].append(peer)
     explained = {frozenset((host, peer)) for host, peers in own.items() for peer in peers}
     rest = [(one, other, worked or {*one, *other} in explained) for one, other, worked in ends]
-    suspects, cuts = blame(rest)
-    blamed = {host: [other for (other,) in others] for (host,), others in suspects.items()}
+    blamed = {host: [other for (other,) in others] for (host,), others in suspects(rest).items()}
     for host, others in list(blamed.items()):
         if len(others) == 1 and not any(others[0] in peers for one, peers in blamed.items() if one != host):
             blamed.setdefault(others[0], [host])
-    return {host: sorted({*own.get(host, ()), *blamed.get(host, ())}) for host in sorted({*own, *blamed})}, cuts
+    return {host: sorted({*own.get(host, ()), *blamed.get(host, ())}) for host in sorted({*own, *blamed})}
 
 
 def _pairs(connections: Mapping[str, PeerConnections], owners: Mapping[str, str]) -> dict[Pair, list[PeerConnection]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
 from doctor.engine.catalog import ROOT_CAUSE_CHECKS
 from doctor.engine.exit_code import Exit, FailOn, OnUnknown, exit_code
-from doctor.engine.pairwise_blame import PARTS
 from doctor.engine.record import Run
 from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.engine.texts import filled
@@ -234,16 +233,10 @@ def blamed_hosts(report: Report, rules: FailureRules, names: Mapping[str, str]) 
     checks_by_host: dict[str, list[str]] = {}
     for outcome in report.outcomes:
         counted = (finding for finding in outcome.findings if rules.counts_as_failure(outcome, finding))
-        for name in dict.fromkeys(name for finding in counted for name in _hosts_at_fault(finding)):
+        for name in dict.fromkeys(name for finding in counted for name in finding.hosts):
             host = name if name in report.hosts else names.get(name, "")
             checks_by_host.setdefault(host, []).append(outcome.check)
     return {host: list(dict.fromkeys(checks)) for host, checks in checks_by_host.items() if host in report.hosts}
-
-
-def _hosts_at_fault(finding: Finding) -> Sequence[str]:
-    """Of a fleet that is cut into parts, all but the largest: its hosts reach each other."""
-    parts = finding.values.get(PARTS)
-    return [host for part in parts[1:] for host in part] if isinstance(parts, list) else finding.hosts
 
 
 def unevaluated_hosts(report: Report, rules: FailureRules) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from doctor.engine.pairwise_blame import blame
+from doctor.engine.pairwise_blame import suspects
 from doctor.engine.texts import filled
 
 Socket = tuple[int, str, int, int, int]
@@ -95,9 +95,9 @@ def failed_links(
         for address, _, result, _ in rows
     ]
     failed = tuple(sorted((source, target) for source, target, worked in pairs if not worked))
-    suspects, _ = blame([((source,), (target,), worked) for source, target, worked in pairs])
+    blamed = suspects([((source,), (target,), worked) for source, target, worked in pairs])
     cut = []
-    for (host,), others in suspects.items():
+    for (host,), others in blamed.items():
         tried = {pair for pair in pairs if host in pair[:2]}
         if len(others) > 1 and len(others) == len({end for pair in tried for end in pair[:2]} - {host}):
             cut.append(host)

@@ -93,10 +93,9 @@ def test_beside_a_majority_the_others_are_to_blame(parts: str, minority: int) ->
 def test_a_cut_is_seen_where_each_tries_a_sample(count: int, pattern: str) -> None:
     parts = "a" * (count // 2) + "b" * (count // 2) if pattern == "halves" else "ab" * (count // 2)
     places = tuple(1 << power for power in range(count.bit_length() - 1))
-    for way in ("both", "one"):
-        pairs = fleet(parts, places=places, way=way)
-        assert suspects(pairs) == {}
-        assert [len(part) for part in cuts(pairs)[0].parts] == [count // 2] * 2
+    pairs = fleet(parts, places=places)
+    assert suspects(pairs) == {}
+    assert [len(part) for part in cuts(pairs)[0].parts] == [count // 2] * 2
     dead = fleet("a" * (count - 1) + "b", places=places)
     assert (cuts(dead), set(suspects(dead))) == ([], {(f"n{count - 1:02}",)})
 

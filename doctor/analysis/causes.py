@@ -184,7 +184,8 @@ class _Linker:
                 continue
             of_job = self.explaining(by_host.get("", ()), finding, names) if names else None
             explanations = {
-                host: of_job or self.explaining(by_host.get(host, ()), finding, names) for host in finding.hosts or ("",)
+                host: of_job or self.explaining(by_host.get(host, ()), finding, names)
+                for host in finding.hosts or ("",)
             }
             explaining = [explanation for explanation in explanations.values() if explanation is not None]
             rest = {host for host, explanation in explanations.items() if explanation is None}

@@ -241,21 +241,21 @@ def blamed_hosts(
     checks_by_host: dict[str, list[str]] = {}
     for outcome in report.outcomes:
         counted = (finding for finding in outcome.findings if rules.counts_as_failure(outcome, finding))
-        left_out = (_hosts_to_leave_out(finding, need - len(report.hosts), master) for finding in counted)
+        left_out = (_hosts_to_leave_out(finding, len(report.hosts), need, master) for finding in counted)
         for name in dict.fromkeys(name for hosts in left_out for name in hosts):
             host = name if name in report.hosts else names.get(name, "")
             checks_by_host.setdefault(host, []).append(outcome.check)
     return {host: list(dict.fromkeys(checks)) for host, checks in checks_by_host.items() if host in report.hosts}
 
 
-def _hosts_to_leave_out(finding: Finding, surplus: int, master: str) -> list[str]:
-    """The hosts that a finding names, without those of a part that is large enough, with all that it does not name.
+def _hosts_to_leave_out(finding: Finding, count: int, need: int, master: str) -> list[str]:
+    """The hosts that a finding names; without those of a part that suffices with the rest of ``count`` hosts.
 
-    ``surplus``: hosts that are needed less those that there are. One host for itself is no part to start on.
+    One host for itself is no part to start on.
     """
-    least = max(2, surplus + len(finding.hosts))
-    parts = [part for part in finding.values.get(PARTS, ()) if len(part) >= least]
-    kept = next((part for part in parts if master in part), parts[0] if parts and surplus else ())
+    least = max(2, need - count + len(finding.hosts))
+    parts = [part for part in finding.values.get(PARTS, ()) if need and len(part) >= least]
+    kept = next((part for part in parts if master in part), parts[0] if parts else ())
     return [host for host in finding.hosts if host not in kept]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from doctor.engine.pairwise_blame import cuts, suspects
+from doctor.engine.pairwise_blame import suspects
 from doctor.engine.texts import filled
 
 Socket = tuple[int, str, int, int, int]

@@ -58,11 +58,12 @@ def peer_unreachable(
     ## Source
     Each host opens connections to two ports of the others, chosen from what their kernels give to programs
     (`ip_local_port_range`), and waits 5 s: connected and refused show that packets go both ways. What has no answer is
-    tried once more; it is unknown where one of the two hosts did not run for a second or more. Measured beside a job
-    of Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8, ... places on in the list. What the host's own
-    firewall stops is reported by firewall-blocks-job; a firewall between the hosts that refuses instead of dropping
-    is not seen. Where what works leaves parts of which none holds more than half of the hosts, no host is to blame but
-    what is between the parts, and the finding names them all. This verdict can be wrong where the hosts that are checked do not work together in one job.
+    tried once more; it is unknown where one of the two hosts did not run for a second or more. Measured beside a job of
+    Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8, ... places on in the list. What the host's own
+    firewall stops is reported by firewall-blocks-job; a firewall between the hosts that refuses instead of dropping is
+    not seen. Where what works leaves parts of which none holds more than half of the hosts, no host is to blame but
+    what is between the parts, and the finding names them all. This verdict can be wrong where the hosts that are
+    checked do not work together in one job.
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)

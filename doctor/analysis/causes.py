@@ -5,8 +5,8 @@ Three things tell of a cause, and all are resolved here, over the findings of on
 - ``follows_from`` of a check: checks that may hold the cause of its findings, each with the values that must agree. A
   finding follows from such a check where that has, on each host of it, a finding whose values hold all of the named
   values. It stays a finding, and is shown under its cause. What is more than the cause explains, such as a second NPU
-  or host, keeps a finding on its own. Of a finding that names hosts in `PARTS`, such as both ends of a pair, those of all parts
-  but one are enough.
+  or host, keeps a finding on its own. Of a finding that names hosts in `PARTS`, such as both ends of a pair, those of
+  all parts but one are enough.
 - ``explained_by`` of a check that tries something: checks that read the cause on the hosts. A finding is explained
   where an error of theirs is on one of its hosts, and the rest of its hosts are among that one's ``peers``, if it has
   any. It is unknown then: what remains is seen once the cause is removed.

@@ -34,7 +34,7 @@ def device_unreachable(
     Each NPU pings the NPU of its own number on up to four other hosts, three packets each, with `hccn_tool -ping`.
     HCCL needs that plane on every product; on A1 each pair of NPUs has a segment of its own, and there is no
     other plane. The output for a lost packet is taken from the driver's source.
-    Where what works leaves parts of which none holds more than half, the switches between the parts are to blame.
+    Where no part that hangs together holds more than half of the hosts, look at the switches between the parts.
     """
     owner = {
         str(interface.ip): (host, npu)

@@ -33,7 +33,7 @@ def hccs_unreachable(
     Each NPU pings the NPU of its own number on up to four other hosts of its super pod with `hccn_tool -hccs_ping`,
     whose exit status is no evidence (driver source): packets received and the L1 plane check decide. Addresses are
     those of the virtual ports; the same one may exist in another super pod.
-    Where what works leaves parts of which none holds more than half, the switches between the parts are to blame.
+    Where no part that hangs together holds more than half of the hosts, look at the switches between the parts.
     """
     ends = {
         (pods[host].id, str(vnic.address.ip)): (host, npu)

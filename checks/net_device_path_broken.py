@@ -33,7 +33,7 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     hosts have it, one adapter of each pair at a time, both ways. Not beside a job, nor with --no-speeds: it loads the
     network. A program that could not start, or whose own TCP connection failed, says nothing. Messages of the programs:
     linux-rdma/perftest issues 132, 228, 262 and 393; rdma-core, librdmacm/examples/rping.c.
-    Where what works leaves parts of which none holds more than half, the switches between the parts are to blame.
+    Where no part that hangs together holds more than half of the hosts, look at the switches between the parts.
     """
     by_device: dict[str, list[DeviceTrial]] = defaultdict(list)
     every = list(device_trials(answers))

@@ -61,9 +61,8 @@ def peer_unreachable(
     tried once more; it is unknown where one of the two hosts did not run for a second or more. Measured beside a job of
     Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8, ... places on in the list. What the host's own
     firewall stops is reported by firewall-blocks-job; a firewall between the hosts that refuses instead of dropping is
-    not seen. Where what works leaves parts of which none holds more than half of the hosts, no host is to blame but
-    what is between the parts, and the finding names them all. This verdict can be wrong where the hosts that are
-    checked do not work together in one job.
+    not seen. Where no part that hangs together holds more than half of the hosts, no host is to blame: the finding
+    names all parts. This verdict can be wrong where the hosts that are checked do not work together in one job.
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.pairwise_blame import hosts_to_name, partners, suspects
+from doctor.engine.pairwise_blame import cuts, hosts_to_name, partners, suspects
 from doctor.facts.hccn import DeviceAddresses, Neighbours
 from doctor.facts.hccn.neighbour import switch_port
 from doctor.facts.hccn.pings import DevicePings
@@ -34,6 +34,7 @@ def device_unreachable(
     Each NPU pings the NPU of its own number on up to four other hosts, three packets each, with `hccn_tool -ping`.
     HCCL needs that plane on every product; on A1 each pair of NPUs has a segment of its own, and there is no
     other plane. The output for a lost packet is taken from the driver's source.
+    Where no part that hangs together holds more than half of the hosts, look at the switches between the parts.
     """
     owner = {
         str(interface.ip): (host, npu)
@@ -51,7 +52,7 @@ def device_unreachable(
         yield Finding(
             "NPU {npu} ({address}) lost packets to or from {lost} of {tried} peers: {peers}",
             hosts=(named := hosts_to_name(host, [other[0] for other in others])),
-            either_end=len(named) > 1,
+            cut_parts=[[name] for name in named] if len(named) > 1 else [],
             npu=npu,
             address=addresses[host].by_npu[npu].ip,
             lost=len(others),
@@ -60,4 +61,16 @@ def device_unreachable(
             first=others[0][0],
             owner=host,
             switch_port=switch_port(neighbours, host, npu),
+        )
+    for cut in cuts(pairs):
+        (source, npu), (target, _) = cut.failed[0]
+        yield Finding(
+            "NPU {npu}: packets are lost between {between}; none of them holds more than half of {count} hosts",
+            hosts=cut.hosts,
+            **cut.values,
+            npu=npu,
+            address=addresses[target].by_npu[npu].ip,
+            first=source,
+            owner=target,
+            switch_port=switch_port(neighbours, target, npu),
         )

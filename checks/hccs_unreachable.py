@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.pairwise_blame import hosts_to_name, partners, suspects
+from doctor.engine.pairwise_blame import cuts, hosts_to_name, partners, suspects
 from doctor.facts.hccn import SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.npu import NpuChips, card_and_chip
@@ -33,6 +33,7 @@ def hccs_unreachable(
     Each NPU pings the NPU of its own number on up to four other hosts of its super pod with `hccn_tool -hccs_ping`,
     whose exit status is no evidence (driver source): packets received and the L1 plane check decide. Addresses are
     those of the virtual ports; the same one may exist in another super pod.
+    Where no part that hangs together holds more than half of the hosts, look at the switches between the parts.
     """
     ends = {
         (pods[host].id, str(vnic.address.ip)): (host, npu)
@@ -51,7 +52,7 @@ def hccs_unreachable(
         yield Finding(
             "NPU {npu} ({address}) lost HCCS packets to or from {lost} of {tried} peers: {peers}",
             hosts=(named := hosts_to_name(host, [other[0] for other in others])),
-            either_end=len(named) > 1,
+            cut_parts=[[name] for name in named] if len(named) > 1 else [],
             npu=npu,
             address=vnics[host].by_npu[npu].address.ip,
             lost=len(others),
@@ -60,4 +61,16 @@ def hccs_unreachable(
             first=others[0][0],
             owner=host,
             **card_and_chip(chips.get(host) if chips else None, npu),
+        )
+    for cut in cuts(pairs):
+        (source, npu), (target, _) = cut.failed[0]
+        yield Finding(
+            "NPU {npu}: HCCS packets are lost between {between}; none of them holds more than half of {count} hosts",
+            hosts=cut.hosts,
+            **cut.values,
+            npu=npu,
+            address=vnics[target].by_npu[npu].address.ip,
+            first=source,
+            owner=target,
+            **card_and_chip(chips.get(target) if chips else None, npu),
         )

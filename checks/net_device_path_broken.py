@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
-from doctor.engine.pairwise_blame import hosts_to_name, partners, suspects
+from doctor.engine.pairwise_blame import cuts, hosts_to_name, partners, suspects
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.device_trials import DeviceTrial, device_trials
 
@@ -33,6 +33,7 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     hosts have it, one adapter of each pair at a time, both ways. Not beside a job, nor with --no-speeds: it loads the
     network. A program that could not start, or whose own TCP connection failed, says nothing. Messages of the programs:
     linux-rdma/perftest issues 132, 228, 262 and 393; rdma-core, librdmacm/examples/rping.c.
+    Where no part that hangs together holds more than half of the hosts, look at the switches between the parts.
     """
     by_device: dict[str, list[DeviceTrial]] = defaultdict(list)
     every = list(device_trials(answers))
@@ -68,7 +69,7 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
             yield Finding(
                 "{device} fails with {failed} of {tried} hosts: {peers} ({detail})",
                 hosts=(named := hosts_to_name(host, peers)),
-                either_end=len(named) > 1,
+                cut_parts=[[name] for name in named] if len(named) > 1 else [],
                 device=device,
                 accelerator="NPU" if device.startswith("NPU") else "RDMA",
                 number=device.rpartition(" ")[2],
@@ -78,4 +79,16 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
                 peers=peers,
                 detail=details[0] if details else "no data passes",
                 first=peers[0],
+            )
+        for cut in cuts(pairs):
+            (source,), (target,) = cut.failed[0]
+            yield Finding(
+                "{device} fails between {between}; none of them holds more than half of {count} hosts",
+                hosts=cut.hosts,
+                **cut.values,
+                device=device,
+                accelerator="NPU" if device.startswith("NPU") else "RDMA",
+                number=device.rpartition(" ")[2],
+                place=filled("from {0} to {1}", source, target),
+                first=source,
             )

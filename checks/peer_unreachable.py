@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
-from doctor.engine.pairwise_blame import partners, suspects
+from doctor.engine.pairwise_blame import Cut, cuts, partners, suspects
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.blocked_hosts import HostFirewalls
 from doctor.facts.gpu import GpuCards
@@ -58,10 +58,11 @@ def peer_unreachable(
     ## Source
     Each host opens connections to two ports of the others, chosen from what their kernels give to programs
     (`ip_local_port_range`), and waits 5 s: connected and refused show that packets go both ways. What has no answer is
-    tried once more; it is unknown where one of the two hosts did not run for a second or more. Measured beside a job
-    of Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8, ... places on in the list. What the host's own
-    firewall stops is reported by firewall-blocks-job; a firewall between the hosts that refuses instead of dropping
-    is not seen. This verdict can be wrong where the hosts that are checked do not work together in one job.
+    tried once more; it is unknown where one of the two hosts did not run for a second or more. Measured beside a job of
+    Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8, ... places on in the list. What the host's own
+    firewall stops is reported by firewall-blocks-job; a firewall between the hosts that refuses instead of dropping is
+    not seen. Where no part that hangs together holds more than half of the hosts, no host is to blame: the finding
+    names all parts. This verdict can be wrong where the hosts that are checked do not work together in one job.
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)
@@ -83,7 +84,8 @@ def peer_unreachable(
     stopped = {host for host in {end for pair in failed for end in pair} if firewalls.stops_job(host)}
     ends = [((host,), (peer,), (host, peer) not in failed) for host, peer in pairs]
     tried_with = {host: others for (host,), others in partners(ends).items()}
-    for host, others in _culprits(ends, failed).items():
+    culprits, divided = _culprits(ends, failed)
+    for host, others in culprits.items():
         lost = {
             pair: ones
             for pair, ones in failed.items()
@@ -105,6 +107,21 @@ def peer_unreachable(
             expected="connected or refused",
             remedy=_prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "",
         )
+    for cut in divided:
+        crossing = [(source, target) for (source,), (target,) in cut.failed if not stopped & {source, target}]
+        for source, target in crossing[:1]:
+            first = failed[source, target][0]
+            yield Finding(
+                "TCP connections fail between {between}; none of them holds more than half of {count} hosts",
+                hosts=cut.hosts,
+                **cut.values,
+                first=source,
+                address=first.address,
+                port=first.port,
+                observed=filled("{0}, from {1} to {2}, port {3}", first.end, source, first.address, first.port),
+                expected="connected or refused",
+                remedy="",
+            )
     if busy and not failed:
         source, target = min(busy)
         raise Unreadable(
@@ -160,22 +177,24 @@ def _resets_may_be_stopped(ones: list[PeerConnection], pair: Pair, firewalls: Ho
 
 def _culprits(
     ends: list[tuple[tuple[str], tuple[str], bool]], failed: Mapping[Pair, list[PeerConnection]]
-) -> dict[str, list[str]]:
-    """The hosts that failures gather at, each with those that it could not talk to.
+) -> tuple[dict[str, list[str]], list[Cut[tuple[str]]]]:
+    """The hosts that failures gather at, each with those that it could not talk to; and where the fleet is cut.
 
-    One whose own kernel refuses is the culprit; of two that failed with nobody else, either may be.
+    One whose own kernel refuses is the culprit, and what it explains connects nobody; of two that failed with nobody
+    else, either may be.
     """
     own: dict[str, list[str]] = defaultdict(list)
     for (host, peer), ones in sorted(failed.items()):
         if any(one.is_own for one in ones) and host not in own.get(peer, ()):
             own[host].append(peer)
     explained = {frozenset((host, peer)) for host, peers in own.items() for peer in peers}
-    rest = [(one, other, worked or {*one, *other} in explained) for one, other, worked in ends]
+    rest = [end for end in ends if {*end[0], *end[1]} not in explained]
     blamed = {host: [other for (other,) in others] for (host,), others in suspects(rest).items()}
     for host, others in list(blamed.items()):
         if len(others) == 1 and not any(others[0] in peers for one, peers in blamed.items() if one != host):
             blamed.setdefault(others[0], [host])
-    return {host: sorted({*own.get(host, ()), *blamed.get(host, ())}) for host in sorted({*own, *blamed})}
+    culprits = {host: sorted({*own.get(host, ()), *blamed.get(host, ())}) for host in sorted({*own, *blamed})}
+    return culprits, cuts(rest)
 
 
 def _pairs(connections: Mapping[str, PeerConnections], owners: Mapping[str, str]) -> dict[Pair, list[PeerConnection]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.pairwise_blame import suspects
+from doctor.engine.pairwise_blame import cuts, suspects
 
 HOSTS = [(name,) for name in "abcdef"]
 
@@ -38,4 +39,80 @@ def test_two_deaf_ends_are_both_named() -> None:
 def test_every_failure_is_explained_once(pairs: list[tuple[tuple[str], tuple[str], bool]]) -> None:
     failed = {frozenset(pair[:2]) for pair in pairs if not pair[2]}
     explained = [frozenset((end, other)) for end, others in suspects(pairs).items() for other in others]
+    explained += {frozenset(pair) for cut in cuts(pairs) for pair in cut.failed}
     assert sorted(map(sorted, explained)) == sorted(map(sorted, failed))
+
+
+Pairs = list[tuple[tuple[str], tuple[str], bool]]
+
+
+def fleet(parts: str, *, places: tuple[int, ...] = (), way: str = "both") -> Pairs:
+    """Hosts in parts: ``aab`` is two in one and one in another; ``places``: how far on each tries others; () all.
+
+    way: ``one``: connections from an earlier part to a later one fail, and not back.
+    """
+    count = len(parts)
+    steps = places or tuple(range(1, count))
+    pairs = []
+    for source in range(count):
+        for target in {(source + step) % count for step in steps}:
+            apart = parts[source] != parts[target] if way == "both" else parts[source] < parts[target]
+            pairs.append(((f"n{source:02}",), (f"n{target:02}",), not apart))
+    return pairs
+
+
+@pytest.mark.parametrize(
+    ("parts", "sizes"),
+    [
+        ("aabb", [2, 2]),
+        ("aaabbb", [3, 3]),
+        ("aabbc", [2, 2, 1]),
+        ("abc", [1, 1, 1]),
+        ("aabc", [2, 1, 1]),
+        ("aaabbbb" + "c", [4, 3, 1]),
+    ],
+)
+def test_a_fleet_that_is_cut_without_a_majority_accuses_nobody(parts: str, sizes: list[int]) -> None:
+    for way in ("both", "one"):
+        pairs = fleet(parts, way=way)
+        assert suspects(pairs) == {}
+        (cut,) = cuts(pairs)
+        assert [len(part) for part in cut.parts] == sizes
+        assert len(cut.hosts) == len(parts)
+
+
+@pytest.mark.parametrize(("parts", "minority"), [("aaaabb", 2), ("aaab", 1), ("aab", 1), ("aaaabc", 2)])
+def test_beside_a_majority_the_others_are_to_blame(parts: str, minority: int) -> None:
+    pairs = fleet(parts)
+    assert cuts(pairs) == []
+    assert set(suspects(pairs)) == {(f"n{place:02}",) for place in range(len(parts) - minority, len(parts))}
+
+
+@pytest.mark.parametrize("count", [16, 64])
+@pytest.mark.parametrize("pattern", ["halves", "every second"])
+def test_a_cut_is_seen_where_each_tries_a_sample(count: int, pattern: str) -> None:
+    parts = "a" * (count // 2) + "b" * (count // 2) if pattern == "halves" else "ab" * (count // 2)
+    places = tuple(1 << power for power in range(count.bit_length() - 1))
+    pairs = fleet(parts, places=places)
+    assert suspects(pairs) == {}
+    assert [len(part) for part in cuts(pairs)[0].parts] == [count // 2] * 2
+    dead = fleet("a" * (count - 1) + "b", places=places)
+    assert (cuts(dead), set(suspects(dead))) == ([], {(f"n{count - 1:02}",)})
+
+
+def test_two_that_failed_with_each_other_alone_and_one_that_all_tried_are_no_cut() -> None:
+    assert cuts([(("a",), ("b",), False)]) == []
+    star = [((name,), ("a",), False) for name in "bcdef"]
+    assert (cuts(star), set(suspects(star))) == ([], {("a",)})
+
+
+def test_a_pair_that_fails_within_a_part_is_judged_beside_the_cut() -> None:
+    pairs = [(one, two, worked and (one, two) != (("n00",), ("n02",))) for one, two, worked in fleet("aaabbb")]
+    assert suspects(pairs) == {("n02",): [("n00",)]}
+    assert len(cuts(pairs)) == 1
+
+
+def test_planes_that_never_try_each_other_are_judged_apart() -> None:
+    cut = [((*one, 0), (*two, 0), worked) for one, two, worked in fleet("aabb")]
+    healthy = [((*one, 1), (*two, 1), True) for one, two, _ in fleet("aaaa")]
+    assert [len(found.hosts) for found in cuts([*cut, *healthy])] == [4]

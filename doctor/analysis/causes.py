@@ -5,7 +5,8 @@ Three things tell of a cause, and all are resolved here, over the findings of on
 - ``follows_from`` of a check: checks that may hold the cause of its findings, each with the values that must agree. A
   finding follows from such a check where that has, on each host of it, a finding whose values hold all of the named
   values. It stays a finding, and is shown under its cause. What is more than the cause explains, such as a second NPU
-  or host, keeps a finding on its own. Of a finding that names both ends of a pair (`EITHER_END`) one end is enough.
+  or host, keeps a finding on its own. Of a finding that names hosts in `PARTS`, such as both ends of a pair, those of
+  all parts but one are enough.
 - ``explained_by`` of a check that tries something: checks that read the cause on the hosts. A finding is explained
   where an error of theirs is on one of its hosts, and the rest of its hosts are among that one's ``peers``, if it has
   any. It is unknown then: what remains is seen once the cause is removed.
@@ -28,13 +29,12 @@ from typing import Any
 import msgspec
 
 from doctor.engine.check import Relations
+from doctor.engine.pairwise_blame import PARTS
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity
 from doctor.engine.texts import filled
 
 EVERYONE = "every other host"
 """The value ``peers`` of a finding that concerns all of them."""
-EITHER_END = "either_end"
-"""The value of a finding that says that its cause is at one of its hosts: there it has to be, not on all."""
 MAX_REASON = 300
 """Characters of the reason why a host is unknown."""
 TRIALS = (
@@ -183,11 +183,13 @@ class _Linker:
             if not by_host:
                 continue
             of_job = self.explaining(by_host.get("", ()), finding, names) if names else None
-            explanations = [
-                of_job or self.explaining(by_host.get(host, ()), finding, names) for host in finding.hosts or ("",)
-            ]
-            explaining = [explanation for explanation in explanations if explanation is not None]
-            if explaining and (len(explaining) == len(explanations) or finding.values.get(EITHER_END)):
+            explanations = {
+                host: of_job or self.explaining(by_host.get(host, ()), finding, names)
+                for host in finding.hosts or ("",)
+            }
+            explaining = [explanation for explanation in explanations.values() if explanation is not None]
+            rest = {host for host, explanation in explanations.items() if explanation is None}
+            if explaining and any(rest.issubset(part) for part in ((), *finding.values.get(PARTS, ()))):
                 yield cause, explaining[0]
 
     def explaining(self, candidates: Iterable[Finding], finding: Finding, names: Sequence[str]) -> Finding | None:

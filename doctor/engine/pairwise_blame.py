@@ -1,13 +1,54 @@
-"""The culprits of failures between pairs: the fewest ends that explain them all."""
+"""The culprits of failures between pairs: the fewest ends that explain them all; nobody where the ends are cut apart.
+
+Attempts are often a sample that goes one way, from each end to some others, so that a pair that worked connects its
+ends whichever of them tried. `doctor.net.host_groups` knows both ways of every pair and every port, as bit masks: there
+a part is a strongly connected component.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import TypeVar
+from itertools import chain
+from typing import Generic, TypeVar
+
+import msgspec
+
+from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 
 End = TypeVar("End", bound=tuple[object, ...])
+PARTS = "cut_parts"
+"""The value of a finding that is cured by leaving out the hosts of all of these lists but one."""
+MOST_LABELS = 6
+"""Parts that a finding names in its text."""
+
+
+class Cut(msgspec.Struct, Generic[End], frozen=True):
+    """Three ends or more that fall into parts, of which none holds more than half of them: none of them is to blame."""
+
+    parts: tuple[tuple[End, ...], ...]
+    """The largest first. One end may be a part: that it is alone says nothing against it."""
+    failed: tuple[tuple[End, End], ...]
+    """The attempts between two parts, (from, to)."""
+
+    @property
+    def hosts(self) -> list[str]:
+        """Of all parts."""
+        return sorted(set(chain.from_iterable(self._names())))
+
+    @property
+    def values(self) -> dict[str, object]:
+        """For a finding: the parts as lists of hosts and as words, and the number of all hosts."""
+        names = self._names()
+        labels = [folded(part) for part in names[:MOST_LABELS]]
+        if len(names) > MOST_LABELS:
+            labels.append(filled("{0} other parts", len(names) - MOST_LABELS))
+        return {PARTS: names, "between": labels, "count": len(self.hosts)}
+
+    def _names(self) -> list[list[str]]:
+        return [[str(end[0]) for end in part] for part in self.parts]
 
 
 def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
@@ -15,8 +56,11 @@ def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
 
     ``pairs`` are (from, to, whether it worked). The end that failed with the largest share of its partners is taken
     first, its pairs are explained by it, and so on until none is left. Of two that failed only with each other the
-    one that was reached for is named: it was to answer.
+    one that was reached for is named: it was to answer. What failed between the parts of `cuts` is nobody's.
     """
+    parts = chain.from_iterable(cut.parts for cut in cuts(pairs))
+    part_of = {end: place for place, part in enumerate(parts) for end in part}
+    pairs = [pair for pair in pairs if part_of.get(pair[0]) == part_of.get(pair[1])]
     tried = partners(pairs)
     failed: dict[End, dict[End, bool]] = defaultdict(dict)
     for source, target, worked in pairs:
@@ -46,6 +90,79 @@ def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
     return blamed
 
 
+def cuts(pairs: Collection[tuple[End, End, bool]]) -> list[Cut[End]]:
+    """The sets of ends that tried each other, directly or by way of others, and are cut into parts without a majority.
+
+    Two ends are in one part where what they tried worked and never failed, be it by way of others; or where nothing
+    failed between their parts, as nothing was tried: of many that tried one alone, and failed, that one is to blame.
+
+    >>> ends = {name: (name,) for name in "abcd"}
+    >>> pairs = [(ends[one], ends[two], one + two in ("ab", "cd")) for one in "abcd" for two in "abcd" if one < two]
+    >>> [cut.values["between"] for cut in cuts(pairs)]
+    [['a,b', 'c,d']]
+    """
+    failed: dict[End, set[End]] = defaultdict(set)
+    for source, target, worked in pairs:
+        if not worked:
+            failed[source].add(target)
+            failed[target].add(source)
+    tried = partners(pairs) if failed else {}
+    found = []
+    for ends in _components(tried):
+        connected = {end: tried[end] - failed.get(end, set()) for end in ends}
+        parts = _merged(sorted(_components(connected), key=_by_size), failed)
+        if len(ends) > 2 and 2 * len(parts[0]) <= len(ends):
+            part_of = {end: place for place, part in enumerate(parts) for end in part}
+            across = {pair[:2] for pair in pairs if not pair[2] and pair[0] in part_of}
+            crossing = [pair for pair in across if part_of[pair[0]] != part_of[pair[1]]]
+            in_order = tuple(tuple(sorted(part, key=_sort_key)) for part in parts)
+            found.append(Cut(in_order, tuple(sorted(crossing))))
+    return found
+
+
+def _merged(parts: Collection[set[End]], failed: Mapping[End, set[End]]) -> list[set[End]]:
+    """Parts, the largest first; each joined to the first of the others that nothing failed with."""
+    merged: list[set[End]] = []
+    for part in parts:
+        against: set[End] = set().union(*(failed.get(end, ()) for end in part))
+        fitting = next((other for other in merged if not against & other), None)
+        if fitting is None:
+            merged.append(set(part))
+        else:
+            fitting |= part
+    return sorted(merged, key=_by_size)
+
+
+def _components(neighbours: Mapping[End, set[End]]) -> Iterator[set[End]]:
+    """The sets of ends that hang together, by neighbours that name each other."""
+    waiting = dict.fromkeys(neighbours)
+    while waiting:
+        reached = {next(iter(waiting))}
+        frontier = [*reached]
+        while frontier:
+            ahead = neighbours[frontier.pop()] - reached
+            reached |= ahead
+            frontier.extend(ahead)
+        for end in reached:
+            del waiting[end]
+        yield reached
+
+
+def folded(names: Collection[str]) -> str:
+    """Hosts as a short text.
+
+    >>> folded(["n1", "n2"])
+    'n[1-2]'
+    """
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+    names = list(names)
+    try:
+        return printable(str(NodeSet.fromlist(names)), 60)
+    except NodeSetException:
+        return printable(filled("{0} to {1}", names[0], names[-1]), 60)
+
+
 def hosts_to_name(host: str, others: Collection[str]) -> list[str]:
     """The hosts of a finding: one that failed with two others; of two that failed with each other alone, both.
 
@@ -68,3 +185,7 @@ def partners(pairs: Collection[tuple[End, End, bool]]) -> dict[End, set[End]]:
 
 def _sort_key(end: tuple[object, ...]) -> tuple[str, ...]:
     return tuple(str(part) for part in end)
+
+
+def _by_size(ends: Collection[tuple[object, ...]]) -> tuple[int, tuple[str, ...]]:
+    return -len(ends), min(map(_sort_key, ends))

@@ -15,6 +15,7 @@ import msgspec
 
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.errors import InputError
+from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.net.grid import Grid, mask_of, members
@@ -149,7 +150,8 @@ def parts_without_majority(masks: Sequence[int], hosts: Sequence[str]) -> tuple[
 
 
 def _part(mask: int, hosts: Sequence[str]) -> HostGroup:
-    return HostGroup(PART if mask & (mask - 1) else "host", _folded(hosts, mask), tuple(members(mask)))
+    places = tuple(members(mask))
+    return HostGroup(PART if len(places) > 1 else "host", folded([hosts[host] for host in places]), places)
 
 
 def _components(rows: Sequence[int], by_target: Sequence[int]) -> Iterator[int]:
@@ -171,16 +173,6 @@ def _reached(start: int, rows: Sequence[int], within: int) -> int:
         frontier = ahead & within & ~reached
         reached |= frontier
     return reached
-
-
-def _folded(hosts: Sequence[str], mask: int) -> str:
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
-
-    names = [hosts[host] for host in members(mask)]
-    try:
-        return printable(str(NodeSet.fromlist(names)), 60)
-    except NodeSetException:
-        return printable(filled("{0} to {1}", names[0], names[-1]), 60)
 
 
 def _members(name: str, direct: Mapping[str, set[int]], below: Mapping[str, Iterable[str]]) -> set[int]:

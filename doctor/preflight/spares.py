@@ -8,6 +8,7 @@ import msgspec
 
 from doctor.engine.catalog import ROOT_CAUSE_CHECKS
 from doctor.engine.exit_code import Exit, FailOn, OnUnknown, exit_code
+from doctor.engine.pairwise_blame import PARTS
 from doctor.engine.record import Run
 from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.engine.texts import filled
@@ -102,7 +103,8 @@ class _HostSearch:
 
     def _hosts_to_exclude(self, report: Report) -> dict[str, list[str]]:
         """The hosts that findings name; only where there are none, those with unknown results."""
-        checks_by_host = blamed_hosts(report, self.rules, self.names) or unevaluated_hosts(report, self.rules)
+        start = self.need, self.master_host
+        checks_by_host = blamed_hosts(report, self.rules, self.names, *start) or unevaluated_hosts(report, self.rules)
         return {host: checks for host, checks in checks_by_host.items() if host in self.remaining_hosts}
 
     def _first(self) -> tuple[str, ...]:
@@ -228,15 +230,33 @@ def bad_hosts(
     return {host: checks_by_host[host] for host in report.hosts if host in checks_by_host}
 
 
-def blamed_hosts(report: Report, rules: FailureRules, names: Mapping[str, str]) -> dict[str, list[str]]:
-    """The checks that failed on each host of the report; ``names`` leads from other names to hosts."""
+def blamed_hosts(
+    report: Report, rules: FailureRules, names: Mapping[str, str], need: int = 0, master: str = ""
+) -> dict[str, list[str]]:
+    """The checks that failed on each host of the report; ``names`` leads from other names to hosts.
+
+    Of a fleet that is cut the part stays that a job of ``need`` hosts can start on: the one of ``master``, or else the
+    largest.
+    """
     checks_by_host: dict[str, list[str]] = {}
     for outcome in report.outcomes:
         counted = (finding for finding in outcome.findings if rules.counts_as_failure(outcome, finding))
-        for name in dict.fromkeys(name for finding in counted for name in finding.hosts):
+        left_out = (_hosts_to_leave_out(finding, len(report.hosts), need, master) for finding in counted)
+        for name in dict.fromkeys(name for hosts in left_out for name in hosts):
             host = name if name in report.hosts else names.get(name, "")
             checks_by_host.setdefault(host, []).append(outcome.check)
     return {host: list(dict.fromkeys(checks)) for host, checks in checks_by_host.items() if host in report.hosts}
+
+
+def _hosts_to_leave_out(finding: Finding, count: int, need: int, master: str) -> list[str]:
+    """The hosts that a finding names; without those of a part that suffices with the rest of ``count`` hosts.
+
+    One host for itself is no part to start on.
+    """
+    least = max(2, need - count + len(finding.hosts))
+    parts = [part for part in finding.values.get(PARTS, ()) if need and len(part) >= least]
+    kept = next((part for part in parts if master in part), parts[0] if parts else ())
+    return [host for host in finding.hosts if host not in kept]
 
 
 def unevaluated_hosts(report: Report, rules: FailureRules) -> dict[str, list[str]]:

@@ -103,8 +103,17 @@ def test_causes_on_each_host_together_explain_a_finding_on_all_of_them() -> None
 
 
 def test_of_a_pair_either_end_is_enough() -> None:
-    findings = {"link-down": [on("a", npu=1)], "unreachable": [on("a", "b", npu=1, either_end=True)]}
+    findings = {"link-down": [on("a", npu=1)], "unreachable": [on("a", "b", npu=1, cut_parts=[["a"], ["b"]])]}
     assert linked(findings, BY_NPU)["unreachable"] == ["link-down"]
+
+
+def test_of_a_fleet_that_is_cut_all_parts_but_one_have_to_be_explained() -> None:
+    cut = on("a", "b", "c", "d", npu=1, cut_parts=[["a", "b"], ["c"], ["d"]])
+    down = [on(host, npu=1) for host in "cd"]
+    assert linked({"link-down": down, "unreachable": [cut]}, BY_NPU)["unreachable"] == ["link-down"]
+    assert linked({"link-down": down[:1], "unreachable": [cut]}, BY_NPU)["unreachable"] == [""]
+    apart = [on("a", npu=1), on("c", npu=1)]
+    assert linked({"link-down": apart, "unreachable": [cut]}, BY_NPU)["unreachable"] == [""]
 
 
 def test_a_value_may_have_another_name_at_the_cause_and_keys_of_a_mapping_count() -> None:

@@ -48,4 +48,4 @@ def test_a_single_lost_packet_counts() -> None:
     few = PerHost({"a": DevicePings(pings=(Ping(0, "10.0.0.2", 3, 2),))})
     (finding,) = look(few, ADDRESSES)
     assert (finding.hosts, finding.values["peers"]) == (("a", "b"), ["a"])
-    assert finding.values["either_end"]
+    assert finding.values["cut_parts"] == [["a"], ["b"]]

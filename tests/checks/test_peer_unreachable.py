@@ -194,3 +194,40 @@ def test_an_error_of_the_kernel_counts_on_a_host_that_stood_still_and_so_does_si
     assert run_check("peer-unreachable", standing_still(no_route, "w1", "w2", "w3"), job()).findings
     silence = hosts({1: {2: "no answer"}, 2: {1: "no answer"}}, 4)
     assert run_check("peer-unreachable", standing_still(silence, "w4"), job()).findings
+
+
+def cut_in(*parts: str) -> dict[int, dict[int, str]]:
+    """Each part as the digits of its hosts: no host reaches one of another part."""
+    return {
+        int(host): {int(peer): "no answer" for other in parts if other != part for peer in other}
+        for part in parts
+        for host in part
+    }
+
+
+@pytest.mark.parametrize("parts", [("12", "34"), ("123", "456"), ("12", "34", "5"), ("1", "2", "3")])
+def test_a_fleet_that_is_cut_is_one_finding_that_accuses_no_host(parts: tuple[str, ...]) -> None:
+    count = sum(map(len, parts))
+    (finding,) = look(cut_in(*parts), count).findings
+    assert list(finding.hosts) == [f"w{number}" for number in range(1, count + 1)]
+    assert finding.values["cut_parts"] == [[f"w{number}" for number in part] for part in parts]
+    assert str(finding).startswith("TCP connections fail between w")
+    assert str(finding).endswith(f"none of them holds more than half of {count} hosts")
+
+
+def test_beside_a_majority_the_hosts_of_the_other_part_are_named() -> None:
+    assert set(blamed(look(cut_in("1234", "56"), 6))) == {"w5", "w6"}
+
+
+def test_a_host_whose_own_kernel_refuses_is_named_beside_a_cut() -> None:
+    failed = cut_in("1234", "567")
+    failed[1] = dict.fromkeys(range(2, 8), "Network is unreachable")
+    outcome = look(failed, 7, own_kernel=1)
+    assert [len(finding.hosts) for finding in outcome.findings] == [1, 6]
+
+
+def test_a_cut_whose_ends_a_firewall_of_their_own_stops_is_left_to_its_check() -> None:
+    assert look(cut_in("1", "2", "3"), firewall=2).findings
+    assert (
+        look({1: {2: "no answer"}, 3: {2: "no answer"}, 2: {1: "no answer", 3: "no answer"}}, firewall=2).findings == ()
+    )

@@ -107,6 +107,35 @@ def test_pings_to_those_left_out_are_no_matter_any_more() -> None:
     assert (choice.hosts, choice.code) == (("a", "b"), 0), "those that findings blame go first"
 
 
+@pytest.mark.parametrize(
+    ("parts", "need", "hosts", "code"),
+    [
+        ("ab cd", 2, ("a", "b"), 0),
+        ("ab cd", 3, (), 1),
+        ("ab cd", 4, (), 1),
+        ("ab cd e", 2, ("a", "b"), 0),
+        ("abc def", 3, ("a", "b", "c"), 0),
+    ],
+)
+def test_of_a_fleet_that_is_cut_the_part_stays_that_the_job_fits_in(
+    parts: str, need: int, hosts: tuple[str, ...], code: int
+) -> None:
+    part_of = {host: part for part in parts.split() for host in part}
+    created_run = pinged(
+        {
+            host: {
+                other: PING_ANSWERED if part_of[host] == part_of[other] else LOST for other in part_of if other != host
+            }
+            for host in part_of
+        }
+    )
+    judge = judge_by(real("device-unreachable"))
+    report = judge(created_run)
+    assert set(bad_hosts(report)) == set(part_of)
+    choice = select_hosts(created_run, report, judge, need)
+    assert (choice.hosts, bool(choice.code)) == (hosts, bool(code))
+
+
 def test_a_host_that_tried_none_of_those_that_stay_is_not_known() -> None:
     created_run = pinged(
         {"a": {"b": PING_ANSWERED}, "b": {"c": PING_ANSWERED}, "c": {"d": PING_ANSWERED}, "d": {"a": PING_ANSWERED}}

@@ -85,6 +85,12 @@ def test_two_links_of_one_host_are_links() -> None:
     assert (set(links), hosts) == (cut, ())
 
 
+def test_a_fleet_that_is_cut_in_two_names_no_host() -> None:
+    cut = {(one, two) for one, two in permutations(HOSTS, 2) if (one < "w2") != (two < "w2")}
+    links, hosts = failed_links(probes(cut), OWNERS)
+    assert (set(links), hosts) == (cut, ())
+
+
 def test_refused_is_an_answer() -> None:
     assert failed_links(probes({("w1", "w2")}, "refused"), OWNERS) == ((), ())
     assert failed_links(probes({("w1", "w2")}, "no-route"), OWNERS) == ((("w1", "w2"),), ())

@@ -10,8 +10,7 @@ from doctor.collect.rounds import _verified
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
-from doctor.facts.address_proofs import AddressProofs
-from doctor.facts.host_keys import tasks_with_keys
+from doctor.facts.address_proofs import AddressProofs, tasks_with_keys
 from doctor.facts.master_trial import MasterTrial
 from doctor.remote.runtime.keyed_hash import keyed_hash
 

@@ -15,17 +15,16 @@ from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, ProvenFact, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.hardware_addresses import MAX_NEIGHBOURS
-from doctor.facts.host_keys import proven_host, tasks_with_keys
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.peer_connections import connection_partners, target_addresses
 from doctor.facts.visit import Reachability
-from doctor.remote.runtime.keyed_hash import make_proof, read_proof
+from doctor.remote.runtime.keyed_hash import is_keyed_hash, make_proof, read_proof
 
 SECONDS = 3.0
 """How long a host calls the others: all begin at about the same time, and end as soon as each has answered."""
 FIRST_PORT, PORTS = 20000, 9000
 """UDP: below what kernels give to programs, and below the usual MASTER_PORT."""
-NONCE_SIZE = 16
+NONCE_SIZE, PROOF_CHARS = 16, 32
 
 
 def prove_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
@@ -95,6 +94,30 @@ def _take(entry: Any, task: dict, peers: dict, proven: dict, answered: set) -> N
         answer = read_proof(task, b"address", data[1:])  # type: ignore[no-untyped-call]
         if answer:
             proven[address] = answer
+
+
+def tasks_with_keys(hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """For each host the run's key, one of its own that no other host gets, and the nonce of its calls.
+
+    With the run's key alone, any host could answer in the name of another one.
+    """
+    key = os.urandom(32).hex()
+    return {
+        host: {"host": host, "key": key, "own_key": os.urandom(32).hex(), "nonce": os.urandom(16).hex()}
+        for host in hosts
+    }
+
+
+def proven_host(said: object, role: bytes, caller: str, tasks: Mapping[str, Any]) -> str:
+    """The host that has answered a caller, of ``[name, proof]`` as the caller reports it; empty for none."""
+    match said:
+        case [str(name), str(proof)] if name in tasks and len(proof) == PROOF_CHARS and proof.isalnum():
+            key, nonce = (bytes.fromhex(text) for text in (tasks[name]["own_key"], tasks[caller]["nonce"]))
+            try:
+                return name if is_keyed_hash(bytes.fromhex(proof), key, role, nonce, name.encode()) else ""  # type: ignore[no-untyped-call]
+            except ValueError:
+                return ""
+    return ""
 
 
 class AddressProofs(ProvenFact, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, ProvenFact, Unreadable, ask
 from doctor.engine.texts import filled
-from doctor.facts.host_keys import proven_host, tasks_with_keys
+from doctor.facts.address_proofs import proven_host, tasks_with_keys
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.names import MAX_NAME_CHARS, HostNames, is_loopback, normalize_host
 from doctor.facts.peer_connections import LONGEST_TURN, MAX_ADDRESSES

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from doctor.engine.fact import PerHost
-from doctor.facts.host_keys import proven_host
+from doctor.facts.address_proofs import proven_host
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.master_trial import MasterTrial, try_master
 from doctor.facts.names import HostNames, resolve_names

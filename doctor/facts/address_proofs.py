@@ -112,7 +112,7 @@ def proven_host(said: object, role: bytes, caller: str, tasks: Mapping[str, Any]
     """The host that has answered a caller, of ``[name, proof]`` as the caller reports it; empty for none."""
     match said:
         case [str(name), str(proof)] if name in tasks and len(proof) == PROOF_CHARS and proof.isalnum():
-            key, nonce = (bytes.fromhex(text) for text in (tasks[name]["own_key"], tasks[caller]["nonce"]))
+            key, nonce = (bytes.fromhex(encoded) for encoded in (tasks[name]["own_key"], tasks[caller]["nonce"]))
             try:
                 return name if is_keyed_hash(bytes.fromhex(proof), key, role, nonce, name.encode()) else ""  # type: ignore[no-untyped-call]
             except ValueError:

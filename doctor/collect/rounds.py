@@ -11,7 +11,7 @@ import msgspec
 from doctor.collect.collector_request import CollectOptions, unique_facts
 from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits, gather
 from doctor.engine.evaluate import FactCache
-from doctor.engine.fact import OWN_ROUND, Fact, Output, Visit
+from doctor.engine.fact import OWN_ROUND, Fact, Output, ProvenFact, Visit
 from doctor.engine.record import HostRecord
 from doctor.transport import KeepsCommands, Transport
 
@@ -108,6 +108,25 @@ def _with_answers(
     for host, options in options_by_host.items():
         answer = answers.get(host, HostRecord(Visit("budget", "the budget ended before the second round")))
         failed = Output("error", err=answer.visit.text)
-        second_outputs = {fact.__name__: answer.outputs.get(fact.__name__, {"": failed}) for fact in options.facts}
+        second_outputs = {
+            fact.__name__: _verified(fact, answer.outputs.get(fact.__name__, {"": failed}), host, options_by_host)
+            for fact in options.facts
+        }
         merged[host] = HostRecord(records[host].visit, {**records[host].outputs, **second_outputs})
     return merged
+
+
+def _verified(
+    fact: type[Fact], outputs: dict[str, Output], host: str, options_by_host: Mapping[str, CollectOptions]
+) -> dict[str, Output]:
+    """The outputs of a fact; of one in which hosts prove who they are, with the names that are proven alone."""
+    output = outputs.get("")
+    if not issubclass(fact, ProvenFact) or output is None or not output.out:
+        return outputs
+    name = fact.__name__
+    tasks = {other: options.arguments[name] for other, options in options_by_host.items() if name in options.arguments}
+    try:
+        said = msgspec.json.decode(output.out, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return {"": msgspec.structs.replace(output, out="null")}  # nothing that a host says goes unverified
+    return {"": msgspec.structs.replace(output, out=msgspec.json.encode(fact.verified(said, host, tasks)).decode())}

@@ -355,6 +355,15 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
 
+class ProvenFact(Fact, frozen=True):
+    """A fact of the second round in which hosts prove who they are, with keys that the record does not keep."""
+
+    @classmethod
+    def verified(cls, said: dict[str, Any], host: str, tasks: Mapping[str, Any]) -> dict[str, Any]:
+        """What the record keeps of a host's answer: the names that are proven, by the tasks of all hosts."""
+        raise NotImplementedError
+
+
 class DeviceList(Fact, frozen=True):
     """A fact that lists a host's devices: another fact, whose probe names it, must have an answer of each."""
 

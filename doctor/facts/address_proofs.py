@@ -12,19 +12,19 @@ from typing import Any
 import msgspec
 
 from doctor.engine.addresses import plain_address
-from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, ProvenFact, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.hardware_addresses import MAX_NEIGHBOURS
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.peer_connections import connection_partners, target_addresses
 from doctor.facts.visit import Reachability
-from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash
+from doctor.remote.runtime.keyed_hash import is_keyed_hash, make_proof, read_proof
 
 SECONDS = 3.0
 """How long a host calls the others: all begin at about the same time, and end as soon as each has answered."""
 FIRST_PORT, PORTS = 20000, 9000
 """UDP: below what kernels give to programs, and below the usual MASTER_PORT."""
-NONCE_SIZE = PROOF_SIZE = 16
+NONCE_SIZE, PROOF_CHARS = 16, 32
 
 
 def prove_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
@@ -36,7 +36,6 @@ def prove_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
     peers = dict(task["peers"])
     sockets = {address: _open_socket(address, task["port"]) for address in task["own"]}
     opened = [entry for entry in sockets.values() if entry]
-    nonce, key = os.urandom(NONCE_SIZE), bytes.fromhex(task["key"])
     proven: dict = {}  # type: ignore[type-arg]
     answered: set = set()  # type: ignore[type-arg]
     turn, end, last = 0.0, time.monotonic() + task["seconds"], 0
@@ -50,9 +49,9 @@ def prove_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
             for address in peers:
                 for entry in opened:
                     if entry.family == (socket.AF_INET6 if ":" in address else socket.AF_INET):
-                        _send(entry, b"c" + nonce, address, task["port"])
+                        _send(entry, b"c" + bytes.fromhex(task["nonce"]), address, task["port"])
         for entry in select.select(opened, (), (), max(0.0, turn - time.monotonic()))[0]:
-            _take(entry, task, key, nonce, peers, proven, answered)
+            _take(entry, task, peers, proven, answered)
     for entry in opened:
         entry.close()
     return {"proven": proven, "unopened": sorted(address for address, entry in sockets.items() if not entry)}
@@ -79,7 +78,7 @@ def _send(entry: Any, data: bytes, address: str, port: int) -> None:
         return  # no route from this address, or a rule of its own: the next turn tries again
 
 
-def _take(entry: Any, task: dict, key: bytes, nonce: bytes, peers: dict, proven: dict, answered: set) -> None:  # type: ignore[type-arg]
+def _take(entry: Any, task: dict, peers: dict, proven: dict, answered: set) -> None:  # type: ignore[type-arg]
     """One datagram: a call, which is answered with a proof for its sender alone, or the proof for a call of ours."""
     try:
         data, sender = entry.recvfrom(512)
@@ -89,22 +88,44 @@ def _take(entry: Any, task: dict, key: bytes, nonce: bytes, peers: dict, proven:
     if address not in peers or sender[1] != task["port"]:
         return
     if data[:1] == b"c" and len(data) == 1 + NONCE_SIZE:
-        own_name = task["host"].encode()
-        proof = keyed_hash(key, b"address", data[1:], own_name)[:PROOF_SIZE]  # type: ignore[no-untyped-call]
-        _send(entry, b"p" + proof + own_name, address, task["port"])
+        _send(entry, b"p" + make_proof(task, b"address", data[1:].hex()), address, task["port"])  # type: ignore[no-untyped-call]
         answered.add(address)
-    elif data[:1] == b"p" and len(data) > 1 + PROOF_SIZE:
-        name = data[1 + PROOF_SIZE :]
-        if is_keyed_hash(data[1 : 1 + PROOF_SIZE], key, b"address", nonce, name):  # type: ignore[no-untyped-call]
-            proven[address] = name.decode("utf-8", "replace")
+    elif data[:1] == b"p":
+        answer = read_proof(task, b"address", data[1:])  # type: ignore[no-untyped-call]
+        if answer:
+            proven[address] = answer
 
 
-class AddressProofs(Fact, frozen=True):
+def tasks_with_keys(hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """For each host the run's key, one of its own that no other host gets, and the nonce of its calls.
+
+    With the run's key alone, any host could answer in the name of another one.
+    """
+    key = os.urandom(32).hex()
+    return {
+        host: {"host": host, "key": key, "own_key": os.urandom(32).hex(), "nonce": os.urandom(16).hex()}
+        for host in hosts
+    }
+
+
+def proven_host(said: object, role: bytes, caller: str, tasks: Mapping[str, Any]) -> str:
+    """The host that has answered a caller, of ``[name, proof]`` as the caller reports it; empty for none."""
+    match said:
+        case [str(name), str(proof)] if name in tasks and len(proof) == PROOF_CHARS and proof.isalnum():
+            key, nonce = (bytes.fromhex(encoded) for encoded in (tasks[name]["own_key"], tasks[caller]["nonce"]))
+            try:
+                return name if is_keyed_hash(bytes.fromhex(proof), key, role, nonce, name.encode()) else ""  # type: ignore[no-untyped-call]
+            except ValueError:
+                return ""
+    return ""
+
+
+class AddressProofs(ProvenFact, frozen=True):
     """Which host of the list has answered at an address outside the network by which SSH reaches it.
 
-    Every host of a run gets one random key. A host that is called at an address proves, with the caller's nonce, that
-    it has the key and who it is. A stranger has no key, and a host does not get the nonce of a call to an address that
-    is not its own.
+    Every host of a run gets the run's random key and one of its own. A host that is called at an address proves, with
+    the caller's nonce, that it has the run's key and, for the controller, who it is. A stranger has no key, a host has
+    no other host's, and does not get the nonce of a call to an address that is not its own.
 
     Raw output, as JSON::
 
@@ -132,12 +153,11 @@ class AddressProofs(Fact, frozen=True):
             for caller, called, addresses in ((host, peer, of_peer), (peer, host, of_host)):
                 peers.setdefault(caller, {}).update(dict.fromkeys(addresses, called))
                 own_addresses.setdefault(called, set()).update(addresses)
-        key = os.urandom(32)
-        port = FIRST_PORT + int.from_bytes(key[:4], "big") % PORTS
+        port = FIRST_PORT + int.from_bytes(os.urandom(4), "big") % PORTS
+        keys = tasks_with_keys(peers)
         return {
             host: {
-                "host": host,
-                "key": key.hex(),
+                **keys[host],
                 "port": port,
                 "own": sorted(own_addresses.get(host, ())),
                 "peers": list(called.items()),
@@ -145,6 +165,15 @@ class AddressProofs(Fact, frozen=True):
             }
             for host, called in peers.items()
         }
+
+    @classmethod
+    def verified(cls, said: dict[str, Any], host: str, tasks: Mapping[str, Any]) -> dict[str, Any]:
+        claimed = said.get("proven")
+        names = {
+            address: proven_host(answer, b"address", host, tasks)
+            for address, answer in (claimed.items() if isinstance(claimed, dict) else ())
+        }
+        return {**said, "proven": {address: name for address, name in names.items() if name}}
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> AddressProofs:

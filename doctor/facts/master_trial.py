@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _socket as socket
-import os
 import select
 import struct
 import time
@@ -12,16 +11,17 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, ProvenFact, Unreadable, ask
 from doctor.engine.texts import filled
+from doctor.facts.address_proofs import proven_host, tasks_with_keys
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.names import MAX_NAME_CHARS, HostNames, is_loopback, normalize_host
 from doctor.facts.peer_connections import LONGEST_TURN, MAX_ADDRESSES
-from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash
+from doctor.remote.runtime.keyed_hash import make_proof, read_proof
 
 SECONDS = 6.0
 """How long each host tries: all begin at about the same time, and end as soon as all are answered."""
-NONCE_SIZE = PROOF_SIZE = 16
+NONCE_SIZE = 16
 MAX_GUESTS = 256
 """Connections kept at a time; a flood beyond them closes the oldest, and an honest host calls again."""
 
@@ -32,8 +32,8 @@ def try_master(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     master, ports = arguments.get("master_addr") or "", arguments.get("ports") or []
     if master not in task["callers"] or not ports:
         return {"needed": False}
-    trial: dict = {"nonce": os.urandom(NONCE_SIZE), "reached": "", "accepted": False, "proofs": 0, "longest": 0.0}  # type: ignore[type-arg]
-    trial.update(host=task["host"].encode(), key=bytes.fromhex(task["key"]), port=ports[0], calls={}, guests={})
+    trial: dict = {"task": task, "reached": None, "accepted": False, "proofs": 0, "longest": 0.0}  # type: ignore[type-arg]
+    trial.update(port=ports[0], calls={}, guests={})
     trial.update(addresses=task["addresses"].get(master, []), callers=task["callers"][master])
     trial["listeners"] = [entry for entry in [_listener(ports[0], is_ipv6) for is_ipv6 in (False, True)] if entry]
     _meet(trial, time.monotonic() + task["seconds"])
@@ -94,7 +94,7 @@ def _meet(trial: dict, end: float) -> None:  # type: ignore[type-arg]
 def _is_complete(trial: dict) -> bool:  # type: ignore[type-arg]
     if trial["addresses"] and not trial["reached"]:
         return False
-    if trial["reached"] and trial["reached"].encode() != trial["host"]:
+    if trial["reached"] and trial["reached"][0] != trial["task"]["host"]:
         return True
     return trial["proofs"] >= trial["callers"] and not trial["guests"]
 
@@ -119,7 +119,7 @@ def _call(trial: dict, now: float) -> None:  # type: ignore[type-arg]
 def _send_nonce(trial: dict, opened: Any) -> None:  # type: ignore[type-arg]
     call = trial["calls"][opened.fileno()]
     try:
-        opened.send(b"c" + trial["nonce"])
+        opened.send(b"c" + bytes.fromhex(trial["task"]["nonce"]))
         call[2] = trial["accepted"] = True
     except OSError:
         del trial["calls"][opened.fileno()]
@@ -142,25 +142,24 @@ def _take(trial: dict, opened: Any) -> None:  # type: ignore[type-arg]
     try:
         data = opened.recv(512)
         if number in trial["guests"] and len(data) == 1 + NONCE_SIZE and data[:1] == b"c":
-            proof = keyed_hash(trial["key"], b"master", data[1:], trial["host"])[:PROOF_SIZE]  # type: ignore[no-untyped-call]
-            opened.send(proof + trial["host"])
+            opened.send(make_proof(trial["task"], b"master", data[1:].hex()))  # type: ignore[no-untyped-call]
             trial["proofs"] += 1
             return
     except OSError:
         data = b""
-    name = data[PROOF_SIZE:]
-    if number in trial["calls"] and is_keyed_hash(data[:PROOF_SIZE], trial["key"], b"master", trial["nonce"], name):  # type: ignore[no-untyped-call]
-        trial["reached"] = name.decode("utf-8", "replace")
+    if number in trial["calls"]:
+        trial["reached"] = read_proof(trial["task"], b"master", data) or trial["reached"]  # type: ignore[no-untyped-call]
     trial["calls"].pop(number, None)
     trial["guests"].pop(number, None)
     opened.close()
 
 
-class MasterTrial(Fact, frozen=True):
+class MasterTrial(ProvenFact, frozen=True):
     """Which host of the list answers at MASTER_ADDR and MASTER_PORT, where that is an address of none of them.
 
     For some seconds each host listens at MASTER_PORT, and each to which MASTER_ADDR means such an address connects to
-    it. What answers proves with the random key of the run which host it is.
+    it. What answers proves with a random key of its own which host it is: the caller passes the proof on, and the
+    controller, which has the keys, verifies it and keeps the name.
 
     Raw output, as JSON::
 
@@ -202,15 +201,19 @@ class MasterTrial(Fact, frozen=True):
         if not foreign or len(interfaces) < 2:
             return {}
         callers = {name: len(hosts) for name, hosts in foreign.items()}
-        common = {"callers": callers, "key": os.urandom(32).hex(), "seconds": SECONDS}
+        common = {"callers": callers, "seconds": SECONDS}
         return {
             host: {
                 **common,
-                "host": host,
+                **keys,
                 "addresses": {name: hosts[host] for name, hosts in foreign.items() if host in hosts},
             }
-            for host in interfaces
+            for host, keys in tasks_with_keys(interfaces).items()
         }
+
+    @classmethod
+    def verified(cls, said: dict[str, Any], host: str, tasks: Mapping[str, Any]) -> dict[str, Any]:
+        return {**said, "reached": proven_host(said.get("reached"), b"master", host, tasks)}
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> MasterTrial:

@@ -43,6 +43,7 @@ def test_in_a_second_network_each_calls_the_others() -> None:
     assert plan["a"]["own"] == ["10.0.0.1", "10.95.0.1"]
     assert {task["host"] for task in plan.values()} == {"a", "b"}
     assert len({(task["key"], task["port"]) for task in plan.values()}) == 1
+    assert len({task[name] for task in plan.values() for name in ("own_key", "nonce")}) == 4
     assert planned(fleet, a="10.0.0.1", b="10.0.0.2")["a"]["key"] != plan["a"]["key"]
 
 
@@ -84,26 +85,30 @@ END
 """
 PROVE = """python - <<'END'
 import json, os; from doctor.facts.address_proofs import prove_addresses
-print(json.dumps(prove_addresses({"asked": "x", "x": json.loads(os.environ["TASK"])})["proven"]))
+task = json.loads(os.environ["TASK"])
+print(json.dumps([task["host"], prove_addresses({"asked": "x", "x": task})]))
 END
 """
 BOTH = 'TASK=$FAR nsenter -n -t "$other" sh -c "$RUN" & TASK=$NEAR sh -c "$RUN"; wait $!'
-TRUE = ['{"10.7.7.1": "a"}', '{"10.7.7.2": "b"}']
+TRUE = [{"10.7.7.2": "b"}, {"10.7.7.1": "a"}]
+OWN, LIAR = {"a": "aa" * 32, "b": "bb" * 32}, {"own_key": "cc" * 32}
 
 
 @pytest.mark.hosts
 @pytest.mark.parametrize(
-    ("rules", "far_key", "expected"),
+    ("rules", "far_task", "expected"),
     [
-        pytest.param(RULES, "ab", TRUE, id="both accept answers alone"),
-        pytest.param("", "cd", ["{}", "{}"], id="a stranger without the key"),
+        pytest.param(RULES, {}, TRUE, id="both accept answers alone"),
+        pytest.param("", {"key": "cd" * 32}, [{}, {}], id="a stranger without the key"),
+        pytest.param("", LIAR, [{}, {"10.7.7.1": "a"}], id="a host of the run in another one's name"),
     ],
 )
-def test_two_hosts_prove_themselves(rules: str, far_key: str, expected: list[str]) -> None:
+def test_two_hosts_prove_themselves(rules: str, far_task: dict[str, str], expected: list[dict[str, str]]) -> None:
     """Two network namespaces, over a pair of virtual cards."""
-    task = {"port": 20123, "seconds": 20.0 if expected == TRUE else 0.5}
-    near = {**task, "host": "a", "key": "ab" * 32, "own": ["10.7.7.1"], "peers": [["10.7.7.2", "b"]]}
-    far = {**task, "host": "b", "key": far_key * 32, "own": ["10.7.7.2"], "peers": [["10.7.7.1", "a"]]}
+    task = {"port": 20123, "seconds": 0.5 if "key" in far_task else 20.0, "key": "ab" * 32}
+    tasks = {host: {**task, "host": host, "own_key": key, "nonce": key[:32]} for host, key in OWN.items()}
+    near = {**tasks["a"], "own": ["10.7.7.1"], "peers": [["10.7.7.2", "b"]]}
+    far = {**tasks["b"], "own": ["10.7.7.2"], "peers": [["10.7.7.1", "a"]], **far_task}
     script = Path(__file__).with_name("hardware_addresses.sh")
     path = f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
     done = subprocess.run(
@@ -114,4 +119,6 @@ def test_two_hosts_prove_themselves(rules: str, far_key: str, expected: list[str
         timeout=100,
         check=True,
     )
-    assert sorted(done.stdout.splitlines()) == expected, done.stderr
+    said = dict(map(json.loads, done.stdout.splitlines()))
+    proven = [AddressProofs.verified(said[host], host, tasks)["proven"] for host in tasks]
+    assert proven == expected, done.stderr

@@ -14,14 +14,19 @@ import pytest
 from hypothesis import given
 
 from doctor.engine.fact import PerHost
+from doctor.facts.address_proofs import proven_host
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.master_trial import MasterTrial, try_master
 from doctor.facts.names import HostNames, resolve_names
+from doctor.remote.runtime.keyed_hash import keyed_hash
 from tests.checks.network import interfaces, named
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, as_answer, runs_on_python_3_6, value_of
 
 VIRTUAL = "10.96.7.7"
+TASKS = {
+    host: {"host": host, "key": "ab" * 32, "own_key": f"{host}{host}" * 32, "nonce": f"{host}1" * 16} for host in "ab"
+}
 
 
 def planned(**masters: str) -> dict[str, Any]:
@@ -46,6 +51,7 @@ def test_all_listen_and_those_call_to_whom_it_is_an_address_of_none() -> None:
     }
     assert {str(task["callers"]) for task in plan.values()} == {"{'vip': 2}"}
     assert len({task["key"] for task in plan.values()}) == 1
+    assert len({task[name] for task in plan.values() for name in ("own_key", "nonce")}) == 6
     assert planned(a=VIRTUAL, b=VIRTUAL)["a"]["key"] != plan["a"]["key"]
 
 
@@ -61,15 +67,24 @@ def free_port() -> int:
 
 
 def tried(port: int, seconds: float = 4.0, **parameters: Any) -> dict[str, Any]:
-    task = {"callers": {"vip": 1}, "key": "ab" * 32, "seconds": seconds, "host": "a", "addresses": {}}
+    """What the record keeps of a host's trial; the keys of the hosts a and b are those of `TASKS`."""
+    host = parameters.get("host", "a")
+    task = {"callers": {"vip": 1}, "seconds": seconds, "addresses": {}, **TASKS[host]}
     arguments = {"asked": "MasterTrial", "MasterTrial": {**task, **parameters}, "master_addr": "vip", "ports": [port]}
-    return try_master(arguments)  # type: ignore[arg-type]
+    return MasterTrial.verified(try_master(arguments), host, TASKS)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("key", "reached"), [("ab" * 32, "a"), ("cd" * 32, "")])
-def test_who_has_the_key_of_the_run_is_reached(key: str, reached: str) -> None:
+@pytest.mark.parametrize(
+    ("keys", "reached"),
+    [
+        ({}, "a"),
+        ({"key": "cd" * 32}, ""),  # a stranger
+        ({"own_key": "cc" * 32}, ""),  # a host of the run in the name of another one
+    ],
+)
+def test_who_has_the_keys_is_reached(keys: dict[str, str], reached: str) -> None:
     port = free_port()
-    listener = threading.Thread(target=lambda: tried(port, key=key))
+    listener = threading.Thread(target=lambda: tried(port, **keys))
     listener.start()
     while True:  # until it listens
         with contextlib.suppress(OSError):
@@ -117,13 +132,29 @@ def test_a_flood_of_open_connections_does_not_hide_who_answers() -> None:
 
 
 def test_another_master_costs_nothing() -> None:
-    assert tried(free_port(), callers={"others": 1}) == {"needed": False}
+    assert tried(free_port(), callers={"others": 1})["needed"] is False
 
 
 def test_the_answer_is_read() -> None:
     fact = answered(MasterTrial, {"reached": "a", "accepted": True, "listened": False, "longest": 1.2})
     assert (fact.reached, fact.listened, fact.is_busy, fact.needed) == ("a", False, True, True)
     assert not answered(MasterTrial, {"needed": False}).needed
+
+
+def test_what_a_caller_reports_is_verified() -> None:
+    own, nonce = bytes.fromhex(TASKS["a"]["own_key"]), bytes.fromhex(TASKS["b"]["nonce"])
+    proof = keyed_hash(own, b"master", nonce, b"a")[:16].hex()  # type: ignore[no-untyped-call]
+    assert proven_host(["a", proof], b"master", "b", TASKS) == "a"
+    assert proven_host(["b", proof], b"master", "b", TASKS) == ""
+    assert proven_host(["a", proof], b"master", "a", TASKS) == ""  # of a call of another host
+    assert proven_host(["a", proof], b"address", "b", TASKS) == ""  # of another trial
+    for said in ("a", "", None, ["a", proof[:8]], ["a", "z" * 32], ["c", proof], ["a", ""], ["a", proof, ""]):
+        assert proven_host(said, b"master", "b", TASKS) == ""
+
+
+@given(JSON)
+def test_a_report_that_makes_no_sense_proves_nothing(value: Any) -> None:
+    assert MasterTrial.verified({"reached": value}, "b", TASKS) == {"reached": ""}
 
 
 @given(JSON)

@@ -5,11 +5,14 @@ SSH from the controller works in all of them.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.hosts.fleet import Fleet
+from tests.hosts.fleet import INSIDE, Fleet
 from tests.interfaces.gloo_fleet import GlooFleet, gloo_fleet
 from tests.interfaces.test_gloo_table import ALL, PREPARE, Row, gloo, master, own_name, sh, verdict
 
@@ -130,6 +133,11 @@ def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[GlooFleet]:
     created_gloo_fleet.down()
 
 
+def restore(fleet: Fleet) -> None:
+    for number in ALL:
+        sh(fleet, number, f"{{ {RESTORE}}} 2>/dev/null; true")
+
+
 @pytest.mark.hosts
 @pytest.mark.timeout(300)  # ranks whose data is dropped hang, whatever the timeout of their group
 @pytest.mark.parametrize(
@@ -143,11 +151,41 @@ def test_doctor_fails_exactly_where_the_job_dies(jobs: GlooFleet, row: Row) -> N
         code, results = verdict(fleet, row.environ, AREAS)
         end = jobs.run(row.environ, seconds=60 if row.lives else 5)
     finally:
-        for number in ALL:
-            sh(fleet, number, f"{{ {RESTORE}}} 2>/dev/null; true")
+        restore(fleet)
     assert end.lives == row.lives, end.messages
     assert code == (0 if row.lives else 10), results
     if row.check:
         assert row.check in results
         if row.hosts:
             assert results[row.check] == {fleet.hosts[number] for number in row.hosts}
+
+
+IN_NET: dict[str, dict[str, tuple[int, ...]]] = {
+    "the master's address is translated on every host": {},
+    "the master's address is translated by a host in between": {},
+    "the master's address is translated to nobody": {MASTER: ALL},
+    "segments with PSH are dropped, connections are made": {"net-unreachable": (1,)},
+}
+
+
+@pytest.mark.hosts
+@pytest.mark.full
+@pytest.mark.parametrize("row", [row for row in ROWS if row.name in IN_NET], ids=lambda row: row.name)
+def test_doctor_net_judges_alike(jobs: GlooFleet, row: Row) -> None:
+    fleet, root = jobs.fleet, Path(__file__).parents[2]
+    argv = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
+    try:
+        for number, text in row.setup.items():
+            sh(fleet, number, text)
+        env = {**INSIDE, **row.environ, "PYTHONPATH": str(root)}
+        done = fleet.run([*argv, "--no-speeds"], cwd=root, timeout=200, env=env)
+    finally:
+        restore(fleet)
+    assert done.stdout, done.stderr
+    found = {
+        outcome["check"]: {host for finding in outcome["findings"] for host in finding["hosts"]}
+        for outcome in json.loads(done.stdout)["outcomes"]
+        if outcome["findings"]
+    }
+    assert found == {check: {fleet.hosts[at] for at in hosts} for check, hosts in IN_NET[row.name].items()}
+    assert done.returncode == (10 if found else 0)

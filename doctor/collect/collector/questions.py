@@ -5,7 +5,7 @@ import time
 
 from doctor.collect.collector.jobs import Job
 from doctor.remote.runtime.connecting import connect_all
-from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash
+from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash, make_proof, read_proof
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries, netlink_messages
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.processes import fork_child, run_tool
@@ -20,6 +20,8 @@ HELPERS = (
     matching_paths,
     is_keyed_hash,
     keyed_hash,
+    make_proof,
+    read_proof,
     netlink_attributes,
     netlink_entries,
     netlink_messages,

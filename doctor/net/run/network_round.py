@@ -47,7 +47,7 @@ _LETTERS = {
     "unreachable": "u",
     "stranger": "s",
     "other-port": "s",
-    "silent": "s",
+    "silent": "d",  # nobody has said a word: no sign of another one
     "cut": "s",
     "other-host": "w",
     "some-flows": "f",

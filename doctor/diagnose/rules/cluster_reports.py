@@ -41,11 +41,13 @@ def named_by_cluster(case: Case) -> list[Cause]:
     reports: dict[str, list[ClusterReport]] = {}
     for event in case.reports:
         signature = case.signatures[event.signature]
-        if signature.is_of_launch and case.went_on(event):
+        report, unspecific = _with_fields(case, event), _is_unspecific(case, event)
+        # The exit code of a process that nobody names may be a helper's, where the job went on.
+        if case.went_on(event) and (signature.is_of_launch or (unspecific and not report.values)):
             continue
         if signature.reports and not _ended_itself(case, event):
-            signal = signature_of_exit(event.values.get("exit_code", "")) if _is_unspecific(case, event) else ""
-            reports.setdefault(signal or event.signature, []).append(_with_fields(case, event))
+            signal = signature_of_exit(event.values.get("exit_code", "")) if unspecific else ""
+            reports.setdefault(signal or event.signature, []).append(report)
     kept = {
         name: [row for row in rows if not any(_explains(case, other, name, row) for other in reports.items())]
         for name, rows in reports.items()

@@ -41,11 +41,12 @@ def named_by_cluster(case: Case) -> list[Cause]:
     reports: dict[str, list[ClusterReport]] = {}
     for event in case.reports:
         signature = case.signatures[event.signature]
-        report, unspecific = _with_fields(case, event), _is_unspecific(case, event)
-        # The exit code of a process that nobody names may be a helper's, where the job went on.
-        if case.went_on(event) and (signature.is_of_launch or (unspecific and not report.values)):
+        if signature.is_of_launch and case.went_on(event):
             continue
         if signature.reports and not _ended_itself(case, event):
+            unspecific, report = _is_unspecific(case, event), _with_fields(case, event)
+            if unspecific and not report.values and case.went_on(event):
+                continue  # the exit code of a process that nobody names may be a helper's
             signal = signature_of_exit(event.values.get("exit_code", "")) if unspecific else ""
             reports.setdefault(signal or event.signature, []).append(report)
     kept = {

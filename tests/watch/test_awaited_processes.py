@@ -95,25 +95,27 @@ def test_who_computes_for_a_rank_that_asks_again_and_again_has_something_in_comm
     environ = {name: value for name, value in os.environ.items() if "PORT" not in name}
     command = [sys.executable, "-c", IDLE]
     job = {**environ, "MASTER_PORT": "29511"}
-    with subprocess.Popen([*command, ""], cwd=folder, env=job, start_new_session=True) as rank:
-        with subprocess.Popen(
+    with (
+        subprocess.Popen([*command, ""], cwd=folder, env=job, start_new_session=True) as rank,
+        subprocess.Popen(
             [*command, str(folder / "file") if tie == "file" else ""],
             cwd=folder if tie == "folder" else other_folder,
             env=job if tie == "job" else environ,
             start_new_session=True,
-        ) as other:
-            until(lambda: all(Path(f"/proc/{each.pid}/cwd").exists() for each in (rank, other)))
-            until(lambda: tie != "file" or str(folder / "file") in awaited_processes.open_files(other.pid, 64))  # type: ignore[attr-defined]
-            groups = {rank.pid: texts["groups"], other.pid: texts.get(tie, texts[""])}
-            plain = awaited_processes.read_text  # type: ignore[attr-defined]
-            monkeypatch.setattr(
-                awaited_processes,
-                "read_text",
-                lambda path, *most: groups[int(path.split("/")[2])] if "cgroup" in path else plain(path, *most),
-            )
-            assert related(rank.pid, [other.pid]) == [other.pid] * is_related  # type: ignore[no-untyped-call]
-            rank.kill()
-            other.kill()
+        ) as other,
+    ):
+        until(lambda: all(Path(f"/proc/{each.pid}/cwd").exists() for each in (rank, other)))
+        until(lambda: tie != "file" or str(folder / "file") in awaited_processes.open_files(other.pid, 64))  # type: ignore[attr-defined]
+        groups = {rank.pid: texts["groups"], other.pid: texts.get(tie, texts[""])}
+        plain = awaited_processes.read_text  # type: ignore[attr-defined]
+        monkeypatch.setattr(
+            awaited_processes,
+            "read_text",
+            lambda path, *most: groups[int(path.split("/")[2])] if "cgroup" in path else plain(path, *most),
+        )
+        assert related(rank.pid, [other.pid]) == [other.pid] * is_related  # type: ignore[no-untyped-call]
+        rank.kill()
+        other.kill()
 
 
 def test_frames_of_the_hook_are_shown_nowhere() -> None:

@@ -341,7 +341,7 @@ class TrainingWatch:
         )
 
     def without_sign(self) -> dict[int, tuple[float, str]]:
-        """Living ranks that compute nothing for far longer than is usual in this job, outside of every collective.
+        """Living ranks that wait for a peer, or rest far longer than is usual in this job, outside of every collective.
 
         By rank: the seconds, and for whom it waits; empty where nothing shows that.
         """
@@ -349,7 +349,7 @@ class TrainingWatch:
         for rank, snapshot in self.snapshots.items():
             rest, kind = self.efforts.get(rank, (0.0, ""))
             waits = kind.startswith("waits for ") or (not kind and rest >= LEAST_REST)
-            usual = max(LAST_SECONDS, LAST_FACTOR * self._longest_phase)
+            usual = LAST_SECONDS if kind else max(LAST_SECONDS, LAST_FACTOR * self._longest_phase)
             if not snapshot.dead and snapshot.state == "compute" and snapshot.age > usual and waits:
                 found[rank] = snapshot.age, kind.removeprefix("waits for ") if kind else ""
         return found

@@ -81,7 +81,7 @@ def _call(pid: int, thread: int) -> _Call:
 
 def _sleeps(pid: int, thread: int) -> bool:
     """Whether a thread sleeps, and not for long; also where the sleep's length cannot be read."""
-    if process_status(pid)[:1] in (("Z",), ("X",)):  # type: ignore[no-untyped-call]
+    if (process_status(pid) or "X")[0] in "ZX":  # type: ignore[no-untyped-call]
         return False
     call = _call(pid, thread)
     return call.kind == "sleep" and (call.number < 0 or _seconds_left(pid, call) <= LONGEST_SLEEP)

@@ -69,6 +69,10 @@ class Training:
         self.failure: Failure | None = None
         self.likely: Failure | None = None
         """What the ranks waited for when the job was ended from outside."""
+        self.without_sign: dict[int, tuple[float, str]] = {}
+        """As `TrainingWatch.without_sign`, when the job was ended from outside."""
+        self.store_port = ""
+        """Of the job's store; empty: not known."""
         self.meeting: Meeting | None = None
         self.is_on_one_host = True
         """Where no meeting is known: whether all ranks must be here; not where they meet by a file that hosts share."""
@@ -266,6 +270,8 @@ class Training:
         """The job is about to be ended: what its ranks waited for at the last look is kept, with their stacks."""
         if self.failure is None and self.decides and self.watch.likely is not None:
             self.likely = with_stacks(self.watch.likely, self._wait_stacks[1])
+        elif self.decides:
+            self.without_sign = self.watch.without_sign()
 
     def _unseen(self) -> Collection[int]:
         """Ranks that no watch can tell of, for all that is known."""
@@ -384,7 +390,7 @@ class Training:
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks of which nothing is known, and hosts that were not reached."""
         texts = [*self.notes, *self._long_waits.values()]
-        texts += filter(None, (self.cut_sentence(), self.busy_sentence()))
+        texts += filter(None, (self.cut_sentence(), self.quiet_sentence(), self.busy_sentence()))
         if self.post is not None:
             texts += self.post.sentences()
         if self.follower is not None and self.follower.leaderless:
@@ -421,10 +427,26 @@ class Training:
         reached = self.watch.repeats.reached(self.watch.steps)
         return filled("The job ended early: what its ranks called and waited for was judged up to {0}.", reached)
 
+    def quiet_sentence(self) -> str:
+        """For whom ranks waited outside of all collectives when the job was ended; empty where none did."""
+        ranks_by_peer: dict[str, list[int]] = {}
+        for rank, (_, peer) in sorted(self.without_sign.items()):
+            ranks_by_peer.setdefault(peer, []).append(rank)
+        texts = []
+        for peer, ranks in ranks_by_peer.items():
+            what = filled("for {0}", peer) if peer else "in no collective, and at rest"
+            if self.store_port and peer.endswith(f":{self.store_port}"):
+                what = filled("for the job's store at {0}, as for a key that no rank has set", peer)
+            seconds = min(self.without_sign[rank][0] for rank in ranks)
+            texts.append(filled("{0} waited {1}, without a sign for {2} s", rank_names(ranks), what, f"{seconds:.0f}"))
+        return filled("When the job was ended, {0}.", joined("; ", texts)) if texts else ""
+
     def no_fault(self) -> str:
         """What is said where nothing was found: of ranks without a step, that nothing was judged."""
         ranks, unseen = self.unjudged(), self.unseen_sentence()
         text = filled("no fault was found in the ranks of {0}", self.host) if unseen else "no fault was found"
+        if quiet := self.quiet_sentence():
+            text = filled("whether something stopped the training is not known. {0}", quiet.removesuffix("."))
         if sentence := self.cut_sentence():
             text = filled("{0}. {1}", text, sentence.removesuffix("."))
         if ranks:

@@ -340,6 +340,20 @@ class TrainingWatch:
             evidence=("The job was ended from outside during this wait: what was seen is likely, not certain.",),
         )
 
+    def without_sign(self) -> dict[int, tuple[float, str]]:
+        """Living ranks that wait for a peer, or rest far longer than is usual in this job, outside of every collective.
+
+        By rank: the seconds, and for whom it waits; empty where nothing shows that.
+        """
+        found = {}
+        for rank, snapshot in self.snapshots.items():
+            rest, kind = self.efforts.get(rank, (0.0, ""))
+            waits = kind.startswith("waits for ") or (not kind and rest >= LEAST_REST)
+            usual = LAST_SECONDS if kind else max(LAST_SECONDS, LAST_FACTOR * self._longest_phase)
+            if not snapshot.dead and snapshot.state == "compute" and snapshot.age > usual and waits:
+                found[rank] = snapshot.age, kind.removeprefix("waits for ") if kind else ""
+        return found
+
     def _rests(self, rank: int) -> bool:
         """Whether the processes of a rank have done nothing for a while; also where it is not known."""
         rest, kind = self.efforts.get(rank, (math.inf, ""))

@@ -297,6 +297,20 @@ def test_the_exit_code_of_a_process_that_no_line_names_is_not_that_of_the_log(li
     assert places(logs(run=f"{line}\n")) == [("torchrun-sigkill", "likely", [])]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[video] ffmpeg exit code 139 for clip 17; clip skipped",
+        "[video] ffmpeg exit code: 135, skipped",
+        "INFO tokenizer helper exited with code 137, restarted",
+    ],
+)
+def test_the_exit_code_of_a_helper_is_no_cause_where_the_job_goes_on(line: str) -> None:
+    assert places(logs(run=f"epoch 1 loss 0.5\n{line}\nepoch 2 loss 0.4\nepoch 3 loss 0.3\n")) == []
+    if "137" not in line:
+        assert places(logs(run=f"{line}\n")) == []
+
+
 def test_a_launcher_names_the_host_or_the_rank_of_its_exit_code() -> None:
     head = "RuntimeError: Horovod detected that one or more processes exited with non-zero status\n"
     found = places(logs(run=f"{head}Process name: w-1[0]\nExit code: 137\n"))

@@ -145,8 +145,8 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
     guilty, began = prepare(fleet, trial), time.monotonic()
     argv = [sys.executable, "-m", "doctor", "smoke", ",".join(fleet.hosts[: trial.hosts]), "-F", str(fleet.ssh_config)]
     argv += ["--python", WRAPPER, "--ranks-per-host", str(trial.ranks), "--json", *trial.case.arguments, *arguments]
-    done = fleet.run(argv, cwd=ROOT, timeout=240)
     try:
+        done = fleet.run(argv, cwd=ROOT, timeout=240)
         report = json.loads(done.stdout)
         case = trial.case
         struck = not (case.fault or case.before or case.environ or case.wrapper or case.imports)
@@ -173,6 +173,8 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
         messages += [text for failure in (report["smoke"] or {}).get("failures", ()) for text in failure["evidence"]]
         left = left_behind(fleet, trial)
     finally:
+        if trial.case.after:
+            fleet.enter(guilty, trial.case.after, check=False)
         fleet.renew(*fleet.hosts[: trial.hosts])
     named = {host for hosts in failed.values() for host in hosts}
     innocent = tuple(sorted(named if not trial.case.checks else named - {guilty}))

@@ -34,6 +34,8 @@ class Case(NamedTuple):
     """Python that the interpreter runs as its sitecustomize module."""
     arguments: tuple[str, ...] = ()
     """Of doctor smoke."""
+    after: str = ""
+    """Run on the guilty host before it is removed: takes back what would outlive it."""
     binds: str = ""
     """Run on the guilty host afterwards: without output the fault changed nothing, and is no trial."""
 
@@ -96,10 +98,20 @@ if grep -q ':freezer:' /proc/self/cgroup; then
 else
     mount -t cgroup2 none /run/freezing && file=cgroup.freeze word=1
 fi
-cd /run/freezing && group=$(mktemp -d doctor-XXXXXX) && echo PID >$group/cgroup.procs && echo $word >$group/$file
-(sleep 60; echo THAWED >$group/freezer.state || echo 0 >$group/cgroup.freeze) &
+cd /run/freezing && group=$(mktemp -d doctor-XXXXXX) && echo $group >/run/frozen-group
+echo PID >$group/cgroup.procs && echo $word >$group/$file
 cd / && umount -l /run/freezing"""
 """Of one rank; what shows it is not mounted when it is looked for."""
+THAW = """test -e /run/frozen-group || exit 0
+mkdir -p /run/thawing
+if grep -q ':freezer:' /proc/self/cgroup; then
+    mount -t cgroup -o freezer none /run/thawing && file=freezer.state word=THAWED
+else
+    mount -t cgroup2 none /run/thawing && file=cgroup.freeze word=0
+fi
+echo $word >/run/thawing/$(cat /run/frozen-group)/$file
+umount -l /run/thawing"""
+"""What is frozen outlives its host, and whatever would thaw it there later."""
 CABLE = "(ip link set eth0 down; sleep 3; ip link set eth0 up) >/dev/null 2>&1 & sleep 0.01"
 NEW_DATA = nft("tcp dport 22 accept", "tcp sport 22 accept", "ct state new tcp dport 1024-65535 drop")
 SLOW_IMPORT = """
@@ -163,7 +175,7 @@ FIRST: tuple[Case, ...] = (
     ),
     Case("ends at start", ("smoke-rank-not-started",), imports="import os; open('MARK', 'w').close(); os._exit(0)"),
     Case("ends well", ("smoke-rank-left", "smoke-rank-died"), {"kind": "exit"}),
-    Case("frozen unseen", STOPPED, command(FREEZE)),
+    Case("frozen unseen", STOPPED, command(FREEZE), after=THAW),
     Case("cable out 3 s", NETWORK, command(CABLE), must=False),
     Case("no new data", (*NETWORK, "smoke-rank-never-joined"), before=NEW_DATA + " && touch MARK"),
     Case("import of 27 s", (), imports=slow_import("torch", 27)),

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
 from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
+from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Collective, Failure, Layout, Snapshot
 from tests.examples import examples
 from tests.smoke import simulation
@@ -757,3 +759,36 @@ class TestNetwork:
         table.call(0, "all_reduce")
         table.call(1, "all_reduce")
         assert table.wait(9.0, starved=(1,)) is None
+
+
+def in_collectives(places: Mapping[int, int]) -> RunState:
+    """``places``: by rank, the group of the first collective of its step, in which it waits."""
+    state = RunState(len(places), AdaptiveLimits(1.0, 1.0, 10.0, 1.0))
+    state.groups |= {1: ("rows", (0, 2)), 2: ("columns", (1, 3)), 3: ("others", (4, 5))}
+    ops = {1: "all_reduce", 2: "broadcast", 3: "all_reduce"}
+    state.update(
+        {
+            rank: Snapshot(
+                rank=rank,
+                stamp=1,
+                state="collective",
+                stage="training",
+                step=1,
+                group=group,
+                seq=1,
+                op=ops[group],
+                entered={group: 1},
+                calls=(Collective(group, 1, ops[group], "float32", 8, -1, 1, "training"),),
+            )
+            for rank, group in places.items()
+        },
+        1.0,
+    )
+    return state
+
+
+def test_who_waits_together_with_one_side_of_a_dispute_is_no_witness_for_it() -> None:
+    """It may have no other way on: only ranks of other collectives show which side calls what is usual."""
+    assert in_collectives({0: 1, 1: 2, 2: 1}).isolated_ranks([0, 1]) == []
+    assert in_collectives({0: 1, 1: 2, 2: 1, 3: 2}).isolated_ranks([0, 1]) == []
+    assert in_collectives({0: 1, 1: 2, 2: 1, 3: 2, 4: 3, 5: 3}).isolated_ranks([0, 1]) == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from doctor.remote.runtime.stack_frames import is_of_program, without_own_frames
-from doctor.watch.attach.inspector.awaited_processes import Helpers
+from doctor.watch.attach.inspector import awaited_processes
+from doctor.watch.attach.inspector.awaited_processes import Helpers, related
 from doctor.watch.attach.inspector.rank_state import awaited_links
 
 SERVER = """
@@ -72,6 +74,48 @@ def test_a_server_beside_the_rank_is_found_by_what_the_rank_waits_for(kind: str,
             while (ran := helpers.ran(rank, "recv")) < 0.3 and time.monotonic() < limit:  # type: ignore[no-untyped-call]
                 time.sleep(0.1)
             assert (ran >= 0.3) == (does == "works")
+
+
+IDLE = "import sys, time; file = open(sys.argv[1]) if sys.argv[1] else None; time.sleep(1000)"
+
+
+@pytest.mark.parametrize(
+    ("tie", "is_related"),
+    [("", False), ("groups", True), ("unread", True), ("folder", True), ("job", True), ("file", True)],
+)
+def test_who_computes_for_a_rank_that_asks_again_and_again_has_something_in_common_with_it(
+    tie: str, is_related: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hosts on which each service and each login has a control group of its own, as with systemd; else all share it."""
+    texts = {"": "0::/system.slice/other.service\n", "unread": "", "groups": "0::/job\n"}
+    folder, other_folder = tmp_path / "job", tmp_path / "other"
+    folder.mkdir()
+    other_folder.mkdir()
+    (folder / "file").touch()
+    environ = {name: value for name, value in os.environ.items() if "PORT" not in name}
+    command = [sys.executable, "-c", IDLE]
+    job = {**environ, "MASTER_PORT": "29511"}
+    with (
+        subprocess.Popen([*command, ""], cwd=folder, env=job, start_new_session=True) as rank,
+        subprocess.Popen(
+            [*command, str(folder / "file") if tie == "file" else ""],
+            cwd=folder if tie == "folder" else other_folder,
+            env=job if tie == "job" else environ,
+            start_new_session=True,
+        ) as other,
+    ):
+        until(lambda: all(Path(f"/proc/{each.pid}/cwd").exists() for each in (rank, other)))
+        until(lambda: tie != "file" or str(folder / "file") in awaited_processes.open_files(other.pid, 64))  # type: ignore[attr-defined]
+        groups = {rank.pid: texts["groups"], other.pid: texts.get(tie, texts[""])}
+        plain = awaited_processes.read_text  # type: ignore[attr-defined]
+        monkeypatch.setattr(
+            awaited_processes,
+            "read_text",
+            lambda path, *most: groups[int(path.split("/")[2])] if "cgroup" in path else plain(path, *most),
+        )
+        assert related(rank.pid, [other.pid]) == [other.pid] * is_related  # type: ignore[no-untyped-call]
+        rank.kill()
+        other.kill()
 
 
 def test_frames_of_the_hook_are_shown_nowhere() -> None:

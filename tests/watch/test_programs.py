@@ -173,6 +173,32 @@ def test_of_a_job_that_is_ended_later_it_is_told_up_to_where_it_was_judged(tmp_p
     assert any(sentence in note for note in json.loads((tmp_path / "report.json").read_text())["smoke"]["notes"])
 
 
+STORE = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+for _ in range(20):
+    dist.barrier()
+print("waits", flush=True)
+dist.distributed_c10d._get_default_store().get("never")
+"""
+
+
+def test_of_a_job_that_is_ended_while_its_ranks_wait_in_the_store_it_is_not_said_that_nothing_was_wrong(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "program.py").write_text(STORE)
+    [port] = free_ports(1)
+    argv = [sys.executable, "-m", "doctor", "watch", "-q", "--data", "off", "--", sys.executable, "-m"]
+    argv += ["torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}", str(tmp_path / "program.py")]
+    with subprocess.Popen(argv, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as doctor:
+        assert doctor.stdout and "waits" in doctor.stdout.readline().decode()
+        time.sleep(12.0)
+        os.killpg(doctor.pid, signal.SIGINT)
+        errors = doctor.communicate(timeout=LIMIT)[1].decode()
+    assert "no fault was found" not in errors
+    assert f"When the job was ended, ranks 0-1 waited for the job's store at 127.0.0.1:{port}, as for a key" in errors
+
+
 def test_of_a_job_that_is_ended_in_its_first_step_nothing_is_known(tmp_path: Path) -> None:
     argv = [
         sys.executable,

@@ -137,6 +137,28 @@ def test_a_short_wait_and_one_for_a_rank_that_works_are_not(age: float, kind: st
     assert ranks.verdict(12.0) is None and ranks.watch.likely is None
 
 
+@pytest.mark.parametrize(
+    ("state", "age", "rest", "kind", "found"),
+    [
+        ("compute", 12.0, 0.1, "waits for 127.0.0.1:29500", {2: (12.0, "127.0.0.1:29500")}),
+        ("compute", 12.0, 12.0, "", {2: (12.0, "")}),
+        ("compute", 4.0, 0.1, "waits for 127.0.0.1:29500", {}),
+        ("compute", 12.0, 0.1, "works", {}),
+        ("compute", 12.0, 0.1, "sleeps", {}),
+        ("compute", 12.0, 0.0, "", {}),
+        ("input", 12.0, 12.0, "", {}),
+    ],
+)
+def test_who_waits_outside_of_all_collectives_when_the_job_is_ended(
+    state: str, age: float, rest: float, kind: str, found: dict[int, tuple[float, str]]
+) -> None:
+    ranks = three_after_two_steps(timeout=500.0)
+    ranks.show(2, state, 2, age, rest=rest, effort=kind)
+    assert ranks.verdict(12.0) is None and ranks.watch.without_sign() == found
+    ranks.show(2, state, 2, age, rest=rest, effort=kind, dead="exit status 0")
+    assert ranks.watch.without_sign() == {}
+
+
 def test_a_wait_as_long_as_those_before_it_is_not_told() -> None:
     """In each step the others wait 40 s for this rank."""
     ranks = three_after_two_steps(timeout=500.0)

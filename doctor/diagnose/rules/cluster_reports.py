@@ -44,8 +44,11 @@ def named_by_cluster(case: Case) -> list[Cause]:
         if signature.is_of_launch and case.went_on(event):
             continue
         if signature.reports and not _ended_itself(case, event):
-            signal = signature_of_exit(event.values.get("exit_code", "")) if _is_unspecific(case, event) else ""
-            reports.setdefault(signal or event.signature, []).append(_with_fields(case, event))
+            unspecific, report = _is_unspecific(case, event), _with_fields(case, event)
+            if unspecific and not report.values and case.went_on(event):
+                continue  # the exit code of a process that nobody names may be a helper's
+            signal = signature_of_exit(event.values.get("exit_code", "")) if unspecific else ""
+            reports.setdefault(signal or event.signature, []).append(report)
     kept = {
         name: [row for row in rows if not any(_explains(case, other, name, row) for other in reports.items())]
         for name, rows in reports.items()

@@ -1,15 +1,17 @@
 """What computes for a rank while it waits: its children, a server beside it, whoever writes the file it looks for.
 
 A process at the other end of the socket, pipe or FIFO that the rank's call is about is known by that end, whoever
-started it. Who asks again and again whether something is there, as a file, shows nobody: any process of its user that
-is no rank may be meant.
+started it. Who asks again and again whether something is there, as a file, shows nobody: any process of its user may be
+meant that is no rank and has something in common with it.
 """
 
 import os
 import stat
 
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.procfs import all_processes, cpu_times, open_files
 from doctor.watch.attach.inspector.connected import tcp_ends, unix_pairs, user_of
+from doctor.watch.attach.inspector.rank_finder import job_of, read_environ
 from doctor.watch.attach.inspector.rank_state import awaited_links, descendants_ran, process_times
 
 LISTENS = "0A"
@@ -30,6 +32,44 @@ def beside(ranks):
         if table[pid][1] in below:
             below.add(pid)
     return [pid for pid in table if pid not in above | below and user_of(pid) in users][:MOST_SEARCHED]
+
+
+def shared_ties(pid, table):
+    """What a process shares with others of its job: session, control groups, working folder, variables of the job.
+
+    None where they cannot be read.
+    """
+    groups = read_text("/proc/%d/cgroup" % pid, 1 << 16)
+    try:
+        ties = set([("folder", os.readlink("/proc/%d/cwd" % pid))])
+    except OSError:
+        return None
+    if pid not in table or not groups:
+        return None
+    ties |= set([("session", table[pid][2]), ("groups", groups)])
+    ties.discard(("folder", "/"))
+    return ties | set([("job", str(sorted(job_of(read_environ(pid)).items())))]) - set([("job", "[]")])
+
+
+def related(rank, others):
+    """Those of other processes that may belong to the job of a rank: all but those that are known to share nothing.
+
+    One that shares the session of a process above the rank, or has a file open in its working folder, belongs to it.
+    """
+    table = all_processes()
+    own, pid = shared_ties(rank, table), rank
+    if own is None:
+        return others
+    folders = [value.rstrip("/") + "/" for kind, value in own if kind == "folder"]
+    while pid in table:
+        own.add(("session", table[pid][2]))
+        pid = table[pid][1]
+    found = []
+    for other in others:
+        ties = shared_ties(other, table)
+        if ties is None or own & ties or any(file.startswith(tuple(folders)) for file in open_files(other, MOST_OPEN)):
+            found.append(other)
+    return found
 
 
 def has_run(pids):
@@ -78,6 +118,6 @@ class Helpers:
 
     def ran(self, pid, call):
         """Seconds that the busiest of those ran that a rank may wait for. ``call``: what it is in."""
-        pids = self.others if call == "sleep" else self.answering[pid]
+        pids = related(pid, self.others) if call == "sleep" else self.answering[pid]
         now = has_run(pids)
         return max([now[other] - self.before[other] for other in pids] or [0.0])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from doctor.engine.sanitize import rank_names
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.model import Failure
 from doctor.smoke.run.failure_evidence import main_thread_stack
@@ -47,3 +48,18 @@ def wait_sentence(failure: Failure, hosts: str, effort: str, line: str, limit: f
         waiting,
         f"{limit:.0f}",
     )
+
+
+def quiet_sentence(without_sign: Mapping[int, tuple[float, str]], store_port: str) -> str:
+    """For whom ranks waited outside of all collectives when the job was ended; empty where none did."""
+    ranks_by_peer: dict[str, list[int]] = {}
+    for rank, (_, peer) in sorted(without_sign.items()):
+        ranks_by_peer.setdefault(peer, []).append(rank)
+    texts = []
+    for peer, ranks in ranks_by_peer.items():
+        what = filled("for {0}", peer) if peer else "in no collective, and at rest"
+        if store_port and peer.endswith(f":{store_port}"):
+            what = filled("for the job's store at {0}, as for a key that no rank has set", peer)
+        seconds = min(without_sign[rank][0] for rank in ranks)
+        texts.append(filled("{0} waited {1}, without a sign for {2} s", rank_names(ranks), what, f"{seconds:.0f}"))
+    return filled("When the job was ended, {0}.", joined("; ", texts)) if texts else ""

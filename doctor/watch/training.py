@@ -20,7 +20,7 @@ from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
 from doctor.watch.fleet.messages import FleetVerdict, RankNews
 from doctor.watch.fleet.outbox import Outbox
-from doctor.watch.long_wait import program_line, wait_sentence
+from doctor.watch.long_wait import program_line, quiet_sentence, wait_sentence
 from doctor.watch.outcome import with_stacks
 from doctor.watch.pace import Entry, StepPace, StepTimes
 from doctor.watch.paths import PathRow, joined_paths
@@ -429,17 +429,7 @@ class Training:
 
     def quiet_sentence(self) -> str:
         """For whom ranks waited outside of all collectives when the job was ended; empty where none did."""
-        ranks_by_peer: dict[str, list[int]] = {}
-        for rank, (_, peer) in sorted(self.without_sign.items()):
-            ranks_by_peer.setdefault(peer, []).append(rank)
-        texts = []
-        for peer, ranks in ranks_by_peer.items():
-            what = filled("for {0}", peer) if peer else "in no collective, and at rest"
-            if self.store_port and peer.endswith(f":{self.store_port}"):
-                what = filled("for the job's store at {0}, as for a key that no rank has set", peer)
-            seconds = min(self.without_sign[rank][0] for rank in ranks)
-            texts.append(filled("{0} waited {1}, without a sign for {2} s", rank_names(ranks), what, f"{seconds:.0f}"))
-        return filled("When the job was ended, {0}.", joined("; ", texts)) if texts else ""
+        return quiet_sentence(self.without_sign, self.store_port)
 
     def no_fault(self) -> str:
         """What is said where nothing was found: of ranks without a step, that nothing was judged."""

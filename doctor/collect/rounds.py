@@ -126,7 +126,7 @@ def _verified(
     name = fact.__name__
     tasks = {other: options.arguments[name] for other, options in options_by_host.items() if name in options.arguments}
     try:
-        said = msgspec.json.decode(output.out, type=dict[str, Any])
+        claims = msgspec.json.decode(output.out, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {"": msgspec.structs.replace(output, out="null")}  # nothing that a host says goes unverified
-    return {"": msgspec.structs.replace(output, out=msgspec.json.encode(fact.verified(said, host, tasks)).decode())}
+    return {"": msgspec.structs.replace(output, out=msgspec.json.encode(fact.verified(claims, host, tasks)).decode())}

@@ -359,7 +359,7 @@ class ProvenFact(Fact, frozen=True):
     """A fact of the second round in which hosts prove who they are, with keys that the record does not keep."""
 
     @classmethod
-    def verified(cls, said: dict[str, Any], host: str, tasks: Mapping[str, Any]) -> dict[str, Any]:
+    def verified(cls, claims: dict[str, Any], host: str, tasks: Mapping[str, Any]) -> dict[str, Any]:
         """What the record keeps of a host's answer: the names that are proven, by the tasks of all hosts."""
         raise NotImplementedError
 

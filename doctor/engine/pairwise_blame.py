@@ -107,7 +107,7 @@ def cuts(pairs: Collection[tuple[End, End, bool]]) -> list[Cut[End]]:
             failed[source].add(target)
             failed[target].add(source)
     tried = partners(pairs) if failed else {}
-    found = []
+    cut_list = []
     for ends in _components(tried):
         connected = {end: tried[end] - failed.get(end, set()) for end in ends}
         parts = _merged(sorted(_components(connected), key=_by_size), failed)
@@ -116,8 +116,8 @@ def cuts(pairs: Collection[tuple[End, End, bool]]) -> list[Cut[End]]:
             across = {pair[:2] for pair in pairs if not pair[2] and pair[0] in part_of}
             crossing = [pair for pair in across if part_of[pair[0]] != part_of[pair[1]]]
             in_order = tuple(tuple(sorted(part, key=_sort_key)) for part in parts)
-            found.append(Cut(in_order, tuple(sorted(crossing))))
-    return found
+            cut_list.append(Cut(in_order, tuple(sorted(crossing))))
+    return cut_list
 
 
 def _merged(parts: Collection[set[End]], failed: Mapping[End, set[End]]) -> list[set[End]]:

@@ -108,9 +108,9 @@ def tasks_with_keys(hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def proven_host(said: object, role: bytes, caller: str, tasks: Mapping[str, Any]) -> str:
+def proven_host(claims: object, role: bytes, caller: str, tasks: Mapping[str, Any]) -> str:
     """The host that has answered a caller, of ``[name, proof]`` as the caller reports it; empty for none."""
-    match said:
+    match claims:
         case [str(name), str(proof)] if name in tasks and len(proof) == PROOF_CHARS and proof.isalnum():
             key, nonce = (bytes.fromhex(encoded) for encoded in (tasks[name]["own_key"], tasks[caller]["nonce"]))
             try:
@@ -167,13 +167,13 @@ class AddressProofs(ProvenFact, frozen=True):
         }
 
     @classmethod
-    def verified(cls, said: dict[str, Any], host: str, tasks: Mapping[str, Any]) -> dict[str, Any]:
-        claimed = said.get("proven")
+    def verified(cls, claims: dict[str, Any], host: str, tasks: Mapping[str, Any]) -> dict[str, Any]:
+        claimed = claims.get("proven")
         names = {
             address: proven_host(answer, b"address", host, tasks)
             for address, answer in (claimed.items() if isinstance(claimed, dict) else ())
         }
-        return {**said, "proven": {address: name for address, name in names.items() if name}}
+        return {**claims, "proven": {address: name for address, name in names.items() if name}}
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> AddressProofs:

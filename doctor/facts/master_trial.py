@@ -212,8 +212,8 @@ class MasterTrial(ProvenFact, frozen=True):
         }
 
     @classmethod
-    def verified(cls, said: dict[str, Any], host: str, tasks: Mapping[str, Any]) -> dict[str, Any]:
-        return {**said, "reached": proven_host(said.get("reached"), b"master", host, tasks)}
+    def verified(cls, claims: dict[str, Any], host: str, tasks: Mapping[str, Any]) -> dict[str, Any]:
+        return {**claims, "reached": proven_host(claims.get("reached"), b"master", host, tasks)}
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> MasterTrial:

@@ -30,8 +30,8 @@ MAX_ADDRESSES = 4
 
 
 def _words(outcome: Any) -> str:
-    if isinstance(outcome, OSError):
-        return "not tried: " + str(outcome.strerror or outcome)
+    if isinstance(outcome, Exception):
+        return "not tried: " + str(getattr(outcome, "strerror", "") or outcome)
     if outcome in (0, errno.EISCONN):
         return "connected"
     return "no answer" if outcome is None else "refused" if outcome == errno.ECONNREFUSED else os.strerror(outcome)

@@ -19,14 +19,14 @@ class Patience:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._asked = time.monotonic()
-        self._end, self._pauses = self._asked + seconds, 0.0
+        self._last_turn = time.monotonic()
+        self._end, self._pauses = self._last_turn + seconds, 0.0
 
     def remaining(self) -> float:
         """Seconds; none where it is over."""
         now = time.monotonic()
-        pause = now - self._asked - TURN
-        self._asked = now
+        pause = now - self._last_turn - TURN
+        self._last_turn = now
         if pause > _LATE and self._pauses < _MOST_PAUSES:
             self._pauses += pause
             self._end += pause

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled, joined
@@ -63,3 +63,15 @@ def quiet_sentence(without_sign: Mapping[int, tuple[float, str]], store_port: st
         seconds = min(without_sign[rank][0] for rank in ranks)
         texts.append(filled("{0} waited {1}, without a sign for {2} s", rank_names(ranks), what, f"{seconds:.0f}"))
     return filled("When the job was ended, {0}.", joined("; ", texts)) if texts else ""
+
+
+def no_fault(host: str, unjudged: Sequence[int], unseen: str, quiet: str, cut: str) -> str:
+    """What is said where nothing was found. ``unjudged``: ranks without a step; the others: sentences, or empty."""
+    text = filled("no fault was found in the ranks of {0}", host) if unseen else "no fault was found"
+    if quiet:
+        text = filled("whether something stopped the training is not known. {0}", quiet.removesuffix("."))
+    if cut:
+        text = filled("{0}. {1}", text, cut.removesuffix("."))
+    if unjudged:
+        text = filled("nothing was judged: when the job was ended, {0} had made no step", rank_names(unjudged))
+    return filled("{0}. {1}", text, unseen) if unseen else text

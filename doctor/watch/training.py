@@ -20,7 +20,7 @@ from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
 from doctor.watch.fleet.messages import FleetVerdict, RankNews
 from doctor.watch.fleet.outbox import Outbox
-from doctor.watch.long_wait import program_line, quiet_sentence, wait_sentence
+from doctor.watch.long_wait import no_fault, program_line, quiet_sentence, wait_sentence
 from doctor.watch.outcome import with_stacks
 from doctor.watch.pace import Entry, StepPace, StepTimes
 from doctor.watch.paths import PathRow, joined_paths
@@ -47,6 +47,11 @@ MALFORMED = (msgspec.ValidationError, KeyError, TypeError, ValueError, IndexErro
 class Training:
     """What is known of one training. ``failure``: what ended it, once that is decided here."""
 
+    is_cut = False
+    """Whether the job was ended from outside, or failed."""
+    has_met = False
+    """Whether it is known which other hosts there are to be heard of."""
+
     def __init__(self, world: int, patience: float, host: str, began: float) -> None:
         self.host, self.began = host, began
         self.hosts: dict[int, str] = {}
@@ -71,8 +76,7 @@ class Training:
         """What the ranks waited for when the job was ended from outside."""
         self.without_sign: dict[int, tuple[float, str]] = {}
         """As `TrainingWatch.without_sign`, when the job was ended from outside."""
-        self.store_port = ""
-        """Of the job's store; empty: not known."""
+        self.store_port = ""  # of the job's store; empty: not known
         self.meeting: Meeting | None = None
         self.is_on_one_host = True
         """Where no meeting is known: whether all ranks must be here; not where they meet by a file that hosts share."""
@@ -86,10 +90,6 @@ class Training:
         """Of the present long wait: who waits for whom in what, and the stacks."""
         self._long_waits: dict[object, str] = {}
         """What was said of ranks that still work, by who they are and what the others wait in."""
-        self.is_cut = False
-        """Whether the job was ended from outside, or failed."""
-        self.has_met = False
-        """Whether it is known which other hosts there are to be heard of."""
 
     @property
     def world(self) -> int:
@@ -390,7 +390,8 @@ class Training:
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks of which nothing is known, and hosts that were not reached."""
         texts = [*self.notes, *self._long_waits.values()]
-        texts += filter(None, (self.cut_sentence(), self.quiet_sentence(), self.busy_sentence()))
+        quiet = quiet_sentence(self.without_sign, self.store_port)
+        texts += filter(None, (self.cut_sentence(), quiet, self.busy_sentence()))
         if self.post is not None:
             texts += self.post.sentences()
         if self.follower is not None and self.follower.leaderless:
@@ -412,9 +413,8 @@ class Training:
     def unseen_sentence(self) -> str:
         """Which ranks were not seen; empty where all were."""
         absent_ranks = [rank for rank in range(self.world) if rank not in self.hosts]
-        if not absent_ranks:
-            return ""
-        return filled("Nothing is known of {0}, which no watch has seen.", rank_names(absent_ranks))
+        text = "Nothing is known of {0}, which no watch has seen."
+        return filled(text, rank_names(absent_ranks)) if absent_ranks else ""
 
     def unjudged(self) -> list[int]:
         """Ranks of which nothing was learnt before the job was cut."""
@@ -427,21 +427,10 @@ class Training:
         reached = self.watch.repeats.reached(self.watch.steps)
         return filled("The job ended early: what its ranks called and waited for was judged up to {0}.", reached)
 
-    def quiet_sentence(self) -> str:
-        """For whom ranks waited outside of all collectives when the job was ended; empty where none did."""
-        return quiet_sentence(self.without_sign, self.store_port)
-
     def no_fault(self) -> str:
         """What is said where nothing was found: of ranks without a step, that nothing was judged."""
-        ranks, unseen = self.unjudged(), self.unseen_sentence()
-        text = filled("no fault was found in the ranks of {0}", self.host) if unseen else "no fault was found"
-        if quiet := self.quiet_sentence():
-            text = filled("whether something stopped the training is not known. {0}", quiet.removesuffix("."))
-        if sentence := self.cut_sentence():
-            text = filled("{0}. {1}", text, sentence.removesuffix("."))
-        if ranks:
-            text = filled("nothing was judged: when the job was ended, {0} had made no step", rank_names(ranks))
-        return filled("{0}. {1}", text, unseen) if unseen else text
+        quiet = quiet_sentence(self.without_sign, self.store_port)
+        return no_fault(self.host, self.unjudged(), self.unseen_sentence(), quiet, self.cut_sentence())
 
     # ---- the end
 

@@ -24,7 +24,7 @@ def connect_all(targets, seconds):
             link = socket.socket(info[0], socket.SOCK_STREAM)
             link.setblocking(False)
             code = link.connect_ex(info[4])
-        except OSError as error:
+        except (OSError, UnicodeError, OverflowError) as error:  # also for a name or a port that cannot be
             code = error
         if code == errno.EINPROGRESS:
             waiting[link.fileno()] = index, target, link

@@ -190,8 +190,9 @@ def start_listening(server, address, port):
 
 def connect_result(outcome):
     """The outcome of an attempt of `connect_all` in a word; ok is success."""
-    if isinstance(outcome, OSError):
-        return "name" if isinstance(outcome, socket.gaierror) else str(outcome.strerror)
+    if isinstance(outcome, Exception):
+        is_name = isinstance(outcome, (socket.gaierror, UnicodeError))
+        return "name" if is_name else str(getattr(outcome, "strerror", "") or outcome)
     if outcome in (None, errno.ETIMEDOUT):
         return "dropped"
     if outcome in (0, errno.ECONNREFUSED):

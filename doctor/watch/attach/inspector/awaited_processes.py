@@ -57,19 +57,23 @@ def related(rank, others):
     One that shares the session of a process above the rank, or has a file open in its working folder, belongs to it.
     """
     table = all_processes()
-    own, pid = shared_ties(rank, table), rank
-    if own is None:
+    rank_ties, pid = shared_ties(rank, table), rank
+    if rank_ties is None:
         return others
-    folders = [value.rstrip("/") + "/" for kind, value in own if kind == "folder"]
+    folders = [value.rstrip("/") + "/" for kind, value in rank_ties if kind == "folder"]
     while pid in table:
-        own.add(("session", table[pid][2]))
+        rank_ties.add(("session", table[pid][2]))
         pid = table[pid][1]
-    found = []
+    processes = []
     for other in others:
         ties = shared_ties(other, table)
-        if ties is None or own & ties or any(file.startswith(tuple(folders)) for file in open_files(other, MOST_OPEN)):
-            found.append(other)
-    return found
+        if (
+            ties is None
+            or rank_ties & ties
+            or any(file.startswith(tuple(folders)) for file in open_files(other, MOST_OPEN))
+        ):
+            processes.append(other)
+    return processes
 
 
 def has_run(pids):

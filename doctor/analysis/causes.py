@@ -5,8 +5,8 @@ Three things tell of a cause, and all are resolved here, over the findings of on
 - ``follows_from`` of a check: checks that may hold the cause of its findings, each with the values that must agree. A
   finding follows from such a check where that has, on each host of it, a finding whose values hold all of the named
   values. It stays a finding, and is shown under its cause. What is more than the cause explains, such as a second NPU
-  or host, keeps a finding on its own. Of a finding that names hosts in `PARTS`, such as both ends of a pair, those of
-  all parts but one are enough.
+  or host, keeps a finding on its own. Of a finding that names hosts in `CUT_PARTS`, such as both ends of a pair, those
+  of all parts but one are enough.
 - ``explained_by`` of a check that tries something: checks that read the cause on the hosts. A finding is explained
   where an error of theirs is on one of its hosts, and the rest of its hosts are among that one's ``peers``, if it has
   any. It is unknown then: what remains is seen once the cause is removed.
@@ -29,8 +29,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.check import Relations
-from doctor.engine.pairwise_blame import PARTS
-from doctor.engine.result import Finding, Outcome, Reason, Report, Severity
+from doctor.engine.result import CUT_PARTS, Finding, Outcome, Reason, Report, Severity
 from doctor.engine.texts import filled
 
 EVERYONE = "every other host"
@@ -189,7 +188,7 @@ class _Linker:
             }
             explaining = [explanation for explanation in explanations.values() if explanation is not None]
             rest = {host for host, explanation in explanations.items() if explanation is None}
-            if explaining and any(rest.issubset(part) for part in ((), *finding.values.get(PARTS, ()))):
+            if explaining and any(rest.issubset(part) for part in ((), *finding.values.get(CUT_PARTS, ()))):
                 yield cause, explaining[0]
 
     def explaining(self, candidates: Iterable[Finding], finding: Finding, names: Sequence[str]) -> Finding | None:

@@ -15,12 +15,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from doctor.engine.result import CUT_PARTS
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 
 End = TypeVar("End", bound=tuple[object, ...])
-PARTS = "cut_parts"
-"""The value of a finding that is cured by leaving out the hosts of all of these lists but one."""
 MOST_LABELS = 6
 """Parts that a finding names in its text."""
 
@@ -45,7 +44,7 @@ class Cut(msgspec.Struct, Generic[End], frozen=True):
         labels = [folded(part) for part in names[:MOST_LABELS]]
         if len(names) > MOST_LABELS:
             labels.append(filled("{0} other parts", len(names) - MOST_LABELS))
-        return {PARTS: names, "between": labels, "count": len(self.hosts)}
+        return {CUT_PARTS: names, "between": labels, "count": len(self.hosts)}
 
     def _names(self) -> list[list[str]]:
         return [[str(end[0]) for end in part] for part in self.parts]

@@ -191,6 +191,8 @@ class Reason(msgspec.Struct, frozen=True, order=True):
         return _NEEDS_ROOT.fullmatch(self.text) is not None
 
 
+CUT_PARTS = "cut_parts"
+"""The value of a finding that is cured by leaving out the hosts of all of these lists but one."""
 NO_HOST = "no host was checked"
 """Why a check of hosts is skipped where there are none; and the source of a run that is about the job's files alone."""
 

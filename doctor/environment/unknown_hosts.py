@@ -33,7 +33,8 @@ _NODE_INDEXES = frozenset({"NODE_RANK", "NODE_INDEX", "NODE_ID", "HOST_RANK", "H
 """Variables for this host's number in the job, where the number of hosts has no prefix."""
 
 _PLACE_NAME = re.compile(
-    r"\w*(?:NODE|HOST|MACHINE|ROLE|TASK|WORKER)_?(?:RANK|INDEX|ID)|\w*(?:MASTER|LEADER|HEAD)_\w*(?:ADDR|ADDRESS|IP|PORT|HOST)",
+    r"\w*(?:(?:NODE|HOST|MACHINE|ROLE|TASK|WORKER)_?(?:RANK|INDEX|ID)"
+    r"|(?:MASTER|LEADER|HEAD)_(?:NODE_|POD_|WORKER_)?(?:ADDR|ADDRESS|IP|PORT|HOST))",
     re.IGNORECASE,
 )
 """How platforms and scripts name this host's number, and where all meet."""

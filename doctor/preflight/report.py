@@ -104,7 +104,8 @@ def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_pat
     """The one line. ``report_path``: of the report that was written; ``seconds``: since the start of the process."""
     from doctor.engine.report_secrets import without_secrets
 
-    gathered = verdict.gathered
+    gathered, selection = verdict.gathered, verdict.selection
+    is_met = selection is not None and options.need and verdict.code == 0
     return oneline.line(
         without_secrets(verdict.report),
         verdict.exit_code,
@@ -118,6 +119,7 @@ def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_pat
         scope="this-host" if gathered.is_alone else "",
         cause=verdict.cause or verdict.reason,
         word=verdict_word(verdict, options),
+        sound=(*selection.hosts, *selection.spares) if selection is not None and is_met else (),
     )
 
 

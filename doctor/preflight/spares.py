@@ -8,9 +8,8 @@ import msgspec
 
 from doctor.engine.catalog import ROOT_CAUSE_CHECKS
 from doctor.engine.exit_code import Exit, FailOn, OnUnknown, exit_code
-from doctor.engine.pairwise_blame import PARTS
 from doctor.engine.record import Run
-from doctor.engine.result import Finding, Outcome, Report, Severity
+from doctor.engine.result import CUT_PARTS, Finding, Outcome, Report, Severity
 from doctor.engine.texts import filled
 from doctor.preflight.master import master_host, master_obstacle
 from doctor.rank_table.run_subset import subset, table_host_names
@@ -254,7 +253,7 @@ def _hosts_to_leave_out(finding: Finding, count: int, need: int, master: str) ->
     One host for itself is no part to start on.
     """
     least = max(2, need - count + len(finding.hosts))
-    parts = [part for part in finding.values.get(PARTS, ()) if need and len(part) >= least]
+    parts = [part for part in finding.values.get(CUT_PARTS, ()) if need and len(part) >= least]
     kept = next((part for part in parts if master in part), parts[0] if parts else ())
     return [host for host in finding.hosts if host not in kept]
 

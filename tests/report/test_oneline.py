@@ -38,6 +38,13 @@ def test_bad_hosts_are_folded_and_the_cause_names_them() -> None:
     )
 
 
+def test_hosts_that_were_judged_without_the_others_are_healthy() -> None:
+    assert rendered(example_reports.folded(), command="preflight", seconds=13.14, sound=("node003", "node040")) == (
+        "doctor preflight: FAIL nodes=62/64 bad=node[011-012] why=driver-differs:node[003,011-012,040]"
+        " warn=2 exit=10 t=13.1s"
+    )
+
+
 def test_what_a_root_cause_hides_is_no_cause() -> None:
     assert rendered(example_reports.dead_host()) == (
         "doctor check: FAIL nodes=63/64 bad=node009 why=host-unreachable:node009 exit=10 t=4.1s"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from doctor.engine.exit_code import Exit, Verdict, verdict
@@ -74,6 +74,7 @@ def line(
     word: str = "",
     cause: str = "",
     scope: str = "",
+    sound: Collection[str] = (),
 ) -> str:
     """The line, without a line feed; ``code`` is the exit code that it comes with, ``word`` stands for the verdict's.
 
@@ -81,8 +82,8 @@ def line(
     ``warn`` and ``waived`` count checks, ``unknown`` those that could not look at all they should for a reason of their
     own, with the hosts. ``why`` names what the word rests on: errors by check, else what is unknown by its reason, else
     warnings; or the ``cause`` why the run came to no verdict. ``scope``: ``this-host`` where no other was.
+    ``sound``: hosts that were judged healthy without the others, whatever is found between them and those.
     """
-    status_word = word or verdict_word(report, code, need)
     ends = [
         ("need", str(need) if need else ""),
         ("scope", percent_escape(scope, limit=20)),
@@ -91,13 +92,11 @@ def line(
     ]
     time = report.seconds if seconds is None else seconds
     ends += [("exit", str(int(code))), ("t", f"{time:.1f}s" if 0 <= time < 1e9 else "?s"), ("report", _path(path))]
-    report_keys = _ReportKeys(report, code)
+    start = f"doctor {command}: {word or verdict_word(report, code, need)}"
+    report_keys = _ReportKeys(report, code, sound, cause)
     for limits in _LIST_LIMITS:
-        pairs = [
-            (key, percent_escape(cause) if cause and key == "why" else value) for key, value in report_keys.keys(limits)
-        ]
-        pairs += [("skip", join_within(skipped, limits.bad)), *ends]
-        text = " ".join([f"doctor {command}: {status_word}", *(f"{key}={value}" for key, value in pairs if value)])
+        pairs = [*report_keys.keys(limits), ("skip", join_within(skipped, limits.bad)), *ends]
+        text = " ".join([start, *(f"{key}={value}" for key, value in pairs if value)])
         if len(text) <= MAX_LINE_CHARS:
             break
     return text
@@ -154,9 +153,9 @@ def _reason_word(reason: Reason) -> str:
 class _ReportKeys:
     """The part of the line that a report fills."""
 
-    def __init__(self, report: Report, code: int) -> None:
-        self.report, self.fleet, self.health = report, Fleet(report.hosts), classify_hosts(report)
-        self.causes = causes(report, code)
+    def __init__(self, report: Report, code: int, sound: Collection[str], cause: str) -> None:
+        self.report, self.fleet, self.health = report, Fleet(report.hosts), classify_hosts(report, sound)
+        self.causes, self.cause = causes(report, code), percent_escape(cause)
         self.unknown = unknown_hosts(report)
 
     def keys(self, limits: _ListLimits) -> Iterator[tuple[str, str]]:
@@ -167,7 +166,7 @@ class _ReportKeys:
         healthy = f"{len(host_health.healthy)}/{len(report.hosts) + len(others)}"
         yield ("checks", f"{len(judged)}/{len(report.outcomes)}") if of_job_alone else ("nodes", healthy)
         yield "bad", fold_within((*host_health.bad, *others), self.fleet, limits.bad)
-        yield "why", ",".join(self.cause_texts(limits))
+        yield "why", self.cause or ",".join(self.cause_texts(limits))
         unknown_checks = {name for names in self.unknown.values() for name in names}
         hosts = fold_within([host for host in self.unknown if host], self.fleet, limits.cause)
         yield "unknown", f"{len(unknown_checks)}{':' if hosts else ''}{hosts}" if unknown_checks else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from doctor.engine.result import Report, Severity
@@ -20,14 +22,15 @@ class HostHealth(msgspec.Struct, frozen=True):
     """Unknown: a check that finds errors could not judge it, a check crashed, or no check ran."""
 
 
-def classify_hosts(report: Report) -> HostHealth:
-    """How every host is."""
+def classify_hosts(report: Report, sound: Collection[str] = ()) -> HostHealth:
+    """How every host is. ``sound``: hosts that were judged healthy without the others."""
     bad = {
         host
         for outcome in report.outcomes
         for finding in outcome.findings
         if outcome.severity_of(finding) is Severity.ERROR
         for host in finding.hosts
+        if host not in sound
     }
     evaluated = {host for outcome in report.outcomes for host in outcome.evaluated_hosts}
     grave = {outcome.check for outcome in report.outcomes if outcome.severity is Severity.ERROR or outcome.crashed}

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.pairwise_blame import cuts, hosts_to_name, partners, suspects
+from doctor.engine.pairwise_blame import blame, hosts_to_name, partners
 from doctor.facts.hccn import DeviceAddresses, Neighbours
 from doctor.facts.hccn.neighbour import switch_port
 from doctor.facts.hccn.pings import DevicePings
@@ -48,11 +48,11 @@ def device_unreachable(
         if ping.address in owner
     ]
     tried = partners(pairs)
-    for (host, npu), others in sorted(suspects(pairs).items()):
+    suspects, cuts = blame(pairs)
+    for (host, npu), others in sorted(suspects.items()):
         yield Finding(
             "NPU {npu} ({address}) lost packets to or from {lost} of {tried} peers: {peers}",
-            hosts=(named := hosts_to_name(host, [other[0] for other in others])),
-            cut_parts=[[name] for name in named] if len(named) > 1 else [],
+            **hosts_to_name(host, [other[0] for other in others]),
             npu=npu,
             address=addresses[host].by_npu[npu].ip,
             lost=len(others),
@@ -62,7 +62,7 @@ def device_unreachable(
             owner=host,
             switch_port=switch_port(neighbours, host, npu),
         )
-    for cut in cuts(pairs):
+    for cut in cuts:
         (source, npu), (target, _) = cut.failed[0]
         yield Finding(
             "NPU {npu}: packets are lost between {between}; none of them holds more than half of {count} hosts",

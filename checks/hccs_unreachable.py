@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.pairwise_blame import cuts, hosts_to_name, partners, suspects
+from doctor.engine.pairwise_blame import blame, hosts_to_name, partners
 from doctor.facts.hccn import SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.npu import NpuChips, card_and_chip
@@ -48,11 +48,11 @@ def hccs_unreachable(
         if host in pods and (pods[host].id, ping.address) in ends
     ]
     tried = partners(pairs)
-    for (host, npu), others in sorted(suspects(pairs).items()):
+    suspects, cuts = blame(pairs)
+    for (host, npu), others in sorted(suspects.items()):
         yield Finding(
             "NPU {npu} ({address}) lost HCCS packets to or from {lost} of {tried} peers: {peers}",
-            hosts=(named := hosts_to_name(host, [other[0] for other in others])),
-            cut_parts=[[name] for name in named] if len(named) > 1 else [],
+            **hosts_to_name(host, [other[0] for other in others]),
             npu=npu,
             address=vnics[host].by_npu[npu].address.ip,
             lost=len(others),
@@ -62,7 +62,7 @@ def hccs_unreachable(
             owner=host,
             **card_and_chip(chips.get(host) if chips else None, npu),
         )
-    for cut in cuts(pairs):
+    for cut in cuts:
         (source, npu), (target, _) = cut.failed[0]
         yield Finding(
             "NPU {npu}: HCCS packets are lost between {between}; none of them holds more than half of {count} hosts",

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
-from doctor.engine.pairwise_blame import cuts, hosts_to_name, partners, suspects
+from doctor.engine.pairwise_blame import blame, hosts_to_name, partners
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.device_trials import DeviceTrial, device_trials
 
@@ -59,7 +59,8 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     for device, trials in sorted(by_device.items()):
         pairs = [((trial.source,), (trial.target,), trial.result == "worked") for trial in trials]
         tried = partners(pairs)
-        for (host,), others in sorted(suspects(pairs).items()):
+        suspects, cuts = blame(pairs)
+        for (host,), others in sorted(suspects.items()):
             peers = [other for (other,) in others]
             details = [
                 trial.detail
@@ -68,8 +69,7 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
             ]
             yield Finding(
                 "{device} fails with {failed} of {tried} hosts: {peers} ({detail})",
-                hosts=(named := hosts_to_name(host, peers)),
-                cut_parts=[[name] for name in named] if len(named) > 1 else [],
+                **hosts_to_name(host, peers),
                 device=device,
                 accelerator="NPU" if device.startswith("NPU") else "RDMA",
                 number=device.rpartition(" ")[2],
@@ -80,7 +80,7 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
                 detail=details[0] if details else "no data passes",
                 first=peers[0],
             )
-        for cut in cuts(pairs):
+        for cut in cuts:
             (source,), (target,) = cut.failed[0]
             yield Finding(
                 "{device} fails between {between}; none of them holds more than half of {count} hosts",

@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
-from doctor.engine.pairwise_blame import Cut, cuts, partners, suspects
+from doctor.engine.pairwise_blame import Cut, blame, partners
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.blocked_hosts import HostFirewalls
 from doctor.facts.gpu import GpuCards
@@ -189,12 +189,13 @@ def _culprits(
             own[host].append(peer)
     explained = {frozenset((host, peer)) for host, peers in own.items() for peer in peers}
     rest = [end for end in ends if {*end[0], *end[1]} not in explained]
-    blamed = {host: [other for (other,) in others] for (host,), others in suspects(rest).items()}
+    suspects, cuts = blame(rest)
+    blamed = {host: [other for (other,) in others] for (host,), others in suspects.items()}
     for host, others in list(blamed.items()):
         if len(others) == 1 and not any(others[0] in peers for one, peers in blamed.items() if one != host):
             blamed.setdefault(others[0], [host])
     culprits = {host: sorted({*own.get(host, ()), *blamed.get(host, ())}) for host in sorted({*own, *blamed})}
-    return culprits, cuts(rest)
+    return culprits, cuts
 
 
 def _pairs(connections: Mapping[str, PeerConnections], owners: Mapping[str, str]) -> dict[Pair, list[PeerConnection]]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -57,7 +57,13 @@ def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
     first, its pairs are explained by it, and so on until none is left. Of two that failed only with each other the
     one that was reached for is named: it was to answer. What failed between the parts of `cuts` is nobody's.
     """
-    parts = chain.from_iterable(cut.parts for cut in cuts(pairs))
+    return blame(pairs)[0]
+
+
+def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]], list[Cut[End]]]:
+    """The `suspects` and the `cuts` of these pairs, which together explain all failures."""
+    divided = cuts(pairs)
+    parts = chain.from_iterable(cut.parts for cut in divided)
     part_of = {end: place for place, part in enumerate(parts) for end in part}
     pairs = [pair for pair in pairs if part_of.get(pair[0]) == part_of.get(pair[1])]
     tried = partners(pairs)
@@ -86,7 +92,7 @@ def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
             del failed[other][worst]
             if not failed[other]:
                 del failed[other]
-    return blamed
+    return blamed, divided
 
 
 def cuts(pairs: Collection[tuple[End, End, bool]]) -> list[Cut[End]]:
@@ -162,15 +168,18 @@ def folded(names: Collection[str]) -> str:
         return printable(filled("{0} to {1}", names[0], names[-1]), 60)
 
 
-def hosts_to_name(host: str, others: Collection[str]) -> list[str]:
+def hosts_to_name(host: str, others: Collection[str]) -> dict[str, Any]:
     """The hosts of a finding: one that failed with two others; of two that failed with each other alone, both.
 
-    There one host's word, or one link between them, is all evidence.
+    There one host's word, or one link between them, is all evidence, and to leave out either of them is the cure.
 
-    >>> hosts_to_name("b", ["a"]), hosts_to_name("b", ["a", "c"])
-    (['a', 'b'], ['b'])
+    >>> hosts_to_name("b", ["a"])
+    {'hosts': ['a', 'b'], 'cut_parts': [['a'], ['b']]}
+    >>> hosts_to_name("b", ["a", "c"])
+    {'hosts': ['b'], 'cut_parts': []}
     """
-    return [host] if len(set(others)) > 1 else sorted({host, *others})
+    names = [host] if len(set(others)) > 1 else sorted({host, *others})
+    return {"hosts": names, CUT_PARTS: [[name] for name in names] if len(names) > 1 else []}
 
 
 def partners(pairs: Collection[tuple[End, End, bool]]) -> dict[End, set[End]]:

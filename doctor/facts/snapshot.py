@@ -28,8 +28,10 @@ def _read(path: str) -> str:
 
 def _excerpt(text: str, limit: int) -> str:
     """As `doctor.engine.sanitize.comparable_excerpt`."""
+    if len(text) <= limit:
+        return text
     checksum = zlib.crc32(text.encode("utf-8", "replace"))
-    return text if len(text) <= limit else "%s... (%d characters, CRC-32 %08x)" % (text[:limit], len(text), checksum)  # noqa: UP031
+    return "%s... (%d characters, CRC-32 %08x)" % (text[:limit], len(text), checksum)  # noqa: UP031
 
 
 def _packages() -> dict[str, str]:

@@ -17,7 +17,7 @@ from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import read_text, thread_schedule
 from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status
-from doctor.watch.attach.inspector.awaited_processes import answering, beside
+from doctor.watch.attach.inspector.awaited_processes import answering, beside, files_of
 from doctor.watch.attach.inspector.rank_state import process_times, transferred
 from doctor.watch.local_wait import local_wait
 from doctor.watch.peer_wait import awaited_peer, threads_of
@@ -143,7 +143,7 @@ def _thread_times(processes: Iterable[int]) -> dict[tuple[int, int], tuple[float
 
 def _counters(pid: int) -> _Counters:
     processes = process_tree(pid)
-    processes += answering(pid, lambda: beside([pid]))[:MOST_PROCESSES]  # type: ignore[no-untyped-call]
+    processes += answering(pid, lambda: files_of(beside([pid])))[:MOST_PROCESSES]  # type: ignore[no-untyped-call]
     cpu, carried = 0.0, 0
     for process in processes:
         times = cpu_times(process, False)  # type: ignore[no-untyped-call]

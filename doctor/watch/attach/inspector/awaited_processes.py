@@ -84,8 +84,16 @@ def has_run(pids):
     return times
 
 
-def answering(pid, find_others):
-    """The processes at the other end of what the main thread of a rank waits for. ``find_others``: returns all."""
+def files_of(others):
+    """By pid: what these processes have open."""
+    return dict((other, open_files(other, MOST_OPEN)) for other in others)
+
+
+def answering(pid, find_files):
+    """The processes at the other end of what the main thread of a rank waits for.
+
+    ``find_files``: returns all that may be meant, with their files (`files_of`); it is called where the rank waits so.
+    """
     links = awaited_links(pid)
     links_there = set(link for link in links if link.startswith("pipe:") or is_fifo(link))
     sockets = set(link[8:-1] for link in links if link.startswith("socket:"))
@@ -101,7 +109,7 @@ def answering(pid, find_others):
         links_there |= set("socket:[%s]" % inode for inode in inodes)
     if not links_there:
         return []
-    return [other for other in find_others() if not links_there.isdisjoint(open_files(other, MOST_OPEN))]
+    return [other for other, files in find_files().items() if not links_there.isdisjoint(files)]
 
 
 def is_fifo(path):
@@ -118,7 +126,14 @@ class Helpers:
     def __init__(self, ranks):
         self.others = beside(ranks) if ranks else []
         self.before = has_run(self.others)
-        self.answering = dict((pid, answering(pid, lambda: self.others)) for pid in ranks)
+        self.files = None
+        self.answering = dict((pid, answering(pid, self.find_files)) for pid in ranks)
+
+    def find_files(self):
+        """`files_of` the processes, read once for all ranks."""
+        if self.files is None:
+            self.files = files_of(self.others)
+        return self.files
 
     def ran(self, pid, call):
         """Seconds that the busiest of those ran that a rank may wait for. ``call``: what it is in."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from functools import cache
 
 from doctor.engine.addresses import means_own_host
@@ -22,6 +23,8 @@ from doctor.job.job_size import has_local_size, least_hosts, stated_sizes
 from doctor.job.launch_line import LaunchLine
 from doctor.job.variables import JOB_WIDE, RANK_NUMBERS
 
+LEADER_VARIABLES = ("MASTER_ADDR", "MS_SCHED_HOST")
+"""Where the ranks of torch and of MindSpore meet."""
 _IN_A_POD = "KUBERNETES_SERVICE_HOST"
 _COUNT_NAME = re.compile(
     r"(\w*?)(?:NUM_NODES|NNODES|NODE_COUNT|NUM_HOSTS|NPROCS|WORKER_NUM|TOTAL_WORKERS|REPLICA_COUNT|TRAINERS_NUM"
@@ -172,7 +175,7 @@ def _is_on_one_host(variables: EnvironmentVariables, launch: LaunchedRank) -> bo
 def _without_rank(variables: EnvironmentVariables) -> str:
     """A script's own world size, and a leader that other hosts can reach."""
     size = world_size_without_rank(variables)
-    for name in ("MASTER_ADDR", "MS_SCHED_HOST"):
+    for name in LEADER_VARIABLES:
         leader = variables.text(name).strip()
         if size > 1 and leader and not means_own_host(leader):
             return filled(
@@ -181,12 +184,21 @@ def _without_rank(variables: EnvironmentVariables) -> str:
     return ""
 
 
+def meets_on_this_host(environ: Mapping[str, str]) -> bool:
+    """Whether the ranks meet on loopback, which no other host reaches.
+
+    >>> meets_on_this_host({"MASTER_ADDR": "localhost"}), meets_on_this_host({"MASTER_ADDR": "10.0.0.1"})
+    (True, False)
+    """
+    return any(means_own_host(environ.get(name, "").strip()) for name in LEADER_VARIABLES)
+
+
 def _other_than_one_host(variables: EnvironmentVariables, ranks_per_host: int) -> str:
     """A world size that is not what one host starts: of a number that is smaller it is not known what it counts.
 
     The operator of PyTorchJobs gave WORLD_SIZE the number of pods, before it gave it that of all their ranks.
     """
-    if any(means_own_host(variables.text(name).strip()) for name in ("MASTER_ADDR", "MS_SCHED_HOST")):
+    if meets_on_this_host(variables.environ):
         return ""
     for size in stated_sizes(variables.environ):
         if size.kind == "ranks" and 1 < size.number != ranks_per_host > 0 and not has_local_size(variables.environ):

@@ -9,6 +9,7 @@ from doctor.engine.evaluate import FactCache, read_fact
 from doctor.engine.record import HostRecord, Run
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
+from doctor.environment.unknown_hosts import meets_on_this_host
 from doctor.facts.gpu import GpuCards
 from doctor.facts.names import HostNames, is_address, normalize_host
 from doctor.facts.network import HostAddresses
@@ -90,7 +91,7 @@ def more_ranks_than_devices(records: Iterable[HostRecord], environ: Mapping[str,
 
     A job whose ranks meet on loopback has no other host, however many share a device or compute on CPUs.
     """
-    if any(means_own_host(environ.get(name, "").strip()) for name in ("MASTER_ADDR", "MS_SCHED_HOST")):
+    if meets_on_this_host(environ):
         return ""
     facts = [read_fact(record, fact) for record in records for fact in (NpuInventory, GpuCards)]
     counts = (len(fact.devices) if isinstance(fact, NpuInventory) else getattr(fact, "pci", 0) for fact in facts)

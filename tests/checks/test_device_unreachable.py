@@ -49,3 +49,19 @@ def test_a_single_lost_packet_counts() -> None:
     (finding,) = look(few, ADDRESSES)
     assert (finding.hosts, finding.values["peers"]) == (("a", "b"), ["a"])
     assert finding.values["cut_parts"] == [["a"], ["b"]]
+
+
+def test_a_plane_that_is_cut_in_two_is_one_finding_and_the_other_plane_none() -> None:
+    ends = {f"10.0.1.{place + 1}": place for place in range(4)}
+    halves = {
+        host: DevicePings(
+            pings=tuple(
+                Ping(ping.npu, ping.address, 3, 0 if ends.get(ping.address, place) // 2 != place // 2 else 3)
+                for ping in pings()[host].pings
+            )
+        )
+        for place, host in enumerate(HOSTS)
+    }
+    (finding,) = look(PerHost(halves), ADDRESSES)
+    assert finding.hosts == HOSTS
+    assert str(finding) == ("NPU 1: packets are lost between a,b and c,d; none of them holds more than half of 4 hosts")

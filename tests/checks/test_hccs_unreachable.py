@@ -50,3 +50,22 @@ def test_the_npu_that_all_failures_meet_at_is_named() -> None:
 def test_packets_on_the_wrong_plane_are_lost_ones() -> None:
     [finding] = list_findings(("h2", 3), planes=("0x1",))
     assert finding.hosts == ("h2",)
+
+
+def test_a_plane_that_is_cut_in_two_is_one_finding() -> None:
+    """NPU 2: nothing passes between the first two hosts and the others."""
+    response = {
+        host: HccsPings(
+            pings=tuple(
+                HccsPing(2, str(VNICS[other].by_npu[2].address.ip), 3, 3 * ((place < 2) == (number < 2)), ())
+                for number, other in enumerate(HOSTS)
+                if other != host
+            )
+        )
+        for place, host in enumerate(HOSTS)
+    }
+    placed = PerHost({host: SuperPodId(id=0, server_index=number, size=4) for number, host in enumerate(HOSTS)})
+    [finding] = run_check("hccs_unreachable", pings=PerHost(response), vnics=VNICS, pods=placed)
+    assert finding.hosts == tuple(HOSTS)
+    assert finding.values["cut_parts"] == [list(HOSTS[:2]), list(HOSTS[2:])]
+    assert str(finding).startswith("NPU 2: HCCS packets are lost between ")

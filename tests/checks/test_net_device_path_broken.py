@@ -50,6 +50,13 @@ def test_of_one_broken_path_both_ends_are_named() -> None:
     assert "fails with 1 of 3 hosts" in text
 
 
+def test_of_hosts_that_are_cut_in_two_none_is_accused() -> None:
+    across = {(one, other): "failed" for one in range(HOSTS) for other in range(HOSTS) if (one < 2) != (other < 2)}
+    assert messages(run_check(NAME, tried(across))) == [
+        ("w1 w2 w3 w4", "mlx5_0:1 fails between w[1-2] and w[3-4]; none of them holds more than half of 4 hosts")
+    ]
+
+
 def test_what_could_not_start_is_unknown_and_accuses_nobody() -> None:
     outcome = run_check(NAME, tried({(0, 2): "unknown"}))
     assert messages(outcome) == []

@@ -171,7 +171,7 @@ class _Watch:
         self.notes = tuple(output.notes) if output else ()
         self.host = os.uname().nodename
         find_pid = {"find_pid": host_pid} if options.within else {}
-        self.observer = Observer(folder, self.host, options.patience, **find_pid)
+        self.observer = Observer(folder, self.host, options.patience, timeout_of=self.losses.timeout_of, **find_pid)
         self.source = strip_control_chars(" ".join(command_line), 200)
         self.began = self.last_line = time.monotonic()
         self.ended = False

@@ -1,8 +1,9 @@
-"""The losses of a watched job while it runs: from the copies of its output, and from its calls of `probe.loss`."""
+"""What a watched job tells while it runs: losses, by output and calls of `probe.loss`, and timed out collectives."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ MOST_BYTES = 1 << 22
 """Of one file, in one look."""
 PROBE_DIGITS = 9
 """Significant digits that a stated loss is compared by."""
+_TIMED_OUT = re.compile(rb"\[Rank (\d{1,6})\]:? {1,4}(Watchdog caught collective operation timeout: [^\n]{1,400})")
+"""Source: torch, ProcessGroupNCCL.cpp, `WorkNCCL::checkTimeout`; torch_npu, ProcessGroupHCCL.cpp."""
 _COPY_NAME = re.compile(r"(\d{0,7})-\d{1,10}-(stdout|stderr)\.lines")
 
 
@@ -36,6 +39,15 @@ class LiveLosses:
         """The losses that had been read when it began, and the verdict."""
         self._read_at = self._judged_at = 0.0
         self.tells_silence = True
+        self._timed_out: dict[int, str] = {}
+
+    def timeout_of(self, rank: int) -> str:
+        """What the watchdog of a rank's backend has said of a collective that did not end; empty where it has not.
+
+        It ends the process up to a minute later, from a thread without Python.
+        """
+        self.read(time.monotonic())
+        return self._timed_out.get(rank, "")
 
     def look(self, now: float) -> list[LossVerdict]:
         """The verdicts that have not been announced yet. ``now``: seconds of one clock."""
@@ -72,6 +84,8 @@ class LiveLosses:
             for line in file.lines(most=MOST_BYTES):
                 quiet = False
                 if path.suffix == ".lines":
+                    if timed_out := _TIMED_OUT.search(line):
+                        self._timed_out.setdefault(int(timed_out[1]), timed_out[2].decode("utf-8", "replace"))
                     self.watch.add_line(line, rank, now, stream)
                 elif b'"k":"loss"' in line and (stated := _stated_loss(line)):
                     self.watch.add_reading(stated, stated.rank, now)

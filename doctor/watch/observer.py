@@ -21,9 +21,16 @@ MOST_WORLD = 1 << 20
 class Observer:
     """The trainings that a watched command starts on this host, one after the other or side by side."""
 
-    def __init__(self, folder: WatchFolder, host: str, patience: float, find_pid: FindPid = lambda pid, _: pid) -> None:
-        """``find_pid``: see `RankProcess`."""
-        self.find_pid = find_pid
+    def __init__(
+        self,
+        folder: WatchFolder,
+        host: str,
+        patience: float,
+        find_pid: FindPid = lambda pid, _: pid,
+        timeout_of: Callable[[int], str] = lambda _: "",
+    ) -> None:
+        """``find_pid``: see `RankProcess`; ``timeout_of``: see `LiveLosses`."""
+        self.find_pid, self.timeout_of = find_pid, timeout_of
         self.folder, self.host, self.patience = folder, host, patience
         self.trainings: list[Training] = []
         self._by_meeting: dict[str, Training] = {}
@@ -48,7 +55,7 @@ class Observer:
         self._find_processes()
         for process in [process for process in self._processes.values() if process is not None]:
             process.read_recorder()
-            process.look_for_end()
+            process.look_for_end(self.timeout_of)
             events = process.new_events()
             for event in events:
                 self._place(process, event, now)

@@ -1,4 +1,4 @@
-"""Carries one stream of a watched job on to where it goes, and keeps a copy of the lines that may tell a loss.
+"""Carries one stream of a watched job on to where it goes, and keeps a copy of lines that may tell a loss or a timeout.
 
 A program of its own, so that the job's stream lives on when doctor ends or is killed. It takes from stdin what the job
 writes, and writes it to stdout at once; while that is full, the job waits for it, as it would without doctor. The copy
@@ -25,11 +25,14 @@ LOST_TARGET = 3
 """Exit code where nobody takes the stream any more: the job's next write must fail, as it would without doctor."""
 HALF_LINE = 4
 """Exit code where the stream has ended within a line."""
+MARKS = (b"oss", b"OSS", b"atchdog caught")
+"""Of a loss, and of the watchdogs of NCCL and HCCL ("Watchdog caught collective operation timeout")."""
+LONGEST_MARK = max(map(len, MARKS))
 IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGTTOU", "SIGPIPE")
 
 
 class LineCopy:
-    """The copy: complete lines, those with ``loss`` in them or all."""
+    """The copy: complete lines, those that may tell something or all."""
 
     def __init__(self, path: str, every_line: bool) -> None:
         self.path, self.every_line = path, every_line
@@ -53,17 +56,18 @@ class LineCopy:
         """What has passed by."""
         if self.file < 0:
             return
-        if not (self.every_line or is_loss(data) or is_loss(self.half_line[-3:] + data[:3])):
+        border = self.half_line[-LONGEST_MARK:] + data[:LONGEST_MARK]
+        if not (self.every_line or is_telling(data) or is_telling(border)):
             end = max(data.rfind(b"\n"), data.rfind(b"\r"))
             if end < 0:
                 self.half_line = (self.half_line + data)[:MAX_LINE]
                 return
-            if not is_loss(self.half_line):
+            if not is_telling(self.half_line):
                 self.half_line = data[end + 1 :][:MAX_LINE]
                 return
         *lines, last = (self.half_line + data).replace(b"\r", b"\n").split(b"\n")
         self.half_line = last[:MAX_LINE]
-        kept = [line[:MAX_LINE] for line in lines if self.every_line or is_loss(line)]
+        kept = [line[:MAX_LINE] for line in lines if self.every_line or is_telling(line)]
         if kept:
             self.write(b"\n".join(kept) + b"\n")
 
@@ -80,13 +84,13 @@ class LineCopy:
 
     def end(self) -> None:
         """The last line may have no end."""
-        if self.file >= 0 and self.half_line and (self.every_line or is_loss(self.half_line)):
+        if self.file >= 0 and self.half_line and (self.every_line or is_telling(self.half_line)):
             self.write(self.half_line + b"\n")
 
 
-def is_loss(data: bytes) -> bool:
-    """Whether a loss may be in it."""
-    return b"oss" in data or b"OSS" in data
+def is_telling(data: bytes) -> bool:
+    """Whether a loss, or the timeout of a collective, may be in it."""
+    return any(mark in data for mark in MARKS)
 
 
 def carry(source: int, target: int, control: int, copy: LineCopy) -> int:

@@ -172,14 +172,19 @@ class RankProcess(RankMonitor):
             self._stacks_descriptor = event["stacks"]
         self.told_end = self.told_end or event.get("ev") == "end"
 
-    def look_for_end(self) -> None:
-        """Notes that the process has gone, with its exit status where the kernel still shows it."""
+    def look_for_end(self, timeout_of: Callable[[int], str] = lambda _: "") -> None:
+        """Notes that the process has gone, with its exit status where the kernel still shows it.
+
+        ``timeout_of``: what is known of a rank that waited until its backend ended it.
+        """
         if self.ended or not self.pid:
             return
         status = process_status(self.pid)  # type: ignore[no-untyped-call]
         if status and status[0] not in "ZX" and _start_time(self.pid) == self.born:
             return
         self.died_at = time.monotonic()
+        if not (self.error or self.told_end):
+            self._note({"ev": "error", "text": timeout_of(self.rank)})
         code = _exit_code(self.pid) if status and status[0] == "Z" else None
         if code is not None:
             self.end(code, "")  # type: ignore[no-untyped-call]

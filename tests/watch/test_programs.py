@@ -134,6 +134,16 @@ def test_a_rank_that_others_wait_for_at_their_devices(
     assert told in watched.stderr
 
 
+def test_nobody_is_named_where_a_watchdog_ends_a_rank_that_waited_with_all_others(tmp_path: Path) -> None:
+    """A kernel of another rank, or the network: its abort is no failure of its own."""
+    ranks = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port")
+    command = (*ranks, str(free_ports(1)[0]), str(BEHIND_STREAM), "given up", "0")
+    watched = doctor_watch(*command, options=("--data", "off"), folder=tmp_path)
+    assert watched.code == 10 and watched.failure["culprit_ranks"] == [], watched.stderr
+    assert list(watched.found_ranks) == ["smoke-network-silent"]
+    assert "Watchdog caught collective operation timeout" in watched.failure["text"]
+
+
 @pytest.mark.full
 def test_a_rank_that_computes_more_slowly_is_named(tmp_path: Path) -> None:
     watched = doctor_watch(*training(3, 60, "slow", 2, 0), folder=tmp_path)

@@ -653,3 +653,30 @@ def test_a_rank_that_works_before_its_call_on_a_device_is_not_named() -> None:
         ranks.show(rank, "compute", 2, 2 * PATIENCE, cpu=2 * PATIENCE)
     ranks.show(2, "compute", 2, 2 * PATIENCE, cpu=2 * PATIENCE, rest=0.0, effort="works")
     assert ranks.verdict(30.0) is None
+
+
+WATCHDOG = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum={0}, OpType=ALLREDUCE) ran for"
+
+
+@pytest.mark.parametrize(("given_up", "culprits"), [(3, ()), (4, (2,))])
+def test_a_rank_whose_watchdog_ended_it_has_waited(given_up: int, culprits: tuple[int, ...]) -> None:
+    """Source: two ranks on one H200, torch 2.11: a kernel of rank 1 took longer than the limit of the group.
+
+    The process ended a minute after the watchdog gave up, and had gone on to a later call meanwhile: who has not
+    entered that one was not waited for. A rank that has not entered the one that was given up is named.
+    """
+    ranks = three_after_two_steps()
+    for rank in range(3):
+        ranks.call(rank, 2)
+    ranks.show(2, "compute", 3, 0.0)
+    for rank in (0, 1):
+        ranks.call(rank, 3)
+    ranks.verdict(3.0)
+    error = WATCHDOG.format(given_up)
+    ranks.show(0, "enqueued", 3, 0.5, dead="signal 6", error=error)
+    for rank in (1, 2):
+        ranks.show(rank, "enqueued" if rank == 1 else "compute", 3, 0.6, dead="signal 15")
+    ranks.verdict(50.0)
+    failure = ranks.verdict(52.0)
+    assert failure and failure.culprit_ranks == culprits
+    assert failure.kind != "dead"

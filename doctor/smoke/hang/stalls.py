@@ -12,7 +12,7 @@ from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import STEPPED
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait
 from doctor.smoke.model import Failure, FailureKind, Snapshot
-from doctor.smoke.programs.secondary_errors import gave_up_waiting
+from doctor.smoke.programs.secondary_errors import gave_up_waiting, timed_out_number
 
 LEFT_SECONDS = 0.3
 """Seconds after a rank's end within which its last calls may still arrive."""
@@ -64,6 +64,9 @@ def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failu
             if gave_up_waiting(snap.error)
         ]
         late = [rank for rank in wait.absent_ranks if rank in state.snaps and _stays_away(state.snaps[rank])]
+        given_up = max(timed_out_number(snap.error) for snap in waiting)
+        if given_up:  # the process ends a while after that, and may have come to a later call meanwhile
+            late = [rank for rank in late if state.entered(rank, waiting[0].group) < given_up]
         if gave_up and late:
             missed.update(late)
             evidence += gave_up

@@ -46,6 +46,16 @@ def gave_up_waiting(text: str) -> bool:
     return GAVE_UP_MESSAGES.search(text) is not None
 
 
+def timed_out_number(text: str) -> int:
+    """The number within its group of the collective that a watchdog has given up; 0: the error names none.
+
+    >>> timed_out_number("Watchdog caught collective operation timeout: WorkNCCL(SeqNum=29, OpType=ALLREDUCE, ...)")
+    29
+    """
+    found = re.search(r"\bSeqNum=(\d{1,12})\b", text)
+    return int(found[1]) if found else 0
+
+
 def is_secondary(text: str) -> bool:
     """Whether the error follows from another rank: from its end, or from its staying away."""
     return bool(GAVE_UP_MESSAGES.search(text) or LOST_PEER.search(text)) or any(

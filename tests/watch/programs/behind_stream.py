@@ -1,11 +1,14 @@
 """Two ranks whose calls end before their collectives do, as over NCCL: emulated over gloo, torch 2.8 to 2.13.
 
 A synchronous call returns no Work, and `loss.item()`, here a loop, waits for the device (seen: torch 2.11, an H100).
-``sleep``: rank 1 sleeps before a step; ``work``: it computes there; ``long``: each step takes long on all ranks.
+``sleep``: rank 1 sleeps before a step; ``work``: it computes there; ``long``: each step takes long on all ranks;
+``given up``: all ranks have entered a collective that does not end, and the watchdog of rank 0 ends its process
+(emulated, with the line of torch 2.11 on an H200).
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -52,6 +55,11 @@ for step in range(12):
         dist.all_reduce(parameter.grad)
     optimizer.step()
     optimizer.zero_grad()
+    if kind == "given up" and step == 8 and rank == 0:
+        given_up = f"WorkNCCL(SeqNum={2 + 2 * step}, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=12000)"
+        line = f"[Rank 0] Watchdog caught collective operation timeout: {given_up} ran for 12049 milliseconds before"
+        os.write(2, f"[rank0]:[E1126 11:16:22.968557097 ProcessGroupNCCL.cpp:689] {line} timing out.\n".encode())
+        os.abort()
     while not all(work.is_completed() for work in works):
         pass
     works.clear()

@@ -9,7 +9,7 @@ from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Failure, FailureKind, Snapshot
-from doctor.smoke.programs.secondary_errors import gave_up_waiting
+from doctor.smoke.programs.secondary_errors import gave_up_waiting, timed_out_number
 
 STOPPED = 1.0
 """Seconds that a process may be stopped: on a busy host a pause of 50 ms can last several times as long."""
@@ -114,6 +114,8 @@ def _unseen_collective(state: RunState, error: str) -> Failure:
     failed = [rank for rank, snap in sorted(state.snaps.items()) if snap.dead and snap.error]
     others = [rank for rank in sorted(state.snaps) if rank not in failed]
     evidence = [filled("Without an error of their own: {0}", rank_names(others))] if others else []
+    if timed_out_number(error):
+        evidence.append("A kernel that does not end on the device of one rank looks the same.")
     evidence.append(error[:LONGEST_ERROR])
     text = filled("{0} gave up waiting for another rank", rank_names(failed))
     return state.build_failure("network", (), certainty="evidence", text=text, evidence=tuple(evidence))

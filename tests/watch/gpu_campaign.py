@@ -1,6 +1,6 @@
 """Trainings on a real GPU under `doctor watch`, and their logs under `doctor diagnose`.
 
-    python -m tests.watch.gpu_campaign [--jobs 6] [--only WORD] [--folder FOLDER]
+    python -m tests.watch.gpu_campaign [--jobs 6] [--names FAULT,...] [--folder FOLDER]
 
 Where a GPU is at hand. Two ranks share it, over NCCL. Nothing of the GPU's settings is changed.
 """
@@ -154,15 +154,15 @@ def main() -> None:
     """Runs the jobs, and prints what came of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=6)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--names", default=",".join(KINDS), help="of the faults, with commas")
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp())
     folder.mkdir(exist_ok=True)
     with ThreadPoolExecutor(options.jobs) as pool:
-        names = [name for name in KINDS if options.only in name]
+        names = options.names.split(",")
         watched = [pool.submit(conduct, name, folder) for name in names]
-        bare = [pool.submit(conduct_bare, name, folder) for name in BARE if options.only in name]
+        bare = [pool.submit(conduct_bare, name, folder) for name in BARE if name in names]
         for waiting in watched:
             result = waiting.result()
             print(f"{result.kind:16} {result.verdict:10} exit {result.code}, {result.seconds:.0f} s", flush=True)

@@ -155,6 +155,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--names", default=",".join(KINDS), help="of the faults, with commas")
+    parser.add_argument("--watched-only", action="store_true", help="leave out the jobs without watch")
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp())
@@ -162,7 +163,7 @@ def main() -> None:
     with ThreadPoolExecutor(options.jobs) as pool:
         names = options.names.split(",")
         watched = [pool.submit(conduct, name, folder) for name in names]
-        bare = [pool.submit(conduct_bare, name, folder) for name in BARE if name in names]
+        bare = [pool.submit(conduct_bare, name, folder) for name in BARE if name in names and not options.watched_only]
         for waiting in watched:
             result = waiting.result()
             print(f"{result.kind:16} {result.verdict:10} exit {result.code}, {result.seconds:.0f} s", flush=True)

@@ -8,7 +8,7 @@ a part is a strongly connected component.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Any, Generic, TypeVar
@@ -39,15 +39,19 @@ class Cut(msgspec.Struct, Generic[End], frozen=True):
 
     @property
     def values(self) -> dict[str, object]:
-        """For a finding: the parts as lists of hosts and as words, and the number of all hosts."""
-        names = self._names()
-        labels = [folded(part) for part in names[:MOST_LABELS]]
-        if len(names) > MOST_LABELS:
-            labels.append(filled("{0} other parts", len(names) - MOST_LABELS))
-        return {CUT_PARTS: names, "between": labels, "count": len(self.hosts)}
+        """Its `part_values`."""
+        return part_values(self._names())
 
     def _names(self) -> list[list[str]]:
         return [[str(end[0]) for end in part] for part in self.parts]
+
+
+def part_values(parts: Sequence[Sequence[str]]) -> dict[str, object]:
+    """Values of a finding: the parts as lists of hosts and as words, and the number of all hosts."""
+    labels = [folded(part) for part in parts[:MOST_LABELS]]
+    if len(parts) > MOST_LABELS:
+        labels.append(filled("{0} other parts", len(parts) - MOST_LABELS))
+    return {CUT_PARTS: [*map(list, parts)], "between": labels, "count": len({*chain.from_iterable(parts)})}
 
 
 def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:

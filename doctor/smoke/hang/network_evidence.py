@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from doctor.engine.pairwise_blame import suspects
+from doctor.engine.pairwise_blame import blame, partners
 from doctor.engine.texts import filled
 
 Socket = tuple[int, str, int, int, int]
@@ -87,21 +87,20 @@ def targets(
 
 def failed_links(
     probes: Mapping[str, Sequence[Probe]], addresses: AddressOwners
-) -> tuple[tuple[Link, ...], tuple[str, ...]]:
-    """The links that connection attempts failed on, and the hosts that explain two or more of them alone."""
+) -> tuple[tuple[Link, ...], tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """The links that connection attempts failed on, the hosts that explain two or more of them alone, and the parts
+    of a fleet that is cut, which name no host.
+    """
     pairs = [
         (host, addresses.host(address, host), result not in UNANSWERED)
         for host, rows in probes.items()
         for address, _, result, _ in rows
     ]
+    ends = [((source,), (target,), worked) for source, target, worked in pairs]
+    tried, (suspects, cuts) = partners(ends), blame(ends)
+    silent = sorted(end[0] for end, others in suspects.items() if 1 < len(others) == len(tried[end]))
     failed = tuple(sorted((source, target) for source, target, worked in pairs if not worked))
-    blamed = suspects([((source,), (target,), worked) for source, target, worked in pairs])
-    cut = []
-    for (host,), others in blamed.items():
-        tried = {pair for pair in pairs if host in pair[:2]}
-        if len(others) > 1 and len(others) == len({end for pair in tried for end in pair[:2]} - {host}):
-            cut.append(host)
-    return failed, tuple(sorted(cut))
+    return failed, tuple(silent), tuple(tuple(end[0] for end in part) for cut in cuts[:1] for part in cut.parts)
 
 
 def sentences(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.pairwise_blame import part_values
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.stack_frames import is_of_program
@@ -17,6 +18,8 @@ from doctor.smoke.results.to_facts import unreached_reason
 FRAMES = 4
 """Of a stack, innermost first."""
 MAX_LISTED = 8
+CUT = "no data passes between {between}; none of them holds more than half of {count} hosts"
+"""Whatever the failure of a fleet that is cut."""
 Remedies = Sequence[tuple[str, str]]
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
 ACCELERATORS = {**DEVICES, "gloo": "CPU"}
@@ -40,6 +43,7 @@ def failure_findings(
     passes_without = run.environment_trial is not None and run.environment_trial.passes
     for failure in failures:
         message_template = template if isinstance(template, str) else template(failure)
+        message_template = CUT if failure.parts else message_template
         values = finding_values(run, failure) | more
         hosts = tuple(host for host in blamed_hosts(run, failure) if host != UNKNOWN_HOST)
         finding = Finding(message_template, hosts=hosts, remedy=remedy_for(values["text"], remedies), **values)
@@ -67,8 +71,9 @@ def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
     ):
         return ()
     culprits = run.hosts(failure.culprit_ranks)
-    ends = tuple(sorted({host for link in failure.links for host in link}))
-    common = set[str]().union(*failure.links).intersection(*failure.links)
+    ways = failure.parts or failure.links
+    ends = tuple(sorted({host for way in ways for host in way}))
+    common = set[str]().union(*ways).intersection(*ways)
     if len(ends) > 2 and len(common) == 1:  # several links of one host
         return tuple(common)
     if ends:
@@ -80,6 +85,7 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
     """What templates and pages may name. ``doing``: the culprit rank's last call."""
     first = failure.culprit_ranks[0] if failure.culprit_ranks else -1
     return {
+        **(part_values(failure.parts) if failure.parts else {}),
         "accelerator": ACCELERATORS[run.plan.backend],
         "who": describe_ranks(run, failure.culprit_ranks) or "not known which rank",
         "ranks": list(failure.culprit_ranks),

@@ -54,18 +54,13 @@ def part_values(parts: Sequence[Sequence[str]]) -> dict[str, object]:
     return {CUT_PARTS: [*map(list, parts)], "between": labels, "count": len({*chain.from_iterable(parts)})}
 
 
-def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
-    """The ends that failures gather at, each with the other ends of the failed pairs that it explains.
+def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]], list[Cut[End]]]:
+    """The ends that failures gather at, each with the other ends of the failed pairs that it explains; and the `cuts`.
 
     ``pairs`` are (from, to, whether it worked). The end that failed with the largest share of its partners is taken
     first, its pairs are explained by it, and so on until none is left. Of two that failed only with each other the
-    one that was reached for is named: it was to answer. What failed between the parts of `cuts` is nobody's.
+    one that was reached for is named: it was to answer. What failed between the parts of a cut is nobody's.
     """
-    return blame(pairs)[0]
-
-
-def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]], list[Cut[End]]]:
-    """The `suspects` and the `cuts` of these pairs, which together explain all failures."""
     divided = cuts(pairs)
     parts = chain.from_iterable(cut.parts for cut in divided)
     part_of = {end: place for place, part in enumerate(parts) for end in part}

@@ -56,15 +56,13 @@ def by_host(
     return sockets_by_host, ports_by_host
 
 
-def stuck_links(
-    sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwners, least: int = 1
-) -> dict[Link, tuple[int, int]]:
+def stuck_links(sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwners) -> dict[Link, tuple[int, int]]:
     """(from, to) -> most unacknowledged bytes and retransmits, of sockets that retransmit, between two hosts."""
     stuck: dict[Link, tuple[int, int]] = {}
     for host, rows in sockets.items():
         for _, peer, _, unacked, again in rows:
             other = addresses.host(peer, host)
-            if again >= least and unacked and other != host:
+            if again and unacked and other != host:
                 before = stuck.get((host, other), (0, 0))
                 stuck[host, other] = (max(before[0], unacked), max(before[1], again))
     return stuck

@@ -64,21 +64,12 @@ def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
     None where a network failure, a rendezvous or a doctor that stood still names nobody: that all wait is no reason to
     blame one of them.
     """
-    if (
-        failure.kind in ("network", "never-joined", "budget", "unobserved")
-        and not failure.culprit_ranks
-        and not failure.links
-    ):
-        return ()
-    culprits = run.hosts(failure.culprit_ranks)
-    ways = failure.parts or failure.links
-    ends = tuple(sorted({host for way in ways for host in way}))
-    common = set[str]().union(*ways).intersection(*ways)
-    if len(ends) > 2 and len(common) == 1:  # several links of one host
-        return tuple(common)
-    if ends:
-        return ends
-    return culprits or run.hosts(tuple(range(run.plan.world)))
+    if ways := failure.parts or failure.links:
+        ends = tuple(sorted({host for way in ways for host in way}))
+        common = set[str]().union(*ways).intersection(*ways)
+        return tuple(common) if len(ends) > 2 and len(common) == 1 else ends  # one: several links of one host
+    names_nobody = failure.kind in ("network", "never-joined", "budget", "unobserved")
+    return run.hosts(failure.culprit_ranks) or (() if names_nobody else run.hosts(tuple(range(run.plan.world))))
 
 
 def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:

@@ -35,15 +35,12 @@ class Cut(msgspec.Struct, Generic[End], frozen=True):
     @property
     def hosts(self) -> list[str]:
         """Of all parts."""
-        return sorted(set(chain.from_iterable(self._names())))
+        return sorted({str(end[0]) for part in self.parts for end in part})
 
     @property
     def values(self) -> dict[str, object]:
         """Its `part_values`."""
-        return part_values(self._names())
-
-    def _names(self) -> list[list[str]]:
-        return [[str(end[0]) for end in part] for part in self.parts]
+        return part_values([[str(end[0]) for end in part] for part in self.parts])
 
 
 def part_values(parts: Sequence[Sequence[str]]) -> dict[str, object]:

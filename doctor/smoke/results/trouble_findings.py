@@ -43,10 +43,14 @@ def failure_findings(
     passes_without = run.environment_trial is not None and run.environment_trial.passes
     for failure in failures:
         message_template = template if isinstance(template, str) else template(failure)
-        message_template = CUT if failure.parts else message_template
         values = finding_values(run, failure) | more
         hosts = tuple(host for host in blamed_hosts(run, failure) if host != UNKNOWN_HOST)
-        finding = Finding(message_template, hosts=hosts, remedy=remedy_for(values["text"], remedies), **values)
+        finding = Finding(
+            CUT if failure.parts else message_template,
+            hosts=hosts,
+            remedy=remedy_for(values["text"], remedies),
+            **values,
+        )
         finding = finding.as_warning(failure.certainty == "likely")
         yield finding.because_of("smoke-environment-fails") if passes_without else finding
     if not failures and (run.ended != "complete" or run.undecided):

@@ -342,7 +342,7 @@ def _with_logs(failure: Failure, progress: StageProgress) -> Failure:
     last = [
         filled("its last error output: {0}", error_text)
         for error_text in dict.fromkeys(error_texts)
-        if not _is_mentioned(error_text, failure)
+        if error_text.split(": ", 1)[-1] not in failure.text  # which may be the same but for the class of the error
     ]
     return msgspec.structs.replace(
         failure,
@@ -360,11 +360,6 @@ def _error_stacks(failure: Failure, progress: StageProgress) -> dict[int, str]:
         if stack and stack not in stacks.values() and not failure.stacks.get(rank):
             stacks[rank] = stack
     return dict(list(stacks.items())[:MAX_ERROR_STACKS])
-
-
-def _is_mentioned(error_text: str, failure: Failure) -> bool:
-    """Whether the failure's text is the same, but for the class of the error."""
-    return error_text in failure.text or error_text.partition(": ")[2] in failure.text
 
 
 def main_thread_stack(text: str) -> str:

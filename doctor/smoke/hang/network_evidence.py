@@ -105,12 +105,12 @@ def sentences(
     stuck: Mapping[Link, tuple[int, int]], failed: Sequence[Link], cut: Sequence[str], probed: bool
 ) -> tuple[str, ...]:
     """The evidence in plain words."""
-    texts = [
+    stuck_texts = (
         filled("{0} to {1}: {2} bytes unacknowledged, sent again {3} times", source, target, unacked, again)
         for (source, target), (unacked, again) in sorted(stuck.items())
-    ]
-    texts += [filled("{0} to {1}: a new connection gets no answer", source, target) for source, target in failed]
-    texts += [filled("{0}: no other host gets an answer from it", host) for host in cut]
+    )
+    failed_texts = (filled("{0} to {1}: a new connection gets no answer", source, target) for source, target in failed)
+    texts = [*stuck_texts, *failed_texts, *(filled("{0}: no other host gets an answer from it", host) for host in cut)]
     if probed and stuck and not failed:
         texts.append(
             "new connections are answered while large segments are not: small packets pass and large ones are lost, "

@@ -263,7 +263,8 @@ def explain_gave_up(failure: Failure, run: ObservedRun) -> Failure:
         return failure
     waiting = tuple(sorted(set(range(run.plan.world)) - run.progress.joined))
     failure = msgspec.structs.replace(failure, waiting_ranks=waiting)
-    return _explain_late(failure, run) or msgspec.structs.replace(failure, kind="budget")
+    spinning = run.progress.spinning_at_start()
+    return spinning or _explain_late(failure, run) or msgspec.structs.replace(failure, kind="budget")
 
 
 class _LinkEvidence(NamedTuple):

@@ -280,24 +280,21 @@ class StageProgress:
         return self._make_failure("not-started", ranks, text, "start", self.plan.budget)
 
     def _never_joined(self, refused: set[int], certain: bool) -> Failure:
-        """Blames who reported an error of its own; the master's host when all others did."""
-        limit = 0.0 if certain else self.join_limit
-        text = joined("; ", dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused)))
-        hosts = {self.plan.host_of(rank) for rank in refused}
-        master = self.plan.host_of(0)
+        """Blames who reported an error of its own; the master's host when all others did, or most hosts of the run."""
+        texts = dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused))
+        text, culprits, master = joined("; ", texts), refused, self.plan.host_of(0)
         unreached = all(self.join_attempts[rank].problem != "name" for rank in refused)
-        elsewhere = set(range(self.plan.world)) - set(self.ranks[master])
-        alike = len({self.join_attempts[rank].text for rank in refused}) == 1
-        if unreached and alike and elsewhere <= refused:
-            others = len(hosts - {master})
-            culprits = set(self.ranks[master])
+        others, most = len({self.plan.host_of(rank) for rank in refused} - {master}), len(self.plan.ranks_by_host) - 1
+        everywhere = refused.union(self.ranks[master]) >= set(range(self.plan.world))
+        if unreached and len(texts) == 1 and (everywhere or 2 * others > most + 1):
+            culprits = {*self.ranks[master], *(refused if others == 1 else ())}
             if others == 1:
-                culprits |= refused
                 text = joined("", (text, "; no third host shows which of the two it is"))
             elif others:
-                text = filled("none of the {0} other hosts reaches it: {1}", others, text)
-            return self._make_failure("never-joined", culprits, text, "rendezvous", limit=limit, certain=certain)
-        return self._make_failure("never-joined", refused, text, "rendezvous", limit=limit, certain=certain)
+                text = filled("{0} of the {1} other hosts do not reach it: {2}", others, most, text)
+        return self._make_failure(
+            "never-joined", culprits, text, "rendezvous", 0.0 if certain else self.join_limit, certain
+        )
 
     def _make_failure(
         self,

@@ -27,7 +27,8 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     All members entered and none came out for longer than ten times the longest normal transfer and at least 3 s; or
     half a second, if the kernel's counters show that a waiting rank's socket sends the same bytes again. Time in which
     connections of the waiting ranks carry bytes does not count: slow is not silent. Then every host connects to every
-    other: where that fails for all pairs of a host, the host is named, else the pair. Where no socket and no new
+    other: where that fails for all pairs of a host, the host is named, else the pair. Where no part that hangs together
+    holds more than half of the hosts, no host is to blame: the finding names all parts. Where no socket and no new
     connection shows a broken link, no host is named. This verdict can be wrong where a link is cut for seconds only: a
     job waits longer than this run does.
     """

@@ -55,12 +55,14 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     ## Source
     Before torch's own client connects, each rank resolves the master's address and connects to it with plain sockets,
     and reports the result; at the store it claims its number and the world's size. The ranks that report an error are
-    named, once all of them have tried; the master's host, when all other hosts report the same error, or when it
-    answers no host any more, so that who came first got in; both of two. To
-    be late is no error: when each rank that has not joined has had 20 s in which it could run, the hosts try new
-    connections to each other's ranks, twice, and a host that no other reaches is named, or a rank that is within a
-    call which is neither torch's nor an import. Where nothing is found, the run goes on until its budget ends
-    (`smoke-budget-spent`). This verdict can be wrong where all hosts but the master's have the same fault of their own.
+    named, once all of them have tried; the master's host, when all other hosts report the same error, or more than half
+    of all hosts do, or when it answers no host any more, so that who came first got in; both of two. Where the hosts
+    that got in reach each other, and are not more than half of all, nor are the others, no host is to blame: the
+    finding names both parts. To be late is no error: when each rank that has not joined has had 20 s in which it could
+    run, the hosts try new connections to each other's ranks, twice, and a host that no other reaches is named, or a
+    rank that is within a call which is neither torch's nor an import. Where nothing is found, the run goes on until its
+    budget ends (`smoke-budget-spent`). This verdict can be wrong where all hosts but the master's have the same fault
+    of their own.
     """
     yield from failure_findings(
         run,

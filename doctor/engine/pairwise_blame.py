@@ -8,7 +8,7 @@ a part is a strongly connected component.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Any, Generic, TypeVar
@@ -35,33 +35,29 @@ class Cut(msgspec.Struct, Generic[End], frozen=True):
     @property
     def hosts(self) -> list[str]:
         """Of all parts."""
-        return sorted(set(chain.from_iterable(self._names())))
+        return sorted({str(end[0]) for part in self.parts for end in part})
 
     @property
     def values(self) -> dict[str, object]:
-        """For a finding: the parts as lists of hosts and as words, and the number of all hosts."""
-        names = self._names()
-        labels = [folded(part) for part in names[:MOST_LABELS]]
-        if len(names) > MOST_LABELS:
-            labels.append(filled("{0} other parts", len(names) - MOST_LABELS))
-        return {CUT_PARTS: names, "between": labels, "count": len(self.hosts)}
-
-    def _names(self) -> list[list[str]]:
-        return [[str(end[0]) for end in part] for part in self.parts]
+        """Its `part_values`."""
+        return part_values([[str(end[0]) for end in part] for part in self.parts])
 
 
-def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
-    """The ends that failures gather at, each with the other ends of the failed pairs that it explains.
-
-    ``pairs`` are (from, to, whether it worked). The end that failed with the largest share of its partners is taken
-    first, its pairs are explained by it, and so on until none is left. Of two that failed only with each other the
-    one that was reached for is named: it was to answer. What failed between the parts of `cuts` is nobody's.
-    """
-    return blame(pairs)[0]
+def part_values(parts: Sequence[Sequence[str]]) -> dict[str, object]:
+    """Values of a finding: the parts as lists of hosts and as words, and the number of all hosts."""
+    labels = [folded(part) for part in parts[:MOST_LABELS]]
+    if len(parts) > MOST_LABELS:
+        labels.append(filled("{0} other parts", len(parts) - MOST_LABELS))
+    return {CUT_PARTS: [*map(list, parts)], "between": labels, "count": len({*chain.from_iterable(parts)})}
 
 
 def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]], list[Cut[End]]]:
-    """The `suspects` and the `cuts` of these pairs, which together explain all failures."""
+    """The ends that failures gather at, each with the other ends of the failed pairs that it explains; and the `cuts`.
+
+    ``pairs`` are (from, to, whether it worked). The end that failed with the largest share of its partners is taken
+    first, its pairs are explained by it, and so on until none is left. Of two that failed only with each other the
+    one that was reached for is named: it was to answer. What failed between the parts of a cut is nobody's.
+    """
     divided = cuts(pairs)
     parts = chain.from_iterable(cut.parts for cut in divided)
     part_of = {end: place for place, part in enumerate(parts) for end in part}

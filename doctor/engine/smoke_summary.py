@@ -49,6 +49,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     ages: dict[int, float] = {}
     """Seconds before this verdict at which each rank concerned entered the collective that it is in, or left its last
     one, or ended."""
+    parts: tuple[tuple[str, ...], ...] = ()
+    """Of a fleet that is cut: the hosts that reach each other. None of these parts holds more than half of them."""
 
     @property
     def culprits_differ(self) -> bool:

@@ -106,7 +106,10 @@ def _records(run: SmokeRun, paced: Mapping[int, OwnWork], seconds: float) -> dic
         for rank in ranks:
             if rank in paced:
                 own = paced[rank]
-                events += [PaceTimes(rank, own.input, own.compute), StageFinished(rank, "pace", seconds)]
+                events += [
+                    PaceTimes(rank, own.input, own.compute, starved=own.starved),
+                    StageFinished(rank, "pace", seconds),
+                ]
         now = time.time()
         visit = Visit(sent=now, received=now, began=now, ended=now, name=host, local=host == here)
         records[host] = HostRecord(visit, fact_outputs(run, host, events))

@@ -149,8 +149,13 @@ class StepPace:
             for rank in ranks:
                 waited = min(self._inputs.get(rank, {}).get(step, 0), spent[rank])
                 work[rank].append((waited / 1e6, (spent[rank] - waited) / 1e6))
+        usual = self.parts.usual({}).ranks
         return {
-            rank: OwnWork(tuple(waited for waited, _ in rows), tuple(computed for _, computed in rows))
+            rank: OwnWork(
+                tuple(waited for waited, _ in rows),
+                tuple(computed for _, computed in rows),
+                usual[rank].cpu_wait if rank in usual else 0.0,
+            )
             for rank, rows in work.items()
         }
 

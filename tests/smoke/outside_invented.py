@@ -205,7 +205,7 @@ INVENTED: tuple[Case, ...] = (
     Case("few processes", (*DIED, *FAILED_LOADER), command(in_group("pids", "pids.max=2", "pids.max=2")), must=False),
     Case("black hole to one", NETWORK, command(f"ip route add blackhole {PEER}/32")),
     Case("wrong neighbour", NETWORK, command(f"ip neigh replace {PEER} lladdr 02:00:00:00:00:99 dev eth0")),
-    Case("mtu 200", (), before="ip link set eth0 mtu 200; touch MARK", must=False),
+    Case("mtu 200", ("host-unreachable",), before="ip link set eth0 mtu 200; touch MARK", must=False),
     Case(
         "tbf 16 kbit",
         (*NETWORK, *JOIN, *SILENT, "smoke-host-slow", "smoke-budget-spent"),

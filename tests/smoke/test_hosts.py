@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from tests.hosts.fleet import Fleet
+from tests.interfaces.test_cut_fleet import cut
+from tests.net.injected_faults import injected
 from tests.smoke.interpreter import visible_folders
 
 pytestmark = [pytest.mark.torch, pytest.mark.hosts, pytest.mark.timeout(180)]
@@ -135,6 +137,16 @@ def test_a_link_between_two_hosts_that_drops_everything(smoke: Callable[..., Any
     code, report = smoke("--layout", "dp=3", at=(1, rules), hosts=fleet.hosts[:3])
     assert code == 10
     assert failed(report) == {"smoke-network-silent": sorted([first, second])}
+
+
+def test_a_fleet_that_is_cut_in_two_names_its_parts(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    parts = [list(fleet.hosts[:2]), list(fleet.hosts[2:])]
+    with injected(fleet, cut(fleet, *parts)):
+        code, report = smoke()
+    [outcome] = [outcome for outcome in report["outcomes"] if outcome["status"] == "failed"]
+    [finding] = outcome["findings"]
+    assert (code, outcome["check"], finding["hosts"]) == (10, "smoke-rank-never-joined", list(fleet.hosts))
+    assert (finding["values"]["cut_parts"], finding["values"]["ranks"]) == (parts, [])
 
 
 @pytest.mark.full

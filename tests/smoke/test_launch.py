@@ -385,13 +385,23 @@ def test_an_import_that_is_slow_has_time_until_the_budget_ends_which_accuses_nob
 
 
 @pytest.mark.parametrize(("cpu", "others", "named"), [(40.0, 0.5, True), (19.0, 0.5, False), (40.0, 15.0, False)])
-def test_when_the_budget_ends_an_interpreter_that_only_computed_is_named(
-    cpu: float, others: float, named: bool
+@pytest.mark.parametrize("waits", [False, True], ids=["the budget ends", "the others give up"])
+def test_an_interpreter_that_only_computed_is_named_in_the_end(
+    waits: bool, cpu: float, others: float, named: bool
 ) -> None:
     """Whatever the load: it had the CPU, several times longer than the others' imports took."""
-    a = agent("a", lambda ranks: [event(-1, "imported", seconds=others), *alive(ranks)])
+    gave_up: list[Line] = [
+        event(
+            0, "error", kind="DistStoreError", text="wait timeout after 60000ms, keys: /doctor/0", stage="rendezvous"
+        ),
+        event(0, "exit", status=13 << 8),
+    ]
+    a = agent(
+        "a", lambda ranks: [event(-1, "imported", seconds=others), *alive(ranks)[:2], *gave_up * waits, *alive(ranks)]
+    )
     b = agent("b", lambda ranks: [{"snaps": [], "starting": [[-1, "R", 0.0, "", cpu]]}, 0.1] * 100)
-    (failure,) = play(b, a, wish=SmokeOptions(backend="gloo", ranks_per_host=2, budget=1.0))[0].run.failures
+    budget = 20.0 if waits else 1.0
+    (failure,) = play(b, a, wish=SmokeOptions(backend="gloo", ranks_per_host=2, budget=budget))[0].run.failures
     assert failure.kind == ("not-started" if named else "budget")
     assert not named or failure.culprit_ranks == (2, 3)
     assert not named or failure.text == (

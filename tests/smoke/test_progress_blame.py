@@ -32,7 +32,20 @@ def test_who_reports_an_error_of_its_own_is_named_and_nobody_else() -> None:
 def test_the_masters_host_when_all_others_report_the_same() -> None:
     failure = joining(5, dict.fromkeys(range(2, 10), ("dropped", NO_ANSWER)), 12.0)
     assert failure and failure.culprit_ranks == (0, 1)
-    assert failure.text == f"none of the 4 other hosts reaches it: {NO_ANSWER}"
+    assert failure.text == f"4 of the 4 other hosts do not reach it: {NO_ANSWER}"
+
+
+@pytest.mark.parametrize(("hosts", "refused", "named"), [(5, 3, (0, 1)), (5, 2, (6, 7, 8, 9)), (4, 2, (4, 5, 6, 7))])
+def test_most_hosts_of_a_run_are_not_apart_from_the_others(hosts: int, refused: int, named: tuple[int, ...]) -> None:
+    """Of four, it may be either half: what the hosts try of each other decides, see failure_evidence."""
+    ranks = range(2 * (hosts - refused), 2 * hosts)
+    failure = joining(hosts, dict.fromkeys(ranks, ("dropped", NO_ANSWER)), 14.0)
+    assert failure and failure.culprit_ranks == named
+
+
+def test_one_rank_of_a_host_that_is_refused_is_not_its_host() -> None:
+    failure = joining(2, {3: ("dropped", NO_ANSWER)}, 12.0)
+    assert failure and failure.culprit_ranks == (3,)
 
 
 def test_nobody_is_named_before_all_have_tried() -> None:

@@ -64,36 +64,37 @@ def test_of_many_hosts_only_those_concerned_try() -> None:
 
 
 def test_one_link() -> None:
-    assert failed_links(probes({("w1", "w2"), ("w2", "w1")}), OWNERS) == ((("w1", "w2"), ("w2", "w1")), ())
+    assert failed_links(probes({("w1", "w2"), ("w2", "w1")}), OWNERS) == ((("w1", "w2"), ("w2", "w1")), (), ())
 
 
 def test_one_host() -> None:
     cut = {pair for pair in permutations(HOSTS, 2) if "w2" in pair}
-    links, hosts = failed_links(probes(cut), OWNERS)
+    links, hosts, _ = failed_links(probes(cut), OWNERS)
     assert set(links) == cut
     assert hosts == ("w2",)
 
 
 def test_two_hosts_of_two_do_not_tell_which() -> None:
     responses = {"w0": [("10.0.0.1", 4000, "dropped", 0.6)], "w1": [("10.0.0.0", 4000, "dropped", 0.6)]}
-    assert failed_links(responses, OWNERS) == ((("w0", "w1"), ("w1", "w0")), ())
+    assert failed_links(responses, OWNERS) == ((("w0", "w1"), ("w1", "w0")), (), ())
 
 
 def test_two_links_of_one_host_are_links() -> None:
     cut = {("w1", "w2"), ("w2", "w1"), ("w2", "w3"), ("w3", "w2")}
-    links, hosts = failed_links(probes(cut), OWNERS)
-    assert (set(links), hosts) == (cut, ())
+    links, hosts, parts = failed_links(probes(cut), OWNERS)
+    assert (set(links), hosts, parts) == (cut, (), ())
 
 
 def test_a_fleet_that_is_cut_in_two_names_no_host() -> None:
     cut = {(one, two) for one, two in permutations(HOSTS, 2) if (one < "w2") != (two < "w2")}
-    links, hosts = failed_links(probes(cut), OWNERS)
+    links, hosts, parts = failed_links(probes(cut), OWNERS)
     assert (set(links), hosts) == (cut, ())
+    assert parts == (("w0", "w1"), ("w2", "w3"))
 
 
 def test_refused_is_an_answer() -> None:
-    assert failed_links(probes({("w1", "w2")}, "refused"), OWNERS) == ((), ())
-    assert failed_links(probes({("w1", "w2")}, "no-route"), OWNERS) == ((("w1", "w2"),), ())
+    assert failed_links(probes({("w1", "w2")}, "refused"), OWNERS) == ((), (), ())
+    assert failed_links(probes({("w1", "w2")}, "no-route"), OWNERS) == ((("w1", "w2"),), (), ())
 
 
 def test_small_packets_pass_and_large_ones_do_not() -> None:

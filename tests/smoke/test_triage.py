@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -96,6 +97,25 @@ def test_a_link_between_healthy_hosts_is_no_hosts_fault() -> None:
         assert {tuple(sorted(pair)) for pair in screening.links} <= fleet.links
         links += len(screening.links)
     assert links > 5
+
+
+@pytest.mark.parametrize("sizes", [(32, 32), (30, 34), (24, 40), (32, 32, 32), (64, 64)])
+def test_a_fleet_that_is_cut_leaves_nobody_out(sizes: Sequence[int]) -> None:
+    """Of a cell the smaller part is named, which differs from cell to cell: the run of all hosts has to tell."""
+    parts = [part for part, size in enumerate(sizes) for _ in range(size)]
+    for seed in range(6):
+        if seed:
+            Random(seed).shuffle(parts)
+        part_of = {f"w{number:04d}": part for number, part in enumerate(parts)}
+        screening = Screening([*part_of])
+        while cells := screening.next_round():
+            for cell in cells:
+                ordered = Counter(part_of[host] for host in cell).most_common()
+                is_most = 2 * ordered[0][1] > len(cell)
+                named = tuple(host for host in cell if is_most and part_of[host] != ordered[0][0])
+                state = "passed" if len(ordered) == 1 else "failed"
+                screening.note(cell, CellResult(state, named, is_most, "smoke-rank-never-joined", "no answer"))
+        assert screening.left_out == {}
 
 
 def test_every_host_runs_with_hosts_of_all_parts_of_the_fleet() -> None:

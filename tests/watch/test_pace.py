@@ -54,3 +54,21 @@ def test_input_that_is_longer_beside_much_longer_computing_accuses_nobody_of_inp
     assert {part: list(ranks) for part, ranks in stragglers_by_part(work).items()} == {"input": [], "compute": [2]}
     work[2] = OwnWork((), (0.9,) * 20)  # a run that was saved before input was measured
     assert list(stragglers_by_part(work)["compute"]) == [2]
+
+
+def test_what_a_rank_waits_for_a_cpu_is_not_its_own() -> None:
+    """Steps of 2 ms on a busy host: of two ranks one always waits more."""
+    usual, late = OwnWork((), (0.0019,) * 40), OwnWork((), (0.0029,) * 40, starved=0.0008)
+    assert stragglers_by_part({0: usual, 1: late})["compute"] == {}
+    for slow in (OwnWork((), (0.0029,) * 40, starved=0.0001), OwnWork((), (0.5,) * 40, starved=0.0008)):
+        assert list(stragglers_by_part({0: usual, 1: slow})["compute"]) == [1]
+
+
+def test_a_step_is_gathered_with_what_it_waited_for_a_cpu() -> None:
+    pace = paced({0: 1000, 1: 3000}, 20)
+    for step in range(20):
+        for rank in (0, 1):
+            pace.add_times(rank, [StepTimes(step + 1, 0, 0, 0, 0, 0)], 0.0005 * rank * step)
+        pace.split_steps()
+    work = pace.work()
+    assert (work[0].starved, round(work[1].starved, 5)) == (0.0, 0.0)

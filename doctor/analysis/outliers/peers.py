@@ -37,6 +37,8 @@ MOST_APART = 20.0
 """Of the usual times of two measurements, as logarithms; more is nonsense, and no number can hold it."""
 MIN_TIMES = 12
 """Times of a rank without which nothing is said of it."""
+STARVED = 2.0
+"""Times what a rank waits for a CPU that it takes longer by: whoever had the CPU has emptied its caches, too."""
 
 
 class Straggler(msgspec.Struct, frozen=True):
@@ -57,6 +59,8 @@ class OwnWork(msgspec.Struct, frozen=True):
 
     input: tuple[float, ...]
     compute: tuple[float, ...]
+    starved: float = 0.0
+    """In which it waited for a CPU, in a usual step: in this work, or while it waited for the others."""
 
     @property
     def seconds(self) -> list[float]:
@@ -129,13 +133,18 @@ def stragglers_by_part(work: Mapping[Key, OwnWork]) -> dict[WorkPart, dict[Key, 
     """The ranks whose own work takes longer, the slowest first, each under the part that makes it so.
 
     The seconds of each are those of that part: it makes up half or more of what the rank takes longer than its peers.
+    What it waits for a CPU, which is its host's, must not explain that: of two ranks on a busy host one waits more.
 
     >>> late = stragglers_by_part({0: OwnWork((0.1,) * 12, (0.5,) * 12), 1: OwnWork((0.4,) * 12, (0.5,) * 12)})
     >>> [*late["input"]], [*late["compute"]], late["input"][1].peer_seconds
     ([1], [], 0.1)
     """
     parts: dict[WorkPart, dict[Key, Straggler]] = {"input": {}, "compute": {}}
-    slow = find_stragglers({key: [own.seconds] for key, own in work.items()})
+    slow = {
+        key: late
+        for key, late in find_stragglers({key: [own.seconds] for key, own in work.items()}).items()
+        if late.seconds - STARVED * work[key].starved >= SLOW * late.peer_seconds
+    }
     others = [own for key, own in work.items() if key not in slow]
     for key, straggler in slow.items():
         usual = {part: median(median(getattr(own, part) or (0.0,)) for own in others) for part in parts}

@@ -80,12 +80,14 @@ class SmokePairs(StageFact, frozen=True):
 
 
 class PaceTimes(RankEvent, frozen=True, tag="pace"):
-    """Seconds of each piece of work, less the time that the rank waited for a CPU."""
+    """Seconds of each piece of work; in a run of doctor's own less the time that the rank waited for a CPU."""
 
     input: tuple[float, ...] = ()
     compute: tuple[float, ...] = ()
     attempt: int = 0
     """From 1 on: measured again, at another time, since a rank looked slow."""
+    starved: float = 0.0
+    """Of a watched training, seconds that a usual step waits for a CPU: they are in those above, or in its waits."""
 
 
 class SmokePace(StageFact, frozen=True):

@@ -33,7 +33,7 @@ def _hosts(report: Report) -> Iterator[str]:
         yield from (*outcome.evaluated_hosts, *outcome.unknown, *outcome.skipped, *outcome.crashed)
     if report.smoke:
         yield from report.smoke.hosts
-        yield from (host for failure in report.smoke.failures for link in failure.links for host in link)
+        yield from (host for failure in report.smoke.failures for way in failure.links + failure.parts for host in way)
 
 
 class _ReportRedactor:
@@ -108,6 +108,7 @@ class _ReportRedactor:
         return msgspec.structs.replace(
             failure,
             links=tuple((self.host(source), self.host(destination)) for source, destination in failure.links),
+            parts=tuple(tuple(map(self.host, part)) for part in failure.parts),
             text=self.text(failure.text),
             evidence=self.texts(failure.evidence),
             **by_rank,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from doctor.engine.pairwise_blame import suspects
+from doctor.engine.pairwise_blame import blame, partners
 from doctor.engine.texts import filled
 
 Socket = tuple[int, str, int, int, int]
@@ -56,15 +56,13 @@ def by_host(
     return sockets_by_host, ports_by_host
 
 
-def stuck_links(
-    sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwners, least: int = 1
-) -> dict[Link, tuple[int, int]]:
+def stuck_links(sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwners) -> dict[Link, tuple[int, int]]:
     """(from, to) -> most unacknowledged bytes and retransmits, of sockets that retransmit, between two hosts."""
     stuck: dict[Link, tuple[int, int]] = {}
     for host, rows in sockets.items():
         for _, peer, _, unacked, again in rows:
             other = addresses.host(peer, host)
-            if again >= least and unacked and other != host:
+            if again and unacked and other != host:
                 before = stuck.get((host, other), (0, 0))
                 stuck[host, other] = (max(before[0], unacked), max(before[1], again))
     return stuck
@@ -87,33 +85,32 @@ def targets(
 
 def failed_links(
     probes: Mapping[str, Sequence[Probe]], addresses: AddressOwners
-) -> tuple[tuple[Link, ...], tuple[str, ...]]:
-    """The links that connection attempts failed on, and the hosts that explain two or more of them alone."""
+) -> tuple[tuple[Link, ...], tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """The links that connection attempts failed on, the hosts that explain two or more of them alone, and the parts
+    of a fleet that is cut, which name no host.
+    """
     pairs = [
         (host, addresses.host(address, host), result not in UNANSWERED)
         for host, rows in probes.items()
         for address, _, result, _ in rows
     ]
+    ends = [((source,), (target,), worked) for source, target, worked in pairs]
+    tried, (suspects, cuts) = partners(ends), blame(ends)
+    silent = sorted(end[0] for end, others in suspects.items() if 1 < len(others) == len(tried[end]))
     failed = tuple(sorted((source, target) for source, target, worked in pairs if not worked))
-    blamed = suspects([((source,), (target,), worked) for source, target, worked in pairs])
-    cut = []
-    for (host,), others in blamed.items():
-        tried = {pair for pair in pairs if host in pair[:2]}
-        if len(others) > 1 and len(others) == len({end for pair in tried for end in pair[:2]} - {host}):
-            cut.append(host)
-    return failed, tuple(sorted(cut))
+    return failed, tuple(silent), tuple(tuple(end[0] for end in part) for cut in cuts[:1] for part in cut.parts)
 
 
 def sentences(
     stuck: Mapping[Link, tuple[int, int]], failed: Sequence[Link], cut: Sequence[str], probed: bool
 ) -> tuple[str, ...]:
     """The evidence in plain words."""
-    texts = [
+    stuck_texts = (
         filled("{0} to {1}: {2} bytes unacknowledged, sent again {3} times", source, target, unacked, again)
         for (source, target), (unacked, again) in sorted(stuck.items())
-    ]
-    texts += [filled("{0} to {1}: a new connection gets no answer", source, target) for source, target in failed]
-    texts += [filled("{0}: no other host gets an answer from it", host) for host in cut]
+    )
+    failed_texts = (filled("{0} to {1}: a new connection gets no answer", source, target) for source, target in failed)
+    texts = [*stuck_texts, *failed_texts, *(filled("{0}: no other host gets an answer from it", host) for host in cut)]
     if probed and stuck and not failed:
         texts.append(
             "new connections are answered while large segments are not: small packets pass and large ones are lost, "

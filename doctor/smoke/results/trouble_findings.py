@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.pairwise_blame import part_values
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.stack_frames import is_of_program
@@ -17,6 +18,8 @@ from doctor.smoke.results.to_facts import unreached_reason
 FRAMES = 4
 """Of a stack, innermost first."""
 MAX_LISTED = 8
+CUT = "no data passes between {between}; none of them holds more than half of {count} hosts"
+"""Whatever the failure of a fleet that is cut."""
 Remedies = Sequence[tuple[str, str]]
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
 ACCELERATORS = {**DEVICES, "gloo": "CPU"}
@@ -42,7 +45,12 @@ def failure_findings(
         message_template = template if isinstance(template, str) else template(failure)
         values = finding_values(run, failure) | more
         hosts = tuple(host for host in blamed_hosts(run, failure) if host != UNKNOWN_HOST)
-        finding = Finding(message_template, hosts=hosts, remedy=remedy_for(values["text"], remedies), **values)
+        finding = Finding(
+            CUT if failure.parts else message_template,
+            hosts=hosts,
+            remedy=remedy_for(values["text"], remedies),
+            **values,
+        )
         finding = finding.as_warning(failure.certainty == "likely")
         yield finding.because_of("smoke-environment-fails") if passes_without else finding
     if not failures and (run.ended != "complete" or run.undecided):
@@ -60,26 +68,19 @@ def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
     None where a network failure, a rendezvous or a doctor that stood still names nobody: that all wait is no reason to
     blame one of them.
     """
-    if (
-        failure.kind in ("network", "never-joined", "budget", "unobserved")
-        and not failure.culprit_ranks
-        and not failure.links
-    ):
-        return ()
-    culprits = run.hosts(failure.culprit_ranks)
-    ends = tuple(sorted({host for link in failure.links for host in link}))
-    common = set[str]().union(*failure.links).intersection(*failure.links)
-    if len(ends) > 2 and len(common) == 1:  # several links of one host
-        return tuple(common)
-    if ends:
-        return ends
-    return culprits or run.hosts(tuple(range(run.plan.world)))
+    if ways := failure.parts or failure.links:
+        ends = tuple(sorted({host for way in ways for host in way}))
+        common = set[str]().union(*ways).intersection(*ways)
+        return tuple(common) if len(ends) > 2 and len(common) == 1 else ends  # one: several links of one host
+    names_nobody = failure.kind in ("network", "never-joined", "budget", "unobserved")
+    return run.hosts(failure.culprit_ranks) or (() if names_nobody else run.hosts(tuple(range(run.plan.world))))
 
 
 def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
     """What templates and pages may name. ``doing``: the culprit rank's last call."""
     first = failure.culprit_ranks[0] if failure.culprit_ranks else -1
     return {
+        **(part_values(failure.parts) if failure.parts else {}),
         "accelerator": ACCELERATORS[run.plan.backend],
         "who": describe_ranks(run, failure.culprit_ranks) or "not known which rank",
         "ranks": list(failure.culprit_ranks),

@@ -117,16 +117,16 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
     if foreign := foreign_calls(failure):
         text = filled("{0}: it is in {1}, which is not torch", failure.text, next(iter(foreign.values())))
         return blame(failure, failure.kind, foreign, text)
-    lasting = _lasting_links(run)
+    lasting = _lasting_links(run, {})
     return _because_of_links(failure, run.plan, lasting) if lasting else None
 
 
-def _lasting_links(run: ObservedRun) -> _LinkEvidence | None:
-    """What new connections between the hosts say, where two attempts fail alike; else None."""
-    first = _link_evidence(run)
+def _lasting_links(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evidence.Probe]]) -> _LinkEvidence | None:
+    """What new connections between the hosts say, and those ``by_ranks``, where two attempts fail alike; else None."""
+    first = _link_evidence(run, by_ranks)
     if not first.failed:
         return None
-    again = _link_evidence(run)
+    again = _link_evidence(run, by_ranks)
     return again if set(first.failed) & set(again.failed) else None
 
 
@@ -135,24 +135,28 @@ def _because_of_links(failure: Failure, plan: SmokePlan, links: _LinkEvidence) -
     ranks = [place.rank for place in plan.places if place.host in links.cut]
     text = joined(": ", (failure.text, joined("; ", sentences[-len(links.cut) or None :][:3])))
     failure = blame(failure, failure.kind, ranks, text)
-    return msgspec.structs.replace(failure, links=links.failed, evidence=(*failure.evidence, *sentences))
+    evidence = (*failure.evidence, *sentences)
+    return msgspec.structs.replace(failure, links=links.failed, parts=links.parts, evidence=evidence)
 
 
 def _with_full_host(failure: Failure, run: ObservedRun) -> Failure:
     """Ranks that got no answer at the master's address: where its host answers no other host now either, it is the one.
 
-    Its connection table may be full, so that who came first got in.
+    Its connection table may be full, so that who came first got in. Of a fleet that is cut it is nobody's fault.
     """
     plan, addresses = run.plan, run.addresses
     attempts = {rank: run.progress.join_attempts.get(rank) for rank in failure.culprit_ranks}
     unanswered = {plan.host_of(rank) for rank, attempt in attempts.items() if attempt and attempt.problem == "dropped"}
-    master = addresses.addresses(plan.host_of(0))
-    links = _lasting_links(run) if unanswered and master else None
-    if links is None:
+    master = plan.host_of(0)
+    by_ranks = {
+        host: [(address, 0, "dropped", 0.0)] for host in unanswered for address in addresses.addresses(master)[:1]
+    }
+    links = _lasting_links(run, by_ranks) if by_ranks else None
+    if links is None or not (
+        links.parts or (links.cut and set(links.failed) > {(host, master) for host in unanswered})
+    ):
         return failure
-    tried = {**links.tried, **{host: [(master[0], 0, "dropped", 0.0)] for host in unanswered}}
-    failed, cut = network_evidence.failed_links(tried, addresses)
-    return _because_of_links(failure, plan, links._replace(failed=failed, cut=cut)) if cut else failure
+    return _because_of_links(failure, plan, links)
 
 
 def describe_pressure(
@@ -259,7 +263,8 @@ def explain_gave_up(failure: Failure, run: ObservedRun) -> Failure:
         return failure
     waiting = tuple(sorted(set(range(run.plan.world)) - run.progress.joined))
     failure = msgspec.structs.replace(failure, waiting_ranks=waiting)
-    return _explain_late(failure, run) or msgspec.structs.replace(failure, kind="budget")
+    spinning = run.progress.spinning_at_start()
+    return spinning or _explain_late(failure, run) or msgspec.structs.replace(failure, kind="budget")
 
 
 class _LinkEvidence(NamedTuple):
@@ -268,13 +273,14 @@ class _LinkEvidence(NamedTuple):
     stuck: Mapping[network_evidence.Link, tuple[int, int]]
     failed: tuple[network_evidence.Link, ...]
     cut: tuple[str, ...]
+    parts: tuple[tuple[str, ...], ...]
     tried: Mapping[str, Sequence[network_evidence.Probe]]
 
     def sentences(self) -> tuple[str, ...]:
         return network_evidence.sentences(self.stuck, self.failed, self.cut, bool(self.tried))
 
 
-def _link_evidence(run: ObservedRun) -> _LinkEvidence:
+def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evidence.Probe]]) -> _LinkEvidence:
     channels, addresses = run.channels, run.addresses
     hosts = {name: endpoint.host for name, endpoint in channels.endpoints.items()}
     answers = channels.query("sockets", {name: ListSockets() for name in hosts}, ANSWER)
@@ -288,19 +294,20 @@ def _link_evidence(run: ObservedRun) -> _LinkEvidence:
     orders = {askers[host]: Probe(aim, PROBE) for host, aim in aims.items() if aim}
     probes = channels.query("probes", orders, PROBE + ANSWER) if orders else {}
     tried = {hosts[name]: line.probes or () for name, line in probes.items()}
-    failed, cut = network_evidence.failed_links(tried, addresses)
-    return _LinkEvidence(stuck, failed, cut, tried)
+    tried = {host: (*tried.get(host, ()), *by_ranks.get(host, ())) for host in (*tried, *by_ranks)}
+    return _LinkEvidence(stuck, *network_evidence.failed_links(tried, addresses), tried)
 
 
 def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> Failure:
     """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
-    links = _link_evidence(run)
+    links = _link_evidence(run, {})
     if not (links.stuck or links.failed or links.cut or failure.links) and failure.certainty == "timeout":
         return explain_standstill(failure, finished, bool(links.tried))
     culprits = tuple(place.rank for place in run.plan.places if place.host in links.cut) or failure.culprit_ranks
     return failure.blaming(
-        culprits,
+        () if links.parts else culprits,
         links=links.failed or tuple(sorted(links.stuck)) or failure.links,
+        parts=links.parts,
         evidence=failure.evidence + links.sentences(),
     )
 
@@ -336,7 +343,7 @@ def _with_logs(failure: Failure, progress: StageProgress) -> Failure:
     last = [
         filled("its last error output: {0}", error_text)
         for error_text in dict.fromkeys(error_texts)
-        if not _is_mentioned(error_text, failure)
+        if error_text.split(": ", 1)[-1] not in failure.text  # which may be the same but for the class of the error
     ]
     return msgspec.structs.replace(
         failure,
@@ -354,11 +361,6 @@ def _error_stacks(failure: Failure, progress: StageProgress) -> dict[int, str]:
         if stack and stack not in stacks.values() and not failure.stacks.get(rank):
             stacks[rank] = stack
     return dict(list(stacks.items())[:MAX_ERROR_STACKS])
-
-
-def _is_mentioned(error_text: str, failure: Failure) -> bool:
-    """Whether the failure's text is the same, but for the class of the error."""
-    return error_text in failure.text or error_text.partition(": ")[2] in failure.text
 
 
 def main_thread_stack(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -113,8 +113,7 @@ class StageProgress:
             case TorchImported():
                 self._torch_imported(host, event, now)
             case ConnectFailed():
-                text = strip_control_chars(event.text, 300)
-                self.join_attempts[event.rank] = JoinAttempt(event.problem, text, now)
+                self.join_attempts[event.rank] = JoinAttempt(event.problem, strip_control_chars(event.text, 300), now)
             case RankJoined():
                 self.joined.add(event.rank)
                 self.join_attempts.pop(event.rank, None)
@@ -191,7 +190,9 @@ class StageProgress:
         waiting = everyone - self.joined
         refused = {rank for rank in waiting if rank in self.join_attempts}
         settled = refused and now - max(self.join_attempts[rank].since for rank in refused) > TRY
-        if (settled and now - self.last_import > SETTLE) or (refused and self._had_time(refused, own_time)):
+        if (settled and now - self.last_import > SETTLE) or (
+            refused and min(own_time.get(rank, 0.0) for rank in refused) > self.join_limit
+        ):
             return self._never_joined(refused, certain=bool(settled))
         return self._budget_failure(now)
 
@@ -214,9 +215,6 @@ class StageProgress:
         """Nothing showed why ranks are late, though they had time enough: runs without the job's variables may."""
         several = len(self.ranks) > 1 or self.plan.keep is not None
         return several and self.looks >= (LOOKS if self.plan.keep is None else 1)
-
-    def _had_time(self, ranks: Collection[int], own_time: Mapping[int, float]) -> bool:
-        return min(own_time.get(rank, 0.0) for rank in ranks) > self.join_limit
 
     def _standstill_at_start(self, late: float) -> Failure | None:
         """Interpreters that are stopped or frozen, or did nothing for too long."""
@@ -264,36 +262,39 @@ class StageProgress:
         behind = set(range(self.plan.world)) - self.finished.get(stage, set())
         if len(behind) == self.plan.world:
             behind = set()  # that nobody is through is no reason to blame everybody
+        text = filled("the budget of {0} s was spent", f"{self.plan.budget:g}")
+        return self.spinning_at_start() or self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
+
+    def spinning_at_start(self) -> Failure | None:
+        """Interpreters that have run for much longer than torch's import takes the others, and have not done it."""
         least = max(SPUN, SLOW_IMPORT * max(self.imports.values(), default=math.inf))
         spun = [(host, row) for of_agent in self.starting.values() for host, row in of_agent if row.cpu > least]
-        if spun and (ranks := self._ranks_of(spun)):
-            text = "its interpreter ran for {0} s and had not imported torch, which took the others {1} s at most"
-            seconds = min(row.cpu for _, row in spun), max(self.imports.values())
-            return self._make_failure(
-                "not-started", ranks, filled(text, *(f"{each:.0f}" for each in seconds)), "start", self.plan.budget
-            )
-        text = filled("the budget of {0} s was spent", f"{self.plan.budget:g}")
-        return self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
+        ranks = self._ranks_of(spun)
+        if not ranks:
+            return None
+        text = filled(
+            "its interpreter ran for {0} s and had not imported torch, which took the others {1} s at most",
+            f"{min(row.cpu for _, row in spun):.0f}",
+            f"{max(self.imports.values()):.0f}",
+        )
+        return self._make_failure("not-started", ranks, text, "start", self.plan.budget)
 
     def _never_joined(self, refused: set[int], certain: bool) -> Failure:
-        """Blames who reported an error of its own; the master's host when all others did."""
-        limit = 0.0 if certain else self.join_limit
-        text = joined("; ", dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused)))
-        hosts = {self.plan.host_of(rank) for rank in refused}
-        master = self.plan.host_of(0)
+        """Blames who reported an error of its own; the master's host when all others did, or most hosts of the run."""
+        texts = dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused))
+        text, culprits, master = joined("; ", texts), refused, self.plan.host_of(0)
         unreached = all(self.join_attempts[rank].problem != "name" for rank in refused)
-        elsewhere = set(range(self.plan.world)) - set(self.ranks[master])
-        alike = len({self.join_attempts[rank].text for rank in refused}) == 1
-        if unreached and alike and elsewhere <= refused:
-            others = len(hosts - {master})
-            culprits = set(self.ranks[master])
+        others, most = len({self.plan.host_of(rank) for rank in refused} - {master}), len(self.plan.ranks_by_host) - 1
+        everywhere = refused.union(self.ranks[master]) >= set(range(self.plan.world))
+        if unreached and len(texts) == 1 and (everywhere or 2 * others > most + 1):
+            culprits = {*self.ranks[master], *(refused if others == 1 else ())}
             if others == 1:
-                culprits |= refused
                 text = joined("", (text, "; no third host shows which of the two it is"))
             elif others:
-                text = filled("none of the {0} other hosts reaches it: {1}", others, text)
-            return self._make_failure("never-joined", culprits, text, "rendezvous", limit=limit, certain=certain)
-        return self._make_failure("never-joined", refused, text, "rendezvous", limit=limit, certain=certain)
+                text = filled("{0} of the {1} other hosts do not reach it: {2}", others, most, text)
+        return self._make_failure(
+            "never-joined", culprits, text, "rendezvous", 0.0 if certain else self.join_limit, certain
+        )
 
     def _make_failure(
         self,
@@ -315,9 +316,8 @@ class StageProgress:
 
     def layout_name(self, ranks: Iterable[int]) -> str:
         """Name of the layout that the first of these ranks was training, or the empty string."""
-        numbers = [self.layout[rank] for rank in ranks if rank in self.layout]
-        valid_numbers = [number for number in numbers if 0 <= number < len(self.plan.layouts)]
-        return self.plan.layouts[valid_numbers[0]].name if valid_numbers else ""
+        numbers = (self.layout.get(rank, -1) for rank in ranks)
+        return next((self.plan.layouts[number].name for number in numbers if 0 <= number < len(self.plan.layouts)), "")
 
 
 def describe_wait_status(status: int) -> str:

@@ -40,7 +40,11 @@ def slow_ranks(
     peer; Unreadable when there are too few times to say anything.
     """
     measured: dict[int, dict[int, tuple[float, ...]]] = {}
-    watched_work = {event.rank: OwnWork(event.input, event.compute) for fact in paces.values() for event in fact.paced}
+    watched_work = {
+        event.rank: OwnWork(event.input, event.compute, event.starved)
+        for fact in paces.values()
+        for event in fact.paced
+    }
     for fact in paces.values():
         for event in fact.paced:
             part = "compute" if watched else kind  # of a step that waits for no input both are known

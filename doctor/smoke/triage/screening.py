@@ -26,6 +26,11 @@ MIN_CELL = 2
 MOST_ROUNDS = 24
 """Then what is not decided stays so: a fleet in which every cell fails is no fleet with sick hosts."""
 
+MIN_APART, APART_SHARE = 3, 16
+"""Hosts, and one of so many of the fleet, that reach no others of their cells: they may be a part of a fleet that is
+cut, which the run of all hosts tells. Which part is in the majority differs from cell to cell."""
+APART = ("smoke-rank-never-joined", "smoke-network-silent")
+
 Cell = tuple[str, ...]
 
 
@@ -86,8 +91,7 @@ class Screening:
 
     def next_round(self) -> list[Cell]:
         """Cells without a common host, to run at the same time; none when all is done."""
-        if self.rounds == 1:
-            self._judge_first_round()
+        self._judge_fleet()
         if self.abandoned or self.rounds >= MOST_ROUNDS:
             return []
         if not self._queue:
@@ -108,13 +112,16 @@ class Screening:
         self.cells += len(cells)
         return cells
 
-    def _judge_first_round(self) -> None:
+    def _judge_fleet(self) -> None:
         """What fails everywhere has one cause, such as an interpreter without torch: the run of all hosts tells it."""
+        apart = sum(row.check in APART for row in self.left_out.values())
         failed = [result for result in self._first.values() if result.state == "failed"]
         named = {host for result in failed for host in result.named}
-        if 2 * len(named) > len(self.hosts):
+        if apart >= max(MIN_APART, len(self.hosts) // APART_SHARE):
+            self.abandoned = "so many hosts do not reach others that the fleet may be cut into parts"
+        elif self.rounds == 1 and 2 * len(named) > len(self.hosts):
             self.abandoned = "most hosts failed in the first round"
-        elif len(failed) == len(self._first) and not named:
+        elif self.rounds == 1 and len(failed) == len(self._first) and not named:
             self.abandoned = "every cell failed in the first round, and named no host"
         if self.abandoned:
             self.left_out.clear()

@@ -1,21 +1,17 @@
-"""Which host of a run MASTER_ADDR means, and whether its job must have other hosts. Pure."""
+"""Which host of a run MASTER_ADDR means. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from doctor.engine.addresses import means_own_host
-from doctor.engine.evaluate import FactCache, read_fact
-from doctor.engine.record import HostRecord, Run
+from doctor.engine.evaluate import FactCache
+from doctor.engine.record import Run
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
-from doctor.environment.unknown_hosts import meets_on_this_host
-from doctor.facts.gpu import GpuCards
 from doctor.facts.names import HostNames, is_address, normalize_host
 from doctor.facts.network import HostAddresses
-from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
-from doctor.job.job_size import least_hosts
 
 
 def master_host(run: Run) -> str:
@@ -84,16 +80,3 @@ def _matches_by_other_hosts(master_addr: str, hosts: Mapping[str, object], fact_
         addresses = set(names.names[master_addr].non_loopback) if master_addr in names.names else {master_addr}
         matches |= {host for host in hosts if host in names.names and addresses & set(names.names[host].non_loopback)}
     return matches
-
-
-def more_ranks_than_devices(records: Iterable[HostRecord], environ: Mapping[str, str]) -> str:
-    """Why a job of this host alone has other hosts: it has not so many devices. Empty where it has, or has none.
-
-    A job whose ranks meet on loopback has no other host, however many share a device or compute on CPUs.
-    """
-    if meets_on_this_host(environ):
-        return ""
-    facts = [read_fact(record, fact) for record in records for fact in (NpuInventory, GpuCards)]
-    counts = (len(fact.devices) if isinstance(fact, NpuInventory) else getattr(fact, "pci", 0) for fact in facts)
-    least = least_hosts(environ, max(counts, default=0))
-    return filled("the names of the job's hosts are unknown ({0} or more)", least) if least > 1 else ""

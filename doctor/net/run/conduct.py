@@ -120,7 +120,7 @@ class Conductor:
             result.hello = message.hello
         if message.listening is not None and not result.has_listened:
             self._take_listeners(host, message.listening)
-        for attempt in message.attempts or ():
+        for attempt in (self.probers.verified(host, report) for report in message.attempts or ()):
             place = self._places.get((attempt.peer, attempt.address, attempt.port))
             if place is not None:
                 result.take_attempt(place, attempt, of_flow=message.round > PATIENT, repeats=message.round > MORE)
@@ -286,10 +286,12 @@ class Conductor:
         total = max(1.0, self.end - time.monotonic() - 3.0)
         for host, host_targets in targets.items():
             for start in range(0, max(len(host_targets), 1), TARGETS_OF_MESSAGE):
+                some = host_targets[start : start + TARGETS_OF_MESSAGE]
                 order = {
                     "do": "connect",
                     "number": number,
-                    "targets": host_targets[start : start + TARGETS_OF_MESSAGE],
+                    "targets": some,
+                    "keys": self.probers.pair_keys(host, {target[0] for target in some}),
                     "seconds": self.options.attempt_seconds * patience,
                     "total": total,
                     "last": start + TARGETS_OF_MESSAGE >= len(host_targets),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.pairwise_blame import cuts, suspects
+from doctor.facts.peer_connections import connection_partners
 
 HOSTS = [(name,) for name in "abcdef"]
 
@@ -116,3 +119,34 @@ def test_planes_that_never_try_each_other_are_judged_apart() -> None:
     cut = [((*one, 0), (*two, 0), worked) for one, two, worked in fleet("aabb")]
     healthy = [((*one, 1), (*two, 1), True) for one, two, _ in fleet("aaaa")]
     assert [len(found.hosts) for found in cuts([*cut, *healthy])] == [4]
+
+
+@pytest.mark.parametrize(("hosts", "size", "is_cut"), [(10, 5, True), (32, 16, True), (17, 9, None), (64, 4, False)])
+def test_a_cut_of_one_way_in_a_sample_accuses_nobody_of_the_larger_side(
+    hosts: int, size: int, is_cut: bool | None
+) -> None:
+    """With an odd number it may not be seen which side is larger: then nobody is accused."""
+    for seed in range(20):
+        names = [f"n{number:02d}" for number in range(hosts)]
+        side = set(Random(seed).sample(names, size))
+        pairs = [
+            ((host,), (other,), not (host in side and other not in side))
+            for host, others in connection_partners(names).items()
+            for other in others
+        ]
+        suspected = {host for (host,) in suspects(pairs)}
+        assert is_cut is None or bool(cuts(pairs)) is is_cut
+        assert suspected <= min(side, {*names} - side, key=len)
+        assert bool(suspected) is not bool(cuts(pairs))
+
+
+def test_half_of_the_hosts_that_nobody_reaches_are_no_side() -> None:
+    """They do not reach each other either."""
+    names = [f"n{number:02d}" for number in range(16)]
+    closed = set(names[::2])
+    pairs = [
+        ((host,), (other,), other not in closed)
+        for host, others in connection_partners(names).items()
+        for other in others
+    ]
+    assert ({host for (host,) in suspects(pairs)}, cuts(pairs)) == (closed, [])

@@ -209,7 +209,7 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
 
 
 def _parts(cause: NetworkCause, everyone: Iterable[int]) -> list[tuple[int, ...]]:
-    if cause.blamed or cause.kind not in ("groups", "link", "direction", "fleet"):
+    if cause.accused != cause.members or cause.kind not in ("groups", "link", "direction", "fleet"):
         return []
     groups = [group.hosts for group in cause.groups]
     return groups + [(host,) for host in cause.hosts or (() if groups else everyone)]

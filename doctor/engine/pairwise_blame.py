@@ -135,8 +135,10 @@ def _divided(pairs: Collection[tuple[End, End, bool]]) -> tuple[list[Cut[End]], 
 
 
 def _sides(pairs: Collection[tuple[End, End, bool]]) -> list[set[End]]:
-    """The ends that all failures come from, and those they go to, the more first; empty where something passes
-    that way, or where one end is a side: then it is the one that failures gather at."""
+    """The ends that all failures come from, and those they go to, the more first; empty where something passes so.
+
+    One end is no side: it is the one that failures gather at.
+    """
     ahead: dict[End, set[End]] = defaultdict(set)
     back: dict[End, set[End]] = defaultdict(set)
     for source, target, worked in pairs:

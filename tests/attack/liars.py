@@ -32,7 +32,7 @@ from doctor.engine.toml_compat import read_table
 from doctor.facts.address_proofs import AddressProofs, tasks_with_keys
 from doctor.facts.master_trial import MasterTrial
 from doctor.fix.select import choose_playbooks, ready_steps
-from doctor.net.prober.handshake import Member, pair_key
+from doctor.net.prober.handshake import RunKeys, pair_key
 from doctor.net.run.sessions import AttemptReport, Probers
 from doctor.remedy.catalog import load_playbooks
 from doctor.remote.runtime.keyed_hash import make_proof
@@ -282,18 +282,19 @@ PROVEN: dict[type[ProvenFact], tuple[bytes, Callable[[object], dict[str, object]
     AddressProofs: (b"address", lambda answer: {"proven": {STRANGER: answer}}),
     MasterTrial: (b"master", lambda answer: {"reached": answer}),
 }
-"""The facts in which hosts prove who they are: what each proof is for, and a host's claims with one ``[name, proof]``."""
+"""The facts in which hosts prove who they are: what each proof is for, and claims with a ``[name, proof]``."""
 
 
 def forged_proofs(count: int, seed: int) -> Iterator[str]:
     """A host that answers others in another one's name, or says that another one has answered it: what was believed."""
     for number in range(count):
         source = random.Random(f"{seed} {number}")
-        fact, (role, claims) = source.choice([*PROVEN.items()])
-        tasks, liar = tasks_with_keys("abcd"), "d"
-        victim, caller = source.choice("abc"), source.choice("abcd")
+        fact = source.choice([*PROVEN])
+        claims = PROVEN[fact][1]
+        *honest, liar = hosts = [f"sb{place}" for place in range(HOSTS)]
+        tasks, victim, caller = tasks_with_keys(hosts), source.choice(honest), source.choice(hosts)
         others = [role for role, _ in PROVEN.values()]
-        nonce = tasks[source.choice("abcd")]["nonce"] if caller == liar else tasks[caller]["nonce"]
+        nonce = tasks[source.choice(hosts)]["nonce"] if caller == liar else tasks[caller]["nonce"]
         signer = source.choice([{**tasks[liar], "host": victim}, tasks[victim]]) if caller == liar else tasks[liar]
         data = make_proof({**signer, "host": victim}, source.choice(others), nonce)  # type: ignore[no-untyped-call]
         if signer is tasks[victim] and nonce == tasks[liar]["nonce"]:
@@ -313,8 +314,8 @@ def forged_answers(count: int, seed: int) -> Iterator[str]:
         source = random.Random(f"{seed} {number}")
         keys = [os.urandom(32) for _ in range(4)]
         liar, victim, caller = 3, source.randrange(3), source.randrange(4)
-        member = Member(source.choice([victim, liar]), b"token", keys[liar])  # type: ignore[no-untyped-call]
-        honest = Member(caller, b"token", keys[caller])  # type: ignore[no-untyped-call]
+        member = RunKeys(source.choice([victim, liar]), b"token", keys[liar])  # type: ignore[no-untyped-call]
+        honest = RunKeys(caller, b"token", keys[caller])  # type: ignore[no-untyped-call]
         honest.peer_keys[victim] = pair_key(keys[victim], caller)  # type: ignore[no-untyped-call]
         challenge, nonce = os.urandom(16), os.urandom(16)
         reply = member.make_reply(caller, challenge, nonce, 7)  # type: ignore[no-untyped-call]

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from doctor.net.prober import listener
-from doctor.net.prober.handshake import CALL_SIZE, CHALLENGE_SIZE, Member
+from doctor.net.prober.handshake import CALL_SIZE, CHALLENGE_SIZE, RunKeys
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.socket_loop import SocketLoop
 from doctor.net.prober.transfer import arrival_rate
@@ -25,7 +25,7 @@ from tests.net.prober_process import TOKEN, own_key, prober
 
 HERE = "127.0.0.1"
 OUTCOME, DETAIL = 3, 4
-MEMBER = Member(0, b"", b"")  # type: ignore[no-untyped-call]
+KEYS = RunKeys(0, b"", b"")  # type: ignore[no-untyped-call]
 
 
 def test_two_hosts_prove_themselves_to_each_other_small_and_large() -> None:
@@ -72,7 +72,7 @@ def test_another_host_of_the_run_is_named() -> None:
 
 def test_no_host_answers_in_the_name_of_another_one() -> None:
     """With the run's token, and a key that is its own."""
-    liar = Member(1, bytes.fromhex(TOKEN), own_key(2))  # type: ignore[no-untyped-call]
+    liar = RunKeys(1, bytes.fromhex(TOKEN), own_key(2))  # type: ignore[no-untyped-call]
     with prober(0) as first, listener_here(liar) as (loop, _, listener):
         attempts: list[object] = []
         calling = threading.Thread(target=lambda: attempts.append(first.attempt(1, HERE, listener.port)[OUTCOME]))
@@ -179,7 +179,7 @@ def test_what_was_recorded_of_one_connection_is_worth_nothing_on_another() -> No
         (port,) = listening.listen((HERE, 0))
         with socket.create_connection((HERE, port), 30) as link:
             challenge = link.recv(CHALLENGE_SIZE, socket.MSG_WAITALL)
-            caller = Member(0, bytes.fromhex(TOKEN), own_key(0))  # type: ignore[no-untyped-call]
+            caller = RunKeys(0, bytes.fromhex(TOKEN), own_key(0))  # type: ignore[no-untyped-call]
             call = caller.make_call(challenge, b"n" * 16, b"p", 0)  # type: ignore[no-untyped-call]
             link.sendall(call)
             assert len(link.recv(100)) > 0  # the real one is answered
@@ -207,7 +207,7 @@ def test_a_thousand_strangers_do_not_keep_the_hosts_of_the_run_out(descriptors: 
 
 
 @contextlib.contextmanager
-def listener_here(member: Member = MEMBER) -> Iterator[tuple[SocketLoop, UnprovenCalls, Listener]]:
+def listener_here(member: RunKeys = KEYS) -> Iterator[tuple[SocketLoop, UnprovenCalls, Listener]]:
     """In this process, with room for 16 calls."""
     loop, calls = SocketLoop(select.poll()), UnprovenCalls(64)  # type: ignore[no-untyped-call]
     yield loop, calls, Listener(loop, open_listener(HERE, 0), member, calls)  # type: ignore[no-untyped-call]
@@ -232,7 +232,7 @@ def test_what_came_while_the_prober_could_not_run_is_not_late() -> None:
     with listener_here() as (loop, calls, listener), socket.create_connection((HERE, listener.port), 30) as link:
         listener.on_event(select.POLLIN)  # type: ignore[no-untyped-call]
         (call,) = calls.calls
-        link.sendall(MEMBER.make_call(call.challenge, b"n" * 16, b"p", 0))  # type: ignore[no-untyped-call]
+        link.sendall(KEYS.make_call(call.challenge, b"n" * 16, b"p", 0))  # type: ignore[no-untyped-call]
         call.deadline = 0.0
         loop.expire()  # type: ignore[no-untyped-call]
         assert len(link.recv(100)) > 0

@@ -30,7 +30,7 @@ def is_proof_of_host(key, host, port, seen):
     return is_keyed_hash(seen[32:], key, b"host", seen[:32], REPLY.pack(host, port))
 
 
-class Member:
+class RunKeys:
     """A host of the run: its number, and the keys by which it proves itself and knows others."""
 
     def __init__(self, host, token, own_key):

@@ -8,7 +8,7 @@ import time
 
 from doctor.net.prober.attempt import ConnectionAttempt, PacketSizeSearch
 from doctor.net.prober.device_tools import end_program, installed_programs, run_programs, start_program
-from doctor.net.prober.handshake import ECHO, SINK, Member
+from doctor.net.prober.handshake import ECHO, SINK, RunKeys
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.port_owner import accelerator_users, arrived_calls, port_owners
 from doctor.net.prober.socket_loop import Pace, SocketLoop, close_now
@@ -39,7 +39,7 @@ class Prober(OrderedProgram):
         OrderedProgram.__init__(self, request)
         self.loop = SocketLoop(self.poll)
         token, own_key = (bytes(bytearray.fromhex(request[name])) for name in ("token", "own_key"))
-        self.member = Member(request["host"], token, own_key)
+        self.member = RunKeys(request["host"], token, own_key)
         self.listeners = {}
         self.waiting, self.in_flight, self.finished = [], 0, []
         self.searches = 0

@@ -55,14 +55,20 @@ def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
 
     ``pairs`` are (from, to, whether it worked). The end that failed with the largest share of its partners is taken
     first, its pairs are explained by it, and so on until none is left. Of two that failed only with each other the
-    one that was reached for is named: it was to answer. What failed between the parts of `cuts` is nobody's.
+    one that was reached for is named: it was to answer. What failed between the parts of a `Cut` is nobody's.
     """
     return blame(pairs)[0]
 
 
 def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]], list[Cut[End]]]:
-    """The `suspects` and the `cuts` of these pairs, which together explain all failures."""
-    divided, fewer = _divided(pairs)
+    """The `suspects` and the cuts of these pairs, which together explain all failures.
+
+    >>> ends = {name: (name,) for name in "abcd"}
+    >>> pairs = [(ends[one], ends[two], one + two in ("ab", "cd")) for one in "abcd" for two in "abcd" if one < two]
+    >>> [cut.values["between"] for cut in blame(pairs)[1]]
+    [['a,b', 'c,d']]
+    """
+    divided, fewer = _cuts(pairs)
     parts = chain.from_iterable(cut.parts for cut in divided)
     part_of = {end: place for place, part in enumerate(parts) for end in part}
     pairs = [pair for pair in pairs if part_of.get(pair[0]) == part_of.get(pair[1])]
@@ -95,22 +101,13 @@ def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]
     return blamed, divided
 
 
-def cuts(pairs: Collection[tuple[End, End, bool]]) -> list[Cut[End]]:
+def _cuts(pairs: Collection[tuple[End, End, bool]]) -> tuple[list[Cut[End]], set[End]]:
     """The sets of ends that tried each other, directly or by way of others, and are cut into parts without a majority.
 
     Two ends are in one part where what they tried worked and never failed, be it by way of others; or where nothing
     failed between their parts, as nothing was tried: of many that tried one alone, and failed, that one is to blame.
-
-    >>> ends = {name: (name,) for name in "abcd"}
-    >>> pairs = [(ends[one], ends[two], one + two in ("ab", "cd")) for one in "abcd" for two in "abcd" if one < two]
-    >>> [cut.values["between"] for cut in cuts(pairs)]
-    [['a,b', 'c,d']]
+    Beside them, the ends of sides that fewer ends are on than on the other, where one way alone is cut.
     """
-    return _divided(pairs)[0]
-
-
-def _divided(pairs: Collection[tuple[End, End, bool]]) -> tuple[list[Cut[End]], set[End]]:
-    """The `cuts`, and the ends of sides that fewer ends are on than on the other, where one way alone is cut."""
     failed: dict[End, set[End]] = defaultdict(set)
     for source, target, worked in pairs:
         if not worked:

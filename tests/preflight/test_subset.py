@@ -15,8 +15,8 @@ from doctor.engine.record import HostRecord, LaunchOptions, Run, SavedRankTable
 from doctor.engine.result import Outcome, Status
 from doctor.facts.hccn import SuperPodId
 from doctor.preflight.spares import SpareSelection, bad_hosts, select_hosts
-from doctor.report.layout.host_health import classify_hosts
 from doctor.rank_table.run_subset import subset, table_host_names
+from doctor.report.layout.host_health import classify_hosts
 from tests.checks import tables
 from tests.preflight import runs
 from tests.preflight.runs import judge_by, ours, real, run, with_facts

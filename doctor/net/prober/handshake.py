@@ -25,9 +25,9 @@ def pair_key(own_key, caller):
     return keyed_hash(own_key, b"pair", struct.pack("!H", caller))
 
 
-def is_proof_of_host(key, host, port, seen):
-    """Whether `seen`, a challenge, a nonce and what came for them, is an answer by this key."""
-    return is_keyed_hash(seen[32:], key, b"host", seen[:32], REPLY.pack(host, port))
+def is_proof_of_host(key, host, port, proof):
+    """Whether `proof`, a challenge, a nonce and what came for them, is an answer by this key."""
+    return is_keyed_hash(proof[32:], key, b"host", proof[:32], REPLY.pack(host, port))
 
 
 class RunKeys:
@@ -63,7 +63,7 @@ class RunKeys:
         if not is_keyed_hash(by_token, self.token, b"reply", challenge, nonce, body):
             return None
         host, port = REPLY.unpack(body)
-        seen = challenge + nonce + bytes(data[-16:])
-        if host == peer and not is_proof_of_host(self.peer_keys.get(peer, b""), host, port, seen):
+        proof = challenge + nonce + bytes(data[-16:])
+        if host == peer and not is_proof_of_host(self.peer_keys.get(peer, b""), host, port, proof):
             return None
-        return host, port, seen
+        return host, port, proof

@@ -22,7 +22,6 @@ from doctor.net.slow_paths import suspects
 from doctor.transport import Transport
 from doctor.transport.program import ProgramLost
 
-TARGETS_OF_MESSAGE = 1024
 START_SECONDS = 20.0
 LISTEN_SECONDS = 10.0
 MAX_CONFIRMATIONS = 256
@@ -285,18 +284,13 @@ class Conductor:
         self.on_phase("try", 0.0)
         total = max(1.0, self.end - time.monotonic() - 3.0)
         for host, host_targets in targets.items():
-            for start in range(0, max(len(host_targets), 1), TARGETS_OF_MESSAGE):
-                some = host_targets[start : start + TARGETS_OF_MESSAGE]
-                order = {
-                    "do": "connect",
-                    "number": number,
-                    "targets": some,
-                    "keys": self.probers.pair_keys(host, {target[0] for target in some}),
-                    "seconds": self.options.attempt_seconds * patience,
-                    "total": total,
-                    "last": start + TARGETS_OF_MESSAGE >= len(host_targets),
-                }
-                self.probers.send(host, order)
+            order = {
+                "do": "connect",
+                "number": number,
+                "seconds": self.options.attempt_seconds * patience,
+                "total": total,
+            }
+            self.probers.send_targets(host, host_targets, order)
         finished = lambda: all(  # noqa: E731
             number in self.results[host].done or host in self.probers.lost for host in targets
         )

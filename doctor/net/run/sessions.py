@@ -20,6 +20,7 @@ from doctor.transport.program import HostProgram, ProgramSessions, decode_messag
 PROBER = HostProgram("prober", MODULES)
 """The program of each host."""
 TOKEN_BYTES = 32
+TARGETS_OF_MESSAGE = 1024
 PROOF_CHARS = 2 * (16 + 16 + 16)
 """Of a challenge, a nonce and a keyed hash."""
 MARGIN_SECONDS = 15.0
@@ -150,6 +151,16 @@ class Probers(ProgramSessions):
         """See `ProgramSessions.take_message`."""
         self.on_message(name, decode_message(_DECODER, data))
 
+    def send_targets(
+        self, host: str, targets: Sequence[tuple[int, str, int, bool, int]], order: Mapping[str, Any]
+    ) -> None:
+        """An order with targets, in messages of some of them, with the keys that they prove themselves by."""
+        for start in range(0, max(len(targets), 1), TARGETS_OF_MESSAGE):
+            part = targets[start : start + TARGETS_OF_MESSAGE]
+            keys = self.pair_keys(host, {target[0] for target in part})
+            is_last = start + TARGETS_OF_MESSAGE >= len(targets)
+            self.send(host, {**order, "targets": part, "keys": keys, "last": is_last})
+
     def pair_keys(self, caller: str, targets: Iterable[int]) -> list[tuple[int, str]]:
         """By which each of the targets proves itself to a caller."""
         number = self.hosts.index(caller)
@@ -163,10 +174,10 @@ class Probers(ProgramSessions):
         if attempt.outcome != "other-host":
             return attempt
         match attempt.detail.split():
-            case [number, port, seen] if (number + port + seen).isalnum() and len(seen) == PROOF_CHARS:
+            case [number, port, proof] if (number + port + proof).isalnum() and len(proof) == PROOF_CHARS:
                 with contextlib.suppress(ValueError, IndexError, struct.error):
                     [(_, key)] = self.pair_keys(caller, [int(number)])
-                    if is_proof_of_host(bytes.fromhex(key), int(number), int(port), bytes.fromhex(seen)):  # type: ignore[no-untyped-call]
+                    if is_proof_of_host(bytes.fromhex(key), int(number), int(port), bytes.fromhex(proof)):  # type: ignore[no-untyped-call]
                         return msgspec.structs.replace(attempt, detail=number)
         return msgspec.structs.replace(attempt, outcome="stranger", detail="")
 

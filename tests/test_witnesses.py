@@ -6,8 +6,21 @@ import msgspec
 import pytest
 
 from doctor.engine.catalog import load_checks
+from doctor.engine.fact import ProvenFact
 from doctor.engine.record import load_run
-from tests.attack.liars import ALLOWED, TABLE, Fleets, attacks, crossing, first_hosts, saved_run, witnesses
+from tests.attack.liars import (
+    ALLOWED,
+    PROVEN,
+    TABLE,
+    Fleets,
+    attacks,
+    crossing,
+    first_hosts,
+    forged_answers,
+    forged_proofs,
+    saved_run,
+    witnesses,
+)
 from tests.bench.large_fleet import sickened
 from tests.hosts.fleet import Fleet
 
@@ -22,6 +35,11 @@ def test_every_fact_of_all_hosts_is_in_the_table() -> None:
     assert {(check, parameter) for check, parameters in witnesses().items() for parameter in parameters} == rows
     assert {kind for parameters in witnesses().values() for kind in parameters.values()} <= KINDS
     assert set(ALLOWED) <= KINDS
+
+
+def test_nobody_proves_to_be_another_host() -> None:
+    assert set(PROVEN) == {need.type for _, need in crossing(load_checks()) if issubclass(need.type, ProvenFact)}
+    assert [*forged_proofs(300, 1), *forged_answers(300, 1)] == []
 
 
 @pytest.mark.every

@@ -8,7 +8,7 @@ a part is a strongly connected component.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Any, Generic, TypeVar
@@ -52,13 +52,18 @@ def part_values(parts: Sequence[Sequence[str]]) -> dict[str, object]:
 
 
 def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]], list[Cut[End]]]:
-    """The ends that failures gather at, each with the other ends of the failed pairs that it explains; and the `cuts`.
+    """The ends that failures gather at, each with the other ends of the failed pairs that it explains; and the cuts.
 
     ``pairs`` are (from, to, whether it worked). The end that failed with the largest share of its partners is taken
     first, its pairs are explained by it, and so on until none is left. Of two that failed only with each other the
-    one that was reached for is named: it was to answer. What failed between the parts of a cut is nobody's.
+    one that was reached for is named: it was to answer. What failed between the parts of a `Cut` is nobody's.
+
+    >>> ends = {name: (name,) for name in "abcd"}
+    >>> pairs = [(ends[one], ends[two], one + two in ("ab", "cd")) for one in "abcd" for two in "abcd" if one < two]
+    >>> [cut.values["between"] for cut in blame(pairs)[1]]
+    [['a,b', 'c,d']]
     """
-    divided = cuts(pairs)
+    divided, fewer = _cuts(pairs)
     parts = chain.from_iterable(cut.parts for cut in divided)
     part_of = {end: place for place, part in enumerate(parts) for end in part}
     pairs = [pair for pair in pairs if part_of.get(pair[0]) == part_of.get(pair[1])]
@@ -70,8 +75,8 @@ def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]
             failed[target][source] = True
     order = {end: place for place, end in enumerate(sorted(failed, key=_sort_key, reverse=True))}
 
-    def rank(end: End) -> tuple[float, int, int]:
-        return -len(failed[end]) / len(tried[end]), -sum(failed[end].values()), order[end]
+    def rank(end: End) -> tuple[bool, float, int, int]:
+        return end not in fewer, -len(failed[end]) / len(tried[end]), -sum(failed[end].values()), order[end]
 
     blamed: dict[End, list[End]] = {}
     queue = [(rank(end), end) for end in failed]
@@ -91,16 +96,12 @@ def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]
     return blamed, divided
 
 
-def cuts(pairs: Collection[tuple[End, End, bool]]) -> list[Cut[End]]:
+def _cuts(pairs: Collection[tuple[End, End, bool]]) -> tuple[list[Cut[End]], set[End]]:
     """The sets of ends that tried each other, directly or by way of others, and are cut into parts without a majority.
 
     Two ends are in one part where what they tried worked and never failed, be it by way of others; or where nothing
     failed between their parts, as nothing was tried: of many that tried one alone, and failed, that one is to blame.
-
-    >>> ends = {name: (name,) for name in "abcd"}
-    >>> pairs = [(ends[one], ends[two], one + two in ("ab", "cd")) for one in "abcd" for two in "abcd" if one < two]
-    >>> [cut.values["between"] for cut in cuts(pairs)]
-    [['a,b', 'c,d']]
+    Beside them, the ends of sides that fewer ends are on than on the other, where one way alone is cut.
     """
     failed: dict[End, set[End]] = defaultdict(set)
     for source, target, worked in pairs:
@@ -109,16 +110,36 @@ def cuts(pairs: Collection[tuple[End, End, bool]]) -> list[Cut[End]]:
             failed[target].add(source)
     tried = partners(pairs) if failed else {}
     cut_list = []
+    fewer: set[End] = set()
     for ends in _components(tried):
         connected = {end: tried[end] - failed.get(end, set()) for end in ends}
         parts = _merged(sorted(_components(connected), key=_by_size), failed)
+        if 2 * len(parts[0]) > len(ends):
+            parts = _sides([pair for pair in pairs if pair[0] in ends]) or parts
+            fewer |= parts[-1]
         if len(ends) > 2 and 2 * len(parts[0]) <= len(ends):
             part_of = {end: place for place, part in enumerate(parts) for end in part}
             across = {pair[:2] for pair in pairs if not pair[2] and pair[0] in part_of}
             crossing = [pair for pair in across if part_of[pair[0]] != part_of[pair[1]]]
             in_order = tuple(tuple(sorted(part, key=_sort_key)) for part in parts)
             cut_list.append(Cut(in_order, tuple(sorted(crossing))))
-    return cut_list
+    return cut_list, fewer
+
+
+def _sides(pairs: Collection[tuple[End, End, bool]]) -> list[set[End]]:
+    """The ends that all failures come from, and those they go to, the more first; empty where something passes so.
+
+    One end is no side: it is the one that failures gather at.
+    """
+    ahead: dict[End, set[End]] = defaultdict(set)
+    back: dict[End, set[End]] = defaultdict(set)
+    for source, target, worked in pairs:
+        if worked:
+            ahead[source].add(target)
+            back[target].add(source)
+    failed = [pair for pair in pairs if not pair[2]]
+    sides = [_reached((pair[0] for pair in failed), ahead), _reached((pair[1] for pair in failed), back)]
+    return sorted(sides, key=_by_size) if len(min(*sides, key=len)) > 1 and not sides[0] & sides[1] else []
 
 
 def _merged(parts: Collection[set[End]], failed: Mapping[End, set[End]]) -> list[set[End]]:
@@ -138,15 +159,21 @@ def _components(neighbours: Mapping[End, set[End]]) -> Iterator[set[End]]:
     """The sets of ends that hang together, by neighbours that name each other."""
     waiting = dict.fromkeys(neighbours)
     while waiting:
-        reached = {next(iter(waiting))}
-        frontier = [*reached]
-        while frontier:
-            ahead = neighbours[frontier.pop()] - reached
-            reached |= ahead
-            frontier.extend(ahead)
+        reached = _reached([next(iter(waiting))], neighbours)
         for end in reached:
             del waiting[end]
         yield reached
+
+
+def _reached(ends: Iterable[End], neighbours: Mapping[End, set[End]]) -> set[End]:
+    """All that neighbours lead to from these ends, and they themselves."""
+    reached = set(ends)
+    frontier = [*reached]
+    while frontier:
+        ahead = neighbours.get(frontier.pop(), set()) - reached
+        reached |= ahead
+        frontier.extend(ahead)
+    return reached
 
 
 def folded(names: Collection[str]) -> str:

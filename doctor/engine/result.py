@@ -193,6 +193,27 @@ class Reason(msgspec.Struct, frozen=True, order=True):
 
 CUT_PARTS = "cut_parts"
 """The value of a finding that is cured by leaving out the hosts of all of these lists but one."""
+
+TIED = "groups"
+"""The value of a finding of hosts that differ while no value has a majority: who has each."""
+
+
+def accused_hosts(finding: Finding, count: int) -> tuple[str, ...]:
+    """The hosts of a finding that it speaks against, in a fleet of ``count``: those beside the part with most hosts.
+
+    Where no part has more than half of them, with the hosts that the finding does not name: nobody.
+
+    >>> cut = Finding("", hosts="ab", cut_parts=["a", "b"])
+    >>> accused_hosts(cut, 2), accused_hosts(cut, 8)
+    ((), ('a', 'b'))
+    """
+    parts = finding.values.get(CUT_PARTS)
+    if not (parts or TIED in finding.values) or 2 * len(finding.hosts) < count:
+        return finding.hosts
+    largest = max(parts or [()], key=len)
+    return tuple(host for host in finding.hosts if host not in largest) if 2 * len(largest) > count else ()
+
+
 NO_HOST = "no host was checked"
 """Why a check of hosts is skipped where there are none; and the source of a run that is about the job's files alone."""
 

@@ -49,7 +49,7 @@ SHAPES = {
     "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[A-Z0-9]{40,}",
     "AKCp": r"AKCp[A-Za-z0-9]{60,}",
     "AQVN": r"AQVN[\w-]{35,}",
-    "CCIPAT_": r"CCIPAT_[A-Za-z0-9]{20,}_[0-9a-f]{40}",
+    **{f"CCI{kind}_": rf"CCI{kind}_[\w-]{{20,}}_[0-9a-f]{{40}}" for kind in ("PAT", "PRJ")},
     "HRKU-AA": r"HRKU-AA[\w-]{40,}",
     "NRAK-": r"NRAK-[A-Za-z0-9]{27}",
     "PMAK-": r"PMAK-[0-9a-fA-F]{24}-[0-9a-fA-F]{34}",
@@ -66,7 +66,31 @@ SHAPES = {
     **{f"sntry{kind}_": rf"sntry{kind}_[\w+/=]{{40,}}" for kind in "su"},
     "tgp_v1_": r"tgp_v1_[\w-]{40,}",
     "xai-": r"xai-[A-Za-z0-9]{60,}",
-    "xkeysib-": r"xkeysib-[0-9a-f]{32,}(?:-[A-Za-z0-9]+)?",
+    **{f"x{kind}sib-": rf"x{kind}sib-[0-9a-f]{{32,}}(?:-[A-Za-z0-9]+)?" for kind in ("key", "smtp")},
+    "wandb_v1_": r"wandb_v1_\w{40,}",
+    "bce-v3/": r"bce-v3/ALTAK(?:SP)?-[A-Za-z0-9]{10,}/[0-9a-f]{32,}",
+    **{f"AK{kind}": rf"AK{kind}[A-Za-z0-9_-]{{20,}}(?![\w-])" for kind in ("LT", "TP")},
+    "JDC_": r"JDC_[A-Z0-9]{28,}",
+    **{
+        f"{kind}_": rf"{kind}_(?=[A-Za-z]{{0,40}}[0-9])[A-Za-z0-9]{{30,}}"
+        for kind in ("nfp", "phx", "vcp", "napi", "rnd")
+    },
+    "bkua_": r"bkua_[0-9a-f]{40}",
+    "CFPAT-": r"CFPAT-[\w-]{43}",
+    "oy2": r"oy2[A-Za-z0-9]{43}(?![A-Za-z0-9])",
+    "sb_secret_": r"sb_secret_[\w-]{20,}",
+    **{f"sq{kind}_": rf"sq{kind}_[0-9a-f]{{40}}" for kind in "pua"},
+    "whsec_": r"whsec_[A-Za-z0-9+/=]{24,}",
+    "eyJrIjoi": r"eyJrIjoi[A-Za-z0-9]{50,}={0,3}",
+    "NRJS-": r"NRJS-[0-9a-f]{19}",
+    "NRII-": r"NRII-[\w-]{32}",
+    "dnkey-": r"dnkey-[\w=-]{26}-[\w=-]{52}",
+    "tfp_": r"tfp_[\w.=-]{59}",
+    "lin_oauth_": r"lin_oauth_[0-9a-f]{40,}",
+    "t1.": r"t1\.[\w-]{20,}={0,2}\.[\w-]{86}",
+    "key-": r"key-[0-9a-f]{32}(?![0-9a-f])",
+    "-us": r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])",
+    ":AA": r"[0-9]{8,10}:AA[\w-]{33}(?![\w-])",
     "ABSK": r"ABSK[A-Za-z0-9+/]{60,}={0,2}",
     "CLOJARS_": r"CLOJARS_[A-Za-z0-9]{60}",
     **{f"EZ{kind}K": rf"EZ{kind}K[A-Za-z0-9]{{54}}" for kind in "AT"},
@@ -76,10 +100,13 @@ SHAPES = {
     "ZXlK": r"ZXlK[\w+/-]{60,}={0,2}",
     "_gitlab_session=": r"_gitlab_session=[0-9a-z]{32}",
     "_mmk": r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?![A-Za-z0-9])",
-    "authress_": r"authress_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][\w-]{10,32}\.[\w+/=-]{30,}",
+    ".acc": r"(?:sc|ext|scauth|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][\w-]{10,32}\.[\w+/=-]{30,}",
     "bedrock-api-key-": r"bedrock-api-key-[A-Za-z0-9+/=]{20,}",
     "cmVmd": r"cmVmd[A-Za-z0-9]{59}(?![A-Za-z0-9])",
-    "dp.pt.": r"dp\.pt\.[A-Za-z0-9]{40,}",
+    **{
+        f"dp.{kind}.": rf"dp\.{kind}\.(?:[a-z0-9_-]{{2,35}}\.)?[A-Za-z0-9]{{40,}}"
+        for kind in ("pt", "ct", "st", "sa", "scim", "audit")
+    },
     "dt0c01.": r"dt0c01\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}",
     "duffel_": r"duffel_(?:test|live)_[\w=-]{43}",
     "fio-u-": r"fio-u-[\w=-]{64}",
@@ -111,7 +138,7 @@ SHAPES = {
     "SHA}": r"\{S?SHA\}[\w+/=]{20,}",
 }
 """Tokens by letters that they hold, most by those that they begin with; one that was cut ends in ``…``. Most are as
-the rules of gitleaks have them (config/gitleaks.toml)."""
+the rules of gitleaks (config/gitleaks.toml) and detectors of trufflehog (pkg/detectors) have them."""
 PRIVATE_KEY = (
     r"----[ -]BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
     r"(?:(?:(?!----)[\s\S]){0,16384}----[ -]END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----|[A-Za-z0-9+/=\s\\]*)"

@@ -123,12 +123,13 @@ def detect(
     as_rank: bool = False,
     run: RunCommand = run_command,
     ranks_per_host: int = 0,
+    devices: int = 0,
 ) -> JobContext:
     """The context of the process with this environment. Never raises: see `JobContext.conflicts` and ``hosts_error``.
 
     ``as_rank``: for a program of ranks. The rank is that of the innermost launcher that says how rank 0 is reached, by
     its variables alone: also if it started this process alone, and where a scheduler numbers hosts by these variables.
-    ``ranks_per_host``: as the user says; 0: not said.
+    ``ranks_per_host``: as the user says; 0: not said. ``devices``: of this host; 0: it has none, or they are not known.
 
     >>> context = detect({"SLURM_JOB_ID": "12", "RANK": "1", "WORLD_SIZE": "4"}, read_text_file)
     >>> context.description, context.tag, context.rank, context.launcher
@@ -138,7 +139,7 @@ def detect(
     table = find_mounted_table(variables.environ, read_file)
     allocation = find_allocation(variables, table)
     launch = find_rank_to_be(variables) if as_rank else find_launch(variables, allocation, table)
-    return _context(variables, read_file, table, allocation, launch, run, ranks_per_host)
+    return _context(variables, read_file, table, allocation, launch, run, ranks_per_host, devices)
 
 
 def for_spawned(
@@ -171,6 +172,7 @@ def _context(
     launch: LaunchedRank | None,
     run: RunCommand = run_command,
     ranks_per_host: int = 0,
+    devices: int = 0,
 ) -> JobContext:
     hosts = find_job_hosts(variables.environ, read_file, allocation, table, run)
     is_pending = table is not None and table.is_pending
@@ -187,7 +189,9 @@ def _context(
         slots=hosts.slots,
         rank_table_path=table.path if table else "",
         rank_table_pending=is_pending,
-        hosts_unknown="" if is_pending else unknown_hosts(variables, allocation, launch, hosts, ranks_per_host),
+        hosts_unknown=""
+        if is_pending
+        else unknown_hosts(variables, allocation, launch, hosts, ranks_per_host, devices),
         identity=_identity(allocation, launch),
         conflicts=_conflicts(variables, launch, table, hosts),
     )

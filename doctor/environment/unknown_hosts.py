@@ -87,14 +87,17 @@ def unknown_hosts(
     launch: LaunchedRank | None,
     hosts: JobHosts,
     ranks_per_host: int = 0,
+    devices: int = 0,
 ) -> str:
     """The reason in words, without its effect; empty where all are known, or where a list of hosts is refused.
 
-    ``ranks_per_host``: as the user says; 0: not said.
+    ``ranks_per_host``: as the user says; 0: not said. Then a job without a launcher that has more ranks than this host
+    has ``devices`` is on other hosts as well, unless its ranks meet on loopback: then they share devices.
     """
     if hosts.error or hosts.is_of_user:
         return ""
-    least = _least_hosts(variables, allocation, launch, ranks_per_host)
+    each = 0 if launch or _meets_on_this_host(variables.environ) else devices
+    least = _least_hosts(variables, allocation, launch, ranks_per_host or each)
     if hosts.hosts is None:
         why = _why_unlisted(variables, allocation, launch, hosts, least)
         return why or ("" if launch or allocation else _other_than_one_host(variables, ranks_per_host))
@@ -184,10 +187,10 @@ def _without_rank(variables: EnvironmentVariables) -> str:
     return ""
 
 
-def meets_on_this_host(environ: Mapping[str, str]) -> bool:
+def _meets_on_this_host(environ: Mapping[str, str]) -> bool:
     """Whether the ranks meet on loopback, which no other host reaches.
 
-    >>> meets_on_this_host({"MASTER_ADDR": "localhost"}), meets_on_this_host({"MASTER_ADDR": "10.0.0.1"})
+    >>> _meets_on_this_host({"MASTER_ADDR": "localhost"}), _meets_on_this_host({"MASTER_ADDR": "10.0.0.1"})
     (True, False)
     """
     return any(means_own_host(environ.get(name, "").strip()) for name in LEADER_VARIABLES)
@@ -198,7 +201,7 @@ def _other_than_one_host(variables: EnvironmentVariables, ranks_per_host: int) -
 
     The operator of PyTorchJobs gave WORLD_SIZE the number of pods, before it gave it that of all their ranks.
     """
-    if meets_on_this_host(variables.environ):
+    if _meets_on_this_host(variables.environ):
         return ""
     for size in stated_sizes(variables.environ):
         if size.kind == "ranks" and 1 < size.number != ranks_per_host > 0 and not has_local_size(variables.environ):

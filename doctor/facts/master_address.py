@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -99,6 +99,26 @@ def master_meanings(
                 is_own_name=host in names and _short(names[host].own) == _short(master) and not is_localhost(master),
             )
     return result
+
+
+def host_of_master(
+    hosts: Sequence[str],
+    names: Mapping[str, HostNames],
+    interfaces: Mapping[str, Interfaces],
+    launch: LaunchConfig,
+    trials: Mapping[str, MasterTrial] | None = None,
+) -> str:
+    """The host that MASTER_ADDR is; empty where it is not known, or is none of these.
+
+    That is the one that the list of hosts has by this name, else the one that most hosts come to: what a host calls
+    itself makes it nobody's master.
+    """
+    master = normalize_host(launch.master_addr)
+    for same in (normalize_host, _short):
+        listed = [host for host in hosts if launch.master_addr and same(host) == same(master)]
+        if listed:
+            return listed[0] if len(listed) == 1 else ""
+    return MasterMeaning.usual_owner(master_meanings(names, interfaces, launch, trials))
 
 
 def _short(name: str) -> str:

@@ -13,7 +13,9 @@ from collections.abc import Set
 
 import msgspec
 
+from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
+from doctor.engine.record import HostRecord
 from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
@@ -41,6 +43,14 @@ def format_bytes(count: int) -> str:
 def accelerator_count(npus: NpuInventory | None, gpus: GpuCards | None) -> int:
     """NPUs of a host, else its GPUs; 0 where it has none that is known."""
     return len(npus.devices) if npus else gpus.pci if gpus else 0
+
+
+def device_count(record: HostRecord) -> int:
+    """The same, of what a host has answered."""
+    npus, gpus = read_fact(record, NpuInventory), read_fact(record, GpuCards)
+    return accelerator_count(
+        npus if isinstance(npus, NpuInventory) else None, gpus if isinstance(gpus, GpuCards) else None
+    )
 
 
 def host_rank_count(launch: LaunchConfig, devices: int) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
 from doctor.engine.check import Skip, once_per_fleet
 from doctor.engine.fact import PerHost
-from doctor.engine.result import Finding
+from doctor.engine.result import CUT_PARTS, Finding
 from doctor.engine.texts import filled, joined
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import NO_ROUTE, assemble_matrix, groups_of
@@ -69,6 +69,8 @@ class LocatedFailure(msgspec.Struct, frozen=True):
     """Source and target of one of the attempts."""
     numbers: tuple[int, ...]
     """Of the ports that have the same number on each host."""
+    parts: list[list[str]]
+    """The hosts on each side of a cut that no side is to blame for; empty where it is none."""
 
     @property
     def values(self) -> dict[str, object]:
@@ -93,6 +95,7 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             "first": self.example[0],
             "other": self.example[1],
             "port": self.numbers[0] if self.numbers else "PORT",
+            CUT_PARTS: self.parts,
         }
 
     @property
@@ -201,7 +204,15 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
         refused,
         (matrix.hosts[example[0]], matrix.hosts[example[1]]),
         tuple(port.number for port in ports if port.number),
+        [[matrix.hosts[host] for host in part] for part in _parts(cause, range(len(matrix.hosts)))],
     )
+
+
+def _parts(cause: NetworkCause, everyone: Iterable[int]) -> list[tuple[int, ...]]:
+    if cause.accused != cause.members or cause.kind not in ("groups", "link", "direction", "fleet"):
+        return []
+    groups = [group.hosts for group in cause.groups]
+    return groups + [(host,) for host in cause.hosts or (() if groups else everyone)]
 
 
 def _stated(detail: str) -> str:

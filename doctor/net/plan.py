@@ -14,6 +14,7 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
 from doctor.facts.interfaces import Interfaces, same_address
+from doctor.facts.master_address import host_of_master
 from doctor.facts.memory import accelerator_count
 from doctor.facts.names import HostNames, is_loopback
 from doctor.facts.npu import NpuInventory
@@ -129,7 +130,7 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
     pings = cache.fleet(DevicePings)
     chosen = _chosen_addresses(fleet)
     ports = tested_ports(launch, npus=any(inventory.devices for inventory in fleet.npus.values()))
-    master = master_host(fleet)
+    master = host_of_master([*records], names, by_host, launch)
     endpoints: list[HostEndpoint] = []
     left_out, general_of = dict[str, str](), dict[str, str]()
     for host, record in records.items():
@@ -210,20 +211,6 @@ def tested_ports(launch: LaunchConfig, *, npus: bool) -> tuple[TestedPort, ...]:
     hccl = [number for span in launch.hccl_ports for number in range(span.first, span.last + 1)] if npus else []
     hccl = [number for number in hccl if number != meeting.number][: MAX_PORTS - 3]
     return (meeting, *(TestedPort("hccl", number) for number in hccl), *map(TestedPort, EPHEMERAL))
-
-
-def master_host(fleet: FleetSockets) -> str:
-    """The host where the ranks meet; the empty string where it is not known, or is none of these."""
-    for host, interfaces in fleet.interfaces.items():
-        master, names = fleet.launch.master_of(host), fleet.names.get(host)
-        if not master:
-            continue
-        held = tuple(entry.address for entry in interfaces.addresses)
-        if host == master or (names and names.is_master(master, held)) or any(same_address(master, ip) for ip in held):
-            if same_address(master, "127.0.0.1") or master == "localhost":
-                continue
-            return host
-    return ""
 
 
 def _chosen_addresses(fleet: FleetSockets) -> dict[str, dict[str, str]]:

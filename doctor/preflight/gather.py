@@ -81,10 +81,12 @@ def gather(
     progress.update(inventory=inventory, hosts_unknown=context.hosts_unknown if job_is_meant else "")
     _select_checks(options, environ, progress)
     examination = _examine(options, environ, budget, progress, inventory, context.rank_table_path)
-    if job_is_meant and inventory.local and not (context.hosts_unknown or context.launcher):
-        from doctor.preflight.master import more_ranks_than_devices
+    if job_is_meant and inventory.local:
+        from doctor.facts.memory import device_count
 
-        progress.update(hosts_unknown=more_ranks_than_devices(examination.run.hosts.values(), environ))
+        devices = max(map(device_count, examination.run.hosts.values()), default=0)
+        context = _detect_context(options, environ, progress, devices)
+        progress.update(hosts_unknown=context.hosts_unknown)
     return progress.gathered
 
 
@@ -148,9 +150,11 @@ def local_host_name(environ: Mapping[str, str]) -> str:
     return scheduler_host_name(environ) or os.uname().nodename.partition(".")[0] or "localhost"
 
 
-def _detect_context(options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress) -> JobContext:
+def _detect_context(
+    options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress, devices: int = 0
+) -> JobContext:
     each = options.launch.ranks_per_host
-    context = detect(environ, ranks_per_host=each if isinstance(each, int) else 0)
+    context = detect(environ, ranks_per_host=each if isinstance(each, int) else 0, devices=devices)
     progress.update(context=context)
     return context
 

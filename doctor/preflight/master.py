@@ -1,37 +1,29 @@
-"""Which host of a run MASTER_ADDR means, and whether its job must have other hosts. Pure."""
+"""Which host of a run MASTER_ADDR means. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 
 from doctor.engine.addresses import means_own_host
-from doctor.engine.evaluate import FactCache, read_fact
-from doctor.engine.record import HostRecord, Run
+from doctor.engine.evaluate import FactCache
+from doctor.engine.record import Run
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
-from doctor.environment.unknown_hosts import meets_on_this_host
-from doctor.facts.gpu import GpuCards
-from doctor.facts.names import HostNames, is_address, normalize_host
-from doctor.facts.network import HostAddresses
-from doctor.facts.npu import NpuInventory
+from doctor.facts.interfaces import Interfaces
+from doctor.facts.master_address import host_of_master
+from doctor.facts.master_trial import MasterTrial
+from doctor.facts.names import HostNames
 from doctor.job import LaunchConfig
-from doctor.job.job_size import least_hosts
 
 
 def master_host(run: Run) -> str:
     """The host that the job's MASTER_ADDR is, or the empty string: not given, not known, or more than one."""
-    master_addr = master_address(run)
-    if not master_addr:
+    if not master_address(run):
         return ""
-    fact_cache = FactCache(run.hosts)
-    for matches in (
-        _matches_by_name(master_addr, run.hosts),
-        _matches_by_own_facts(master_addr, run.hosts, fact_cache),
-        _matches_by_other_hosts(master_addr, run.hosts, fact_cache),
-    ):
-        if len(matches) == 1:
-            return matches.pop()
-    return ""
+    facts, launch = FactCache(run.hosts), LaunchConfig.from_options(run.launch)
+    return host_of_master(
+        list(run.hosts), facts.fleet(HostNames), facts.fleet(Interfaces), launch, facts.fleet(MasterTrial)
+    )
 
 
 def master_address(run: Run) -> str:
@@ -51,49 +43,3 @@ def master_obstacle(run: Run, hosts: Collection[str], master: str, left_out: Col
         return filled("MASTER_ADDR {0} is not a known host of the job, and hosts are excluded; {1}", address, expected)
     who = f"MASTER_ADDR {printable_excerpt(master_addr)}" + (f" is {master}, which" if master_addr != master else "")
     return f"{who} is {'excluded' if master in left_out else 'not needed'}; {expected}"
-
-
-def _matches_by_name(master_addr: str, hosts: Mapping[str, object]) -> set[str]:
-    exact = {host for host in hosts if normalize_host(host) == normalize_host(master_addr)}
-    return exact or {
-        host for host in hosts if not is_address(master_addr) and _short_name(host) == _short_name(master_addr)
-    }
-
-
-def _short_name(name: str) -> str:
-    return normalize_host(name) if is_address(name) else name.lower().partition(".")[0]
-
-
-def _matches_by_own_facts(master_addr: str, hosts: Mapping[str, object], fact_cache: FactCache) -> set[str]:
-    """The hosts for which it is their own name or address."""
-    names, addresses = fact_cache.fleet(HostNames), fact_cache.fleet(HostAddresses)
-    return {
-        host
-        for host in hosts
-        if (
-            host in names and names[host].is_master(master_addr, addresses[host].addresses if host in addresses else ())
-        )
-        or (host in addresses and normalize_host(master_addr) in map(normalize_host, addresses[host].addresses))
-    }
-
-
-def _matches_by_other_hosts(master_addr: str, hosts: Mapping[str, object], fact_cache: FactCache) -> set[str]:
-    """Hosts whose name resolves to the same address on other hosts, for a host that does not answer."""
-    matches: set[str] = set()
-    for names in fact_cache.fleet(HostNames).values():
-        addresses = set(names.names[master_addr].non_loopback) if master_addr in names.names else {master_addr}
-        matches |= {host for host in hosts if host in names.names and addresses & set(names.names[host].non_loopback)}
-    return matches
-
-
-def more_ranks_than_devices(records: Iterable[HostRecord], environ: Mapping[str, str]) -> str:
-    """Why a job of this host alone has other hosts: it has not so many devices. Empty where it has, or has none.
-
-    A job whose ranks meet on loopback has no other host, however many share a device or compute on CPUs.
-    """
-    if meets_on_this_host(environ):
-        return ""
-    facts = [read_fact(record, fact) for record in records for fact in (NpuInventory, GpuCards)]
-    counts = (len(fact.devices) if isinstance(fact, NpuInventory) else getattr(fact, "pci", 0) for fact in facts)
-    least = least_hosts(environ, max(counts, default=0))
-    return filled("the names of the job's hosts are unknown ({0} or more)", least) if least > 1 else ""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from doctor.engine.catalog import ROOT_CAUSE_CHECKS
 from doctor.engine.exit_code import Exit, FailOn, OnUnknown, exit_code
 from doctor.engine.record import Run
-from doctor.engine.result import CUT_PARTS, Finding, Outcome, Report, Severity
+from doctor.engine.result import CUT_PARTS, Finding, Outcome, Report, Severity, accused_hosts
 from doctor.engine.texts import filled
 from doctor.preflight.master import master_host, master_obstacle
 from doctor.rank_table.run_subset import subset, table_host_names
@@ -30,7 +30,7 @@ class SpareSelection(msgspec.Struct, frozen=True, kw_only=True):
     spares: tuple[str, ...] = ()
     """Healthy, and not needed."""
     excluded: dict[str, tuple[str, ...]] = {}
-    """The checks that a host was left out for."""
+    """The checks that a host was left out for; without ``need`` no host of a cut that nobody is to blame for."""
     need: int = 0
     """How many were asked for; 0: all that are healthy, and nothing is left out to reach a number."""
     enough: bool = True
@@ -66,8 +66,11 @@ def select_hosts(
     """
     rules = FailureRules(strict=strict, on_unknown=on_unknown, fail_on=fail_on)
     if not need:
-        excluded = {host: tuple(checks) for host, checks in bad_hosts(report, rules, table_host_names(run)).items()}
-        hosts = tuple(host for host in run.hosts if host not in excluded)
+        names = table_host_names(run)
+        bad = bad_hosts(report, rules, names)
+        hosts = tuple(host for host in run.hosts if host not in bad)
+        accused = bad_hosts(report, rules, names, lambda finding: accused_hosts(finding, len(report.hosts)))
+        excluded = {host: tuple(checks) for host, checks in accused.items()}
         return SpareSelection(hosts=hosts, excluded=excluded, code=rules.code(report), report=report, run=run)
     return _HostSearch(run, report, evaluate, need, rules).select(writes_table)
 
@@ -102,8 +105,12 @@ class _HostSearch:
 
     def _hosts_to_exclude(self, report: Report) -> dict[str, list[str]]:
         """The hosts that findings name; only where there are none, those with unknown results."""
-        start = self.need, self.master_host
-        checks_by_host = blamed_hosts(report, self.rules, self.names, *start) or unevaluated_hosts(report, self.rules)
+
+        def left_out(finding: Finding) -> list[str]:
+            return _hosts_to_leave_out(finding, len(report.hosts), self.need, self.master_host)
+
+        named = blamed_hosts(report, self.rules, self.names, left_out)
+        checks_by_host = named or unevaluated_hosts(report, self.rules)
         return {host: checks for host, checks in checks_by_host.items() if host in self.remaining_hosts}
 
     def _first(self) -> tuple[str, ...]:
@@ -215,7 +222,10 @@ class FailureRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bad_hosts(
-    report: Report, rules: FailureRules = FailureRules(), names: Mapping[str, str] | None = None
+    report: Report,
+    rules: FailureRules = FailureRules(),
+    names: Mapping[str, str] | None = None,
+    left_out: Callable[[Finding], Sequence[str]] = lambda finding: finding.hosts,
 ) -> dict[str, list[str]]:
     """The hosts that cannot be used, each with the failed checks; in inventory order.
 
@@ -223,25 +233,20 @@ def bad_hosts(
     answer, and, unless what is unknown is forgiven, when anything on it is unknown that could make the run fail. A
     finding that blames two hosts makes both bad: which of them is wrong is not known. What blames no host makes none
     bad, and is not cured by leaving any out. ``names``: other names of hosts that findings may use, such as a rank
-    table's server_ids.
+    table's server_ids. ``left_out``: the hosts of a finding that are bad.
     """
-    checks_by_host = {**unevaluated_hosts(report, rules), **blamed_hosts(report, rules, names or {})}
+    checks_by_host = {**unevaluated_hosts(report, rules), **blamed_hosts(report, rules, names or {}, left_out)}
     return {host: checks_by_host[host] for host in report.hosts if host in checks_by_host}
 
 
 def blamed_hosts(
-    report: Report, rules: FailureRules, names: Mapping[str, str], need: int = 0, master: str = ""
+    report: Report, rules: FailureRules, names: Mapping[str, str], left_out: Callable[[Finding], Sequence[str]]
 ) -> dict[str, list[str]]:
-    """The checks that failed on each host of the report; ``names`` leads from other names to hosts.
-
-    Of a fleet that is cut the part stays that a job of ``need`` hosts can start on: the one of ``master``, or else the
-    largest.
-    """
+    """The checks that failed on each host of the report; ``names`` leads from other names to hosts."""
     checks_by_host: dict[str, list[str]] = {}
     for outcome in report.outcomes:
         counted = (finding for finding in outcome.findings if rules.counts_as_failure(outcome, finding))
-        left_out = (_hosts_to_leave_out(finding, len(report.hosts), need, master) for finding in counted)
-        for name in dict.fromkeys(name for hosts in left_out for name in hosts):
+        for name in dict.fromkeys(name for finding in counted for name in left_out(finding)):
             host = name if name in report.hosts else names.get(name, "")
             checks_by_host.setdefault(host, []).append(outcome.check)
     return {host: list(dict.fromkeys(checks)) for host, checks in checks_by_host.items() if host in report.hosts}
@@ -250,10 +255,11 @@ def blamed_hosts(
 def _hosts_to_leave_out(finding: Finding, count: int, need: int, master: str) -> list[str]:
     """The hosts that a finding names; without those of a part that suffices with the rest of ``count`` hosts.
 
-    One host for itself is no part to start on.
+    Of a fleet that is cut the part stays that a job of ``need`` hosts can start on: the one of ``master``, or else the
+    largest. One host for itself is no part to start on.
     """
     least = max(2, need - count + len(finding.hosts))
-    parts = [part for part in finding.values.get(CUT_PARTS, ()) if need and len(part) >= least]
+    parts = [part for part in finding.values.get(CUT_PARTS, ()) if len(part) >= least]
     kept = next((part for part in parts if master in part), parts[0] if parts else ())
     return [host for host in finding.hosts if host not in kept]
 

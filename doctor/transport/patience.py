@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 TURN = 1.0
@@ -31,3 +32,26 @@ class Patience:
             self._pauses += pause
             self._end += pause
         return self._end - now
+
+
+class Standstills:
+    """Counts how often this process stood still, until `close`: whatever it waited for then was not late."""
+
+    def __init__(self) -> None:
+        self._last_turn, self._count, self._closed = time.monotonic(), 0, threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def count(self) -> int:
+        """So far; also one that has ended just now."""
+        now = time.monotonic()
+        self._count += now - self._last_turn > TURN + _LATE
+        self._last_turn = now
+        return self._count
+
+    def close(self) -> None:
+        """Ends its thread."""
+        self._closed.set()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(TURN):
+            self.count()

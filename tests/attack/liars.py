@@ -9,6 +9,7 @@ holds, and what may happen where two hosts' word stands against each other.
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import sys
@@ -24,12 +25,17 @@ import msgspec
 from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check, Need
 from doctor.engine.evaluate import FactCache, evaluate_check
-from doctor.engine.fact import OWN_ROUND, Fact, Output
+from doctor.engine.fact import OWN_ROUND, Fact, Output, ProvenFact
 from doctor.engine.record import HostRecord, Run, load_run
 from doctor.engine.result import Outcome, Report
 from doctor.engine.toml_compat import read_table
+from doctor.facts.address_proofs import AddressProofs, tasks_with_keys
+from doctor.facts.master_trial import MasterTrial
 from doctor.fix.select import choose_playbooks, ready_steps
+from doctor.net.prober.handshake import RunKeys, pair_key
+from doctor.net.run.sessions import AttemptReport, Probers
 from doctor.remedy.catalog import load_playbooks
+from doctor.remote.runtime.keyed_hash import make_proof
 from doctor.session.replay import RunIntent
 from tests.bench.large_fleet import sickened
 from tests.hosts.fleet import Fleet
@@ -272,8 +278,60 @@ def attacks(fleets: Fleets, count: int, seed: int) -> Iterator[str]:
                 yield f"{check.name}, {need.parameter}, {lie.name}, number {number}: {kind}: {description}"
 
 
+PROVEN: dict[type[ProvenFact], tuple[bytes, Callable[[object], dict[str, object]]]] = {
+    AddressProofs: (b"address", lambda answer: {"proven": {STRANGER: answer}}),
+    MasterTrial: (b"master", lambda answer: {"reached": answer}),
+}
+"""The facts in which hosts prove who they are: what each proof is for, and claims with a ``[name, proof]``."""
+
+
+def forged_proofs(count: int, seed: int) -> Iterator[str]:
+    """A host that answers others in another one's name, or says that another one has answered it: what was believed."""
+    for number in range(count):
+        source = random.Random(f"{seed} {number}")
+        fact = source.choice([*PROVEN])
+        claims = PROVEN[fact][1]
+        *honest, liar = hosts = [f"sb{place}" for place in range(HOSTS)]
+        tasks, victim, caller = tasks_with_keys(hosts), source.choice(honest), source.choice(hosts)
+        others = [role for role, _ in PROVEN.values()]
+        nonce = tasks[source.choice(hosts)]["nonce"] if caller == liar else tasks[caller]["nonce"]
+        signer = source.choice([{**tasks[liar], "host": victim}, tasks[victim]]) if caller == liar else tasks[liar]
+        data = make_proof({**signer, "host": victim}, source.choice(others), nonce)  # type: ignore[no-untyped-call]
+        if signer is tasks[victim] and nonce == tasks[liar]["nonce"]:
+            data = make_proof(signer, b"another", nonce)  # type: ignore[no-untyped-call]
+        answer: object = [data[32:].decode(), data[16:32].hex()]
+        if caller == liar:
+            answer = source.choice([answer, [victim, "0" * 32], [victim, os.urandom(16).hex()], [victim], victim, None])
+        if victim in json.dumps(fact.verified(claims(answer), caller, tasks)):
+            yield f"{fact.__name__}, number {number}: {caller} was told that {victim} answered, by {answer}"
+
+
+def forged_answers(count: int, seed: int) -> Iterator[str]:
+    """The same in the test of the network."""
+    for number in range(count):
+        source = random.Random(f"{seed} {number}")
+        keys = [os.urandom(32) for _ in range(4)]
+        liar, victim, caller = 3, source.randrange(3), source.randrange(4)
+        member = RunKeys(source.choice([victim, liar]), b"token", keys[liar])  # type: ignore[no-untyped-call]
+        honest = RunKeys(caller, b"token", keys[caller])  # type: ignore[no-untyped-call]
+        honest.peer_keys[victim] = pair_key(keys[victim], caller)  # type: ignore[no-untyped-call]
+        challenge, nonce = os.urandom(16), os.urandom(16)
+        reply = member.make_reply(caller, challenge, nonce, 7)  # type: ignore[no-untyped-call]
+        if honest.read_reply(victim, challenge, nonce, reply) and member.host == victim:  # type: ignore[no-untyped-call]
+            yield f"net, number {number}: {caller} took {liar} for {victim}"
+        probers = object.__new__(Probers)
+        probers.hosts, probers._own_keys = tuple("abcd"), keys
+        seen = (challenge + nonce + reply[-16:]).hex()
+        report = AttemptReport(liar, STRANGER, 7, "other-host", f"{victim} 7 {seen}", 0.1, 0, 0)
+        if probers.verified("abcd"[caller], report).outcome == "other-host":
+            yield f"net, number {number}: {victim} is said to have answered at {liar}'s address"
+
+
 def campaign(count: int, seed: int) -> int:
-    """``count`` lies in fleets with NPUs and with GPUs. Returns how many did harm."""
+    """``count`` lies in fleets with NPUs and with GPUs, and as many forged proofs. Returns how many did harm."""
+    believed = [*forged_proofs(count, seed), *forged_answers(count, seed)]
+    for text in believed:
+        print(text)
     saved = []
     for hosts in (npu_fleet("A2", HOSTS), gpu_fleet(HOSTS)):
         fleet = Fleet.up(HOSTS, hosts, shm="4g")
@@ -284,4 +342,4 @@ def campaign(count: int, seed: int) -> int:
     done = [(name, harmed) for name, fleets in worlds(saved) for harmed in attacks(fleets, -(-count // 18), seed)]
     for name, harmed in done:
         print(f"{name}: {harmed}")
-    return len(done)
+    return len(done) + len(believed)

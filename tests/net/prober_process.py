@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from doctor.net.prober.handshake import pair_key
 from doctor.net.run.sessions import PROBER
 from tests.readable import readable
 
@@ -17,11 +18,17 @@ MARKER = "doctor-test"
 TOKEN = "ab" * 32
 
 
+def own_key(host: int) -> bytes:
+    return bytes([host]) * 32
+
+
 class ProberProcess:
     """One prober on loopback: `order` sends, `answer` waits for a message with a key."""
 
     def __init__(self, host: int, seconds: float = 60.0) -> None:
-        request = json.dumps({"marker": MARKER, "token": TOKEN, "host": host, "seconds": seconds}).encode()
+        self.host = host
+        keys = {"token": TOKEN, "own_key": own_key(host).hex()}
+        request = json.dumps({"marker": MARKER, **keys, "host": host, "seconds": seconds}).encode()
         start = PROBER.request(MARKER, request, interpreter=sys.executable)
         self.process = subprocess.Popen(
             ["/bin/sh", "-c", start.command],
@@ -61,9 +68,9 @@ class ProberProcess:
 
     def attempt(self, peer: int, address: str, port: int, *, bulk: bool = False, seconds: float = 20.0) -> list[Any]:
         """The report of one attempt: peer, address, port, outcome, detail, and figures."""
-        self.order(
-            "connect", number=1, targets=[[peer, address, port, bulk, 0]], seconds=seconds, total=60.0, last=True
-        )
+        key = pair_key(own_key(peer), self.host).hex()  # type: ignore[no-untyped-call]
+        targets, keys = [[peer, address, port, bulk, 0]], [[peer, key]]
+        self.order("connect", number=1, targets=targets, keys=keys, seconds=seconds, total=60.0, last=True)
         (report,) = self.answer("attempts")
         return list(report)
 

@@ -12,17 +12,20 @@ import threading
 from collections.abc import Iterator
 from random import Random
 
+import msgspec
 import pytest
 
 from doctor.net.prober import listener
-from doctor.net.prober.handshake import CALL_SIZE, CHALLENGE_SIZE, make_call
+from doctor.net.prober.handshake import CALL_SIZE, CHALLENGE_SIZE, RunKeys
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.socket_loop import SocketLoop
 from doctor.net.prober.transfer import arrival_rate
-from tests.net.prober_process import TOKEN, prober
+from doctor.net.run.sessions import AttemptReport, Probers
+from tests.net.prober_process import TOKEN, own_key, prober
 
 HERE = "127.0.0.1"
 OUTCOME, DETAIL = 3, 4
+KEYS = RunKeys(0, b"", b"")  # type: ignore[no-untyped-call]
 
 
 def test_two_hosts_prove_themselves_to_each_other_small_and_large() -> None:
@@ -57,7 +60,27 @@ def test_a_port_that_only_ipv6_holds_serves_ipv4_as_the_jobs_store_does() -> Non
 def test_another_host_of_the_run_is_named() -> None:
     with prober(0) as first, prober(1) as second:
         (port,) = second.listen((HERE, 0))
-        assert first.attempt(7, HERE, port)[OUTCOME : DETAIL + 1] == ["other-host", "1"]
+        report = msgspec.convert(first.attempt(7, HERE, port), AttemptReport)
+        assert report.outcome == "other-host"
+        probers = object.__new__(Probers)
+        probers.hosts, probers._own_keys = tuple("abc"), [own_key(number) for number in range(3)]
+        assert probers.verified("a", report).detail == "1"
+        for claim in ("2" + report.detail[1:], "1", "1 7 zz", f"9{report.detail}", ""):  # of a host that lies
+            assert probers.verified("a", msgspec.structs.replace(report, detail=claim)).outcome == "stranger"
+        assert probers.verified("b", report).outcome == "stranger", "what another caller was answered"
+
+
+def test_no_host_answers_in_the_name_of_another_one() -> None:
+    """With the run's token, and a key that is its own."""
+    liar = RunKeys(1, bytes.fromhex(TOKEN), own_key(2))  # type: ignore[no-untyped-call]
+    with prober(0) as first, listener_here(liar) as (loop, _, listener):
+        attempts: list[object] = []
+        calling = threading.Thread(target=lambda: attempts.append(first.attempt(1, HERE, listener.port)[OUTCOME]))
+        calling.start()
+        while calling.is_alive():
+            for ready in loop.poll.poll(200):
+                loop.handle(*ready)
+        assert attempts == ["stranger"]
 
 
 def test_a_port_without_listener_refuses() -> None:
@@ -156,7 +179,8 @@ def test_what_was_recorded_of_one_connection_is_worth_nothing_on_another() -> No
         (port,) = listening.listen((HERE, 0))
         with socket.create_connection((HERE, port), 30) as link:
             challenge = link.recv(CHALLENGE_SIZE, socket.MSG_WAITALL)
-            call = make_call(bytes.fromhex(TOKEN), challenge, b"n" * 16, 0, b"p", 0)  # type: ignore[no-untyped-call]
+            caller = RunKeys(0, bytes.fromhex(TOKEN), own_key(0))  # type: ignore[no-untyped-call]
+            call = caller.make_call(challenge, b"n" * 16, b"p", 0)  # type: ignore[no-untyped-call]
             link.sendall(call)
             assert len(link.recv(100)) > 0  # the real one is answered
         with socket.create_connection((HERE, port), 30) as link:
@@ -183,10 +207,10 @@ def test_a_thousand_strangers_do_not_keep_the_hosts_of_the_run_out(descriptors: 
 
 
 @contextlib.contextmanager
-def listener_here() -> Iterator[tuple[SocketLoop, UnprovenCalls, Listener]]:
+def listener_here(member: RunKeys = KEYS) -> Iterator[tuple[SocketLoop, UnprovenCalls, Listener]]:
     """In this process, with room for 16 calls."""
     loop, calls = SocketLoop(select.poll()), UnprovenCalls(64)  # type: ignore[no-untyped-call]
-    yield loop, calls, Listener(loop, open_listener(HERE, 0), b"", 0, calls)  # type: ignore[no-untyped-call]
+    yield loop, calls, Listener(loop, open_listener(HERE, 0), member, calls)  # type: ignore[no-untyped-call]
     for owner in list(loop.owners.values()):
         owner.close()
 
@@ -208,7 +232,7 @@ def test_what_came_while_the_prober_could_not_run_is_not_late() -> None:
     with listener_here() as (loop, calls, listener), socket.create_connection((HERE, listener.port), 30) as link:
         listener.on_event(select.POLLIN)  # type: ignore[no-untyped-call]
         (call,) = calls.calls
-        link.sendall(make_call(b"", call.challenge, b"n" * 16, 0, b"p", 0))  # type: ignore[no-untyped-call]
+        link.sendall(KEYS.make_call(call.challenge, b"n" * 16, b"p", 0))  # type: ignore[no-untyped-call]
         call.deadline = 0.0
         loop.expire()  # type: ignore[no-untyped-call]
         assert len(link.recv(100)) > 0
@@ -238,6 +262,7 @@ def test_a_signal_and_the_time_limit_end_it() -> None:
 def test_speeds_are_measured_between_hosts_that_prove_themselves() -> None:
     with prober(0) as first, prober(1) as second:
         (port,) = second.listen((HERE, 0))
+        assert first.attempt(1, HERE, port)[OUTCOME] == "open"
         first.order("speed", number=1, target=[HERE, port, 1], echoes=20, seconds=5.0, limit=1 << 20, streams=2)
         speed = first.answer("speed")
         assert speed["problem"] == ""

@@ -163,6 +163,14 @@ def test_a_master_that_is_nobody_as_far_as_we_know_stops_the_start() -> None:
     assert chosen(run({"a": 5}, launch=created_run.launch), 1).code == 0, "nobody is left out"
 
 
+def test_a_host_that_calls_itself_as_the_job_does_its_master_is_not_it() -> None:
+    created_run = run({"a": 5, "b": 1, "c": 5}, launch=LaunchOptions(environ={"MASTER_ADDR": "trainmaster"}))
+    facts = {host: {"own": "trainmaster" if host == "c" else host, "names": {}, "fleet": 3} for host in "abc"}
+    choice = chosen(with_facts(created_run, HostNames=facts), 2)
+    assert choice.code == Exit.FAILED
+    assert "is not a known host of the job" in choice.obstacles[0]
+
+
 def test_with_the_loopback_address_every_host_is_its_own_master() -> None:
     created_run = run({"a": 5, "b": 1}, launch=LaunchOptions(environ={"MASTER_ADDR": "127.0.0.1"}))
     assert chosen(created_run, 1).code == 0

@@ -16,6 +16,7 @@ from doctor.engine.result import Outcome, Status
 from doctor.facts.hccn import SuperPodId
 from doctor.preflight.spares import SpareSelection, bad_hosts, select_hosts
 from doctor.rank_table.run_subset import subset, table_host_names
+from doctor.report.layout.host_health import classify_hosts
 from tests.checks import tables
 from tests.preflight import runs
 from tests.preflight.runs import judge_by, ours, real, run, with_facts
@@ -132,6 +133,8 @@ def test_of_a_fleet_that_is_cut_the_part_stays_that_the_job_fits_in(
     judge = judge_by(real("device-unreachable"))
     report = judge(created_run)
     assert set(bad_hosts(report)) == set(part_of)
+    for_all = select_hosts(created_run, report, judge, 0)
+    assert (for_all.hosts, for_all.excluded, classify_hosts(report).bad) == ((), {}, ()), "nobody is to blame"
     choice = select_hosts(created_run, report, judge, need)
     assert (choice.hosts, bool(choice.code)) == (hosts, bool(code))
 

@@ -7,8 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.transport.conftest import Ground
 
 PROGRAM = """
 import sys
@@ -36,6 +40,45 @@ def test_a_controller_that_was_stopped_still_hears_what_its_hosts_said(command: 
     time.sleep(0.5)
     os.kill(doctor.pid, signal.SIGSTOP)
     time.sleep(8.0)
+    os.kill(doctor.pid, signal.SIGCONT)
+    output, _ = doctor.communicate(timeout=60)
+    assert output.strip() == answer
+
+
+CONNECTING = """
+import sys
+from doctor.transport import TransportError
+from doctor.transport.open import open_transport
+from doctor.transport.options import SshOptions
+print("ready", flush=True)
+try:
+    transport = open_transport(False, "ssh", SshOptions(config=sys.argv[1], connect_timeout=3.0), [sys.argv[2]])
+    print(transport.run(sys.argv[2], "echo done", b"", 6.0).out.decode().strip())
+except TransportError as error:
+    print(error.kind)
+"""
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize(
+    ("delay", "answer"),
+    [
+        ('test -e "{0}" || {{ touch "{0}"; sleep 2; }}; ', "done"),  # the first time, while doctor stands still
+        ("sleep 60; ", "jump"),  # for ever
+    ],
+)
+def test_a_host_that_doctor_was_stopped_before_reaching_is_reached(ground: Ground, delay: str, answer: str) -> None:
+    host = ground.good[0]
+    way = f"exec ssh -F {ground.folder}/ssh_config -W {ground.fleet.addresses[host]}:22 {ground.good[1]}"
+    script = ground.folder / "way"
+    script.write_text(delay.format(ground.folder / "begun") + way)
+    config = ground.config(f"Host {host}\n ProxyCommand sh {script}\n")
+    argv = [sys.executable, "-c", CONNECTING, str(config), host]
+    doctor = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert doctor.stdout is not None and doctor.stdout.readline() == "ready\n"
+    time.sleep(1.5)
+    os.kill(doctor.pid, signal.SIGSTOP)
+    time.sleep(5.0)
     os.kill(doctor.pid, signal.SIGCONT)
     output, _ = doctor.communicate(timeout=60)
     assert output.strip() == answer

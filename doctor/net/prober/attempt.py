@@ -5,7 +5,7 @@ import os
 import socket
 import time
 
-from doctor.net.prober.handshake import BULK, CHALLENGE_SIZE, PING, REPLY_SIZE, make_call, read_reply
+from doctor.net.prober.handshake import BULK, CHALLENGE_SIZE, PING, REPLY_SIZE
 from doctor.net.prober.socket_loop import READ, WRITE, close_now, printable_start, tcp_figures
 
 MAX_BULK_BYTES = 1 << 17
@@ -15,17 +15,16 @@ class ConnectionAttempt:
     """Connects, proves itself, verifies who answers, and, with `bulk`, sends and fetches more than a full packet.
 
     `outcome` is empty until it is over: open; refused; dropped (no answer in time); no-route; unreachable;
-    stranger (answered, and not by a host of the run); other-host (by another host of it, `detail` is its number);
+    stranger (answered, and not by a host of the run); other-host (by another host of it, `detail` is its
+    number, its port and what proves it);
     other-port; silent (accepted, and nothing was said); cut (closed by the other side); sends-stall, receives-stall
     (small packets pass, full-size ones do not); local (this host could not even try, `detail` says why).
 
     `source_port`: the port that it comes from; 0 lets the kernel choose, as a job does.
     """
 
-    def __init__(
-        self, loop, token, me, peer, address, port, seconds, bulk=False, segment=0, on_end=None, source_port=0
-    ):
-        self.loop, self.token, self.me, self.peer = loop, token, me, peer
+    def __init__(self, loop, member, peer, address, port, seconds, bulk=False, segment=0, on_end=None, source_port=0):
+        self.loop, self.member, self.peer = loop, member, peer
         self.address, self.port, self.seconds, self.bulk, self.segment = address, port, seconds, bulk, segment
         self.on_end, self.source_port = on_end, source_port
         self.link, self.outcome, self.detail, self.again, self.mtu = None, "", "", 0, 0
@@ -136,17 +135,17 @@ class ConnectionAttempt:
         segment = tcp_figures(self.link)[2] or 1460
         self.size = min(3 * segment + 100, MAX_BULK_BYTES) if self.bulk else 0
         wish = BULK if self.bulk else PING
-        self.link.send(make_call(self.token, self.challenge, self.nonce, self.me, wish, self.size))
+        self.link.send(self.member.make_call(self.challenge, self.nonce, wish, self.size))
         self.step = self.replied
 
     def replied(self):
         if not self.pull(REPLY_SIZE):
             return
-        answer = read_reply(self.token, self.challenge, self.nonce, self.data)
+        answer = self.member.read_reply(self.peer, self.challenge, self.nonce, self.data)
         if answer is None:
             self.finish("stranger", printable_start(self.challenge + bytes(self.data)))
         elif answer[0] != self.peer:
-            self.finish("other-host", str(answer[0]))
+            self.finish("other-host", "%d %d %s" % (answer[0], answer[1], answer[2].hex()))
         elif answer[1] != self.port:
             self.finish("other-port", str(answer[1]))
         elif not self.bulk:
@@ -188,7 +187,7 @@ class PacketSizeSearch:
     def start(self):
         failed = self.failed
         attempt = ConnectionAttempt(
-            failed.loop, failed.token, failed.me, failed.peer, failed.address, failed.port, 1.5,
+            failed.loop, failed.member, failed.peer, failed.address, failed.port, 1.5,
             True, self.size - self.headers, self.on_attempt,
         )  # fmt: skip
         attempt.start()

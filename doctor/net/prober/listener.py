@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 
-from doctor.net.prober.handshake import BULK, CALL_SIZE, CHALLENGE_SIZE, ECHO, PING, SINK, make_reply, read_call
+from doctor.net.prober.handshake import BULK, CALL_SIZE, CHALLENGE_SIZE, ECHO, PING, SINK
 from doctor.net.prober.socket_loop import READ, WRITE, close_now
 from doctor.net.prober.transfer import serve_transfer
 from doctor.remote.runtime.host_texts import filled
@@ -113,8 +113,8 @@ class Listener:
 
     deadline = float("inf")
 
-    def __init__(self, loop, server, token, host, calls):
-        self.loop, self.server, self.token, self.host, self.calls = loop, server, token, host, calls
+    def __init__(self, loop, server, member, calls):
+        self.loop, self.server, self.member, self.calls = loop, server, member, calls
         self.port = server.getsockname()[1]
         server.setblocking(False)
         loop.add(server, self, READ)
@@ -190,12 +190,12 @@ class IncomingCall:
 
     def answer(self):
         """Replies to a caller that has proved itself; False for a stranger and for a caller that is done."""
-        call, self.received = read_call(self.listener.token, self.challenge, self.received), bytearray()
+        call, self.received = self.listener.member.read_call(self.challenge, self.received), bytearray()
         if call is None:
             return False
         self.listener.calls.discard(self)
-        nonce, _, wish, size = call
-        self.to_send += make_reply(self.listener.token, self.challenge, nonce, self.listener.host, self.listener.port)
+        nonce, caller, wish, size = call
+        self.to_send += self.listener.member.make_reply(caller, self.challenge, nonce, self.listener.port)
         self.deadline = time.monotonic() + 2 * UNPROVEN_SECONDS
         if wish == BULK and size <= MAX_BULK:
             self.expected = self.bulk = size

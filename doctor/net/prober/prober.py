@@ -8,7 +8,7 @@ import time
 
 from doctor.net.prober.attempt import ConnectionAttempt, PacketSizeSearch
 from doctor.net.prober.device_tools import end_program, installed_programs, run_programs, start_program
-from doctor.net.prober.handshake import ECHO, SINK
+from doctor.net.prober.handshake import ECHO, SINK, RunKeys
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.port_owner import accelerator_users, arrived_calls, port_owners
 from doctor.net.prober.socket_loop import Pace, SocketLoop, close_now
@@ -38,7 +38,8 @@ class Prober(OrderedProgram):
     def __init__(self, request):
         OrderedProgram.__init__(self, request)
         self.loop = SocketLoop(self.poll)
-        self.host, self.token = request["host"], bytes(bytearray.fromhex(request["token"]))
+        token, own_key = (bytes(bytearray.fromhex(request[name])) for name in ("token", "own_key"))
+        self.member = RunKeys(request["host"], token, own_key)
         self.listeners = {}
         self.waiting, self.in_flight, self.finished = [], 0, []
         self.searches = 0
@@ -81,7 +82,7 @@ class Prober(OrderedProgram):
         results, taken = [], []
         for address, port in services[:4096]:
             try:
-                listener = Listener(self.loop, open_listener(address, port), self.token, self.host, self.calls)
+                listener = Listener(self.loop, open_listener(address, port), self.member, self.calls)
                 self.listeners[address, listener.port] = listener
                 results.append([address, max(port, 0), listener.port, "", {}])
             except OSError as error:
@@ -93,14 +94,16 @@ class Prober(OrderedProgram):
                 result[4] = owners.get(result[1], {})
         self.controller.send(listening=results)
 
-    def connect(self, number, targets, seconds, total, last):
+    def connect(self, number, targets, keys, seconds, total, last):
         """Connects to each of [host, address, port, bulk, source port]; not more at once than files may be open.
 
-        `last`: no order with more targets of this round follows, and the attempts begin.
+        `keys`: [host, key] of each, by which it proves itself. `last`: no order with more targets of this round
+        follows, and the attempts begin.
         """
+        self.member.peer_keys.update((host, bytes(bytearray.fromhex(key))) for host, key in keys)
         self.waiting += [
             ConnectionAttempt(
-                self.loop, self.token, self.host, peer, address, port, seconds, bool(bulk), 0, self.on_attempt, source
+                self.loop, self.member, peer, address, port, seconds, bool(bulk), 0, self.on_attempt, source
             )
             for peer, address, port, bulk, source in targets
         ]
@@ -169,13 +172,13 @@ class Prober(OrderedProgram):
         """Latency, then one stream, then several, to [address, port, host]. `limit`: bytes of each measurement."""
         result = {"host": target[2], "problem": ""}
         try:
-            link = call_for(self.token, self.host, target, ECHO, echoes)
+            link = call_for(self.member, target, ECHO, echoes)
             try:
                 result["latencies"] = [round(took, 7) for took in measure_latency(link, echoes, seconds)]
             finally:
                 close_now(link)
             for name, count in (("single", 1), ("multi", streams)):
-                links = [call_for(self.token, self.host, target, SINK, limit + 1) for _ in range(count)]
+                links = [call_for(self.member, target, SINK, limit + 1) for _ in range(count)]
                 result[name] = measure_streams(links, seconds, limit)
         except OSError as error:
             result["problem"] = error.strerror or str(error)

@@ -15,8 +15,6 @@ from doctor.net.prober.handshake import (
     CHALLENGE_SIZE,
     REPLY_SIZE,
     SINK,
-    make_call,
-    read_reply,
 )
 from doctor.net.prober.socket_loop import close_now, tcp_figures
 from doctor.remote.runtime.host_texts import filled
@@ -113,15 +111,16 @@ def receive_exactly(link, size):
     return data
 
 
-def call_for(token, me, target, wish, size):
+def call_for(member, target, wish, size):
     """A connection to (address, port) whose listener is the host of that number. Raises: OSError."""
     (address, port, peer), nonce = target, os.urandom(16)
     link = socket.create_connection((address, port), PATIENCE_OF_TRANSFER)
     try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         challenge = receive_exactly(link, CHALLENGE_SIZE)
-        link.sendall(make_call(token, challenge, nonce, me, wish, size))
-        if read_reply(token, challenge, nonce, receive_exactly(link, REPLY_SIZE)) != (peer, port):
+        link.sendall(member.make_call(challenge, nonce, wish, size))
+        answer = member.read_reply(peer, challenge, nonce, receive_exactly(link, REPLY_SIZE))
+        if not answer or answer[:2] != (peer, port):
             raise OSError("answered by another host")
         return link
     except OSError:

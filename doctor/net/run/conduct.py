@@ -22,7 +22,6 @@ from doctor.net.slow_paths import suspects
 from doctor.transport import Transport
 from doctor.transport.program import ProgramLost
 
-TARGETS_OF_MESSAGE = 1024
 START_SECONDS = 20.0
 LISTEN_SECONDS = 10.0
 MAX_CONFIRMATIONS = 256
@@ -120,7 +119,7 @@ class Conductor:
             result.hello = message.hello
         if message.listening is not None and not result.has_listened:
             self._take_listeners(host, message.listening)
-        for attempt in message.attempts or ():
+        for attempt in (self.probers.verified(host, report) for report in message.attempts or ()):
             place = self._places.get((attempt.peer, attempt.address, attempt.port))
             if place is not None:
                 result.take_attempt(place, attempt, of_flow=message.round > PATIENT, repeats=message.round > MORE)
@@ -285,16 +284,13 @@ class Conductor:
         self.on_phase("try", 0.0)
         total = max(1.0, self.end - time.monotonic() - 3.0)
         for host, host_targets in targets.items():
-            for start in range(0, max(len(host_targets), 1), TARGETS_OF_MESSAGE):
-                order = {
-                    "do": "connect",
-                    "number": number,
-                    "targets": host_targets[start : start + TARGETS_OF_MESSAGE],
-                    "seconds": self.options.attempt_seconds * patience,
-                    "total": total,
-                    "last": start + TARGETS_OF_MESSAGE >= len(host_targets),
-                }
-                self.probers.send(host, order)
+            order = {
+                "do": "connect",
+                "number": number,
+                "seconds": self.options.attempt_seconds * patience,
+                "total": total,
+            }
+            self.probers.send_targets(host, host_targets, order)
         finished = lambda: all(  # noqa: E731
             number in self.results[host].done or host in self.probers.lost for host in targets
         )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
 from doctor.net.prober import MODULES
+from doctor.net.prober.handshake import is_proof_of_host, pair_key
 from doctor.remote.request import new_marker
 from doctor.transport import RemoteSession, Transport
 from doctor.transport.program import HostProgram, ProgramSessions, decode_message, start_session
@@ -17,6 +20,9 @@ from doctor.transport.program import HostProgram, ProgramSessions, decode_messag
 PROBER = HostProgram("prober", MODULES)
 """The program of each host."""
 TOKEN_BYTES = 32
+TARGETS_OF_MESSAGE = 1024
+PROOF_CHARS = 2 * (16 + 16 + 16)
+"""Of a challenge, a nonce and a keyed hash."""
 MARGIN_SECONDS = 15.0
 """That a prober may live beyond the test's budget, if nothing else ends it."""
 
@@ -128,12 +134,13 @@ class Probers(ProgramSessions):
         self, hosts: Sequence[str], transport: Transport, seconds: float, within: tuple[str, ...] = (), python: str = ""
     ) -> None:
         self.hosts = tuple(hosts)
+        self._own_keys = [secrets.token_bytes(TOKEN_BYTES) for _ in self.hosts]
         self.on_message: Callable[[str, ProberMessage], None] = lambda host, message: None
         marker = new_marker()
         fields = {"marker": marker, "token": secrets.token_hex(TOKEN_BYTES), "seconds": seconds + MARGIN_SECONDS}
 
         def connect(number: int, host: str) -> RemoteSession:
-            first = msgspec.json.encode({**fields, "host": number})
+            first = msgspec.json.encode({**fields, "host": number, "own_key": self._own_keys[number].hex()})
             request = PROBER.request(marker, first, interpreter=python, within=within)
             return start_session(transport, host, request)
 
@@ -143,6 +150,36 @@ class Probers(ProgramSessions):
     def take_message(self, name: str, data: bytes) -> None:
         """See `ProgramSessions.take_message`."""
         self.on_message(name, decode_message(_DECODER, data))
+
+    def send_targets(
+        self, host: str, targets: Sequence[tuple[int, str, int, bool, int]], order: Mapping[str, Any]
+    ) -> None:
+        """An order with targets, in messages of some of them, with the keys that they prove themselves by."""
+        for start in range(0, max(len(targets), 1), TARGETS_OF_MESSAGE):
+            part = targets[start : start + TARGETS_OF_MESSAGE]
+            keys = self.pair_keys(host, {target[0] for target in part})
+            is_last = start + TARGETS_OF_MESSAGE >= len(targets)
+            self.send(host, {**order, "targets": part, "keys": keys, "last": is_last})
+
+    def pair_keys(self, caller: str, targets: Iterable[int]) -> list[tuple[int, str]]:
+        """By which each of the targets proves itself to a caller."""
+        number = self.hosts.index(caller)
+        return [
+            (target, pair_key(self._own_keys[target], number).hex())  # type: ignore[no-untyped-call]
+            for target in targets
+        ]
+
+    def verified(self, caller: str, attempt: AttemptReport) -> AttemptReport:
+        """What a host has reported; another host than its target has answered only where that is proven."""
+        if attempt.outcome != "other-host":
+            return attempt
+        match attempt.detail.split():
+            case [number, port, proof] if (number + port + proof).isalnum() and len(proof) == PROOF_CHARS:
+                with contextlib.suppress(ValueError, IndexError, struct.error):
+                    [(_, key)] = self.pair_keys(caller, [int(number)])
+                    if is_proof_of_host(bytes.fromhex(key), int(number), int(port), bytes.fromhex(proof)):  # type: ignore[no-untyped-call]
+                        return msgspec.structs.replace(attempt, detail=number)
+        return msgspec.structs.replace(attempt, outcome="stranger", detail="")
 
     def send(self, host: str, order: Mapping[str, Any]) -> None:
         """Does nothing where the prober is gone; the inbox reports that."""

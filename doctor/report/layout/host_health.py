@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from doctor.engine.result import Report, Severity
+from doctor.engine.result import Report, Severity, accused_hosts
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.tally import RootCauses
 
@@ -17,25 +17,26 @@ class HostHealth(msgspec.Struct, frozen=True):
     healthy: tuple[str, ...]
     """Checked, without an error, and nothing on it is unknown that could be one, except as a finding's consequence."""
     bad: tuple[str, ...]
-    """Hosts of an error."""
+    """Hosts that an error speaks against."""
     unknown: tuple[str, ...]
-    """Unknown: a check that finds errors could not judge it, a check crashed, or no check ran."""
+    """Unknown: a check that finds errors could not judge it, a check crashed, or no check ran; or it is one of several
+    of which an error does not say which is to blame."""
 
 
 def classify_hosts(report: Report, sound: Collection[str] = ()) -> HostHealth:
     """How every host is. ``sound``: hosts that were judged healthy without the others."""
-    bad = {
-        host
+    errors = [
+        finding
         for outcome in report.outcomes
         for finding in outcome.findings
         if outcome.severity_of(finding) is Severity.ERROR
-        for host in finding.hosts
-        if host not in sound
-    }
+    ]
+    named = {host for finding in errors for host in finding.hosts if host not in sound}
+    bad = {host for finding in errors for host in accused_hosts(finding, len(report.hosts)) if host not in sound}
     evaluated = {host for outcome in report.outcomes for host in outcome.evaluated_hosts}
     grave = {outcome.check for outcome in report.outcomes if outcome.severity is Severity.ERROR or outcome.crashed}
     unknown = {host for host, names in unknown_hosts(report).items() if grave.intersection(names)}
-    healthy = [host for host in report.hosts if host not in bad and host not in unknown and host in evaluated]
+    healthy = [host for host in report.hosts if host not in named and host not in unknown and host in evaluated]
     healthy_set = set(healthy)
     return HostHealth(
         tuple(healthy),

@@ -38,7 +38,7 @@ class _DeadlineEvent(threading.Event):
 
 
 class ExecSession:
-    """One command: `open`, then `run` or `start`, once each; `resume` while it ``waits``."""
+    """One command: `open`, then `run` or `start`, once each; `run` again while it ``waits``."""
 
     def __init__(self, connection: SshConnection, limit: int) -> None:
         self._connection, self._limit = connection, limit
@@ -69,19 +69,6 @@ class ExecSession:
         for buffer in (self._channel.in_buffer, self._channel.in_stderr_buffer):
             buffer.set_event(self._data_event)
 
-    def run(self, command: str, stdin: Callable[[], bytes], timeout: float, end: bytes = b"") -> CommandResult:
-        """Runs the command to its end, or until its output ends with ``end``.
-
-        ``stdin`` makes its input, which is dropped once it is sent: many commands run at once.
-
-        Raises: TransportError, with the output until then.
-        """
-        return self._converse(command, stdin, timeout, end)
-
-    def resume(self, stdin: Callable[[], bytes], timeout: float, end: bytes) -> CommandResult:
-        """Sends more to a command that waits, and goes on as `run` does. Raises: TransportError."""
-        return self._converse("", stdin, timeout, end)
-
     def can_resume(self) -> bool:
         """Whether the command is still there."""
         return self.waits and self._connection.is_active() and not (self._channel.closed or self._channel.eof_received)
@@ -90,7 +77,13 @@ class ExecSession:
         """Ends a command that waits."""
         self._channel.close()
 
-    def _converse(self, command: str, stdin: Callable[[], bytes], timeout: float, end: bytes) -> CommandResult:
+    def run(self, command: str, stdin: Callable[[], bytes], timeout: float, end: bytes = b"") -> CommandResult:
+        """Runs the command to its end, or until its output ends with ``end``; without one, sends more to that it runs.
+
+        ``stdin`` makes its input, which is dropped once it is sent: many commands run at once.
+
+        Raises: TransportError, with the output until then.
+        """
         channel, deadline = self._channel, time.monotonic() + timeout
         self._connection.stream.deadline = deadline
         channel.event = _DeadlineEvent(deadline)

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
@@ -22,6 +23,7 @@ from doctor.transport.ssh.exec import ExecSession
 from doctor.transport.ssh.paramiko_transport import SshConnection
 from doctor.transport.ssh.ssh_channel import SshChannel
 
+AnswerT = TypeVar("AnswerT")
 _CLOSING = 2.0
 """Seconds that `close` waits for the threads of broken connections."""
 
@@ -54,7 +56,7 @@ class Ssh:
         kept = self._take_kept(host)
         if kept:
             return self._run(
-                host, lambda: kept, lambda session: session.resume(lambda: request.follow_up, timeout, request.end)
+                host, lambda: kept, lambda session: session.run("", lambda: request.follow_up, timeout, request.end)
             )
         return self._run(
             host,
@@ -84,10 +86,21 @@ class Ssh:
         open_exec: Callable[[], tuple[SshConnection, ExecSession]],
         exchange: Callable[[ExecSession], CommandResult],
     ) -> CommandResult:
+        connection, session, result = self._with_exec(open_exec, exchange)
+        if session.waits:
+            with self._lock:
+                self._kept[host] = connection, session
+        self._keep_idle(host, connection)
+        return result
+
+    def _with_exec(
+        self, open_exec: Callable[[], tuple[SshConnection, ExecSession]], use: Callable[[ExecSession], AnswerT]
+    ) -> tuple[SshConnection, ExecSession, AnswerT]:
+        """A session, its connection, and what ``use`` makes of it. Raises: TransportError; the connection is closed."""
         try:
             connection, session = open_exec()
             try:
-                result = exchange(session)
+                return connection, session, use(session)
             except BaseException:
                 connection.close()
                 raise
@@ -97,28 +110,11 @@ class Ssh:
             raise transport_error(
                 "error", filled("SSH failed: {0}", strip_control_chars(str(error)) or type(error).__name__)
             ) from None
-        if session.waits:
-            with self._lock:
-                self._kept[host] = connection, session
-        self._keep_idle(host, connection)
-        return result
 
     def open_session(self, host: str, command: str) -> RemoteSession:
         """See `doctor.transport.Transport.open_session`. The connection is kept for the next round."""
-        try:
-            connection, session = self._open_exec(host)
-            try:
-                channel = session.start(command)
-                connection.stream.watch(SILENCE)
-            except BaseException:
-                connection.close()
-                raise
-        except TransportError as error:
-            raise self._or_budget_error(error) from None
-        except Exception as error:  # noqa: BLE001 -- as in `run`
-            raise transport_error(
-                "error", filled("SSH failed: {0}", strip_control_chars(str(error)) or type(error).__name__)
-            ) from None
+        connection, _, channel = self._with_exec(lambda: self._open_exec(host), lambda session: session.start(command))
+        connection.stream.watch(SILENCE)
         with self._lock:
             self._in_session.add(connection)
         return LineSession(host, SshChannel(connection, channel, partial(self._end_session, host, connection)))

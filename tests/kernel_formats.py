@@ -76,17 +76,22 @@ def formats_of(path: str, source: str) -> Iterator[KernelFormat]:
             yield shape
 
 
-def named_files(source: str, paths: Iterable[str]) -> list[str]:
-    """The files of a tree that a row's ``source`` names: a file by the end of its path, or a folder by a part of it."""
-    words = {word.rstrip(".,:;") for word in re.split(r"[\s,;()]+", source) if "/" in word or word.endswith(".c")}
-    return [
-        path
-        for path in paths
-        if path.endswith(".c")
-        and any(
-            f"/{path}".endswith(f"/{word}") or (not word.endswith(".c") and f"/{word}/" in f"/{path}") for word in words
-        )
-    ]
+def named_files(source: str, paths: Iterable[str], folders: bool = True) -> list[str]:
+    """The files of a tree that a row's ``source`` names: by the end of its path, or, with ``folders``, a folder's.
+
+    A name that stands alone, such as main.c, is that of the folder before it, where the folder has one.
+    """
+    in_c = [f"/{path}" for path in paths if path.endswith(".c")]
+    found, folder = set[str](), ""
+    for word in (each.rstrip(".,:;") for each in re.split(r"[\s,;()]+", source)):
+        if word.endswith(".c"):
+            ending = [path for path in in_c if path.endswith(f"/{word}")]
+            found.update([path for path in ending if f"/{folder}/" in path] or ending)
+            folder = word.rpartition("/")[0] or folder
+        elif "/" in word:
+            folder = word
+            found.update(path for path in in_c if folders and f"/{folder}/" in path)
+    return sorted(path[1:] for path in found)
 
 
 def text_of_files(repository: str, paths: Iterable[str]) -> dict[str, str]:
@@ -131,8 +136,7 @@ def kernel_formats(repository: str) -> str:
             best = max(found, key=lambda shape: len(shape.literal), default=None)
             line = f"{row.id}\t{best.level}\t{best.path}\t{best.text}" if best else f"{row.id}\t-\t-\t{sample[:120]}"
             lines += [line] * (line not in lines)
-    named = {word.rstrip(".,:;") for row in rows for word in row.source.replace("(", " ").split() if ".c" in word}
-    own = [path for path in sorted(shapes) if any(f"/{path}".endswith(f"/{name}") for name in named)]
+    own = sorted({path for row in rows for path in named_files(row.source, listed, folders=False)})
     lines += [f"(none)\t{shape.level}\t{path}\t{shape.text}" for path in own for shape in _unlisted(shapes[path], rows)]
     return "\n".join(lines) + "\n"
 

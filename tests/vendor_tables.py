@@ -9,6 +9,7 @@ switch), github.com/leptonai/gpud (NVIDIA's Xid catalog, which NVIDIA publishes 
 of the fabric manager's guide), github.com/Ascend/pytorch (torch_npu and the CANN that each release was made for), or
 gitcode.com/cann/release-management (the matrix of CANN and drivers); or Linux itself: which of its messages each row of
 doctor/facts/kernel_faults.toml knows, and which errors in the same files no row has. Nothing is fetched.
+A package of Linux serves as well, such as linux-source-6.12 of Debian, unpacked and committed to a new repository.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unless_says: tuple[str, ...] = ()
     level: int = 7
     unlisted: bool = False
+    pci_class: str = ""
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -142,8 +143,8 @@ def _unlisted_rows_in(text: str) -> Iterator[str]:
             present[phrases] = says(phrases, text)
         return present[phrases]
 
-    for row in _unlisted_rows():
-        if not compiled_pattern(row.pattern).search(text) or (row.says and not has(row.says)):
+    for row in fault_rows().values():
+        if not row.unlisted or not compiled_pattern(row.pattern).search(text) or (row.says and not has(row.says)):
             continue
         if not any(map(has, row.unless_says)) and not _excludes(row, text):
             yield row.id
@@ -157,17 +158,6 @@ def _excludes(row: KernelFaultRow, text: str) -> bool:
 def _names_by_word() -> tuple[tuple[str, str], ...]:
     """Each word with the id of a row that has it, but those of messages that no other row names."""
     return tuple((word, row.id) for row in fault_rows().values() if not row.unlisted for word in row.words)
-
-
-@cache
-def _unlisted_rows() -> tuple[KernelFaultRow, ...]:
-    return tuple(row for row in fault_rows().values() if row.unlisted)
-
-
-@cache
-def row_of_pattern(pattern: str) -> str:
-    """The id of the row with this pattern, such as that of what clears another one."""
-    return next(name for name, row in fault_rows().items() if row.pattern == pattern)
 
 
 def named_device(match: re.Match[str]) -> str:

@@ -18,9 +18,9 @@ from doctor.facts.kernel_faults import (
     fault_rows,
     fault_words,
     named_device,
-    row_of_pattern,
     rows_in,
 )
+from doctor.remote.runtime.reading import read_text
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -69,8 +69,7 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
         data = _read_log()
     except OSError as error:
         return {"error": error.errno, "text": error.strerror}
-    with open("/proc/uptime") as file:
-        uptime = float(file.read().split()[0])
+    uptime = float(read_text("/proc/uptime").split()[0])
     present, others = ([word for word in texts if word.encode() in data] for texts in (FAULT_TEXTS, UNLISTED_TEXTS))
     lines: list[list[object]] = []
     counts = dict.fromkeys(present, 0)
@@ -97,7 +96,10 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
             is_kept = min(counts[word] for word in keywords) < MAX_OF_A_WORD
             counts.update((word, counts[word] + 1) for word in keywords if is_kept)
         if is_kept:
-            lines.append([round(max(0.0, uptime - int(match.group(2)) / 1e6), 1), match.group(3)[:300], level])
+            age, text = max(0.0, uptime - int(match.group(2)) / 1e6), match.group(3)[:300]
+            function = re.match(r"[\w-]+ \[?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", text)
+            kind = read_text("/sys/bus/pci/devices/" + function.group(1) + "/class")[2:6] if function else ""
+            lines.append([round(age, 1), text, level, kind])
     return {"uptime": uptime, "lines": lines[::-1]}
 
 
@@ -109,6 +111,8 @@ class LogLine(msgspec.Struct, frozen=True, array_like=True):
     text: str
     level: int = WARNING_LEVEL
     """Of linux/kern_levels.h: the smaller, the more severe."""
+    pci_class: str = ""
+    """Of the PCI function that a driver speaks of, as 0200 for a network card; empty for what a row names."""
 
 
 class LoggedValues(TypedDict):
@@ -202,10 +206,14 @@ class KernelLog(Fact, frozen=True):
     def _faults_of(self, row: KernelFaultRow) -> list[LoggedFault]:
         within = row.hours * HOUR or self.uptime
         cleared: dict[str, float] = {}
-        for line, match in self.of_row(row_of_pattern(row.cleared_by), within) if row.cleared_by else ():
+        for line, match in self.of_row(row.cleared_by, within) if row.cleared_by else ():
             cleared.setdefault(named_device(match), line.age)
         faults: dict[str, LoggedFault] = {}
-        matching = [(line, match) for line, match in self.of_row(row.id, within) if line.level <= row.level]
+        matching = [
+            (line, match)
+            for line, match in self.of_row(row.id, within)
+            if (_judging_row(line) == row.id if row.unlisted else line.level <= row.level)
+        ]
         lines = self._listed() if row.unlisted and matching else []
         named_lines, listed = {id(line) for line, _ in lines}, {(text, line.age) for line, text in lines}
         for line, match in matching:
@@ -240,13 +248,11 @@ class KernelLog(Fact, frozen=True):
             if line.age <= within and name in rows_in(line.text) and (match := fault_pattern(name).search(line.text))
         ]
 
-    def matching(self, pattern: re.Pattern[str], within: float = DAY) -> list[tuple[LogLine, re.Match[str]]]:
-        """The same of a regular expression."""
-        return [
-            (line, match)
-            for line in reversed(self.lines)
-            if line.age <= within and (match := pattern.search(line.text))
-        ]
+
+def _judging_row(line: LogLine) -> str:
+    """The first row that finds a line at its level and of its class of device: what several find counts once."""
+    rows = (fault_rows()[name] for name in rows_in(line.text))
+    return next((row.id for row in rows if line.level <= row.level and re.match(row.pci_class, line.pci_class)), "")
 
 
 def format_age(seconds: float) -> str:

@@ -76,7 +76,6 @@ CATALOG: dict[int, tuple[str, str]] = {
     175: ("an error of the GPU's memory subsystem", SUPPORT),
     **dict.fromkeys(LINK_CODES, ("an NVLink error", RESET)),
 }
-_OF_DRIVER = re.compile(r"NVRM: |SXid \(|nvidia(?:: probe| \S+: probe)")
 _NEW_STATE = re.compile(r"recovery action changed from \S+ \([^)]{0,40}\)\s+to (0x[0-9a-fA-F]{1,4}) \(([^)]{0,40})\)")
 _XID, _SXID, _LOST, _OFF_BUS, _INITIALISATION, _DETECTION, _RESET = (
     fault_pattern(name)
@@ -180,9 +179,8 @@ def xid_events(log: KernelLog, within: float = 7 * DAY) -> list[XidEvent]:
     """Messages that report a fault of a GPU, NVSwitch or link, the newest first."""
     events: dict[_Key, XidEvent] = {}
     recovered: dict[str, float] = {}
-    for line, match in log.matching(_OF_DRIVER, within):
-        event = _classify(match.string)
-        xid = _XID.search(match.string)
+    for line in (each for each in reversed(log.lines) if each.age <= within):
+        event, xid = _classify(line.text), _XID.search(line.text)
         if xid and int(xid["code"]) == RECOVERY:
             # Only the newest state counts: a GPU that was reset recommends nothing more.
             bus = short_bus(xid["device"])

@@ -53,3 +53,32 @@ def test_an_error_of_the_kernel_itself_counts_until_the_host_is_restarted() -> N
     text = "BUG: kernel NULL pointer dereference, address: 0000000000000008"
     (shown,) = found(log(text, age=200000))
     assert shown.startswith("the kernel reported an error of the kernel itself, 1 time")
+
+
+@pytest.mark.parametrize(
+    ("text", "pci_class", "count"),
+    [
+        ("metax 0000:0f:00.0: firmware state machine stays in 3", "1200", 1),
+        ("enic 0000:62:00.0 enp98s0: Failed to open notify, aborting", "0200", 1),
+        ("mydisk 0000:05:00.0: queue 3 was not created", "0108", 1),
+        # Of chipsets, and of cards that no training job needs; kernels of healthy servers and laptops print these.
+        ("ccp 0000:22:00.1: SEV: failed to INIT error 0x1, rc -5", "1080", 0),
+        ("i801_smbus 0000:00:1f.4: SMBus is busy, can't use it!", "0c05", 0),
+        ("lpc_ich 0000:00:1f.0: No MFD cells added", "0601", 0),
+        ("qat_4xxx 0000:6b:00.0: Failed to load MMP firmware qat_4xxx_mmp.bin", "0b40", 0),
+        ("iwlwifi 0000:03:00.0: BIOS contains WGDS but no WRDS", "0280", 0),
+        ("bochs-drm 0000:00:02.0: no framebuffer", "0300", 0),
+        # Nobody could say of what class it is, as in a log that was saved before, or of a function that is gone.
+        ("metax 0000:0f:00.0: firmware state machine stays in 3", "", 0),
+        ("metax 0000:0f:00.0: firmware reset failed", "", 1),
+    ],
+)
+def test_an_unknown_driver_counts_by_the_class_of_its_function(text: str, pci_class: str, count: int) -> None:
+    assert len(found(KernelLog(uptime=1e6, lines=(LogLine(5.0, text, 3, pci_class),)))) == count
+
+
+def test_a_line_that_several_rows_find_counts_once() -> None:
+    text = "tg3 0000:01:00.0: DMA engine test failed, aborting"
+    lines = tuple(LogLine(age, text, 3, "0200") for age in (9.0, 7.0, 5.0))
+    (shown,) = found(KernelLog(uptime=1e6, lines=lines))
+    assert "at 0000:01:00.0, 3 times, last 5 s ago" in shown

@@ -173,6 +173,62 @@ TOOL_OUTPUTS += (
     ),
 )
 
+GCM = "facebookresearch/gcm, gcm/tests/data/health_checks"
+"""The files of /sys of hosts of one cluster, here in ibstat's words."""
+
+
+def gcm_host(
+    rate: str = "200", stuck: tuple[int, ...] = (), numbers: tuple[int, ...] = (0, 1, 2, 3, 6, 7, 8, 9)
+) -> str:
+    """The eight adapters of such a host."""
+    state = {True: ("Initializing", "LinkUp"), False: UP}
+    ports = {number: (*state[number in stuck], rate, INFINIBAND) for number in numbers}
+    return "".join(_ibstat(f"mlx5_{number}", "MT4123", "20.31.2354", port) for number, port in ports.items())
+
+
+TOOL_OUTPUTS += (
+    ToolOutput(f"{GCM}/learn_good.json", gcm_host(), tuple(f"mlx5_{number}:1" for number in (0, 1, 2, 3, 6, 7, 8, 9))),
+    ToolOutput(
+        f"{GCM}/learn_stuck_ib_intf.json",
+        gcm_host(stuck=(6, 8)),
+        tuple(f"mlx5_{number}:1" for number in (0, 1, 2, 3, 7, 9)),
+        frozenset({"rdma-port-down"}),
+    ),
+    ToolOutput(
+        f"{GITHUB}/NiCkWKT/Cluster-ansible/blob/c540a2f9/ibstat.txt",
+        _ibstat("mlx4_0", "MT4099", "2.42.5000", ("Initializing", "LinkUp", "40", INFINIBAND)),
+        (),
+        frozenset({"rdma-port-down"}),
+    ),
+    ToolOutput(
+        f"{GITHUB}/sparticlesteve/pytorch-cuda-mpi-error/blob/081b7e6a/ibstat.txt (two fabrics and a network)",
+        _ibstat("mlx4_0", "MT4099", "2.42.5000", (*UP, "10", ETHERNET))
+        + "".join(
+            _ibstat(f"mlx5_{number}", "MT4119", "16.24.1000", (*UP, rate, ETHERNET if number == 3 else INFINIBAND))
+            for number, rate in enumerate(("100", "56", "100", "100", "100", "56", "100", "56"))
+        ),
+        ("mlx4_0:1", *(f"mlx5_{number}:1" for number in range(8))),
+    ),
+    ToolOutput(
+        "65979240348 (BlueField-3, no subnet manager)",
+        "".join(
+            _ibstat(name, "MT41692", "32.47.1088", ("Down", "LinkUp", "100", INFINIBAND))
+            for name in ("mlx5_0", "mlx5_1")
+        ),
+        (),
+        frozenset({"rdma-port-down"}),
+    ),
+    ToolOutput(
+        "leptonai/gpud, components/accelerator/nvidia/infiniband/class/testdata/sys-class-infiniband-h100.0",
+        "".join(
+            _ibstat(f"mlx5_{number}", "MT4129", "28.39.2048", (*UP, "400", INFINIBAND))
+            for number in (0, 1, 4, 5, 6, 7, 8, 9)
+        )
+        + _ibstat("mlx5_bond_0", "MT4129", "28.39.2048", (*UP, "200", ETHERNET)),
+        (*(f"mlx5_{number}:1" for number in (0, 1, 4, 5, 6, 7, 8, 9)), "mlx5_bond_0:1"),
+    ),
+)
+
 INIT, POLLING = ("PORT_INIT (2)", INFINIBAND), ("Down", "Polling")
 ON = ("PORT_ACTIVE (4)", ETHERNET)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from doctor.engine.catalog import bundled_folder
+from doctor.engine.catalog import bundled_folder, load_checks
+from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.gpu import GpuInventory, NvidiaSmi
 from doctor.facts.gpu_report import Gpu
@@ -17,7 +18,7 @@ from doctor.facts.kernel_log import KernelLog, LogLine
 from doctor.facts.nvlink import FabricManager, GpuTopology, NvLinks
 from doctor.facts.xid import xid_events
 from tests.checks.gpu_hosts import cards
-from tests.checks.run_check import run_check
+from tests.checks.run_check import Facts, run_check
 from tests.facts.answers import read_outputs
 from tests.facts.gpu_transcripts import ELEMENTS, FAILURES, NVLINKS, TOPOLOGIES, WITHOUT_NVLINK, XIDS
 
@@ -52,6 +53,17 @@ def test_reports_of_real_gpus(address: str) -> None:
     lacking = int(counted[1]) - 1 if counted else 0  # of one, whose author left the others out
     assert [*inventory.unread] == ([f"{lacking} more GPUs"] if lacking else [])
     assert read_outputs(NvidiaSmi, one=Output(out=REPORTS[address])).kind == ""
+
+
+@pytest.mark.parametrize("address", REPORTS, ids=lambda address: address.rpartition("/")[2])
+def test_a_sound_gpu_is_accused_of_its_settings_alone(address: str) -> None:
+    """Of all checks that need the report alone; what uses it, and its persistence mode, are true of these machines."""
+    output = Output(out=REPORTS[address])
+    facts = Facts({"w1": [read_outputs(GpuInventory, one=output), read_outputs(NvidiaSmi, one=output)]})
+    checks = [check for check in load_checks() if check.facts and check.facts <= {GpuInventory, NvidiaSmi}]
+    found = {check.name for check in checks if evaluate_check(check, ("w1",), facts, {}).findings}
+    assert len(checks) > 15
+    assert found <= {"gpu-persistence-off", "gpu-busy"}
 
 
 def test_real_processes_and_their_kinds() -> None:

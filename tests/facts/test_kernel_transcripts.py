@@ -12,6 +12,7 @@ import pytest
 from doctor.engine.catalog import load_checks
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Output
+from doctor.facts import kernel_log
 from doctor.facts.accelerators import OtherAccelerators
 from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.kernel_log import ERROR_LEVEL, KernelLog, read_kernel_log
@@ -51,6 +52,8 @@ def _collected(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]) 
     file = tmp_path_factory.mktemp("log") / "kmsg"
     patch = pytest.MonkeyPatch()
     patch.setattr(os, "open", lambda path, *mode: opened(file if path == "/dev/kmsg" else path, *mode))
+    real = kernel_log.read_text  # whose functions are those of this machine
+    patch.setattr(kernel_log, "read_text", lambda path: "" if path.startswith("/sys/") else real(path))
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     for name, text in texts.items():
         level = LEVELS.get(text, ERROR_LEVEL)
@@ -131,3 +134,19 @@ def test_a_level_is_of_a_message_here_and_below_errors() -> None:
     told = {report.text for report in SICK} | {text for _, text in HEALTHY} | {text for _, text, _ in SILENT}
     assert LEVELS.keys() <= told | {message.text for message in MESSAGES}
     assert all(ERROR_LEVEL < level <= 7 for level in LEVELS.values())
+
+
+def test_the_class_of_a_function_is_read_where_the_kernel_reports_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its address, from the host itself; a function that is gone has none."""
+    real = kernel_log.read_text
+    classes = {"/sys/bus/pci/devices/0000:0f:00.0/class": "0x120000\n", "/sys/bus/pci/devices/0000:10:00.0/class": ""}
+    monkeypatch.setattr(kernel_log, "read_text", lambda path: classes[path] if path in classes else real(path))
+    opened, file = os.open, tmp_path / "kmsg"
+    texts = ["metax 0000:0f:00.0: stays in 3", "metax [0000:10:00.0]: stays in 3", "a sentence: without a function"]
+    file.write_text("".join(f"3,{n},{n},-;{text}\n" for n, text in enumerate(texts)))
+    monkeypatch.setattr(os, "open", lambda path, *mode: opened(file if path == "/dev/kmsg" else path, *mode))
+    lines = read_kernel_log({})["lines"]
+    assert isinstance(lines, list)
+    assert [(text, kind) for _, text, _, kind in lines] == list(zip(texts, ("1200", "", ""), strict=True))

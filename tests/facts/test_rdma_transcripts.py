@@ -10,7 +10,7 @@ from doctor.engine.fact import Output
 from doctor.facts.rdma import RdmaPorts
 from tests.checks.run_check import run_check
 from tests.facts.answers import read_outputs
-from tests.facts.rdma_transcripts import TOOL_OUTPUTS, ToolOutput, adapters
+from tests.facts.rdma_transcripts import GCM, TOOL_OUTPUTS, ToolOutput, adapters, gcm_host
 
 CHECKS = ("rdma-port-down", "rdma-port-slow")
 
@@ -34,3 +34,20 @@ def test_a_port_without_a_signal_is_found_where_the_other_hosts_have_one() -> No
     hosts = {"w1": [active], "w2": [polling], "w3": [active]}
     (finding,) = run_check("rdma-port-down", hosts).findings
     assert (finding.hosts, finding.values["port"]) == (("w2",), "mlx5_7:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "check"),
+    [
+        (gcm_host("100"), "rdma-port-slow"),  # learn_ib_intf_bad_rate.json
+        (gcm_host(numbers=(0, 1, 12, 3, 6, 7, 8, 9)), "rdma-devices-differ"),  # learn_ib_misbound_if.json
+    ],
+)
+def test_a_host_of_gcm_among_three_that_are_well(text: str, check: str) -> None:
+    hosts = {name: [read(ToolOutput(GCM, gcm_host(), ()))] for name in ("w1", "w2", "w3")}
+    hosts["w4"] = [read(ToolOutput(GCM, text, ()))]
+    found = {
+        name: run_check(name, hosts).findings for name in ("rdma-port-down", "rdma-port-slow", "rdma-devices-differ")
+    }
+    assert {name for name, findings in found.items() if findings} == {check}
+    assert {finding.hosts for finding in found[check]} == {("w4",)}

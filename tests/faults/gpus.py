@@ -143,9 +143,9 @@ def element(number: int, name: str, before: str, after: str) -> str:
     return f"sed -i 's|<{name}>{before}</{name}>|<{name}>{after}</{name}>|' {GPU}/{number}.xml"
 
 
-def logged(*messages: str, ago: int = 60) -> str:
+def logged(*messages: str, ago: int = 60, level: int = 4) -> str:
     """Puts messages into the kernel's log, as old as that."""
-    lines = "; ".join(f'echo "4,2,$at,-;{message}"' for message in messages)
+    lines = "; ".join(f'echo "{level},2,$at,-;{message}"' for message in messages)
     return (
         f"at=$(awk '{{printf \"%d\", ($1 > {ago} ? $1 - {ago} : 1) * 1000000}}' /proc/uptime)\n"
         f"{{ {lines}; }} >>/dev/kmsg"
@@ -467,6 +467,12 @@ ROWS: list[Row] = [
         logged("ice 0000:b1:00.0: Firmware recovery mode detected. Limiting functionality."),
         host=1,
         device="0000:b1:00.0",
+    ),
+    gpu_row(  # of a driver that no table knows: the host says of what class the function is
+        "kernel-error-logged",
+        logged("metax 0000:03:00.0: state machine stays in 3", level=3),
+        host=2,
+        device="0000:03:00.0",
     ),
     gpu_row("gpu-pcie-width-low", element(3, "current_link_width", "16x", "8x"), gpu=3, observed=8, expected=16),
     gpu_row(

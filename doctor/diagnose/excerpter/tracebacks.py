@@ -23,7 +23,7 @@ NAMED_AS_ERROR = re.compile(r"(?:Error|Exception|Interrupt|Timeout|Failed|Failur
 RAY_ORIGIN = re.compile(
     r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]"
 )  # where the exception was raised that ray shows in the traceback of another process: RayTaskError
-FRAME = re.compile(r'(?:  |\t| )File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})')
+FRAME = re.compile(r'(?P<indent> {0,40}?)(?:  |\t| )File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})')
 HEADLESS_LINES = 4  # at the beginning of a log: a frame in one of them is of a traceback whose first line was cut off
 INNER_LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:? $")
 
@@ -64,6 +64,7 @@ class OpenTracebacks:
         self.places = {}  # file and line of the last frame, by label; that of the program before those of libraries
         self.place = ""  # that of the traceback which ended last
         self.rivals = {}  # of two that one first line may have begun: the other
+        self.indents = {}  # before all lines of one, which a launcher quotes in its report
 
     def __len__(self):
         return len(self.lines_left)
@@ -108,6 +109,7 @@ class OpenTracebacks:
         for kept in (self.frames, self.unfinished, self.headless):
             kept.discard(stream)
         self.lines_left.pop(stream, None)
+        self.indents.pop(stream, None)
         self.place = self.places.pop(stream, ("", False))[0]
         self.rivals.pop(self.rivals.pop(stream, ""), None)
 
@@ -131,7 +133,8 @@ class OpenTracebacks:
     def is_source(self, text):
         """Whether the line is that of the program that a traceback quotes below the name of its file."""
         label = self.label_of(text)
-        return stream_of(label) in self.frames and text[len(label) :].startswith("    ")
+        stream = stream_of(label)
+        return stream in self.frames and text[len(label) :].startswith(self.indents[stream] + "    ")
 
     def ends_within(self, text):
         """Whether the log whose last line this is ends within a traceback."""
@@ -153,12 +156,15 @@ class OpenTracebacks:
         frame = FRAME.match(rest)
         if frame:
             self.frames.add(stream)
+            self.indents[stream] = frame.group("indent")
             self.note_place(stream, frame)
             if stream in self.rivals:
                 self.end(self.rivals[stream])
         if self.lines_left[stream] <= 0:
             self.end(stream)
             return False, None
+        indent = self.indents.get(stream, "")
+        rest = rest[len(indent) :] if rest.startswith(indent) else rest
         if not rest.strip() or rest.startswith((" ", "\t", "Traceback (most recent")):
             if frame:
                 self.unfinished.add(stream)

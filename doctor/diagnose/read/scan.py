@@ -62,9 +62,11 @@ UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
 UNKNOWN = "error-unknown"
 _ERROR_LEVEL = re.compile(
-    r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])"
-    r"|\[(?:error|fatal|critical)\]|^(?:Error|fatal): [a-z]|^[EF]\d{4}(?:\d{4})? \d\d:|F\d{4} \d\d:\d\d:\d{10}\.\d{6} "
-    r"|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b|^Exception in \w"
+    r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|\[[\d:, -]{19,27} [EF] \d"
+    r"|\[(?:error|fatal|critical)\]|^(?:Error|fatal): [a-z]|(?:^|\) |\[)[EF]\d{3,4}(?:\d{4})? \d\d:"
+    r"|F\d{4} \d\d:\d\d:\d{10}\.\d{6} |^Unhandled exception\b|[Ee]xception (?:in|raised from) \w"
+    r'|"(?:level|severity|levelname|eventType)": ?"\w{0,8}(?i:error|fatal|critical)"'
+    r"|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b"
 )
 """How loggers, glog and compilers or Slurm begin the line of an error, and how libraries in C tell one."""
 _PROGRESS_LEVEL = re.compile(r"\b(?:INFO|DEBUG)\b")

@@ -166,7 +166,7 @@ Root Cause (first observed failure):
 
 ============================================================
 """
-"""How torchrun quotes the traceback of a worker whose program has @record; the form of pytorch/torchtitan issue 932."""
+"""How torchrun quotes the traceback of a worker whose program has @record; the form of pytorch/pytorch issue 73465."""
 
 
 @pytest.mark.parametrize(

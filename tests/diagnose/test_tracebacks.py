@@ -143,6 +143,54 @@ def test_a_worker_that_torchrun_killed_half_a_minute_after_another_failed_is_inn
     assert diagnosis.failed
 
 
+QUOTED = """torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2025-03-05_10:00:00
+  host      : node1
+  rank      : 8 (local_rank: 0)
+  exitcode  : 1 (pid: 100)
+  error_file: /tmp/torchelastic_x/none_y/attempt_0/0/error.json
+  traceback : Traceback (most recent call last):
+    File "/opt/torch/distributed/elastic/multiprocessing/errors/__init__.py", line 355, in wrapper
+      return f(*args, **kwargs)
+    File "/srv/train.py", line 329, in main
+      raise ValueError("not this")
+  {0}
+
+============================================================
+"""
+"""How torchrun quotes the traceback of a worker whose program has @record; the form of pytorch/pytorch issue 73465."""
+
+
+@pytest.mark.parametrize(
+    ("error", "signature"),
+    [
+        (MISMATCH, "program-failed"),
+        ("KeyError: 'input_ids'", "python-exception"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "cuda-oom"),
+    ],
+)
+def test_a_traceback_that_torchrun_quotes_is_that_of_the_worker_in_the_list(error: str, signature: str) -> None:
+    assert seen(logs(job=QUOTED.format(error))) == [(signature, 8, "node1")]
+
+
+@pytest.mark.parametrize(
+    "error", ["ConnectionError: timed out", "RuntimeError: Worker 3 has failed, see the log above"]
+)
+def test_what_a_quoted_traceback_reports_of_others_accuses_nobody_for_certain(error: str) -> None:
+    diagnosis = logs(job=QUOTED.format(error))
+    assert not [
+        cause for cause in diagnosis.causes if cause.confidence == "certain" and cause.signature != "python-exception"
+    ]
+
+
 def test_a_list_of_failures_alone_is_a_failure_and_tells_whose_output_is_missing() -> None:
     diagnosis = logs(train=listed(row(1, 1, 5), row(0, 1, 5)))
     assert diagnosis.undecidable and "rank 0" in diagnosis.undecidable.reason

@@ -46,12 +46,25 @@ BROKEN = [
         "system error", "x", "socketProgress: Call to recv from 10.77.1.2<337> failed : Connection reset by peer"
     ),
 ]
+BROKEN_AND_NAMED = [
+    *BROKEN,
+    "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Read error [10.77.1.2]:44749: Connection reset by peer",
+    "DistBackendError: NCCL communicator was aborted on rank 1.",
+    "DistNetworkError: Broken pipe",
+    "XlaRuntimeError: UNAVAILABLE: Connection reset by peer",
+]
 OWN = [
     NCCL.format("unhandled cuda error", "ncclUnhandledCudaError", "Cuda failure 2 'out of memory'"),
     "EI0004: [PID: 7] The ranktable is invalid, Reason:[The device ID is out of range]",
     "HTTPSConnectionPool(host='s3', port=443): Read timed out.",
     "Read timeout on endpoint URL: s3",
     "ValueError: bad batch",
+    # of a store or a hub (kind and message, as the hook of watch tells them): botocore, requests, Python's sockets
+    "ConnectionResetError: [Errno 104] Connection reset by peer",
+    "BrokenPipeError: [Errno 32] Broken pipe",
+    "ConnectionError: ('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))",
+    "ProtocolError: ('Connection broken: ConnectionResetError(104)', 'Connection reset by peer')",
+    "EndpointConnectionError: Could not connect to the endpoint URL: https://s3/data (Connection refused)",
     "CUDA out of memory",
     "HCCL function error: HcclGetRootInfo, error code is 4",
     "",
@@ -63,7 +76,7 @@ def test_who_gave_up_waiting_has_no_error_of_its_own(text: str) -> None:
     assert gave_up_waiting(text) and is_secondary(text)
 
 
-@pytest.mark.parametrize("text", BROKEN)
+@pytest.mark.parametrize("text", BROKEN_AND_NAMED)
 def test_who_lost_a_connection_has_no_error_of_its_own(text: str) -> None:
     assert is_secondary(text) and not gave_up_waiting(text)
 

@@ -373,6 +373,20 @@ def test_a_rank_has_left_also_where_the_others_call_and_its_end_are_found_at_onc
     assert failure and (failure.kind, failure.culprit_ranks) == ("left", (2,))
 
 
+def test_a_rank_that_lost_its_store_is_the_cause_and_those_that_lost_the_rank_are_not() -> None:
+    """Seen with gloo: rank 1 read from a server that reset the connection; the others then found rank 1 gone."""
+    ranks = three_after_two_steps()
+    error = "ConnectionResetError: [Errno 104] Connection reset by peer"
+    ranks.show(1, "compute", 2, 0.0, dead="exit status 1", error=error)
+    broken = {"dead": "exit status 1", "error": "RuntimeError: Read error [10.77.1.2]:44749: Connection reset by peer"}
+    for rank in (0, 2):
+        place = {"group": 0, "seq": 3, "op": "all_reduce", "dtype": "float32", "numel": 8, "root": -1}
+        ranks.show(rank, "collective", 2, 0.0, **place, **broken)
+    ranks.verdict(2.1)
+    failure = ranks.verdict(9.0)
+    assert failure and failure.culprit_ranks == (1,)
+
+
 @pytest.mark.parametrize("dead", ["exit status 0", UNKNOWN_END])
 def test_a_rank_whose_hook_has_removed_itself_is_not_judged(dead: str) -> None:
     """It goes on unseen: it calls what the others wait for, and ends well."""

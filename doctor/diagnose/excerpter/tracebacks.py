@@ -23,8 +23,9 @@ NAMED_AS_ERROR = re.compile(r"(?:Error|Exception|Interrupt|Timeout|Failed|Failur
 RAY_ORIGIN = re.compile(
     r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]"
 )  # where the exception was raised that ray shows in the traceback of another process: RayTaskError
-FRAME = re.compile(r'(?:  |\t| )File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})')
+FRAME = re.compile(r'(?P<indent> {0,40}?)(?:  |\t| )File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})')
 HEADLESS_LINES = 4  # at the beginning of a log: a frame in one of them is of a traceback whose first line was cut off
+NO_PLACE = ("", False, "")
 INNER_LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:? $")
 
 
@@ -61,7 +62,9 @@ class OpenTracebacks:
         self.headless = set()  # of those, whose first line is not in the log
         self.prefix = None  # the pattern of a label that is not known
         self.labels_left = MAX_LABELS
-        self.places = {}  # file and line of the last frame, by label; that of the program before those of libraries
+        # By label: file and line of the last frame, that of the program before those of libraries; whether it is the
+        # program's; and the indent before all lines, as of a traceback that a launcher quotes in its report.
+        self.places = {}
         self.place = ""  # that of the traceback which ended last
         self.rivals = {}  # of two that one first line may have begun: the other
 
@@ -108,15 +111,15 @@ class OpenTracebacks:
         for kept in (self.frames, self.unfinished, self.headless):
             kept.discard(stream)
         self.lines_left.pop(stream, None)
-        self.place = self.places.pop(stream, ("", False))[0]
+        self.place = self.places.pop(stream, NO_PLACE)[0]
         self.rivals.pop(self.rivals.pop(stream, ""), None)
 
     def note_place(self, stream, frame):
         """Where the exception arose: the last frame of the program itself, else of a library."""
-        of_program = is_of_program(frame.group("path"))
-        if of_program or not self.places.get(stream, ("", False))[1]:
-            name = "/".join(frame.group("path").replace("\\", "/").split("/")[-2:])
-            self.places[stream] = (name + ":" + frame.group("line"), of_program)
+        place, of_program, _ = self.places.get(stream, NO_PLACE)
+        if is_of_program(frame.group("path")) or not of_program:
+            place = "/".join(frame.group("path").replace("\\", "/").split("/")[-2:]) + ":" + frame.group("line")
+        self.places[stream] = (place, of_program or is_of_program(frame.group("path")), frame.group("indent"))
 
     def is_frame_of_program(self, text):
         """Whether the line names a place of the program in an open traceback."""
@@ -131,7 +134,8 @@ class OpenTracebacks:
     def is_source(self, text):
         """Whether the line is that of the program that a traceback quotes below the name of its file."""
         label = self.label_of(text)
-        return stream_of(label) in self.frames and text[len(label) :].startswith("    ")
+        begin = self.places.get(stream_of(label), NO_PLACE)[2] + "    "
+        return stream_of(label) in self.frames and text[len(label) :].startswith(begin)
 
     def ends_within(self, text):
         """Whether the log whose last line this is ends within a traceback."""
@@ -159,6 +163,8 @@ class OpenTracebacks:
         if self.lines_left[stream] <= 0:
             self.end(stream)
             return False, None
+        indent = self.places.get(stream, NO_PLACE)[2]
+        rest = rest[len(indent) :] if rest.startswith(indent) else rest
         if not rest.strip() or rest.startswith((" ", "\t", "Traceback (most recent")):
             if frame:
                 self.unfinished.add(stream)

@@ -62,9 +62,11 @@ UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
 UNKNOWN = "error-unknown"
 _ERROR_LEVEL = re.compile(
-    r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])"
-    r"|\[(?:error|fatal|critical)\]|^(?:Error|fatal): [a-z]|^[EF]\d{4}(?:\d{4})? \d\d:|F\d{4} \d\d:\d\d:\d{10}\.\d{6} "
-    r"|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b|^Exception in \w"
+    r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|\[[\d:, -]{19,27} [EF] \d"
+    r"|\[(?:error|fatal|critical)\]|^(?:Error|fatal): [a-z]|(?:^|\) |\[)[EF]\d{3,4}(?:\d{4})? \d\d:"
+    r"|F\d{4} \d\d:\d\d:\d{10}\.\d{6} |^Unhandled exception\b|[Ee]xception (?:in|raised from) \w"
+    r'|"(?:level|severity|levelname|eventType)": ?"\w{0,8}(?i:error|fatal|critical)"'
+    r"|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b"
 )
 """How loggers, glog and compilers or Slurm begin the line of an error, and how libraries in C tell one."""
 _PROGRESS_LEVEL = re.compile(r"\b(?:INFO|DEBUG)\b")
@@ -92,6 +94,11 @@ _OF_OTHERS = re.compile(
     r"|\b(?:child|background|worker|sub|or more)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
 )
 """What the message of an exception says that only reports what failed elsewhere."""
+_BLOCK = re.compile(
+    r" host      : (?P<host>[\w.-]{1,200})\n.{0,80} rank      : (?P<rank>\d{1,9}) .{0,40}\n"
+    r".{0,120}\(pid: (?P<pid>\d{1,10})\)"
+)
+"""Before the traceback of a worker that torchrun quotes in its list of failures: whose it is."""
 _QUOTED = re.compile(r"\bfailed with error '(.{8,2000}?)', please check the stack trace")
 """The message of a worker's exception, in that of the process which waits for it."""
 
@@ -129,7 +136,7 @@ class _Scanner:
             self.summary.lines += count
             tail = data
         lines = tail[-_LOOK_BACK * 200 :].split(b"\n")
-        self.summary.last_time = self._nearest_time(lines)
+        self.summary.last_time = self._first_time(reversed(lines[-_LOOK_BACK:]))
         if not any(event.signature in self.matcher.faults for event in self.events):
             self._add_end(lines)
         self._add_cut(lines)
@@ -211,7 +218,7 @@ class _Scanner:
         if b"\x1b" in data:
             data = _ESCAPES.sub(b"", data)
         if self.summary.first_time is None:
-            self.summary.first_time = self._first_time(data)
+            self.summary.first_time = self._first_time(data[: _LOOK_BACK * 200].split(b"\n", _LOOK_BACK)[:_LOOK_BACK])
         if not self.summary.lines:
             for line in data.split(b"\n", HEADLESS_LINES)[:HEADLESS_LINES]:
                 self.tracebacks.open_headless(self._decode(line[:MAX_LINE]))  # type: ignore[no-untyped-call]
@@ -288,7 +295,8 @@ class _Scanner:
             matched |= self._matches_of_exception(exception)
         elif opened:
             self.tracebacks.open(text)  # type: ignore[no-untyped-call]
-            self.origin = {}
+            quoted = _BLOCK.search(b"\n".join(place.lines[max(0, place.at - 4) : place.at]).decode("utf-8", "replace"))
+            self.origin = quoted.groupdict() if quoted else {}
             if not label_before_head(text):  # type: ignore[no-untyped-call]
                 self.opener = read_stamp(text, self.year).rank
         if matched.keys() & _EXCEPTIONS and _OF_OTHERS.search(text):
@@ -351,7 +359,7 @@ class _Scanner:
         inferred = time is None
         world = world_rank(text[:MAX_TEXT], place.lines[max(0, place.at - 3) : place.at] if stamp.rank is None else [])
         if inferred:
-            time = self._nearest_time(place.lines[: place.at + 1])
+            time = self._first_time(reversed(place.lines[: place.at + 1][-_LOOK_BACK:]))
         self.events.append(
             Event(
                 signature=signature,
@@ -369,18 +377,9 @@ class _Scanner:
             )
         )
 
-    def _nearest_time(self, lines: list[bytes]) -> float | None:
-        """The time of the last of these lines that shows one."""
-        for line in reversed(lines[-_LOOK_BACK:]):
-            if line:
-                time = read_stamp(line[:400].decode("utf-8", "replace"), self.year).time
-                if time is not None:
-                    return time
-        return None
-
-    def _first_time(self, data: bytes) -> float | None:
-        lines = data[: _LOOK_BACK * 200].split(b"\n")[:_LOOK_BACK]
-        stamps = (read_stamp(line[:400].decode("utf-8", "replace"), self.year).time for line in lines)
+    def _first_time(self, lines: Iterable[bytes]) -> float | None:
+        """The time of the first of these lines that shows one."""
+        stamps = (read_stamp(line[:400].decode("utf-8", "replace"), self.year).time for line in lines if line)
         return next((time for time in stamps if time is not None), None)
 
     def _decode(self, line: bytes) -> str:
@@ -414,8 +413,7 @@ def _matches(text: str, candidates: tuple[Candidate, ...], limit: MatchLimit) ->
     for signature, pattern in candidates:
         if not all(literal in text for literal in pattern.literals):
             continue
-        selected = limit.search(signature.id, pattern.regex, text)
-        if selected:
+        if selected := limit.search(signature.id, pattern.regex, text):
             values = values_by_id.setdefault(signature.id, {})
             values.update((name, value) for name, value in selected.groupdict().items() if value is not None)
     yield from values_by_id.items()

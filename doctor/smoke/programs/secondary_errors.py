@@ -22,6 +22,13 @@ SECONDARY_MESSAGES = (
     "communicator was aborted", "timed out connecting",
 )  # fmt: skip
 """Parts of messages of other errors that follow from another rank's end."""
+OF_SERVICES = re.compile(
+    r"(?!\w{0,40}RuntimeError: |Dist\w{0,20}Error: |HorovodInternalError: |Exception: )"
+    r"[A-Za-z_]\w{0,60}(?:Error|Exception|Timeout|Disconnected|IncompleteRead): "
+)
+"""How an error begins that the libraries by which ranks reach each other do not raise: of Python's sockets
+("ConnectionResetError: [Errno 104] Connection reset by peer"), or of clients of a store or a hub (botocore, urllib3,
+aiohttp, fsspec). The other end of such a connection is no rank."""
 LOST_PEER = re.compile(
     r"Connection closed by remote peer|Socket closed \[|[Ff]ailed to (?:recv, got|send, sent) 0 bytes"
     r"|Connection was likely closed|client socket has failed to connect"
@@ -58,8 +65,8 @@ def timed_out_number(text: str) -> int:
 
 def is_secondary(text: str) -> bool:
     """Whether the error follows from another rank: from its end, or from its staying away."""
-    return bool(GAVE_UP_MESSAGES.search(text) or LOST_PEER.search(text)) or any(
-        part in text for part in SECONDARY_MESSAGES
+    return bool(GAVE_UP_MESSAGES.search(text) or LOST_PEER.search(text)) or (
+        OF_SERVICES.match(text) is None and any(part in text for part in SECONDARY_MESSAGES)
     )
 
 

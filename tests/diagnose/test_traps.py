@@ -149,3 +149,17 @@ def test_the_source_line_that_a_traceback_quotes_is_not_what_the_program_printed
     )
     diagnosis = logs(train="".join(f"{label}{line}\n" for line in text.splitlines()))
     assert [cause.signature for cause in diagnosis.causes] == ["python-exception"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/work/run.sh: line 3: python: command not found\nstep 1 loss 3.2\nstep 2 loss 3.1\nTraining complete\n",
+        'WARNING botocore: Read timeout on endpoint URL: "https://s3.amazonaws.com/x"; retrying\nstep 1 loss 3.2\n',
+        '{"level": "error", "msg": "metrics push failed"}\nstep 10 loss 1.2\nstep 11 loss 1.1\n',
+        "Generated: Only one usage of each socket address is permitted\nstep 5 loss 1.0\n",
+        "F0101 10:00:00.000000 100 raylet.cc:55] Check failed: connection closed\n",
+    ],
+)
+def test_what_the_job_went_on_after_or_what_follows_from_another_end_is_no_cause(text: str) -> None:
+    assert not logs(job=text).causes

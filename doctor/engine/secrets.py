@@ -165,6 +165,8 @@ _SAID = (
     r"|\bauth=\([\"'][^\"'\n]{0,100}[\"'],[ ]?[\"'])[^\s\"',;)]+"
 )
 """Of sentences of exceptions, and calls in the source that a traceback quotes."""
+_IN_WORDS = tuple(text.replace(r"\b", r"(?:\b|(?<=\\[nrt]))") for text in (_AUTHORIZATION, _LOGIN, _SAID))
+"""A word begins behind the end of a line that is shown as ``\\n``, too."""
 _ENCODED = r"(?i)((?:pass(?:word|wd)|secret|token|api_?key)(?:%22|%27)?(?:%3A|%3D)(?:%20|%22|%27|\+){0,9})[^%&\s\"']+"
 _NAMED_VALUE = rf"""(?ix)
     (\b(?:name|key)\\?["']?[ \t]*[:=][ \t]*\\?["']?
@@ -375,7 +377,7 @@ def _searched(text: str) -> str:
 
 
 def _without_named(text: str) -> str:
-    for pattern in (_AUTHORIZATION, *[_commands()] * _OPTIONS, _LOGIN, _SAID):
+    for pattern in (_IN_WORDS[0], *[_commands()] * _OPTIONS, *_IN_WORDS[1:]):
         text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
     for mark, pattern in (("</", _ELEMENT), ("|", _PIPED), ("%3", _ENCODED), ("value", _NAMED_VALUE)):
         if mark in text:

@@ -128,7 +128,7 @@ _LOGIN = (
     r"|\b(?-i:AUTH)[ ]+(?:default[ ]+|[\w-]{1,60}[ ]+(?=(?-i:[^\sA-Z]{0,99}[A-Z])))?"
     r"|\bsetuser\b[^\n]{0,100}?[\s\"]>|\"(?-i:AUTH)\"[ ](?:\"[^\"\s]{1,100}\"[ ])?\")"
     r"(?-i:(?=[^\s0-9]{0,100}[0-9])(?=[^\sa-z]{0,100}[a-z]))(?=[^\s/._:\"'\\]{8,200}(?:[\r\n\"']|\\r|$))"
-    r"|\b(?:sen[dt]s?|sending|command|cmd|after|issued|(?-i:FTP|POP3?|IRC)|login|tried|rejected|line|request)\b[^\n]{0,60}?"
+    r"|\b(?:sen[dt]s?|sending|command|cmd|after|issued|ftp|pop3?|irc|user|login|tried|rejected|line|request)\b[^\n]{0,60}?"
     r"(?-i:\bPASS)[ ]+(?=[^\s0-9]{0,100}[0-9])(?=[^\s/._:\"'\\]{8})(?-i:(?=[^\sa-z]{0,100}[a-z]))"
     r"|(?-i:\bAUTH)(?:\\r\\n|\s{1,2})\$[0-9]{1,4}(?:\\r\\n|\s{1,2})"
     r"(?:[\w.-]{1,60}(?:\\r\\n|\s{1,2})\$[0-9]{1,4}(?:\\r\\n|\s{1,2}))?"
@@ -217,20 +217,8 @@ WORDS = (
     ),
     *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),
     *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "(printf", "minio", "ssh.connect"),
-    *(
-        "salt",
-        "pepper",
-        "setuser",
-        "otp=",
-        '"sk"',
-        "'sk'",
-        "session_id",
-        "session-id",
-        "identified",
-        "signature:",
-        "dingtalk",
-        "7z",
-    ),
+    *("salt", "pepper", "setuser", "otp=", '"sk"', "'sk'", "session_id", "session-id", "identified", "signature:"),
+    *("dingtalk", "7z"),
     *("send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
     *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
     *map(str.lower, SHAPES),

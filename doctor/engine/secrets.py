@@ -128,7 +128,7 @@ _LOGIN = (
     r"|\b(?-i:AUTH)[ ]+(?:default[ ]+|[\w-]{1,60}[ ]+(?=(?-i:[^\sA-Z]{0,99}[A-Z])))?"
     r"|\bsetuser\b[^\n]{0,100}?[\s\"]>|\"(?-i:AUTH)\"[ ](?:\"[^\"\s]{1,100}\"[ ])?\")"
     r"(?-i:(?=[^\s0-9]{0,100}[0-9])(?=[^\sa-z]{0,100}[a-z]))(?=[^\s/._:\"'\\]{8,200}(?:[\r\n\"']|\\r|$))"
-    r"|\b(?:sen[dt]s?|sending|command|cmd|after|issued|(?-i:FTP|POP3?|IRC)|login|tried|rejected|line|request)\b[^\n]{0,60}?"
+    r"|\b(?:sen[dt]s?|sending|command|cmd|after|issued|ftp|pop3?|irc|user|login|tried|rejected|line|request)\b[^\n]{0,60}?"
     r"(?-i:\bPASS)[ ]+(?=[^\s0-9]{0,100}[0-9])(?=[^\s/._:\"'\\]{8})(?-i:(?=[^\sa-z]{0,100}[a-z]))"
     r"|(?-i:\bAUTH)(?:\\r\\n|\s{1,2})\$[0-9]{1,4}(?:\\r\\n|\s{1,2})"
     r"(?:[\w.-]{1,60}(?:\\r\\n|\s{1,2})\$[0-9]{1,4}(?:\\r\\n|\s{1,2}))?"
@@ -165,6 +165,8 @@ _SAID = (
     r"|\bauth=\([\"'][^\"'\n]{0,100}[\"'],[ ]?[\"'])[^\s\"',;)]+"
 )
 """Of sentences of exceptions, and calls in the source that a traceback quotes."""
+_IN_WORDS = tuple(text.replace(r"\b", r"(?:\b|(?<=\\[nrt]))") for text in (_AUTHORIZATION, _LOGIN, _SAID))
+"""A word begins behind the end of a line that is shown as ``\\n``, too."""
 _ENCODED = r"(?i)((?:pass(?:word|wd)|secret|token|api_?key)(?:%22|%27)?(?:%3A|%3D)(?:%20|%22|%27|\+){0,9})[^%&\s\"']+"
 _NAMED_VALUE = rf"""(?ix)
     (\b(?:name|key)\\?["']?[ \t]*[:=][ \t]*\\?["']?
@@ -215,20 +217,8 @@ WORDS = (
     ),
     *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),
     *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "(printf", "minio", "ssh.connect"),
-    *(
-        "salt",
-        "pepper",
-        "setuser",
-        "otp=",
-        '"sk"',
-        "'sk'",
-        "session_id",
-        "session-id",
-        "identified",
-        "signature:",
-        "dingtalk",
-        "7z",
-    ),
+    *("salt", "pepper", "setuser", "otp=", '"sk"', "'sk'", "session_id", "session-id", "identified", "signature:"),
+    *("dingtalk", "7z"),
     *("send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
     *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
     *map(str.lower, SHAPES),
@@ -375,7 +365,7 @@ def _searched(text: str) -> str:
 
 
 def _without_named(text: str) -> str:
-    for pattern in (_AUTHORIZATION, *[_commands()] * _OPTIONS, _LOGIN, _SAID):
+    for pattern in (_IN_WORDS[0], *[_commands()] * _OPTIONS, *_IN_WORDS[1:]):
         text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
     for mark, pattern in (("</", _ELEMENT), ("|", _PIPED), ("%3", _ENCODED), ("value", _NAMED_VALUE)):
         if mark in text:

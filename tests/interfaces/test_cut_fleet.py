@@ -57,4 +57,7 @@ def test_the_parts_are_named_and_beside_a_majority_the_others(fleet_cpu: Any, si
         left_out = "sb0004" if sizes == (3, 1) else "sb[0003-0004]"
         assert (code, f" nodes={sizes[0]}/4 bad={left_out} " in line) == (0, True), line
         assert doctor(fleet_cpu, "preflight", "--need", "4")[0] == 10
+        code, line = doctor(fleet_cpu, "preflight")
+        bad = " bad=sb0004 " if sizes == (3, 1) else ""
+        assert (code, bad in line, " bad=" in line) == (10, True, bool(bad)), line
     assert doctor(fleet_cpu, "check")[0] == 0

@@ -24,7 +24,7 @@ class HostHealth(msgspec.Struct, frozen=True):
 
 
 def classify_hosts(report: Report, sound: Collection[str] = ()) -> HostHealth:
-    """How every host is. ``sound``: hosts that were judged healthy without the others."""
+    """How every host is. ``sound``: hosts that were judged healthy without the others, which are bad beside them."""
     errors = [
         finding
         for outcome in report.outcomes
@@ -32,7 +32,8 @@ def classify_hosts(report: Report, sound: Collection[str] = ()) -> HostHealth:
         if outcome.severity_of(finding) is Severity.ERROR
     ]
     named = {host for finding in errors for host in finding.hosts if host not in sound}
-    bad = {host for finding in errors for host in accused_hosts(finding, len(report.hosts)) if host not in sound}
+    accused = {host for finding in errors for host in accused_hosts(finding, len(report.hosts))}
+    bad = named if sound else accused
     evaluated = {host for outcome in report.outcomes for host in outcome.evaluated_hosts}
     grave = {outcome.check for outcome in report.outcomes if outcome.severity is Severity.ERROR or outcome.crashed}
     unknown = {host for host, names in unknown_hosts(report).items() if grave.intersection(names)}

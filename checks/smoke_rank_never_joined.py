@@ -17,6 +17,11 @@ REMEDIES = (
         ),
     ),
     (
+        r"\((?:127\.[\d.]+|::1)\)",
+        "The host finds the master's name at its own loopback address. In its `/etc/hosts`, give that name the address "
+        "that `getent ahosts` of the name prints on the other hosts.",
+    ),
+    (
         r"\brefuses connections\b|connection refused|ECONNREFUSED",
         "Nothing listens at that address: check host and port, and on the master `ss -ltnp`.",
     ),

@@ -45,9 +45,9 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     """Every rank completes the rendezvous.
 
     ## Why it matters
-    `init_process_group` waits for every rank. One that resolves MASTER_ADDR wrongly, is refused, is dropped by a
-    firewall, or has another world size, delays all others, for 30 minutes by default, and the message on the other
-    ranks reports only that a rank is missing.
+    `init_process_group` waits for every rank, 30 minutes by default. One rank delays all others when it resolves
+    MASTER_ADDR wrongly, is refused, is dropped by a firewall, or has another world size. The other ranks report only
+    that a rank is missing.
 
     ## What to do
     {remedy}

@@ -5,11 +5,6 @@ from doctor.facts.smoke import SmokeCollectives, SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import findings
 
-WATCHED = (
-    "Find the operation in the program: with `torch.autograd.set_detect_anomaly(True)` before the loop, torch names "
-    "the one whose gradient is the first NaN. Check the batch of that step with `torch.isfinite(batch).all()`. Other "
-    "causes: half precision without loss scaling, a learning rate that is too high, a division by a count of zero."
-)
 OWN = (
     "Run `doctor smoke` again with the hosts in another order. If the NaN moves with the rank, its device is bad. If "
     "it stays with the position in the layout, or all ranks have it at once, it is arithmetic: a kernel of one library "
@@ -31,6 +26,9 @@ def smoke_not_finite(
 
     ## What to do
     {look}
+    In a program of your own: with `torch.autograd.set_detect_anomaly(True)` before the loop, torch names the operation
+    whose gradient is the first NaN; `torch.isfinite(batch).all()` tells whether the batch of that step is to blame.
+    Other causes: half precision without loss scaling, a learning rate that is too high, a division by a count of zero.
     Where one rank alone makes it, of good numbers, examine its device: `for i in $(seq 0 7); do npu-smi info -t ecc -i
     $i; done` or `nvidia-smi -q -d ECC,ROW_REMAPPER` on {host} shows memory errors.
 
@@ -49,7 +47,7 @@ def smoke_not_finite(
     layout_findings = list(findings("smoke-not-finite", run, training))
     received = corrupted and any(len(finding.hosts) == everyone for finding in layout_findings)
     for finding in layout_findings:
-        finding.values["look"] = WATCHED if run.watched else OWN
+        finding.values["look"] = "" if run.watched else OWN
         yield finding.because_of("smoke-collective-wrong", *finding.explained_by) if received else finding
     bad_steps = [event for fact in (learning or {}).values() for event in fact.steps if event.loss is None]
     if bad_steps and not layout_findings:

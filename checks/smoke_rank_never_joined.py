@@ -5,6 +5,12 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
+LOOPBACK = (
+    r"([\w.-]{1,200}) \((?:127\.[\d.]+|::1)\)",
+    "The host takes {0} for its own loopback address. In its `/etc/hosts`, give {0} the address that "
+    "`getent ahosts {0}` prints on the other hosts.",
+)
+"""Of a master on another host."""
 REMEDIES = (
     (
         (
@@ -15,11 +21,6 @@ REMEDIES = (
             "Compare `getent hosts` of the master's name on the host and on the others, and put the right address into "
             "`/etc/hosts`."
         ),
-    ),
-    (
-        r"\((?:127\.[\d.]+|::1)\)",
-        "The host finds the master's name at its own loopback address. In its `/etc/hosts`, give that name the address "
-        "that `getent ahosts` of the name prints on the other hosts.",
     ),
     (
         r"\brefuses connections\b|connection refused|ECONNREFUSED",
@@ -71,5 +72,5 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
         run,
         "{who} never joined: {text}",
         "never-joined",
-        remedies=REMEDIES,
+        remedies=(LOOPBACK, *REMEDIES) if len(run.hosts(tuple(range(run.plan.world)))) > 1 else REMEDIES,
     )

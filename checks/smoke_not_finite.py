@@ -11,6 +11,7 @@ OWN = (
     "version, or half precision without loss scaling."
 )
 
+
 @check(severity=ERROR, area="smoke")
 def smoke_not_finite(
     run: SmokeRun,

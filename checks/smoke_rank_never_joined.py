@@ -7,8 +7,10 @@ from doctor.smoke.results.trouble_findings import failure_findings
 
 LOOPBACK = (
     r"([\w.-]{1,200}) \((?:127\.[\d.]+|::1)\)",
-    "The host takes {0} for its own loopback address. In its `/etc/hosts`, give {0} the address that "
-    "`getent ahosts {0}` prints on the other hosts.",
+    (
+        "The host takes {0} for its own loopback address. In its `/etc/hosts`, give {0} the address that "
+        "`getent ahosts {0}` prints on the other hosts."
+    ),
 )
 """Of a master on another host."""
 REMEDIES = (

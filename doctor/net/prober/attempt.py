@@ -11,13 +11,9 @@ from doctor.net.prober.socket_loop import READ, WRITE, close_now, printable_star
 MAX_BULK_BYTES = 1 << 17
 REFUSED_HERE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENETDOWN)
 """What `connect` itself returns, before any packet: a route that is missing, prohibits or is a black hole."""
-REFUSED_ON_THE_WAY = (
-    *(errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EHOSTDOWN, errno.ENONET),
-    *(errno.ENOPROTOOPT, errno.EPROTO, errno.EOPNOTSUPP),
-)
-"""What an ICMP message says later, of a router, of a firewall on either host, or of a neighbour without an answer.
-Linux makes these of it in icmp_err_convert (net/ipv4/icmp.c) and tab_unreach (net/ipv6/icmp.c)."""
+_ICMP = ("ENETUNREACH", "EHOSTUNREACH", "EACCES", "EHOSTDOWN", "ENONET", "ENOPROTOOPT", "EPROTO", "EOPNOTSUPP")
 OUTCOMES = {
+    **{getattr(errno, name): "unreachable" for name in _ICMP},
     errno.ECONNREFUSED: "refused",
     errno.ETIMEDOUT: "dropped",
     errno.ECONNRESET: "cut",
@@ -25,6 +21,9 @@ OUTCOMES = {
     errno.EPERM: "no-route",
     errno.ENETDOWN: "no-route",
 }
+"""By the error number that comes after a packet was sent. Those of `_ICMP` are messages of a router, of a firewall on
+either host, or of a neighbour without an answer, as Linux translates them in icmp_err_convert (net/ipv4/icmp.c) and
+tab_unreach (net/ipv6/icmp.c)."""
 
 
 class ConnectionAttempt:
@@ -77,7 +76,7 @@ class ConnectionAttempt:
 
     def fail(self, code):
         """Ends with the word for an error number that came after a packet was sent."""
-        word = "unreachable" if code in REFUSED_ON_THE_WAY else OUTCOMES.get(code, "local")
+        word = OUTCOMES.get(code, "local")
         if word == "dropped" and self.step != self.connected:
             word = self.stalled_word()
         self.finish(word, errno.errorcode.get(code, str(code)))

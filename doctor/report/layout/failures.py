@@ -336,9 +336,9 @@ class _FailureEntryBuilder:
         checks = count_noun(len(failure.consequences), "other check")
         text = phrase("{checks} could not examine {place}", checks=checks, place=localized(place))
         listed = failure.consequences[: None if self.scope.names_checks else MAX_BLOCKED]
-        more = len(failure.consequences) - len(listed)
-        rest = phrase(" and {count} more", count=more) if more else ""
-        return [("blocked", f"{text}{localized(': ')}{', '.join(listed)}{rest}")]
+        if more := len(failure.consequences) - len(listed):
+            listed = (*listed[:-1], listed[-1] + phrase(" and {count} more", count=more))
+        return [("blocked", f"{text}{localized(': ')}{', '.join(listed)}")]
 
 
 def _others(hosts: int) -> str:

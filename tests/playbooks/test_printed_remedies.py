@@ -73,7 +73,7 @@ NOT_RUN = {
         env --within DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed
         int(os""",
     "would change this machine's clock, services, mounts or frequency": """
-        umount update-grub cpupower tuned-adm chronyc systemctl timedatectl hwclock hostname reboot
+        umount update-grub cpupower tuned-adm chronyc systemctl timedatectl hwclock reboot
         scontrol""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
@@ -86,6 +86,7 @@ NOT_RUN = {
         printf""",
     "run for another check, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",
     "copies a file from this machine, or on the job's hosts": "{copy} cp",
+    "run below, in the place of a report": "hostname",
 }
 """Why commands are not run here, and how they begin."""
 PAGES = {
@@ -204,7 +205,7 @@ TYPED = (
 @pytest.mark.hosts
 @pytest.mark.parametrize("name", TYPED)
 def test_commands_typed_as_the_report_prints_them_mend(name: str, request: pytest.FixtureRequest) -> None:
-    """Each command of the report that the host has is typed, in its order, on each host of the finding."""
+    """Each command of the report that the host has is typed, in its order, on the host that its sentence names."""
     row = next(row for row in ROWS if row.check == name)
     fleet: Fleet = request.getfixturevalue(f"fleet_{row.fleet}")
     options = (*row.options, "--select", name)
@@ -212,9 +213,10 @@ def test_commands_typed_as_the_report_prints_them_mend(name: str, request: pytes
         _, before = check_fleet(fleet, *options, environ=dict(row.environ))
         findings = outcome(before, name)["findings"]
         for finding in findings:
-            for command in re.findall(r"`([^`]+)`", finding["remedy"]):
-                for host in finding["hosts"]:
-                    type_command(fleet, host, command)
+            for found in re.finditer(r"`([^`]+)`", finding["remedy"]):
+                named = re.findall(r"\b[Oo]n (sb\d+)", finding["remedy"][: found.start()])
+                for host in named[-1:] or finding["hosts"]:
+                    type_command(fleet, host, found[1])
         _, after = check_fleet(fleet, *row.options, environ=dict(row.environ))
     assert findings and not outcome(after, name)["findings"] and not outcome(after, name)["unknown"]
     assert {entry["check"] for entry in after["outcomes"] if entry["findings"]} <= set(row.also)

@@ -57,14 +57,14 @@ class GroupRoles(msgspec.Struct, frozen=True):
 
     def sentences(self) -> list[str]:
         """What was inferred, in words."""
-        kinds = (
-            ("ranks {0} were taken as a tensor-parallel group, by {1}", self.model),
-            ("ranks {0} were taken as a data-parallel group, by {1}", self.data),
-        )
-        inferred = (
-            filled(text, format_ranges(group.ranks), group.reason) for text, groups in kinds for group in groups
-        )
-        return [*inferred, *self.unclear]
+        return [
+            filled(text, format_ranges(group.ranks), group.reason)
+            for text, groups in (
+                ("ranks {0} were taken as a tensor-parallel group, by {1}", self.model),
+                ("ranks {0} were taken as a data-parallel group, by {1}", self.data),
+            )
+            for group in groups
+        ] + [*self.unclear]
 
 
 def name_tensors(names: Sequence[str]) -> str:

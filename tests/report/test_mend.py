@@ -77,7 +77,7 @@ def test_the_remedy_of_one_of_two_hosts_is_not_for_the_other_likewise() -> None:
     )
     outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), reports.HOSTS)
     output = rendering.plain(reports.report(outcome), {check.name: check})
-    assert "On node001, while no job runs: `hccn_tool -i 0 -ip -s address 29.1.1.2" in output
+    assert "On node001, while no job runs: `/usr/local/Ascend/driver/tools/hccn_tool -i 0 -ip -s address 29.1.1.2" in output
     assert "likewise" not in output
 
 

@@ -95,7 +95,7 @@ def test_lines_fit_the_terminal_unless_they_hold_a_command(name: str, width: int
 
 
 def test_a_command_is_never_broken() -> None:
-    command = "`" + "hccn_tool -i 0 -ip -s address 10.0.0.1 netmask 255.255.255.0 " * 3 + "`"
+    command = "`" + "npu-tool -i 0 -ip -s address 10.0.0.1 netmask 255.255.255.0 " * 3 + "`"
     check = example_reports.make(
         "link-down", example_reports.ERROR, "links", f"Up.\n\n## What to do\nTry {command} on {{host}}."
     )

@@ -165,7 +165,7 @@ class Coverage(msgspec.Struct, frozen=True):
             )
         if self.unsettled:
             return phrase(
-                "{count} of {total} checks apply, of {open} it is not known",
+                "{count} of {total} checks apply, {open} are unknown",
                 count=self.applied,
                 total=self.checks,
                 open=self.unsettled,

@@ -12,8 +12,8 @@ def amd_gpu_fault_logged(log: KernelLog, accelerators: OtherAccelerators | None)
     """The kernel's log holds no fault of an AMD GPU.
 
     ## Why it matters
-    Errors of the hardware that could not be corrected end the program that meets them, or make it compute wrongly. A
-    GPU that could not be reset or started is no longer usable; the driver hides it, and ranks are missing.
+    Errors of the hardware that could not be corrected end the program that meets them, or make it compute wrongly. When
+    the driver could not reset or start a GPU, no program can use it; the driver hides it, and ranks are missing.
 
     ## What to do
     On {host}, for the GPU at {device}: `dmesg | grep -i amdgpu`, `amd-smi metric -e`, `amd-smi bad-pages`. Reset it

@@ -11,8 +11,8 @@ def amd_gpu_missing(amd: AmdGpus, accelerators: OtherAccelerators, place: HostCo
     """amd-smi lists every AMD GPU that is on the PCI bus.
 
     ## Why it matters
-    The driver hides a GPU that it could not start, or that no longer answers: ranks are missing, or the job has fewer
-    GPUs on this host than on the others.
+    The driver hides a GPU that did not start or stopped answering: ranks are missing, or the job has fewer GPUs on this
+    host than on the others.
 
     ## What to do
     On {host}: `dmesg | grep -i amdgpu`, `lspci -nnk -d 1002:`, `amd-smi list`. Restart the host with a power cycle; if

@@ -9,8 +9,8 @@ def cann_env_not_set(torch: TorchImport) -> Iterator[Finding]:
     """torch_npu loads after a plain login, without sourcing a script.
 
     ## Why it matters
-    A launcher that starts ranks over SSH (mpirun, pdsh, DeepSpeed, Slurm's prolog) reads neither /etc/profile nor most
-    of ~/.bashrc. It works in a terminal, and the ranks on the other hosts cannot import torch.
+    Ranks that a launcher starts over SSH (mpirun, pdsh, DeepSpeed, Slurm's prolog) do not read /etc/profile, and read
+    only the first lines of ~/.bashrc. It works in a terminal, and the ranks on the other hosts cannot import torch.
 
     ## What to do
     Begin the job's script with `source {set_env}`, or put that line before the part of ~/.bashrc that returns in

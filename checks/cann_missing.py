@@ -11,7 +11,7 @@ def cann_missing(inventory: NpuInventory, python: PythonEnv, cann: CannVersion |
     """CANN is installed where torch_npu or MindSpore is.
 
     ## Why it matters
-    Both are thin layers over CANN's libraries (libascendcl.so, libhccl.so) and do not load without them.
+    torch_npu and MindSpore call CANN's libraries (libascendcl.so, libhccl.so), and do not load without them.
 
     ## What to do
     Install the CANN toolkit and its kernels on {host}, in the version that `doctor explain torch-npu-cann-mismatch`

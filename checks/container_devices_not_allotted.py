@@ -13,14 +13,14 @@ def container_devices_not_allotted(container: JobContainer) -> Iterator[Finding]
     """The job's container has no accelerators beside those that it was allotted.
 
     ## Why it matters
-    A device plugin tells the container by a variable which devices are its own, and a privileged container has those of
-    all others, too, as has one whose template or image sets that variable to other devices. Ranks count from 0 and so
-    take devices of other jobs: out of memory, half the speed, or results of a device that is under test. The scheduler
-    sees none of it.
+    A device plugin names the container's devices in a variable. A privileged container sees the devices of all others
+    as well; so does one whose template or image sets that variable to other devices. Ranks count from 0 and so take
+    devices of other jobs: out of memory, half the speed, or results of a device that is under test. The scheduler sees
+    none of it.
 
     ## What to do
     Start the pod of {host} without `privileged: true`; `securityContext.capabilities.add: [IPC_LOCK]` is enough for
-    RDMA. Neither its template nor its image should name devices in {variable}. {until}
+    RDMA. Take {variable} out of its template and its image. {until}
 
     ## Source
     Kubernetes, issue 81256, and NVIDIA k8s-device-plugin, issue 336 (a privileged pod that requested one GPU sees all,

@@ -15,8 +15,8 @@ def detect_address_unset(
 
     ## Why it matters
     An NPU pings its detect address all the time and reports the result as its net health. Without one the health stays
-    at `Init`, which looks normal also when the cable fails: neither doctor nor a cluster manager notices when the
-    NPU loses the network.
+    at `Init`, which looks normal also when the cable fails: doctor and the cluster manager do not notice when the NPU
+    loses the network.
 
     ## What to do
     On {host}: `hccn_tool -i {npu} -netdetect -s address {gateway}`. {source}

@@ -46,7 +46,9 @@ def _no_room(disk: FileSystem) -> Iterator[Finding]:
             size=format_bytes(disk.size),
             expected=expected,
             remedy=filled(
-                "`du -xh -d1 {0} | sort -h | tail` shows what fills it. {1}", shlex.quote(disk.path), OLD_LOGS
+                "`du -axh {0} | sort -h | tail` shows the largest folders and files. {1}",
+                shlex.quote(disk.path),
+                OLD_LOGS,
             ),
         )
     if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):

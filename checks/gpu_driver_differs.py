@@ -15,8 +15,8 @@ def gpu_driver_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     An older driver refuses a newer CUDA on that host alone, and differences in speed and in faults are hard to trace.
 
     ## What to do
-    On {host}, while no program uses the GPUs: `sh ./NVIDIA-Linux-$(uname -m)-{expected}.run`, or the package of the
-    distribution, by which the other hosts have it; then `reboot`.
+    On {host}, while no program uses the GPUs: `sh ./NVIDIA-Linux-$(uname -m)-{expected}.run`, or with the
+    distribution's package, where the other hosts have it from there; then `reboot`.
 
     ## Source
     The hosts are compared with each other by `driver_version` of `nvidia-smi --query-gpu`; the majority is the norm.

@@ -13,8 +13,9 @@ def gpu_driver_mismatch(tool: NvidiaSmi, cards: GpuCards) -> Iterator[Finding]:
     that no device is available. Programs that were started before go on.
 
     ## What to do
-    Restart {host}. Without a restart: end all programs that use the GPUs, then `rmmod nvidia_drm nvidia_modeset
-    nvidia_uvm nvidia` and `nvidia-smi`. So that it does not come back: `apt-mark hold 'nvidia-*' 'libnvidia-*'`.
+    On {host}, when no job runs: `reboot`. Without a restart: end all programs that use the GPUs, then `rmmod nvidia_drm
+    nvidia_modeset nvidia_uvm nvidia` and `nvidia-smi`. So that it does not come back: `apt-mark hold 'nvidia-*'
+    'libnvidia-*'`.
 
     ## Source
     NVML, NVML_ERROR_LIB_RM_VERSION_MISMATCH: "Driver/library version mismatch"; /proc/driver/nvidia/version has the

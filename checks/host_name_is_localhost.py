@@ -25,9 +25,9 @@ def host_name_is_localhost(
     with the host name, makes the others connect to themselves; logs of two such hosts cannot be distinguished.
 
     ## What to do
-    Give {host} the name that the list of hosts has for it: `hostnamectl set-hostname {listed}`. Then on every host
-    where `getent hosts {listed}` prints nothing: `{hosts_command}`. Leave the lines of localhost in /etc/hosts as they
-    are: other programs need them.
+    Give {host} the name that the list of hosts has for it: `hostname {listed} && echo {listed} > /etc/hostname`. Then
+    on every host where `getent hosts {listed}` prints nothing: `{hosts_command}`. Leave the lines of localhost in
+    /etc/hosts as they are: other programs need them.
 
     ## In a container
     Start the container of {host} again with a name of its own: `docker run --hostname {listed}`.

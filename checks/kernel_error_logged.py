@@ -10,8 +10,8 @@ def kernel_error_logged(log: KernelLog) -> Iterator[Finding]:
 
     ## Why it matters
     After an error of the kernel itself, processes hang or die, until the host is restarted. Drivers have thousands of
-    messages: one by which a driver says that its accelerator, network card or disk does not work is shown, although
-    no rule says what it means.
+    messages: where a driver reports that its accelerator, network card or disk does not work, the line is shown even
+    though no rule explains it.
 
     ## What to do
     On {host}: `dmesg -T`, and read what stands around the message; look it up with the driver's name and version.

@@ -19,7 +19,11 @@ ADAPTERS = {
 """By the type in sysfs, which is the PCI device's number (pci.ids)."""
 
 
-@check(severity=WARNING, area="versions", advisory=OF_SOME)
+CAUSES = {"nccl-version-differs": ("observed",)}
+"""Its remedy installs the version of the other hosts; where that has the fault, they have a finding of their own."""
+
+
+@check(severity=WARNING, area="versions", advisory=OF_SOME, follows_from=CAUSES)
 def known_bad_version(
     python: PythonEnv,
     gpus: GpuInventory | None,

@@ -32,8 +32,8 @@ def launch_type_not_reduced(
     """HCCL can reduce every type of tensor that the program or its configuration reduces.
 
     ## Why it matters
-    HCCL reduces int8, int16, int32, int64, float16, float32 and bfloat16; on the A1 family neither int16 nor bfloat16.
-    torch_npu refuses float64, bool and uint8 when the collective is called; bfloat16 on A1 fails inside HCCL.
+    HCCL reduces int8, int16, int32, int64, float16, float32 and bfloat16; on the A1 family it reduces no int16 and no
+    bfloat16. torch_npu refuses float64, bool and uint8 when the collective is called; bfloat16 on A1 fails inside HCCL.
 
     ## What to do
     At {where}: convert the tensor, for example to float32 or int32, before it is reduced; on A1 train with fp16.

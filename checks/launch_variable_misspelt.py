@@ -9,8 +9,8 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
     """No variable of the job has a name that is one letter, or one word, away from one that a library reads.
 
     ## Why it matters
-    A library ignores a name that it does not read, without a word: the job runs with the default, and the setting seems
-    to have no effect. With NCCL_SOCKET_IFNAM the job may take a network interface that leads nowhere.
+    A library does not report a variable whose name it does not know: the job runs with the default, and the setting
+    seems to have no effect. With NCCL_SOCKET_IFNAM the job may take a network interface that leads nowhere.
 
     ## What to do
     Write {expected} instead of {variable} where the job is launched. If the name is meant as it is, accept the finding:

@@ -18,8 +18,8 @@ def local_ports_few(
 
     ## Why it matters
     Ranks connect from, and Gloo, NCCL and HCCL listen at, ports that the kernel chooses from one range. When all are
-    taken, connect and bind fail with "Cannot assign requested address" or "Address already in use", on this host alone
-    and the later the more groups the job makes.
+    taken, connect and bind fail with "Cannot assign requested address" or "Address already in use". Only this host
+    fails: the more groups the job makes, the earlier.
 
     ## What to do
     On {host}: `sysctl -w net.ipv4.ip_local_port_range="{wider}" && echo "net.ipv4.ip_local_port_range = {wider}" >>

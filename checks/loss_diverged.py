@@ -10,8 +10,8 @@ def loss_diverged(watch: WatchResult) -> Iterator[Finding]:
     """The loss does not rise above the level that it had reached, to stay there.
 
     ## Why it matters
-    A training that has left its level and does not come back learns nothing from that step on, and each checkpoint
-    that it writes is worse than the last good one.
+    When the loss leaves its level and does not come back, the training learns nothing more: each later checkpoint is
+    worse than the last good one.
 
     ## What to do
     Stop the job, go back to a checkpoint from before step {step}, and lower the learning rate, lengthen the warm-up,

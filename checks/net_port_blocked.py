@@ -17,11 +17,10 @@ def net_port_blocked(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     The message is a timeout, and names no port.
 
     ## What to do
-    Look for rules for these ports, on the hosts and between them: `nft list ruleset` and `iptables-save` on {other},
-    the security group of the cloud, the firewall between the racks; in Kubernetes `kubectl get networkpolicy` in the
-    namespace of the pods, which must let all of them reach each other on all ports. The path that fails: {place}.
-    `doctor check --select firewall` reads the hosts' own rules and prints the command that opens the ports to these
-    hosts alone.
+    On {blamed}, `nft list ruleset` and `iptables-save` print the rules that drop or reject the port. `doctor check
+    --select firewall-blocks-job` reads them, and prints the command that opens the ports to these hosts alone. Where
+    the hosts have no such rule: the security group of the cloud, the firewall between the racks; in Kubernetes `kubectl
+    get networkpolicy` in the namespace of the pods. The path that fails: {place}.
 
     ## Source
     Each host listens for some seconds on the ports that the job will use, and the others connect: MASTER_PORT, HCCL's

@@ -12,8 +12,8 @@ def npu_memory_held(table: NpuTable) -> Iterator[Finding]:
     """HBM that is in use belongs to a process that npu-smi names.
 
     ## Why it matters
-    A process of another container, or one that died and whose memory was not released, holds HBM without a line in the
-    list of processes. The next job runs out of memory on this NPU.
+    HBM can be in use although the list shows no process: by a process of another container, or by one that died while
+    its memory was not released. The next job runs out of memory on this NPU.
 
     ## What to do
     On the machine itself, outside of containers: `fuser -v /dev/davinci{npu}` and `npu-smi info -t proc-mem -i {card}

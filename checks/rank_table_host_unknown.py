@@ -10,7 +10,7 @@ def rank_table_host_unknown(table: RankTable, hosts: PerHost[HostAddresses]) -> 
     """The rank table and the list of hosts name the same hosts.
 
     ## Why it matters
-    A host that is in one list only is either not examined, or takes no part in the job while others wait for it. An
+    A host that only the rank table names is not examined. A host that only the list names takes no part in the job. An
     entry that matches no host may be an old address.
 
     ## What to do

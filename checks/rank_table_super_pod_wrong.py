@@ -11,8 +11,8 @@ def rank_table_super_pod_wrong(table: RankTable) -> Iterator[Finding]:
     """The super pods have unique names and list every host of the rank table once.
 
     ## Why it matters
-    HCCL stops when a super_pod_id is empty or repeated, when a super pod lists a host that the table does not have, and
-    when a host is in no super pod. The hosts of one super pod must be adjacent.
+    HCCL stops at an empty or repeated super_pod_id, at a super pod with a host that is not in the table, and at a host
+    without a super pod. The hosts of one super pod must be adjacent.
 
     ## What to do
     In the rank table, put the hosts of one super pod together, in server_list as in super_pod_list. `npu-smi info -t

@@ -18,9 +18,9 @@ def rocm_driver_mismatch(amd: AmdGpus, python: PythonEnv | None, rocm: RocmVersi
     """The AMD GPU driver is one that AMD lists for the job's ROCm.
 
     ## Why it matters
-    ROCm calls the kernel driver for memory, queues and links. Beside a driver that is too old or too new, GPUs are not
-    found, or the first kernel or collective fails, with an error (`hipErrorNoBinaryForGpu`, `HSA_STATUS_ERROR`) that
-    names neither of the two.
+    ROCm calls the kernel driver for memory, queues and links. With a driver that is too old or too new for ROCm, no GPU
+    is found, or the first kernel or collective fails. The error (`hipErrorNoBinaryForGpu`, `HSA_STATUS_ERROR`) does not
+    name the versions.
 
     ## What to do
     On {host}: use a ROCm of {expected} for the job (for torch: `{python} -m pip install torch --index-url

@@ -20,8 +20,9 @@ def shm_full(
     a bus error in a loader worker.
 
     ## What to do
-    Find what fills it on {host}: `du -ah /dev/shm | sort -h | tail`. shm-stale-segments names what dead jobs left
-    behind; remove only what no process uses: `fuser -v /dev/shm/*`.
+    On {host}, `du -ah /dev/shm | sort -h | tail` shows the largest files. `for file in /dev/shm/*; do fuser -s "$file"
+    || ls -l "$file"; done` lists those that no process uses; with `rm` in place of `ls -l` it removes them. The check
+    shm-stale-segments names what dead jobs left behind.
 
     ## Source
     tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for.

@@ -6,8 +6,9 @@ from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
 WATCHED = (
-    "Correct the program where that rank takes another way than the others: a condition on the rank, on the data or on "
-    "the loss, an uneven last batch, a shape that depends on the data, an unused parameter."
+    "Correct the program where the call of that rank differs from the others'. Of another size or type: give the "
+    "tensor the same shape and dtype on every rank. Another operation: look for a condition on the rank, the data or "
+    "the loss, an uneven last batch, an unused parameter."
 )
 OWN = (
     "All ranks of this run execute the same program of doctor: compare the software of the culprit's host with the "
@@ -26,7 +27,7 @@ def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | No
 
     ## What to do
     {look}
-    The culprit rank called it, innermost call first, in {frame}. Both sides: {sides}.
+    The culprit rank called it in {frame} (innermost call first). Both sides: {sides}.
 
     ## Source
     Each rank writes every call into its flight recorder before it makes it; the same number in the same group must be

@@ -16,8 +16,8 @@ def smoke_device_slow(run: SmokeRun, devices: PerHost[SmokeDevices]) -> Iterator
     """No device multiplies or copies more slowly than the others of its model.
 
     ## Why it matters
-    Every step waits for the slowest device. One that is throttled by heat or power, has half its PCIe lanes, or shares
-    its CPU with another program slows all the others, and in their profiles that looks like slow communication.
+    Every step waits for the slowest device. One slow device slows all the others: it is throttled by heat or power, has
+    half its PCIe lanes, or shares its CPU with another program. In a profile this looks like slow communication.
 
     ## What to do
     On {host}, for copies between host and device: `lspci -vv | grep -E 'LnkCap|LnkSta'` for the PCIe lanes, and the

@@ -13,9 +13,9 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     """No host exchanges data more slowly with the others than they do with each other.
 
     ## Why it matters
-    A ring or a tree of ranks is as quick as its slowest member. A card that came up at a tenth of its speed, a PCIe
-    slot with half its lanes, or a CPU that is busy elsewhere slows every collective down, and a measurement of the
-    whole collective does not show which host is the cause.
+    A ring or a tree of ranks is as quick as its slowest member. One slow host slows every collective: its card runs at
+    a tenth of its speed, its PCIe slot has half the lanes, or its CPU is busy with something else. The time of the
+    whole collective does not show which host it is.
 
     ## What to do
     On {host}: `ip -s link` (errors, drops), `grep . /sys/class/net/*/speed`, `grep .

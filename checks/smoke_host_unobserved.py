@@ -18,8 +18,8 @@ def smoke_host_unobserved(run: SmokeRun, started: PerHost[SmokeStart] | None) ->
     """The controller's connection to every host lasts as long as the run.
 
     ## Why it matters
-    A job does not need the controller, so this is no fault of the job. But nothing is known of ranks that are
-    not observed: the stages that the run did not reach are unknown.
+    A job runs without the controller, so the job itself is not affected. But nothing is known of ranks that are not
+    observed: the stages that the run did not reach are unknown.
 
     ## What to do
     {remedy}

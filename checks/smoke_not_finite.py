@@ -5,6 +5,12 @@ from doctor.facts.smoke import SmokeCollectives, SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import findings
 
+OWN = (
+    "Run `doctor smoke` again with the hosts in another order. If the NaN moves with the rank, its device is bad. If "
+    "it stays with the position in the layout, or all ranks have it at once, it is arithmetic: a kernel of one library "
+    "version, or half precision without loss scaling."
+)
+
 
 @check(severity=ERROR, area="smoke")
 def smoke_not_finite(
@@ -20,11 +26,12 @@ def smoke_not_finite(
     look alike, and the origin can no longer be found.
 
     ## What to do
-    Run it again with the hosts in another order (`doctor smoke {all_hosts}` is the order now). If the NaN moves with
-    {who}, its device is bad: `for i in $(seq 0 7); do npu-smi info -t ecc -i $i; done` or `nvidia-smi -q -d
-    ECC,ROW_REMAPPER` on {host} shows its memory errors. If it stays with the position in the layout, or all ranks have
-    it at once, it is arithmetic: half precision without loss scaling, a kernel of one library version, a division by a
-    count of zero.
+    {look}
+    In a program of your own: with `torch.autograd.set_detect_anomaly(True)` before the loop, torch names the operation
+    whose gradient is the first NaN; `torch.isfinite(batch).all()` tells whether the batch of that step is to blame.
+    Other causes: half precision without loss scaling, a learning rate that is too high, a division by a count of zero.
+    Where one rank alone makes it, of good numbers, examine its device: `for i in $(seq 0 7); do npu-smi info -t ecc -i
+    $i; done` or `nvidia-smi -q -d ECC,ROW_REMAPPER` on {host} shows memory errors.
 
     ## Source
     Every rank sums up what goes into each part of its model and what comes out, before anything is mixed with other
@@ -41,6 +48,7 @@ def smoke_not_finite(
     layout_findings = list(findings("smoke-not-finite", run, training))
     received = corrupted and any(len(finding.hosts) == everyone for finding in layout_findings)
     for finding in layout_findings:
+        finding.values["look"] = "" if run.watched else OWN
         yield finding.because_of("smoke-collective-wrong", *finding.explained_by) if received else finding
     bad_steps = [event for fact in (learning or {}).values() for event in fact.steps if event.loss is None]
     if bad_steps and not layout_findings:
@@ -52,5 +60,6 @@ def smoke_not_finite(
             who=filled("{0} ranks", len(ranks)) if len(ranks) > 1 else f"rank {ranks[0]}",
             ranks=ranks,
             step=step,
+            look=OWN,
         )
         yield finding.because_of("smoke-collective-wrong") if corrupted and len(ranks) > 1 else finding

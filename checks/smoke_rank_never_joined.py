@@ -5,6 +5,14 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
+LOOPBACK = (
+    r"([\w.-]{1,200}) \((?:127\.[\d.]+|::1)\)",
+    (
+        "The host takes {0} for its own loopback address. In its `/etc/hosts`, give {0} the address that "
+        "`getent ahosts {0}` prints on the other hosts."
+    ),
+)
+"""Of a master on another host."""
 REMEDIES = (
     (
         (
@@ -40,9 +48,9 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     """Every rank completes the rendezvous.
 
     ## Why it matters
-    `init_process_group` waits for every rank. One that resolves MASTER_ADDR wrongly, is refused, is dropped by a
-    firewall, or has another world size, delays all others, for 30 minutes by default, and the message on the other
-    ranks reports only that a rank is missing.
+    `init_process_group` waits for every rank, 30 minutes by default. One rank delays all others when it resolves
+    MASTER_ADDR wrongly, is refused, is dropped by a firewall, or has another world size. The other ranks report only
+    that a rank is missing.
 
     ## What to do
     {remedy}
@@ -68,5 +76,5 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
         run,
         "{who} never joined: {text}",
         "never-joined",
-        remedies=REMEDIES,
+        remedies=(LOOPBACK, *REMEDIES) if len(run.hosts(tuple(range(run.plan.world)))) > 1 else REMEDIES,
     )

@@ -38,8 +38,8 @@ def smoke_rank_not_started(run: SmokeRun, started: PerHost[SmokeStart] | None) -
     """Every rank starts: its interpreter, its import of torch, its device.
 
     ## Why it matters
-    A rank that does not start never reaches the rendezvous, and all the others wait for it until a timeout that names
-    the store, not the rank.
+    A rank that does not start never reaches the rendezvous. All others wait for it until a timeout, and its message
+    names the store, not the rank.
 
     ## What to do
     {remedy}

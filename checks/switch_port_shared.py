@@ -11,8 +11,8 @@ def switch_port_shared(neighbours: PerHost[Neighbours]) -> Iterator[Finding]:
     """Every NPU is connected to its own switch port.
 
     ## Why it matters
-    Two NPUs that receive LLDP from the same port of the same switch share its bandwidth through something in between,
-    or one of them still shows a neighbour from before its cable was moved. Either way the cabling is not as planned.
+    Two NPUs that receive LLDP from one port of a switch share its bandwidth, through a device in between. Or the cable
+    of one was moved, and it still shows the old neighbour. Either way the cabling is not as planned.
 
     ## What to do
     `hccn_tool -i {npu} -lldp -g` on {host} shows its port again; for two minutes after a cable was moved it may be the

@@ -14,7 +14,7 @@ def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Fi
     """torch_npu runs on the CANN that it was released for.
 
     ## Why it matters
-    A function that the one calls and the other does not have fails at import (`undefined symbol`) or at the first use
+    torch_npu then calls functions that this CANN does not have: the import fails (`undefined symbol`), or the first use
     (`error code is 15`, an operator that is not supported). Other pairs may work but are untested.
 
     ## What to do

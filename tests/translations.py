@@ -200,6 +200,7 @@ def has_words(text: str) -> bool:
     >>> has_words("npu-smi info (HBM usage)"), has_words("ulimit -n; ls /proc/PID/fd | wc -l")
     (True, False)
     """
+    text = text.replace("`", "")
     return not _COMMAND_ALONE.match(text) or bool(_SENTENCE.search(text))
 
 

@@ -32,6 +32,8 @@ _NO_PROSE = re.compile(
     re.DOTALL,
 )
 """Patterns, commands, programs and formats."""
+_QUOTED = re.compile(r"(?<= )`[^`\n]+`")
+"""A command in a sentence: what it holds is no sign of a program."""
 _NAMED = re.compile(r"\{[a-z_]+\}")
 _CONVERSION = re.compile(r"%\d*\.?\d*[sdrgf]|(?<!in braces )\{(?::[^{}]*)?\}")
 
@@ -80,7 +82,7 @@ def sentences(tree: ast.Module) -> Iterator[str]:
     for node in nodes(tree):
         if isinstance(node, (ast.Constant, ast.JoinedStr, ast.BinOp)) and id(node) not in left_out:
             text = literal(node)
-            if _PROSE.search(text) and not _NO_PROSE.search(text):
+            if _PROSE.search(text) and not _NO_PROSE.search(_QUOTED.sub("`", text)):
                 yield text
 
 

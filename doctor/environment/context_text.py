@@ -82,8 +82,11 @@ def _as_rank(origin: Origin, variables: EnvironmentVariables) -> list[str]:
 
 
 def tag(origin: Origin) -> str:
-    """``slurm:1234/torchrun``: the scheduler, its job, and the launcher unless that is the scheduler's own."""
-    name = kind(origin)
+    """``slurm:1234/torchrun``: the scheduler, its job, and the launcher unless that is the scheduler's own.
+
+    ``no-job`` outside of any.
+    """
+    name = kind(origin).replace("alone", "no-job")
     job_id = origin.allocation.job_id if origin.allocation else ""
     text = f"{name}:{job_id}" if job_id else name
     launcher = origin.launch.launcher if origin.launch and origin.started == "ranks" else None

@@ -92,6 +92,7 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             "look": filled(
                 self._look, *self.example, ", ".join(self.hosts[:4]), self.numbers[0] if self.numbers else "PORT"
             ),
+            "blamed": list(self.hosts[:4]),
             "first": self.example[0],
             "other": self.example[1],
             "port": self.numbers[0] if self.numbers else "PORT",
@@ -120,17 +121,18 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             )
         if self.is_refused_at_source:
             return (
-                "{0} itself refuses, before it sends a packet. On {0}, `ip route show match "
-                "$(getent ahosts {1} | cut -d' ' -f1 | head -1)` lists the routes to {1}: delete one that begins with "
-                "unreachable, prohibit or blackhole (`ip route del`, with that line behind it). Where there is none: "
-                "`ip rule`, and the firewall's rules for outgoing packets (`nft list ruleset`, `iptables-save`)."
+                "{0} itself refuses to send to {1}. On {0}, "
+                "`ip route show match $(getent ahosts {1} | cut -d' ' -f1 | head -1) | "
+                "grep -E '^(unreachable|prohibit|blackhole)'` prints the routes that refuse; with "
+                "`| xargs -rL1 ip route del` behind it, the command deletes them. Where it prints nothing: `ip rule`, "
+                "and the rules for outgoing packets in `nft list ruleset` and `iptables-save`."
             )
         return (
-            "On {0}: `ping -c 3 {1}` and `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)`. On {1}: "
-            "`ping -c 3 {0}` and `ip route get $(getent ahosts {0} | cut -d' ' -f1 | head -1)`. "
-            "Where the address answers: the firewall of either host (`nft list ruleset`, `iptables-save`), or one "
-            "between them. Where it does not, and the route is right: the interface, the cable, the switch port, a "
-            "host with the same address."
+            "On {0}: `ping -c 3 {1}`. If it answers, a firewall drops the connections: on {2}, `nft list ruleset` and "
+            "`iptables-save` print its rules. If it does not, look at the routes: "
+            "`ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0}, and "
+            "`ip route get $(getent ahosts {0} | cut -d' ' -f1 | head -1)` on {1}. Where both name the right "
+            "interface, examine the cable and the switch port, and look for a host with the same address."
         )
 
 

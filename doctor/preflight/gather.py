@@ -102,7 +102,7 @@ def _gather_gang(
     from doctor.preflight.host_leader import LeaderVerdict
 
     progress.add_notes(filled("started in: {0}", context.description))
-    if context.tag == "alone":
+    if context.tag == "no-job":
         progress.update(context=msgspec.structs.replace(context, tag="gang"))
     _choose_candidates(options, environ, progress)  # a name that no check has is refused before the gang meets
     joined = join_gang(options, context, environ, budget, progress)

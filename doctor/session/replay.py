@@ -148,20 +148,10 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
         tuple(outcomes),
         run.started,
         run.seconds,
-        (*run.notes, *_tool_notes(checks, outcomes)),
+        run.notes,
         hosts_unknown=run.hosts_unknown,
         after_reboot=run.after_reboot,
     )
-
-
-HCCN_TOOL = "where the shell does not find hccn_tool, first type `export PATH=$PATH:/usr/local/Ascend/driver/tools`"
-"""The driver's package puts it there, and into no PATH."""
-
-
-def _tool_notes(checks: Sequence[Check], outcomes: Sequence[Outcome]) -> Iterator[str]:
-    failed_checks = {outcome.check for outcome in outcomes if outcome.findings and outcome.area != "smoke"}
-    if any("`hccn_tool " in check.section("What to do") for check in checks if check.name in failed_checks):
-        yield HCCN_TOOL
 
 
 Evaluate = Callable[[Check, Sequence[str], FactCache, Intent], Outcome]

@@ -24,9 +24,9 @@ INFERRED = " (inferred: {inferred})"
 def notes_of(data: DataReport) -> tuple[str, ...]:
     """Assumptions, possibly intended differences, and unchecked parts."""
     return (
-        "digests of 1 step were compared"
+        "what the ranks computed was compared in 1 step"
         if data.steps == 1
-        else filled("digests of {0} steps were compared", data.steps),
+        else filled("what the ranks computed was compared in {0} steps", data.steps),
         *data.inferred,
         *(defect.text for defect in data.notes),
         *(filled("not looked at: {0}", text) for text in data.unseen),

@@ -8,6 +8,7 @@ from doctor.report.layout.failures import filled_fix, fix_template
 from doctor.report.layout.host_names import Fleet
 from tests.checks.device_network import links, product, run_check
 from tests.checks.run_check import check
+from tests.hosts.npu import HCCN_TOOL
 
 MIXED = DeviceFec(by_npu={0: "rs", 1: "no", 2: "base"})
 
@@ -35,4 +36,4 @@ def test_no_link_is_up() -> None:
 def test_the_remedy_is_that_of_the_product(family: str, command: str) -> None:
     [finding] = run_check("fec_off", fec=MIXED, links=links(), product=product(family))
     lines = filled_fix(fix_template(check("fec_off"), [finding]), finding, ["node1"], Fleet(["node1"]))
-    assert re.findall("`.*?`", " ".join(lines)) == [f"`hccn_tool -i 1 {command}`"]
+    assert re.findall("`.*?`", " ".join(lines)) == [f"`{HCCN_TOOL} -i 1 {command}`"]

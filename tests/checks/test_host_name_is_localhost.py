@@ -15,7 +15,7 @@ def called(name: str) -> list[HostNames]:
 def test_a_host_called_localhost(name: str) -> None:
     outcome = run_check(NAME, {"a": WELL, "b": called(name)})
     assert messages(outcome) == [("b", f"the host is called {name}")]
-    assert "hostnamectl set-hostname" in advice(NAME, outcome)
+    assert "hostname b && echo b > /etc/hostname" in advice(NAME, outcome)
     assert "sed" not in advice(NAME, outcome)
 
 

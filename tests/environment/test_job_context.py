@@ -32,7 +32,7 @@ from tests.environment.schedulers.test_slurm import ALLOCATED, BATCH, TASK
 @pytest.mark.parametrize(
     ("environ", "files", "expected_summary", "expected"),
     [
-        ({}, {}, ("this host alone", "alone", "cluster"), {"kind": "alone", "started": "once", "hosts": None}),
+        ({}, {}, ("this host alone", "no-job", "cluster"), {"kind": "alone", "started": "once", "hosts": None}),
         (
             {"RANK_TABLE_FILE": "/job/rank.json"},
             {"/job/rank.json": TABLE},

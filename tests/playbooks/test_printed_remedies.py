@@ -73,7 +73,7 @@ NOT_RUN = {
         env --within DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed
         int(os""",
     "would change this machine's clock, services, mounts or frequency": """
-        umount update-grub cpupower tuned-adm chronyc systemctl timedatectl hwclock hostnamectl reboot
+        umount update-grub cpupower tuned-adm chronyc systemctl timedatectl hwclock reboot
         scontrol""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
@@ -86,6 +86,7 @@ NOT_RUN = {
         printf""",
     "run for another check, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",
     "copies a file from this machine, or on the job's hosts": "{copy} cp",
+    "run below, in the place of a report": "hostname",
 }
 """Why commands are not run here, and how they begin."""
 PAGES = {
@@ -189,3 +190,45 @@ def test_what_is_printed_for_a_folder_mends(row: Row, fleet_cpu: Fleet) -> None:
                 fleet_cpu.enter(name, commands[0], env=INSIDE)
         _, after = check_fleet(fleet_cpu, *arguments, environ=row.environ)
         assert outcome(before, row.check)["findings"] and not outcome(after, row.check)["findings"]
+
+
+TYPED = (
+    *("host-name-is-localhost", "duplicate-address", "default-port-taken", "interface-mtu-differs"),
+    *("overcommit-forbidden", "host-name-is-loopback", "host-name-ambiguous", "sysctl-lost-at-reboot"),
+    *("shm-docker-default", "master-address-unresolved", "hccl-ports-unreserved", "hccl-port-taken"),
+    *("tls-switch-differs", "device-ip-conflict", "device-ip-unset", "detect-address-unset", "detect-address-is-self"),
+    *("gateway-outside-segment", "device-netmask-differs", "hccn-conf-differs"),
+)
+"""Twenty faults of a host whose remedy holds all that there is to type."""
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize("name", TYPED)
+def test_commands_typed_as_the_report_prints_them_mend(name: str, request: pytest.FixtureRequest) -> None:
+    """Each command of the report that the host has is typed, in its order, on the host that its sentence names."""
+    row = next(row for row in ROWS if row.check == name)
+    fleet: Fleet = request.getfixturevalue(f"fleet_{row.fleet}")
+    options = (*row.options, "--select", name)
+    with fleet.broken(fleet.hosts[row.host], row.fault):
+        _, before = check_fleet(fleet, *options, environ=dict(row.environ))
+        findings = outcome(before, name)["findings"]
+        for finding in findings:
+            for found in re.finditer(r"`([^`]+)`", finding["remedy"]):
+                named = re.findall(r"\b[Oo]n (sb\d+)", finding["remedy"][: found.start()])
+                for host in named[-1:] or finding["hosts"]:
+                    type_command(fleet, host, found[1])
+        _, after = check_fleet(fleet, *row.options, environ=dict(row.environ))
+    assert findings and not outcome(after, name)["findings"] and not outcome(after, name)["unknown"]
+    assert {entry["check"] for entry in after["outcomes"] if entry["findings"]} <= set(row.also)
+
+
+def type_command(fleet: Fleet, host: str, command: str) -> None:
+    """In a shell like that of a login: what is no command of this host, such as a line of a file, it does not know."""
+    program = command.partition(" ")[0]
+    known = fleet.enter(host, f"command -v '{program}'", check=False, env=INSIDE).returncode == 0
+    if known and program not in NOT_TYPED:
+        fleet.enter(host, command, check=False, env=INSIDE)
+
+
+NOT_TYPED = ("doctor", "torchrun", "docker", "kubectl", "systemctl", "reboot")
+"""Of the machine that starts the job, of its containers, or of the test's machine itself."""

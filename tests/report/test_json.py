@@ -118,7 +118,7 @@ def test_why_and_what_to_do_is_in_the_document_with_the_values_filled_in() -> No
     }
     assert outcomes["device-ip-conflict"]["why"].startswith("Two NPUs that answer to one address take each other's")
     (finding,) = outcomes["device-ip-conflict"]["findings"]
-    command = "`hccn_tool -i 3 -ip -s address <address> netmask MASK`"
+    command = "`/usr/local/Ascend/driver/tools/hccn_tool -i 3 -ip -s address <address> netmask MASK`"
     assert finding["remedy"] == f"Give one of them a free address: {command}."
     assert outcomes["link-down"]["why"] == ""
     without_page = json.loads(encode(report, 10))["outcomes"]

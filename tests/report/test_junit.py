@@ -14,6 +14,7 @@ from doctor.engine.result import Finding, Reason, Report, Waived
 from doctor.report.formats.junit import render
 from doctor.report.formats.registry import RenderContext
 from tests.examples import examples
+from tests.hosts.npu import HCCN_TOOL
 from tests.report import reports as example_reports
 from tests.report.rendering import context
 from tests.report.strategies import reports
@@ -61,7 +62,7 @@ def test_a_failure_ends_with_why_and_what_to_do() -> None:
     (text,) = (case.result[0].text for suite in xml for case in suite)
     why, first, *_, last = text.splitlines()[5:]
     assert why.startswith("why: Two NPUs that answer to one address")
-    assert first.startswith("fix on node001: Give one of them a free address: `hccn_tool -i 0 -ip ")
+    assert first.startswith(f"fix on node001: Give one of them a free address: `{HCCN_TOOL} -i 0 -ip ")
     assert last == "... and 2 more remedies (-f json has all)"
     alone = example_reports.report(example_reports.outcome("device-ip-conflict", findings[0]))
     assert "\nfix: Give one of them" in render(alone, context(alone, example_reports.CHECKS))

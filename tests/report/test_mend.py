@@ -10,6 +10,7 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.result import Finding, Outcome
 from doctor.remedy.fixable import fixable_checks
 from doctor.report.layout.terminal import Terminal
+from tests.hosts.npu import HCCN_TOOL
 from tests.report import rendering, reports
 
 OFFER = "Or let doctor do it (this prints the plan; --apply runs it): "
@@ -77,7 +78,7 @@ def test_the_remedy_of_one_of_two_hosts_is_not_for_the_other_likewise() -> None:
     )
     outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), reports.HOSTS)
     output = rendering.plain(reports.report(outcome), {check.name: check})
-    assert "On node001, while no job runs: `hccn_tool -i 0 -ip -s address 29.1.1.2" in output
+    assert f"On node001, while no job runs: `{HCCN_TOOL} -i 0 -ip -s address 29.1.1.2" in output
     assert "likewise" not in output
 
 

@@ -85,7 +85,7 @@ def test_why_and_what_to_do_are_labels() -> None:
     )
     text = render(report, context(report, example_reports.CHECKS))
     (line,) = [line for line in text.splitlines() if line.startswith("doctor_check_advice")]
-    assert 'fix="Give one of them a free address: `hccn_tool -i 3 ' in line
+    assert 'fix="Give one of them a free address: `/usr/local/Ascend/driver/tools/hccn_tool -i 3 ' in line
     assert 'why="Two NPUs that answer to one address take each other' in line
     assert "doctor_check_advice{" not in render(report, context(report))
 

@@ -102,7 +102,7 @@ def test_an_optimizer_of_copies_is_judged_by_its_copies_and_an_engine_names_its_
         assert ranks.run(source, 2, str(folder))["codes"] == [0, 0]
         reports[name] = analyze_records([path.read_bytes() for path in folder.glob("*.probe")])
     assert (reports["healthy"].causes, reports["healthy"].unseen) == ((), ())
-    assert reports["healthy"].inferred == ("ranks 0-1 are assumed to be a data-parallel group: DeepSpeedEngine",)
+    assert reports["healthy"].inferred == ("ranks 0-1 were taken as a data-parallel group, by DeepSpeedEngine",)
     assert [(cause.check, cause.ranks) for cause in reports["lr"].causes] == [("smoke-update-missing", (1,))]
 
 

@@ -128,7 +128,7 @@ class _TextLayout:
         yield from self.labelled("certainty", [f"{item.confidence}{localized(': ')}{grounds}"])
         yield from self.labelled("memory", [item.memory] if item.memory else [])
         yield from self.labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence])
-        yield from self.advice("why", item)
+        yield from self.advice("possible" if len(item.likely_causes) > 1 else "why", item)
         if item.checked:
             yield from self.labelled("now", checked_lines(item.checked))
         else:
@@ -160,8 +160,9 @@ class _TextLayout:
             yield from self.labelled("before", [f"`doctor check --select {','.join(item.checks[:4])}`"])
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:
-        names = [localized_filled(culprit.name) for culprit in culprits[: 100 if self.verbose else 8]]
-        more = len(culprits) - len(names)
+        unique = tuple(dict.fromkeys(localized_filled(culprit.name) for culprit in culprits))
+        names = unique[: 100 if self.verbose else 8]
+        more = len(unique) - len(names)
         return localized(", ").join(names) + (phrase(" and {count} more", count=more) if more else "")
 
     def waiting(self, diagnosis: Diagnosis, content: DiagnosisDocument) -> Iterator[str]:

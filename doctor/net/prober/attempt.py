@@ -9,6 +9,21 @@ from doctor.net.prober.handshake import BULK, CHALLENGE_SIZE, PING, REPLY_SIZE
 from doctor.net.prober.socket_loop import READ, WRITE, close_now, printable_start, tcp_figures
 
 MAX_BULK_BYTES = 1 << 17
+REFUSED_HERE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENETDOWN)
+"""What `connect` itself returns, before any packet: a route that is missing, prohibits or is a black hole."""
+_ICMP = ("ENETUNREACH", "EHOSTUNREACH", "EACCES", "EHOSTDOWN", "ENONET", "ENOPROTOOPT", "EPROTO", "EOPNOTSUPP")
+OUTCOMES = {
+    **{getattr(errno, name): "unreachable" for name in _ICMP},
+    errno.ECONNREFUSED: "refused",
+    errno.ETIMEDOUT: "dropped",
+    errno.ECONNRESET: "cut",
+    errno.EPIPE: "cut",
+    errno.EPERM: "no-route",
+    errno.ENETDOWN: "no-route",
+}
+"""By the error number that comes after a packet was sent. Those of `_ICMP` are messages of a router, of a firewall on
+either host, or of a neighbour without an answer, as Linux translates them in icmp_err_convert (net/ipv4/icmp.c) and
+tab_unreach (net/ipv6/icmp.c)."""
 
 
 class ConnectionAttempt:
@@ -51,27 +66,16 @@ class ConnectionAttempt:
         except OSError as error:
             self.finish("local", error.strerror or str(error))
             return
-        if code == errno.EHOSTUNREACH:  # before any packet: a route of this host says so
+        if code in (0, errno.EINPROGRESS):
+            self.loop.add(self.link, self, WRITE)
+        elif code in REFUSED_HERE:
             self.finish("no-route", errno.errorcode[code])
-            return
-        if code not in (0, errno.EINPROGRESS):
+        else:
             self.fail(code)
-            return
-        self.loop.add(self.link, self, WRITE)
 
     def fail(self, code):
-        """Ends with the word for an error number."""
-        outcomes = {
-            errno.ECONNREFUSED: "refused",
-            errno.ETIMEDOUT: "dropped",
-            errno.ENETUNREACH: "no-route",
-            errno.EHOSTUNREACH: "unreachable",
-            errno.ECONNRESET: "cut",
-            errno.EPIPE: "cut",
-        }
-        for number in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENETDOWN, errno.EHOSTDOWN):
-            outcomes[number] = "no-route"  # a route that prohibits, a black hole, an interface that is down
-        word = outcomes.get(code, "local")
+        """Ends with the word for an error number that came after a packet was sent."""
+        word = OUTCOMES.get(code, "local")
         if word == "dropped" and self.step != self.connected:
             word = self.stalled_word()
         self.finish(word, errno.errorcode.get(code, str(code)))
@@ -110,9 +114,6 @@ class ConnectionAttempt:
 
     def connected(self):
         code = self.link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code == errno.ENETUNREACH:  # a router says so: a route of this host would have said it at once
-            self.finish("unreachable", errno.errorcode[code])
-            return
         if code:
             self.fail(code)
             return

@@ -17,6 +17,8 @@ _PERSONAL_WORD = re.compile(
 _PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
 _SPACED_PLACEHOLDER = re.compile(f"( ?){PLACEHOLDER.pattern}")
 _MARK = re.compile(r"<[a-z][a-z ]{0,30}>")
+_DRIVER_TOOL = re.compile(r"(?<![\w./-])(hccn_tool|msnpureport)(?=[ `])")
+"""What the NPU's driver has in a folder of its own, which is in no PATH of a shell."""
 
 
 _CASE = re.compile(r"- ([^`:：]+)[:：]")
@@ -73,7 +75,16 @@ def fill_advice(template: str, values: Mapping[str, str], texts: Mapping[str, st
     parts = re.split(r"(`[^`]*`)", template)
     texts = values if texts is None else texts
     filled = (_fill_command(part, values) if part.startswith("`") else _fill_text(part, texts) for part in parts)
-    return without_loose_spaces("".join(filled)).rstrip()
+    return with_tool_paths(without_loose_spaces("".join(filled)).rstrip())
+
+
+def with_tool_paths(text: str) -> str:
+    """Commands of the NPU's driver by their whole path, so that a shell finds them.
+
+    >>> with_tool_paths("`hccn_tool -i 3 -ip -g`, as hccn_tool shows it")
+    '`/usr/local/Ascend/driver/tools/hccn_tool -i 3 -ip -g`, as hccn_tool shows it'
+    """
+    return COMMAND.sub(lambda command: _DRIVER_TOOL.sub(r"/usr/local/Ascend/driver/tools/\1", command[0]), text)
 
 
 def _fill_text(part: str, values: Mapping[str, str]) -> str:

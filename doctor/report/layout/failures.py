@@ -43,6 +43,8 @@ PROOF = ("means", "codes", "confidence", "evidence", "now")
 MAX_COMMAND_CHARS = 4000
 _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
 MAX_WHY_WIDTH = 140
+MAX_BLOCKED = 3
+"""Checks that a finding kept from a host, by name, without ``-v``."""
 """Columns of a short why, two rows of 80: the first sentence whatever its length, and more of them up to here."""
 
 
@@ -332,9 +334,11 @@ class _FailureEntryBuilder:
             return []
         place = "this host" if len(failure.hosts) == 1 else "these hosts" if failure.hosts else "their subject"
         checks = count_noun(len(failure.consequences), "other check")
-        text = phrase("{checks} could not evaluate {place}", checks=checks, place=localized(place))
-        names = localized(": ") + ", ".join(failure.consequences)
-        return [("blocked", text + names if self.scope.names_checks else text)]
+        text = phrase("{checks} could not examine {place}", checks=checks, place=localized(place))
+        listed = failure.consequences[: None if self.scope.names_checks else MAX_BLOCKED]
+        if more := len(failure.consequences) - len(listed):
+            listed = (*listed[:-1], listed[-1] + phrase(" and {count} more", count=more))
+        return [("blocked", f"{text}{localized(': ')}{', '.join(listed)}")]
 
 
 def _others(hosts: int) -> str:

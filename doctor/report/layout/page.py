@@ -178,15 +178,13 @@ class _PageBuilder:
         if not counts:
             return localized("of the job itself, no host checked")
         hosts = count_noun(len(self.fleet.hosts), "host")
-        span = (
-            str(counts[0]) if counts[0] == counts[-1] else phrase("{first} to {last}", first=counts[0], last=counts[-1])
-        )
-        everywhere = counts[0] == len(self.fleet.hosts)
         text = (
             phrase("on {hosts}", hosts=hosts)
-            if everywhere
-            else phrase("each on {span} of {hosts}", span=span, hosts=hosts)
+            if counts[-1] == len(self.fleet.hosts)
+            else phrase("on {count} of {hosts}", count=counts[-1], hosts=hosts)
         )
+        if counts[0] < counts[-1]:
+            text = phrase("{text}, some of them on {count} only", text=text, count=counts[0])
         named = without and self.shows_claims
         return phrase("{text}; {count} of them look at the job alone", text=text, count=without) if named else text
 

@@ -164,7 +164,12 @@ class Coverage(msgspec.Struct, frozen=True):
                 unknown=self.unknown,
             )
         if self.unsettled:
-            return phrase("{count} of {total} checks known to apply", count=self.applied, total=self.checks)
+            return phrase(
+                "{count} of {total} checks apply, {open} are unknown",
+                count=self.applied,
+                total=self.checks,
+                open=self.unsettled,
+            )
         return phrase(
             "{count} of {total} checks applies" if self.applied == 1 else "{count} of {total} checks apply",
             count=self.applied,

@@ -58,8 +58,11 @@ def failure_findings(
 
 
 def remedy_for(text: str, remedies: Remedies) -> str:
-    """What to do about ``text``: that of the first pattern in it, else the empty string."""
-    return next((remedy for pattern, remedy in remedies if re.search(pattern, text[:2000], re.IGNORECASE)), "")
+    """What to do about ``text``: that of the first pattern in it with the pattern's groups, else the empty string."""
+    matches = ((re.search(pattern, text[:2000], re.IGNORECASE), remedy) for pattern, remedy in remedies)
+    return next(
+        (filled(remedy, *match.groups()) if match.re.groups else remedy for match, remedy in matches if match), ""
+    )
 
 
 def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:

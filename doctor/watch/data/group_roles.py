@@ -57,15 +57,14 @@ class GroupRoles(msgspec.Struct, frozen=True):
 
     def sentences(self) -> list[str]:
         """What was inferred, in words."""
-        tensor_groups = [
-            filled("ranks {0} are assumed to be a tensor-parallel group: {1}", format_ranges(group.ranks), group.reason)
-            for group in self.model
-        ]
-        data_groups = [
-            filled("ranks {0} are assumed to be a data-parallel group: {1}", format_ranges(group.ranks), group.reason)
-            for group in self.data
-        ]
-        return [*tensor_groups, *data_groups, *self.unclear]
+        return [
+            filled(text, format_ranges(group.ranks), group.reason)
+            for text, groups in (
+                ("ranks {0} were taken as a tensor-parallel group, by {1}", self.model),
+                ("ranks {0} were taken as a data-parallel group, by {1}", self.data),
+            )
+            for group in groups
+        ] + [*self.unclear]
 
 
 def name_tensors(names: Sequence[str]) -> str:

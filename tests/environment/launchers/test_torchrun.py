@@ -62,7 +62,7 @@ def test_without_torchruns_own_variables_it_is_not_recognised() -> None:
         ),
         (
             {**EXAMPLE, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
-            ("this host alone", "alone", "cluster"),
+            ("this host alone", "no-job", "cluster"),
             {"launcher": "", "rank": None, "started": "once"},
         ),
     ],

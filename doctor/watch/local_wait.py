@@ -9,7 +9,6 @@ A sleep's end is in the arguments of its system call (Linux, man 2 clock_nanosle
 from __future__ import annotations
 
 import math
-import os
 import struct
 import time
 from collections.abc import Collection
@@ -17,8 +16,8 @@ from typing import NamedTuple
 
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.remote.runtime.reading import read_text
-from doctor.smoke.programs.agent.procfs import process_status
+from doctor.remote.runtime.reading import link_at, read_text
+from doctor.smoke.programs.agent.procfs import open_files, process_status
 from doctor.watch.attach.inspector.live_environment import memory_at
 from doctor.watch.attach.inspector.rank_state import awaited_files, call_by_function, thread_call
 from doctor.watch.peer_wait import threads_of
@@ -125,18 +124,8 @@ def _waits_for_processes(pid: int, call: _Call, started: Collection[int]) -> boo
     if "anon_inode:[pidfd]" in awaited:
         return True
     shared = {target for target in awaited if target.startswith(SHARED_FILES)}
-    return bool(shared) and any(shared & _open_files(process) for process in started)
+    return bool(shared) and any(shared.intersection(open_files(process, 1024)) for process in started)  # type: ignore[no-untyped-call]
 
 
 def _target(pid: int, number: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/fd/{number}") if number >= 0 else ""
-    except OSError:
-        return ""
-
-
-def _open_files(pid: int) -> set[str]:
-    try:
-        return {_target(pid, int(name)) for name in os.listdir(f"/proc/{pid}/fd")[:1024]}
-    except OSError:
-        return set()
+    return str(link_at(f"/proc/{pid}/fd/{number}")) if number >= 0 else ""

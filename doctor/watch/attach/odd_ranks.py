@@ -68,8 +68,8 @@ class SeenRank(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> object:
-        """What tells its wait from that of others: the stack, else what it does."""
-        return self.does.place or self.does.text
+        """What tells its wait from that of others: the stack, else what it does. Who spins is in any library."""
+        return self.does.place or self.does.spins or self.does.text
 
 
 class OddRank(msgspec.Struct, frozen=True):

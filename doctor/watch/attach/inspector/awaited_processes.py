@@ -41,7 +41,7 @@ def beside(ranks):
 
 
 def shared_ties(pid, table):
-    """What a process shares with others of its job: session, control groups, job or pod, working folder, variables.
+    """What a process shares with others of its job: session, folder, variables, control groups, or those of job or pod.
 
     None where they cannot be read.
     """
@@ -50,7 +50,7 @@ def shared_ties(pid, table):
     if pid not in table or not groups or not folder:
         return None
     ties = set([("folder", folder), ("session", table[pid][2]), ("groups", groups)])
-    ties |= set(("job or pod", name) for name in JOB_OR_POD.findall(groups))
+    ties |= set(("groups", name) for name in JOB_OR_POD.findall(groups))
     ties.discard(("folder", "/"))
     return ties | set(job_of(read_environ(pid)).items())
 

@@ -70,7 +70,7 @@ def test_a_server_beside_the_rank_is_found_by_what_the_rank_waits_for(kind: str,
         with started(CLIENT, kind, str(place), does) as rank:
             until(lambda: any("socket:" in link or link == str(place) for link in awaited_links(rank)))  # type: ignore[no-untyped-call]
             time.sleep(0.5)  # the server has accepted it
-            helpers, limit = Helpers([rank]), time.monotonic() + (30 if does == "works" else 1)  # type: ignore[no-untyped-call]
+            helpers, limit = Helpers({rank: {}}), time.monotonic() + (30 if does == "works" else 1)  # type: ignore[no-untyped-call]
             while (ran := helpers.ran(rank, "recv")) < 0.3 and time.monotonic() < limit:  # type: ignore[no-untyped-call]
                 time.sleep(0.1)
             assert (ran >= 0.3) == (does == "works")

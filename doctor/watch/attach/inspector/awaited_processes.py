@@ -137,13 +137,22 @@ def is_fifo(path):
 
 
 class Helpers:
-    """The processes beside some ranks, and how much they have run since they were first looked at."""
+    """The processes beside some ranks, and how much they have run since they were first looked at.
 
-    def __init__(self, ranks):
-        self.others = beside(ranks) if ranks else []
+    Ranks of another job are such, too: a step of the same allocation, a server with ranks of its own.
+    """
+
+    def __init__(self, jobs):
+        """``jobs``: by pid of each rank, what it has in common with others of its job (`job_of`)."""
+        self.jobs = jobs
+        self.others = beside(list(jobs)) + list(jobs) if jobs else []
         self.before = has_run(self.others)
         self.files = None
-        self.answering = dict((pid, holders(other_ends(pid), self.find_files)) for pid in ranks)
+        self.answering = dict((pid, self.of_others(pid, holders(other_ends(pid), self.find_files))) for pid in jobs)
+
+    def of_others(self, pid, pids):
+        """Those of these processes that are no ranks of its job."""
+        return [other for other in pids if self.jobs.get(other) != self.jobs[pid]]
 
     def find_files(self):
         """`files_of` the processes, read once for all ranks."""
@@ -153,6 +162,6 @@ class Helpers:
 
     def ran(self, pid, call):
         """Seconds that the busiest of those ran that a rank may wait for. ``call``: what it is in."""
-        pids = related(pid, self.others) if call == "sleep" else self.answering[pid]
+        pids = related(pid, self.of_others(pid, self.others)) if call == "sleep" else self.answering[pid]
         now = has_run(pids)
         return max([now[other] - self.before[other] for other in pids] or [0.0])

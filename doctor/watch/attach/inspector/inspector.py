@@ -121,7 +121,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     pids = [entry["pid"] for entry in ranks]
     if spy:
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
-    helpers = Helpers(pids)
+    helpers = Helpers(dict((entry["pid"], entry["job"]) for entry in ranks))
     others = dict((entry["pid"], running_threads(entry["pid"])) for entry in ranks)
     threads = [entry["thread"] for entry in ranks] + [thread for entry in ranks for thread in others[entry["pid"]]]
     samples, began = start_samples(threads, interval), time.monotonic()

@@ -17,9 +17,18 @@ from doctor.analysis.majority import split
 from doctor.engine.sanitize import count_noun, number_ranges
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
-from doctor.watch.attach.rank_activity import ANSWERS, DEFINITE, HELPED, RESTS, TASKS, Activity, Kind, activity
+from doctor.watch.attach.rank_activity import (
+    ANSWERS,
+    DEFINITE,
+    HELPED,
+    LONGEST_WAIT,
+    RESTS,
+    TASKS,
+    Activity,
+    Kind,
+    activity,
+)
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
-from doctor.watch.local_wait import LONGEST_SLEEP
 from doctor.watch.rehearsal.judge import judge_running
 from doctor.watch.rehearsal.rank_view import live_view
 
@@ -64,7 +73,7 @@ class SeenRank(msgspec.Struct, frozen=True):
         link, seconds = self.report.far_end or ("", 0.0)
         end = link.partition(">")[2]
         is_store = end.endswith(":" + self.report.job.get("MASTER_PORT", "none"))
-        return end if self.does.kind in HELPED and seconds <= LONGEST_SLEEP and not is_store else ""
+        return end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and not is_store else ""
 
     @property
     def where(self) -> object:

@@ -65,6 +65,8 @@ _LEAST_OF_CHILDREN = 0.2
 """Seconds on CPUs of the children that a rank waits for within the looks, above which they compute."""
 HELPED: frozenset[Kind] = frozenset({"wait", "file", "idle"})
 """Waits that another process may end: a pool's, a server's or a compiler's, by a thread, a pipe or a socket."""
+LONGEST_WAIT = 600.0
+"""Seconds: the usual limit of a process group over NCCL."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
 _OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")

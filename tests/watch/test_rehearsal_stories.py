@@ -103,7 +103,7 @@ STORIES = {
     "rank of a trial that is the right one": Story(login("RANK=1"), dies=False),
     "a folder for files that one host lacks": Story(login("TMPDIR=/scratch/none"), is_sure=False, named="TMPDIR"),
     "interface that all hosts lack": Story("", login("GLOO_SOCKET_IFNAME=eth9"), named="GLOO_SOCKET_IFNAME"),
-    "loopback for the network of one host": Story(login("GLOO_SOCKET_IFNAME=lo"), named="GLOO_SOCKET_IFNAME"),
+    "loopback for the network of one host": Story(login("GLOO_SOCKET_IFNAME=lo"), dies=False),
     "another home of Python on one host": Story(login("PYTHONHOME=/opt/none")),
     "stacks without limit on one host": Story("echo 'ulimit -s unlimited' >>/root/.bashrc", dies=False),
     "a name of the master that one host lacks": Story(
@@ -114,7 +114,7 @@ STORIES = {
         "sed 's/.*thehead/127.0.1.1 thehead/' /etc/hosts >/run/hosts; cat /run/hosts >/etc/hosts",
         "echo '$MASTER thehead' >>/etc/hosts; " + MASTER.replace("$MASTER", "thehead"), named="master",
     ),
-    "no master on one host": Story(login("MASTER_ADDR="), named="MASTER_ADDR"),
+    "no master on one host": Story(login("MASTER_ADDR="), MASTER, named="MASTER_ADDR"),
     "a proxy on one host": Story(login("http_proxy=http://192.0.2.1:3128"), dies=False),
     "a firewall before the master's port": Story(
         "nft 'add table inet shut; add chain inet shut out { type filter hook output priority 0; };"

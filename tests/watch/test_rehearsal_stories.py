@@ -101,11 +101,11 @@ STORIES = {
     "core files on one host": Story("echo 'ulimit -c 0' >>/root/.bashrc", dies=False),
     "library path with nothing in it": Story(login("LD_LIBRARY_PATH=/opt/none"), dies=False, named="LD_LIBRARY_PATH"),
     "rank of a trial that is the right one": Story(login("RANK=1"), dies=False),
-    "a folder for files that one host lacks": Story(login("TMPDIR=/scratch/none"), is_sure=False, named="TMPDIR"),
+    "a folder for files that one host lacks": Story(login("TMPDIR=/scratch/none"), dies=False, named="TMPDIR"),
     "interface that all hosts lack": Story("", login("GLOO_SOCKET_IFNAME=eth9"), named="GLOO_SOCKET_IFNAME"),
     "loopback for the network of one host": Story(login("GLOO_SOCKET_IFNAME=lo"), dies=False),
     "another home of Python on one host": Story(login("PYTHONHOME=/opt/none")),
-    "stacks without limit on one host": Story("echo 'ulimit -s unlimited' >>/root/.bashrc", dies=False),
+    "another time zone on one host": Story(login("TZ=Asia/Shanghai"), dies=False),
     "a name of the master that one host lacks": Story(
         "sed '/thehead/d' /etc/hosts >/run/hosts; cat /run/hosts >/etc/hosts",
         "echo '$MASTER thehead' >>/etc/hosts; " + MASTER.replace("$MASTER", "thehead"), named="MASTER_ADDR",

@@ -8,16 +8,15 @@ rest: in a lock, in an endless sleep, in a file system.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from doctor.engine.texts import filled
-from doctor.remote.runtime.reading import read_text, thread_schedule
+from doctor.remote.runtime.reading import names_in, read_text, thread_schedule
 from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status
-from doctor.watch.attach.inspector.awaited_processes import answering, beside, files_of
+from doctor.watch.attach.inspector.awaited_processes import beside, files_of, holders, other_ends
 from doctor.watch.attach.inspector.rank_state import process_times, transferred
 from doctor.watch.local_wait import local_wait
 from doctor.watch.peer_wait import awaited_peer, threads_of
@@ -34,6 +33,8 @@ WANTED_SHARE = 0.5
 and what wakes up now and then waits for a moment each time."""
 WRITEBACK_PAGES = 64
 """A second, by all writers of the host, while the rank waits in the kernel for its own (fsync)."""
+SEARCHED_EVERY = 10
+"""Looks for which processes count that have the other end of a wait: a server may hand it to a child."""
 MOST_PROCESSES = 64
 MOST_TASKS = 512
 _CHILDREN = re.compile(r"\d{1,10}")
@@ -64,6 +65,9 @@ class Effort:
         self._before: _Counters | None = None
         self._looked_at = self._alive_at = 0.0
         self._woken = False
+        self._ends: set[str] = set()
+        self._answering: list[int] = []
+        self._looks_kept = 0
 
     def begin(self, clock: float) -> None:
         """The rank has gone on by itself: all is counted anew from here."""
@@ -82,7 +86,7 @@ class Effort:
         """``age``: seconds since its last sign. ``loads``: it waits for its loader, which polls its workers."""
         if clock - self._looked_at < max(LOOK_SECONDS, LOOK_SHARE * age):
             return
-        before, now = self._before, _counters(pid)
+        before, now = self._before, _counters(pid, self._others(pid))
         seconds, self._looked_at, self._before = clock - self._looked_at, clock, now
         if before is None:
             self._alive_at = clock  # what it did before is not known
@@ -101,6 +105,15 @@ class Effort:
             self._alive_at, self.kind = clock, kind
         elif self.rest(clock) > LOOK_SECONDS:
             self.kind = ""
+
+    def _others(self, pid: int) -> list[int]:
+        """The processes that have the other end of its wait. They are searched for among all of its user."""
+        ends: set[str] = other_ends(pid)  # type: ignore[no-untyped-call]
+        self._looks_kept = (self._looks_kept + 1) % SEARCHED_EVERY
+        if ends != self._ends or not self._looks_kept:
+            found = holders(ends, lambda: files_of(beside([pid])))  # type: ignore[no-untyped-call]
+            self._ends, self._answering, self._looks_kept = ends, found[:MOST_PROCESSES], 0
+        return self._answering
 
 
 def _progress(before: _Counters, now: _Counters, seconds: float) -> str:
@@ -141,9 +154,8 @@ def _thread_times(processes: Iterable[int]) -> dict[tuple[int, int], tuple[float
     return times
 
 
-def _counters(pid: int) -> _Counters:
-    processes = process_tree(pid)
-    processes += answering(pid, lambda: files_of(beside([pid])))[:MOST_PROCESSES]  # type: ignore[no-untyped-call]
+def _counters(pid: int, others: Collection[int] = ()) -> _Counters:
+    processes = [*process_tree(pid), *others]
     cpu, carried = 0.0, 0
     for process in processes:
         times = cpu_times(process, False)  # type: ignore[no-untyped-call]
@@ -159,11 +171,7 @@ def process_tree(pid: int) -> list[int]:
     """A process and those that it has started, with whatever thread, and these in turn."""
     pids = [pid]
     for process in pids:
-        try:
-            tasks = os.listdir(f"/proc/{process}/task")[:MOST_TASKS]
-        except OSError:
-            continue
-        for task in tasks:
+        for task in names_in(f"/proc/{process}/task", MOST_TASKS):
             text: str = read_text(f"/proc/{process}/task/{task}/children")
             pids += [int(word) for word in _CHILDREN.findall(text)][: MOST_PROCESSES - len(pids)]
     return pids

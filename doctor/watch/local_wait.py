@@ -1,7 +1,7 @@
 """What a rank that rests waits for on its own host: the end of its sleep, a process that it has started, a thread.
 
 Such a wait ends by itself, so it is no hang before the limit of the process group. What counts as alive on its own is
-narrow: a sleep of at most `LONGEST_SLEEP`. A child that waits for the rank, or for a lock, is held up itself.
+narrow: a sleep of at most `LONGEST_WAIT`. A child that waits for the rank, or for a lock, is held up itself.
 
 A sleep's end is in the arguments of its system call (Linux, man 2 clock_nanosleep, futex, poll, select, epoll_wait).
 """
@@ -9,7 +9,6 @@ A sleep's end is in the arguments of its system call (Linux, man 2 clock_nanosle
 from __future__ import annotations
 
 import math
-import os
 import struct
 import time
 from collections.abc import Collection
@@ -17,14 +16,13 @@ from typing import NamedTuple
 
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.remote.runtime.reading import read_text
-from doctor.smoke.programs.agent.procfs import process_status
+from doctor.remote.runtime.reading import link_at, read_text
+from doctor.smoke.programs.agent.procfs import open_files, process_status
 from doctor.watch.attach.inspector.live_environment import memory_at
 from doctor.watch.attach.inspector.rank_state import awaited_files, call_by_function, thread_call
+from doctor.watch.attach.rank_activity import LONGEST_WAIT
 from doctor.watch.peer_wait import threads_of
 
-LONGEST_SLEEP = 600.0
-"""Seconds: the usual limit of a process group over NCCL."""
 SHARED_FILES = ("pipe:", "socket:")
 FUTEX_PRIVATE, FUTEX_REALTIME, FUTEX_OPERATION, FUTEX_WAIT = 128, 256, 127, 0
 ABSOLUTE = 1
@@ -56,7 +54,7 @@ def local_wait(pid: int, processes: Collection[int], *, loads: bool = False) -> 
     seconds whether its workers live: these limits say nothing of their work.
     """
     call = _call(pid, pid)
-    if not loads and call.kind in ("sleep", "futex", "poll") and _seconds_left(pid, call) <= LONGEST_SLEEP:
+    if not loads and call.kind in ("sleep", "futex", "poll") and _seconds_left(pid, call) <= LONGEST_WAIT:
         return "sleeps"
     started = {process for process in processes if process != pid}
     sleepers = [process for process in started if _sleeps(process, process)]
@@ -84,7 +82,7 @@ def _sleeps(pid: int, thread: int) -> bool:
     if (process_status(pid) or "X")[0] in "ZX":  # type: ignore[no-untyped-call]
         return False
     call = _call(pid, thread)
-    return call.kind == "sleep" and (call.number < 0 or _seconds_left(pid, call) <= LONGEST_SLEEP)
+    return call.kind == "sleep" and (call.number < 0 or _seconds_left(pid, call) <= LONGEST_WAIT)
 
 
 def _seconds_left(pid: int, call: _Call) -> float:
@@ -125,18 +123,8 @@ def _waits_for_processes(pid: int, call: _Call, started: Collection[int]) -> boo
     if "anon_inode:[pidfd]" in awaited:
         return True
     shared = {target for target in awaited if target.startswith(SHARED_FILES)}
-    return bool(shared) and any(shared & _open_files(process) for process in started)
+    return bool(shared) and any(shared.intersection(open_files(process, 1024)) for process in started)  # type: ignore[no-untyped-call]
 
 
 def _target(pid: int, number: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/fd/{number}") if number >= 0 else ""
-    except OSError:
-        return ""
-
-
-def _open_files(pid: int) -> set[str]:
-    try:
-        return {_target(pid, int(name)) for name in os.listdir(f"/proc/{pid}/fd")[:1024]}
-    except OSError:
-        return set()
+    return str(link_at(f"/proc/{pid}/fd/{number}")) if number >= 0 else ""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 
-from doctor.remote.runtime.reading import read_text
-from doctor.smoke.programs.agent.network import proc_address
+from doctor.remote.runtime.reading import link_at, names_in
+from doctor.smoke.programs.agent.network import CONNECTING, ESTABLISHED, tcp_table
 from doctor.watch.attach.inspector.rank_state import awaited_files
 
 MOST_THREADS = 256
-TABLE_BYTES = 4 << 20
-ESTABLISHED, CONNECTING = "01", "02"
 UNREADABLE = "a peer that cannot be read"
 
 
@@ -34,27 +31,15 @@ def awaited_peer(pid: int, processes: Collection[int]) -> str:
 
 def threads_of(pid: int) -> list[int]:
     """A process's threads, its main thread first."""
-    try:
-        names = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return []
-    return [pid, *[int(name) for name in names if name != str(pid)][:MOST_THREADS]]
+    names: list[str] = names_in(f"/proc/{pid}/task")
+    return [pid, *[int(name) for name in names if name != str(pid)][:MOST_THREADS]] if names else []
 
 
 def _tcp_peer(pid: int, files: Collection[int]) -> str:
-    inodes = set()
-    for number in files:
-        try:
-            target = os.readlink(f"/proc/{pid}/fd/{number}")
-        except OSError:
-            continue
-        if target.startswith("socket:["):
-            inodes.add(target[8:-1])
-    for name in ("tcp", "tcp6") if inodes else ():
-        table: str = read_text(f"/proc/{pid}/net/{name}", TABLE_BYTES)
-        for line in table.splitlines()[1:]:
-            fields = line.split()
-            if len(fields) > 9 and fields[9] in inodes and fields[3] in (ESTABLISHED, CONNECTING):
-                address, port = proc_address(fields[2])  # type: ignore[no-untyped-call]
-                return f"{address}:{port}" if ":" not in address else f"[{address}]:{port}"
+    targets = {link_at(f"/proc/{pid}/fd/{number}") for number in files}
+    if not any(target.startswith("socket:[") for target in targets):
+        return ""
+    for inode, _, _, (address, port), _ in tcp_table(pid, (ESTABLISHED, CONNECTING)):  # type: ignore[no-untyped-call]
+        if f"socket:[{inode}]" in targets:
+            return f"{address}:{port}" if ":" not in address else f"[{address}]:{port}"
     return ""

@@ -85,6 +85,10 @@ CHANGES: tuple[HostChange, ...] = (
     HostChange("libraries", "libnccl.so", "printf longer >/usr/local/lib/libnccl.so.2"),
     HostChange("environment", "NCCL_IB_DISABLE", "echo export NCCL_IB_DISABLE=1 >>/root/.bashrc", everywhere=True),
     HostChange("environment", "LD_LIBRARY_PATH", "echo export LD_LIBRARY_PATH=/opt/old >>/root/.bashrc"),
+    HostChange("environment", "HCCL_CONNECT_TIMEOUT", "echo export HCCL_CONNECT_TIMEOUT=60 >>/root/.bashrc"),
+    _package("bash", everywhere=True),
+    _package("openssl"),
+    _file("python", "accelerate", f"{SITE}/accelerate-1.9.0.dist-info/METADATA", "x", everywhere=True),
     bound_over("system", "kernel command line", "/proc/cmdline", "root=/dev/sda1 iommu=pt"),
     bound_over(
         "system", "transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"

@@ -1,6 +1,6 @@
 """Live jobs of many kinds, each in namespaces of its own, looked at from outside by `doctor watch --attach`.
 
-    python -m tests.watch.live_jobs [--only WORD] [--stacks off] [--part 1/6]
+    python -m tests.watch.live_jobs [--only WORD] [--stacks off] [--part 1/6] [--seed 7]
 
 Root makes the namespaces. The interpreter of the jobs is that of ``DOCTOR_PROGRAMS_PYTHON``, beside which py-spy may
 stand; kinds whose libraries it lacks do not start, and are counted as such.
@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -42,6 +43,7 @@ FAULTY = (
     *(("jax barrier", fault) for fault in ("fifo", "stop")),
     *(("mpi c", fault) for fault in ("sleep", "stop", "endless", "fifo", "server")),
     *(("pool", fault) for fault in ("sleep", "server", "fifo")),
+    *(("vllm", fault) for fault in ("sleep", "server", "lock", "flock", "endless", "stop")),
     *(("pipes", fault) for fault in ("sleep", "lock", "stop")),
     *(("torchrun", fault) for fault in ("skips", "exit")),
 )  # fmt: skip
@@ -56,7 +58,7 @@ ODD = ("evaluates", "saves", "compiles", "downloads", "computes")
 """Healthy jobs of which one rank alone works, or all do, for longer than a look."""
 HEALTHY = tuple(
     (kind, {"JOB_PACE": pace})
-    for kind in (*DEPLOYED, "ray rollouts", "jax barrier", "mpi c", "pool", "pipes", "serving idle")
+    for kind in (*DEPLOYED, "ray rollouts", "jax barrier", "mpi c", "pool", "pipes", "serving idle", "vllm")
     for pace in ("0.05", "0.6", "1.7")
 ) + tuple((kind, {"JOB_PACE": "0.3"}) for kind in (*dict.fromkeys(kind for kind, _ in INVENTED), *ODD))
 
@@ -88,7 +90,7 @@ class Trial(NamedTuple):
 
 def conduct(kind: str, fault: str, culprit: int, stacks: bool, environ: dict[str, str]) -> Trial:
     """In new namespaces: the job, then the look."""
-    with tempfile.TemporaryDirectory(prefix="j", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="j") as folder:
         spaces = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--ipc"]
         trial = [kind, folder, fault, str(culprit), "on" if stacks else "off"]
         argv = [*spaces, sys.executable, "-m", "tests.watch.live_jobs", "--inside", *trial]
@@ -125,7 +127,7 @@ def inside(kind: str, folder: str, fault: str, culprit: str, stacks: str) -> lis
     report: dict[str, Any] = json.loads(done.stdout or "{}")
     smoke = report.get("smoke", {})
     culprits = [text for failure in smoke.get("failures", ()) for text in states_of(failure)]
-    named = sorted({int(pid) for text in culprits for pid in re.findall(r"\(pid (\d+)\)", text)})
+    named = sorted({int(re.findall(r"\(pid (\d+)\)", text)[-1]) for text in culprits if "(pid " in text})
     text = "; ".join(culprits) or " / ".join(smoke.get("notes", [])) or done.stderr
     expected = pid_here(int(struck.read_text()), job.pid)
     with contextlib.suppress(ProcessLookupError):
@@ -157,12 +159,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a part of the kind's and the fault's names")
     parser.add_argument("--stacks", choices=["on", "off"], default="on")
     parser.add_argument("--part", default="1/1")
+    parser.add_argument("--seed", type=int, help="in an order of its own: what time permits is of all kinds")
     parser.add_argument("--seconds", type=float, default=1e9, help="starts no further job after that")
     options = parser.parse_args()
     trials: list[tuple[str, str, int, dict[str, str]]] = []
     trials += [(kind, fault, number % 3, {}) for number, (kind, fault) in enumerate((*FAULTY, *INVENTED))]
     trials += [(kind, "none", 0, environ) for kind, environ in HEALTHY]
     trials = [trial for trial in trials if re.search(options.only, f"{trial[0]}: {trial[1]}")]
+    if options.seed is not None:
+        random.Random(options.seed).shuffle(trials)
     part, parts = map(int, options.part.split("/"))
     counts: Counter[str] = Counter()
     began = time.monotonic()

@@ -5,6 +5,7 @@ Four Python processes wait as for a collective; the last one is put into one sta
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -30,13 +31,22 @@ pytestmark = [
     ),
 ]
 RANK = """
-import os, signal, subprocess, threading
+import os, signal, socket, subprocess, threading, time
 
 def next_job(number, frame):
     # vfork: until the child has opened its end of the FIFO, the kernel holds this process uninterruptibly
     os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/tmp/held", os.O_RDONLY, 0)])
 
+def asks_a_server(number, frame):
+    socket.create_connection(open("/tmp/server").read().split()).recv(1)
+
+def looks_for_a_file(number, frame):
+    while not os.path.exists("/tmp/score"):
+        time.sleep(0.1)
+
 signal.signal(signal.SIGUSR1, next_job)
+signal.signal(signal.SIGUSR2, asks_a_server)
+signal.signal(signal.SIGHUP, looks_for_a_file)
 os.path.exists("/tmp/held") or os.mkfifo("/tmp/held")
 open("/tmp/rank." + os.environ["SLURM_PROCID"], "w").write(str(os.getpid()))
 while True:
@@ -137,6 +147,74 @@ def test_a_rank_that_its_control_group_freezes(job: SlurmRanks) -> None:
         os.rmdir(group)
     assert (check, ranks, hosts) == ("smoke-rank-stopped", [3], [job.host])
     assert "frozen" in text
+
+
+SERVER = """
+import socket
+server = socket.create_server(("0.0.0.0", 4711))
+open("/tmp/listens", "w").close()
+server.accept()[0].recv(1)
+"""
+
+
+def undecided(job: SlurmRanks) -> str:
+    code, report, errors = job.attach()
+    assert code == 12 and not any(outcome["findings"] for outcome in report["outcomes"]), (report, errors)
+    return " ".join(entry["reason"] for outcome in report["outcomes"] for entry in outcome["unknown"])
+
+
+def test_a_server_on_the_other_host_may_work_for_a_rank(job: SlurmRanks) -> None:
+    fleet, first = job.site.fleet, job.site.hosts[0]
+    fleet.enter(first, f"python3 -c {shlex.quote(SERVER)} >/dev/null 2>&1 & echo $! >/tmp/server.pid")
+    fleet.enter(first, "until test -e /tmp/listens; do sleep 0.1; done")
+    asks = f"echo {fleet.addresses[first]} 4711 >/tmp/server; kill -USR2 $rank"
+    try:
+        with job.rank_3(asks, "true"):
+            text = undecided(job)
+    finally:
+        fleet.enter(first, "kill $(cat /tmp/server.pid)")
+    assert f"{fleet.addresses[first]}:4711" in text and "look there" in text
+
+
+@contextmanager
+def grouped(**groups: str) -> Iterator[None]:
+    """Each Python process with this variable is in a control group of its own, as with Slurm's cgroup plugin."""
+    root, moved = "/sys/fs/cgroup/freezer/doctor-test-groups", []
+    try:
+        for variable, group in groups.items():
+            os.makedirs(f"{root}/{group}", exist_ok=True)
+            for pid in global_pids(variable.replace("__", "=")):
+                write(f"{root}/{group}/cgroup.procs", str(pid))
+                moved.append(pid)
+        yield
+    finally:
+        for pid in moved:
+            with contextlib.suppress(OSError):
+                write("/sys/fs/cgroup/freezer/cgroup.procs", str(pid))
+        for folder, _, _ in os.walk(root, topdown=False):
+            os.rmdir(folder)
+
+
+@pytest.mark.parametrize("step", [True, False], ids=["of the job", "of nobody"])
+def test_who_computes_in_another_step_works_for_a_rank_that_looks_for_a_file(job: SlurmRanks, step: bool) -> None:
+    """Each has a session, a working folder and, with Slurm's groups, a control group of its own."""
+    program = "import os; os.chdir('/'); open('/tmp/helper', 'w').write(str(os.getpid()))\nwhile True: pass"
+    line = f"python3 -c {shlex.quote(program)}"
+    if step:
+        line = f"env HELPER=1 srun --jobid={job.number} --overlap -N1 -n1 -w {job.host} {line}"
+        job.site.run("sh", "-c", f"{line} >/dev/null 2>&1 &")
+    else:
+        job.enter(f"cd /; env -i HELPER=1 PATH=$PATH setsid {line} >/dev/null 2>&1 &")
+    job.enter("until test -s /tmp/helper; do sleep 0.1; done")
+    group = f"slurm/uid_0/job_{job.number}/step_{{}}"
+    groups = {"SLURM_PROCID__3": group.format("0/task_3"), "HELPER__1": group.format("1/task_0") if step else "ssh"}
+    ends = "kill $(cat /tmp/helper); touch /tmp/score; sleep 1; rm /tmp/score /tmp/helper"
+    with grouped(**groups), job.rank_3("kill -HUP $rank", ends):
+        if step:
+            assert "look again" in undecided(job)
+        else:
+            check, ranks, _, _ = job.finding()
+            assert (check, ranks) == ("smoke-rank-blocked", [3])
 
 
 def test_ranks_of_another_user_are_not_said_to_be_absent(job: SlurmRanks) -> None:

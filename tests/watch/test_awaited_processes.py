@@ -14,7 +14,7 @@ import pytest
 
 from doctor.remote.runtime.stack_frames import is_of_program, without_own_frames
 from doctor.watch.attach.inspector import awaited_processes
-from doctor.watch.attach.inspector.awaited_processes import Helpers, related
+from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end, other_ends, related
 from doctor.watch.attach.inspector.rank_state import awaited_links
 
 SERVER = """
@@ -70,10 +70,47 @@ def test_a_server_beside_the_rank_is_found_by_what_the_rank_waits_for(kind: str,
         with started(CLIENT, kind, str(place), does) as rank:
             until(lambda: any("socket:" in link or link == str(place) for link in awaited_links(rank)))  # type: ignore[no-untyped-call]
             time.sleep(0.5)  # the server has accepted it
-            helpers, limit = Helpers([rank]), time.monotonic() + (30 if does == "works" else 1)  # type: ignore[no-untyped-call]
+            helpers, limit = Helpers({rank: {}}), time.monotonic() + (30 if does == "works" else 1)  # type: ignore[no-untyped-call]
             while (ran := helpers.ran(rank, "recv")) < 0.3 and time.monotonic() < limit:  # type: ignore[no-untyped-call]
                 time.sleep(0.1)
             assert (ran >= 0.3) == (does == "works")
+
+
+def in_a_network_of_its_own(*words: str) -> list[str]:
+    return ["nsenter", "--net=/run/netns/" + words[0], *words[1:]]
+
+
+@pytest.fixture
+def other_host() -> Iterator[tuple[str, str]]:
+    """Name and address of a network beside this one's."""
+    name, here, there = f"far{os.getpid()}", "10.203.7.1", "10.203.7.2"
+    script = (
+        f"ip netns add {name} && ip link add {name} type veth peer name eth0 netns {name} && "
+        f"ip addr add {here}/30 dev {name} && ip link set {name} up && "
+        f"ip -n {name} addr add {there}/30 dev eth0 && ip -n {name} link set eth0 up"
+    )
+    try:
+        subprocess.run(["sh", "-c", script], check=True)
+        yield name, there
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_the_end_on_another_host_that_a_rank_waits_for(other_host: tuple[str, str]) -> None:
+    name, address = other_host
+    server = f"import socket; s = socket.create_server(('{address}', 4711)); print(flush=True); s.accept()[0].recv(9)"
+    client = f"import socket; s = socket.create_connection(('{address}', 4711)); s.recv(1)"
+    argv = in_a_network_of_its_own(name, sys.executable, "-c", server)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as far:
+        assert far.stdout and far.stdout.readline()
+        with started(client) as rank:
+            until(lambda: far_end(rank))  # type: ignore[no-untyped-call]
+            link, seconds = far_end(rank)  # type: ignore[no-untyped-call]
+            assert link.startswith("10.203.7.1:") and link.endswith(f">{address}:4711") and -1 <= seconds < 60
+            assert other_ends(rank) == set()  # type: ignore[no-untyped-call]
+        far.kill()
+    assert far_end(os.getpid()) is None  # type: ignore[no-untyped-call]
 
 
 IDLE = "import sys, time; file = open(sys.argv[1]) if sys.argv[1] else None; time.sleep(1000)"
@@ -81,13 +118,34 @@ IDLE = "import sys, time; file = open(sys.argv[1]) if sys.argv[1] else None; tim
 
 @pytest.mark.parametrize(
     ("tie", "is_related"),
-    [("", False), ("groups", True), ("unread", True), ("folder", True), ("job", True), ("file", True)],
+    [
+        ("", False),
+        ("groups", True),
+        ("unread", True),
+        ("folder", True),
+        ("job", True),
+        ("file", True),
+        ("step of slurm", True),
+        ("container of the pod", True),
+        ("another job of slurm", False),
+    ],
 )
 def test_who_computes_for_a_rank_that_asks_again_and_again_has_something_in_common_with_it(
     tie: str, is_related: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hosts on which each service and each login has a control group of its own, as with systemd; else all share it."""
     texts = {"": "0::/system.slice/other.service\n", "unread": "", "groups": "0::/job\n"}
+    # Slurm's and the kubelet's names of groups: each task, step and container has one of its own.
+    slurm, pod = "0::/system.slice/slurmstepd.scope/job_{}/step_{}", "0::/kubepods.slice/kubepods-pod" + "a1" * 18
+    texts["groups of the rank"] = texts["groups"]
+    if "slurm" in tie:
+        texts["groups of the rank"] = slurm.format(71, "0/user/task_1")
+        texts[tie] = slurm.format(72 if "another" in tie else 71, "batch/user/task_0")
+    if "pod" in tie:
+        texts["groups of the rank"], texts[tie] = (
+            pod + ".slice/cri-containerd-1.scope",
+            pod + ".slice/cri-containerd-2.scope",
+        )
     folder, other_folder = tmp_path / "job", tmp_path / "other"
     folder.mkdir()
     other_folder.mkdir()
@@ -95,18 +153,19 @@ def test_who_computes_for_a_rank_that_asks_again_and_again_has_something_in_comm
     environ = {name: value for name, value in os.environ.items() if "PORT" not in name}
     command = [sys.executable, "-c", IDLE]
     job = {**environ, "MASTER_PORT": "29511"}
+    step = {**job, "SLURM_STEP_ID": "4"}
     with (
         subprocess.Popen([*command, ""], cwd=folder, env=job, start_new_session=True) as rank,
         subprocess.Popen(
             [*command, str(folder / "file") if tie == "file" else ""],
             cwd=folder if tie == "folder" else other_folder,
-            env=job if tie == "job" else environ,
+            env=step if tie == "job" else environ,
             start_new_session=True,
         ) as other,
     ):
         until(lambda: all(Path(f"/proc/{each.pid}/cwd").exists() for each in (rank, other)))
         until(lambda: tie != "file" or str(folder / "file") in awaited_processes.open_files(other.pid, 64))  # type: ignore[attr-defined]
-        groups = {rank.pid: texts["groups"], other.pid: texts.get(tie, texts[""])}
+        groups = {rank.pid: texts["groups of the rank"], other.pid: texts.get(tie, texts[""])}
         plain = awaited_processes.read_text  # type: ignore[attr-defined]
         monkeypatch.setattr(
             awaited_processes,

@@ -14,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from doctor.watch import effort as effort_module
+from doctor.watch.attach.inspector.awaited_processes import other_ends
 from doctor.watch.effort import Effort, process_tree
 from doctor.watch.peer_wait import awaited_peer
+from tests.watch.test_awaited_processes import until
 
 WORK = "import time\nwhile True: sum(range(500_000)); time.sleep(0.03)"
 """A fifth to a third of a CPU: several times what counts as work."""
@@ -51,6 +54,21 @@ def kind_of(pid: int, looks: int = 6) -> str:
     if not effort.kind:
         assert effort.rest(time.monotonic()) > looks - 3
     return effort.kind
+
+
+def test_who_has_the_other_end_of_a_wait_is_not_searched_for_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All processes of the user are listed for it."""
+    searched: list[int] = []
+    real = effort_module.files_of  # type: ignore[attr-defined]
+    monkeypatch.setattr(effort_module, "files_of", lambda others: searched.append(1) or real(others))
+    program = "import socket; s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); s.recv(1)"
+    with socket.create_server(("127.0.0.1", 0)) as server, python(program, str(server.getsockname()[1])) as rank:
+        until(lambda: other_ends(rank.pid))  # type: ignore[no-untyped-call]
+        effort = Effort()
+        effort.begin(0.0)
+        for second in range(1, 26):
+            effort.look(rank.pid, 1.1 * second, 0.0, loads=False)
+        assert 2 <= len(searched) <= 4
 
 
 @pytest.mark.parametrize(

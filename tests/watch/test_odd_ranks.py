@@ -296,6 +296,63 @@ def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> Non
     assert not judged(busy, *idle, *driver).odd_ranks
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_task_of_ray_that_computes_in_one_function_is_neither_accused_nor_healthy(asked: bool) -> None:
+    """A long rollout in pure Python and an endless loop look alike."""
+    loop = unnamed(53, ("spin", "/job/tools.py"), MAIN_LOOP, call="running", ran=1.9)
+    loop = msgspec.structs.replace(loop, samples=[("python3.11", 900)])
+    driver = [unnamed(50, *GETS, call="futex")] if asked else []
+    finding = judged(loop, unnamed(52, MAIN_LOOP, call="futex"), *driver)
+    assert finding.odd_ranks == () and finding.result == ("undecided" if asked else "moves")
+    assert ("pid 53" in finding.text) == asked
+
+
+FAR = "10.0.0.5:41000>10.0.0.9:443"
+
+
+@pytest.mark.parametrize(
+    ("call", "far_end", "job", "links", "result"),
+    [
+        ("recv", (FAR, 30.0), {}, [], "undecided"),
+        ("recv", (FAR, -1.0), {}, [], "undecided"),
+        ("recv", (FAR, 601.0), {}, [], "odd"),
+        ("recv", None, {}, [], "odd"),
+        ("recv", (FAR, 30.0), {"MASTER_PORT": "443"}, [], "odd"),
+        ("recv", (FAR, 30.0), {}, ["10.0.0.9:443>10.0.0.5:41000"], "odd"),
+        ("sleep", (FAR, 30.0), {}, [], "odd"),
+    ],
+    ids=[
+        "asked now",
+        "since when is not known",
+        "for long",
+        "on this host",
+        "the store",
+        "a rank of the job",
+        "sleeps",
+    ],
+)
+@pytest.mark.parametrize("stacks", [True, False])
+def test_a_server_on_another_host_may_work_for_the_rank_that_waits_for_it(
+    call: str, far_end: object, job: dict[str, str], links: list[str], result: str, stacks: bool
+) -> None:
+    """Not for longer than the limit of a process group, and not where that end is the job's own."""
+    score = rank(
+        1, looks(call, file="socket"), [("score", "/job/reward.py", 9)] * stacks or None, far_end=far_end, job=job
+    )
+    job_ranks = [rank(number, None, WAITS if stacks else None, job=job, links=links) for number in (0, 2, 3)]
+    finding = judged(score, *job_ranks)
+    assert (finding.result, odd_rank_numbers(finding)) == (result, [1] * (result == "odd"))
+    assert ("10.0.0.9:443" in finding.text) == (result == "undecided")
+
+
+def test_ranks_that_spin_in_several_libraries_of_mpi_wait_alike() -> None:
+    """Seen with Open MPI 4.1: samples of one rank were in mca_btl_vader.so, of the other in libopen-pal.so."""
+    libraries = {0: "mca_btl_vader.so", 1: "libopen-pal.so.40.30.2", 3: "libopen-pal.so.40.30.2"}
+    asks = msgspec.structs.replace(spinning(2, []), looks=looks("recv", file="socket"))
+    finding = judged(asks, *(spinning(number, [(name, 900)]) for number, name in libraries.items()))
+    assert odd_rank_numbers(finding) == [2]
+
+
 @pytest.mark.parametrize("free", [1, 2])
 def test_a_worker_of_ray_that_was_given_no_task_is_odd_where_it_alone_can_be_missing(free: int) -> None:
     """Seen with ray 2.60: the driver gave a step of the training to one of two actors."""

@@ -284,7 +284,7 @@ ANSWER = StubAnswer(
     limits={"Max open files": "1024"},
     shm=64 << 20,
     master=["10.0.0.1"],
-    store=None,
+    store="",
 )
 """A made-up answer: two sockets with two GPUs and an adapter each."""
 
@@ -406,7 +406,17 @@ def test_an_interface_that_the_host_of_a_rank_lacks(variable: str, setting: str,
 def test_two_ranks_with_one_device_and_a_store_that_does_not_answer() -> None:
     views = job()
     assert subjects(changed(1, views, device=views[0].device)) == [("error", "device", (0, 1))]
-    assert subjects(changed(6, views, store=False)) == [("error", "MASTER_ADDR", (6,))]
+    assert subjects(changed(6, views, store="timed out")) == [("error", "MASTER_ADDR", (6,))]
+
+
+@pytest.mark.parametrize(("rank", "name", "is_wrong"), [(6, "head", True), (2, "head", False), (6, "localhost", False)])
+def test_a_name_of_the_master_that_means_the_own_host_of_a_rank(rank: int, name: str, is_wrong: bool) -> None:
+    """Rank 2 is on the host of rank 0; that MASTER_ADDR itself is localhost, a check says."""
+    views = [replace(view, variables={**view.variables, "MASTER_ADDR": name}) for view in job()]
+    found = [
+        misfit for misfit in judge(changed(rank, views, master=frozenset({"127.0.1.1"}))) if "own host" in misfit.text
+    ]
+    assert [(misfit.severity, misfit.ranks) for misfit in found] == [("error", (rank,))] * is_wrong
 
 
 def test_cpus_that_do_not_fit_the_device_or_the_other_ranks() -> None:

@@ -100,6 +100,27 @@ STORIES = {
     "stale local rank": Story(login("LOCAL_RANK=5"), dies=False),
     "core files on one host": Story("echo 'ulimit -c 0' >>/root/.bashrc", dies=False),
     "library path with nothing in it": Story(login("LD_LIBRARY_PATH=/opt/none"), dies=False, named="LD_LIBRARY_PATH"),
+    "rank of a trial that is the right one": Story(login("RANK=1"), dies=False),
+    "a folder for files that one host lacks": Story(login("TMPDIR=/scratch/none"), dies=False, named="TMPDIR"),
+    "interface that all hosts lack": Story("", login("GLOO_SOCKET_IFNAME=eth9"), named="GLOO_SOCKET_IFNAME"),
+    "loopback for the network of one host": Story(login("GLOO_SOCKET_IFNAME=lo"), dies=False),
+    "another home of Python on one host": Story(login("PYTHONHOME=/opt/none")),
+    "another time zone on one host": Story(login("TZ=Asia/Shanghai"), dies=False),
+    "a name of the master that one host lacks": Story(
+        "sed '/thehead/d' /etc/hosts >/run/hosts; cat /run/hosts >/etc/hosts",
+        "echo '$MASTER thehead' >>/etc/hosts; " + MASTER.replace("$MASTER", "thehead"), named="MASTER_ADDR",
+    ),
+    "a name of the master that is loopback on one host": Story(
+        "sed 's/.*thehead/127.0.1.1 thehead/' /etc/hosts >/run/hosts; cat /run/hosts >/etc/hosts",
+        "echo '$MASTER thehead' >>/etc/hosts; " + MASTER.replace("$MASTER", "thehead"), named="master",
+    ),
+    "no master on one host": Story(login("MASTER_ADDR="), MASTER, named="MASTER_ADDR"),
+    "a proxy on one host": Story(login("http_proxy=http://192.0.2.1:3128"), dies=False),
+    "a firewall before the master's port": Story(
+        "nft 'add table inet shut; add chain inet shut out { type filter hook output priority 0; };"
+        " add rule inet shut out tcp dport 29511 drop'", named="master",
+    ),
+    "no route to the master": Story("ip route add blackhole $MASTER", named="master"),
     "library preloaded that is not there": Story(login("LD_PRELOAD=/opt/none.so"), dies=False, named="LD_PRELOAD"),
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ import re
 
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.network import proc_address, socket_owners
+from doctor.smoke.programs.agent.procfs import open_files
 
 SYN_RECEIVED = "03"
 TABLE_LIMIT = 8 << 20
@@ -66,11 +67,7 @@ def accelerator_users():
     for name in os.listdir("/proc"):
         if not name.isdigit() or len(users) >= 4:
             continue
-        try:
-            links = [os.readlink("/proc/%s/fd/%s" % (name, fd)) for fd in os.listdir("/proc/%s/fd" % name)]
-        except OSError:
-            continue
-        if any(re.match(r"/dev/(davinci|nvidia)\d+$", link) for link in links):
+        if any(re.match(r"/dev/(davinci|nvidia)\d+$", link) for link in open_files(int(name), 1 << 20)):
             command = read_text("/proc/%s/comm" % name, 64).strip()
             if not command.startswith(DAEMONS):
                 users.append([int(name), command])

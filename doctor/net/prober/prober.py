@@ -14,7 +14,7 @@ from doctor.net.prober.port_owner import accelerator_users, arrived_calls, port_
 from doctor.net.prober.socket_loop import Pace, SocketLoop, close_now
 from doctor.net.prober.transfer import call_for, measure_latency, measure_streams
 from doctor.remote.runtime.controller import OrderedProgram
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.network import interface_addresses
 
 PATIENCE = 20.0  # seconds without an order of the controller, which sends one every few seconds
@@ -220,11 +220,8 @@ class Prober(OrderedProgram):
 
 def network_identity():
     """Equal for two probers that are in one network namespace of one machine."""
-    try:
-        namespace = os.readlink("/proc/self/ns/net")
-    except OSError:
-        return ""
-    return read_text("/proc/sys/kernel/random/boot_id", 64).strip() + namespace
+    namespace = link_at("/proc/self/ns/net")
+    return read_text("/proc/sys/kernel/random/boot_id", 64).strip() + namespace if namespace else ""
 
 
 def raise_file_limit():

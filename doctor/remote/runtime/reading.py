@@ -86,6 +86,22 @@ def read_text(path, limit=65536):
     return b"".join(pieces).decode("utf-8", "replace")
 
 
+def names_in(folder, most=None):
+    """The names in a folder, so many at most; none where it cannot be read."""
+    try:
+        return os.listdir(folder)[:most]
+    except OSError:
+        return []
+
+
+def link_at(path):
+    """Where a symbolic link leads; the empty string where it cannot be read."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
 def open_at_once(path, flags):
     """Also of a pipe without a writer."""
     return os.open(path, flags | os.O_NONBLOCK)

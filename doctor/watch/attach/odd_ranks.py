@@ -17,7 +17,17 @@ from doctor.analysis.majority import split
 from doctor.engine.sanitize import count_noun, number_ranges
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
-from doctor.watch.attach.rank_activity import ANSWERS, DEFINITE, RESTS, TASKS, Activity, Kind, activity
+from doctor.watch.attach.rank_activity import (
+    ANSWERS,
+    DEFINITE,
+    HELPED,
+    LONGEST_WAIT,
+    RESTS,
+    TASKS,
+    Activity,
+    Kind,
+    activity,
+)
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
 from doctor.watch.rehearsal.judge import judge_running
 from doctor.watch.rehearsal.rank_view import live_view
@@ -58,9 +68,17 @@ class SeenRank(msgspec.Struct, frozen=True):
         return self.does.still and self.does.kind == "device"
 
     @property
+    def far_end(self) -> str:
+        """The end on another host that it has not waited for long, and that may work for it; empty: none."""
+        link, seconds = self.report.far_end or ("", 0.0)
+        end = link.partition(">")[2]
+        is_store = end.endswith(":" + self.report.job.get("MASTER_PORT", "none"))
+        return end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and not is_store else ""
+
+    @property
     def where(self) -> object:
-        """What tells its wait from that of others: the stack, else what it does."""
-        return self.does.place or self.does.text
+        """What tells its wait from that of others: the stack, else what it does. Who spins is in any library."""
+        return self.does.place or self.does.spins or self.does.text
 
 
 class OddRank(msgspec.Struct, frozen=True):
@@ -186,25 +204,41 @@ def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     """Those that do not wait, where others do."""
     fellows = _fellows(waiting, rest)
     if fellows:
-        text = _progress(fellows)
-        return Judgement("undecided", filled(text, _sentence(fellows, waiting))) if text else _blame(fellows, waiting)
+        return _blame_unless_helped(fellows, waiting)
     if all(view.does.kind == "idle" for view in waiting):
+        busy = [
+            view for view in rest if view.does.role == TASKS and view.does.kind == "compute" and not view.does.works
+        ]
+        if busy and any(view.does.text.startswith(ANSWERS) for view in waiting):
+            text = "{0} Whether that comes to an end, its stack does not tell: look again."
+            return Judgement("undecided", filled(text, _sentence(busy, waiting)))
         return _without_wait([*waiting, *rest], False)
     if len(waiting) < len(rest):
         return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
-    text = _progress(rest)
-    if not text and any(view.does.spins for view in waiting) and not all(view.does.unmoved for view in rest):
-        text = "{0} It runs now and then: look again."
-    return Judgement("undecided", filled(text, _sentence(rest, waiting))) if text else _blame(rest, waiting)
+    judged = _blame_unless_helped(rest, waiting)
+    runs = any(view.does.spins for view in waiting) and not all(view.does.unmoved for view in rest)
+    if judged.result == "odd" and runs:
+        return Judgement("undecided", filled("{0} It runs now and then: look again.", judged.text))
+    return judged
 
 
-def _progress(views: Sequence[SeenRank]) -> str:
-    """What is said of processes whose present work may come to an end; empty where one of them does none."""
+def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> Judgement:
+    """These are odd, unless what they do, or is done for them, may come to an end."""
+    links = {link for view in (*views, *waiting) for link in view.report.links}
+    far_ends = {}
+    for view in views:
+        own_end, _, end = view.report.far_end[0].partition(">") if view.report.far_end else ("", "", "")
+        if view.far_end and f"{end}>{own_end}" not in links:  # else it waits for a rank that is looked at
+            far_ends[view.report.pid] = end
     if all(view.does.transfers for view in views):
-        return "{0} It reads or writes meanwhile: look again."
-    if all(view.does.works or view.does.transfers for view in views):
-        return "{0} It, or what it waits for, works meanwhile, as in an evaluation: look again."
-    return ""
+        text = "{0} It reads or writes meanwhile: look again."
+    elif all(view.does.works or view.does.transfers for view in views):
+        text = "{0} It, or what it waits for, works meanwhile, as in an evaluation: look again."
+    elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):
+        text = "{0} It waits for {1}, on another host, where something may work for it: look there."
+    else:
+        return _blame(views, waiting)
+    return Judgement("undecided", filled(text, _sentence(views, waiting), next(iter(far_ends.values()), "")))
 
 
 def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[SeenRank]:
@@ -285,7 +319,7 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
         )
         return Judgement("undecided", text)
     if parts and parts.majority:
-        return _blame(parts.differing, parts.agreeing)
+        return _blame_unless_helped(parts.differing, parts.agreeing)
     if parts:
         return Judgement("undecided", "All ranks wait, and at different places; none has a majority.")
     if not waiting[0].does.place:

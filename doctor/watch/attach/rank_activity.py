@@ -63,8 +63,10 @@ _COMMUNICATES = re.compile(
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
 _LEAST_OF_CHILDREN = 0.2
 """Seconds on CPUs of the children that a rank waits for within the looks, above which they compute."""
-_HELPED: frozenset[Kind] = frozenset({"wait", "file", "idle"})
+HELPED: frozenset[Kind] = frozenset({"wait", "file", "idle"})
 """Waits that another process may end: a pool's, a server's or a compiler's, by a thread, a pipe or a socket."""
+LONGEST_WAIT = 600.0
+"""Seconds: the usual limit of a process group over NCCL."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
 _OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
@@ -155,7 +157,7 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool) -> bo
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
     if kind == "child":
         return by_children > _LEAST_OF_CHILDREN or not unmoved  # it moved: the child is another one by now
-    if kind in _HELPED or (
+    if kind in HELPED or (
         kind == "sleep" and not unmoved
     ):  # it asks again and again; a child may have other work, such as a loader's
         return by_children > _BUSY * seconds

@@ -102,6 +102,10 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """The library of communication that its thread waits in, and the function, which may be empty; empty: none."""
     file_wait: FileWait | None = None
     """At the last look; None: its main thread was in no call about a file."""
+    far_end: tuple[str, float] | None = None
+    """The connection to another host that its main thread waits for, as in ``links``, and the seconds since that last
+    ran (-1: not known); None: it waits for none.
+    """
     dumps: list[str] = []
     """Paths of dumps of its flight recorder, written since its start."""
     heartbeat_logs: list[str] = []
@@ -178,6 +182,7 @@ def _clean(rank: ProcessReport) -> ProcessReport:
         file_wait=rank.file_wait and _clean_wait(rank.file_wait),
         samples=_clean_samples(rank.samples),
         beside=[_clean_samples(samples) for samples in rank.beside[:4]],
+        far_end=rank.far_end and (printable(rank.far_end[0], 120), rank.far_end[1]),
         links=[printable(link, 120) for link in rank.links[:64]],
         native=[printable(text, 100) for text in rank.native[:2]],
         dumps=_paths(rank.dumps),

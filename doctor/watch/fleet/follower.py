@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection
 from doctor.watch.fleet.meeting import Meeting
@@ -167,7 +167,4 @@ class FollowingHost:
 
 def _network_namespace() -> str:
     """Tells containers of one machine apart that have one name."""
-    try:
-        return os.readlink("/proc/self/ns/net")
-    except OSError:
-        return ""
+    return str(link_at("/proc/self/ns/net"))

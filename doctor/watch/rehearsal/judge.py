@@ -186,15 +186,23 @@ def _excerpt(text: str) -> str:
 
 
 def _stores(views: Sequence[RankView]) -> Iterator[Misfit]:
-    deaf = [view for view in views if view.store is False]
-    if deaf:
-        address = f"{deaf[0].variables.get('MASTER_ADDR', '')}:{deaf[0].variables.get('MASTER_PORT', '')}"
-        yield _misfit(
-            "error",
-            "MASTER_ADDR",
-            filled("{0}: the store at {1} takes no connection", describe_ranks(deaf), address),
-            deaf,
+    """Ranks that do not come to the store, and those for which the name of its host means their own."""
+    hosts = {view.host for view in views if view.rank == 0}
+    for problem, members in _groups(views, lambda view: view.store).items():
+        address, port = (members[0].variables.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+        text = filled(
+            "{0}: the store at {1}:{2} takes no connection: {3}", describe_ranks(members), address, port, problem
         )
+        if problem:
+            yield _misfit("error", "MASTER_ADDR", text, members)
+    for name, members in _groups(views, lambda view: view.variables.get("MASTER_ADDR", "")).items():
+        strays = [view for view in members if view.master and all(map(means_own_host, view.master))]
+        strays = [view for view in strays if hosts and view.host not in hosts and not means_own_host(name)]
+        if strays:
+            where = ", ".join(sorted(hosts))
+            text = "{0}: MASTER_ADDR {1} means the rank's own host, and rank 0 is on {2}"
+            text = filled(text, describe_ranks(strays), name, where)
+            yield _misfit("error", "MASTER_ADDR", text, strays)
 
 
 def _links(views: Sequence[RankView]) -> Iterator[Misfit]:

@@ -59,7 +59,8 @@ class StubAnswer(msgspec.Struct, frozen=True):
     limits: dict[str, str]
     shm: int
     master: list[str]
-    store: bool | None
+    store: str
+    """Why the ranks' store takes no connection; empty where it does, or its host answers."""
     links: list[str] = []
     """Names of its network interfaces, up or not."""
     hidden: list[str] = []
@@ -98,7 +99,9 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     """Its network interfaces, up or not; empty: not known."""
     hidden_modules: frozenset[str] = frozenset()
     """Of Python or a framework: a module beside the program stands in their place."""
-    store: bool | None = None
+    store: str = ""
+    master: frozenset[str] = frozenset()
+    """The addresses that MASTER_ADDR has here."""
 
     @property
     def is_scheduler(self) -> bool:
@@ -125,7 +128,8 @@ def view_of(answer: StubAnswer) -> RankView:
         properties={name: printable(value, 300) for name, value in _properties(answer).items()},
         links=frozenset(answer.links),
         hidden_modules=frozenset(printable(name, 60) for name in answer.hidden[:64]),
-        store=answer.store,
+        store=printable(answer.store, 200),
+        master=frozenset(printable(address, 60) for address in answer.master),
     )
     return placed(
         view, answer.place, frozenset(answer.cpus), frozenset(answer.permitted), cpu_numbers(answer.memory_nodes)

@@ -54,16 +54,19 @@ def addresses(name):
         return []
 
 
-def store_answers():
-    """Whether the store of the launcher takes a connection; None where no launcher has opened one."""
+def store_problem():
+    """Why the ranks' store takes no connection; empty where it does. Before the job only a launcher has opened one:
+    else a refusal is the answer of its host.
+    """
     address, port = os.environ.get("MASTER_ADDR", ""), number(os.environ.get("MASTER_PORT", ""))
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or not address or port < 1:
-        return None
     try:
-        socket.create_connection((address, port), 5).close()
-        return True
-    except (OSError, UnicodeError, OverflowError):
-        return False
+        if address and 0 < port < 65536:
+            socket.create_connection((address, port), 5).close()
+    except ConnectionRefusedError as error:
+        return str(error) if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else ""
+    except (OSError, UnicodeError) as error:
+        return str(error)
+    return ""
 
 
 def say(name, text):
@@ -96,7 +99,7 @@ def main():
         ),
         "shm": os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize if os.path.isdir("/dev/shm") else 0,
         "master": addresses(master) if master else [],
-        "store": store_answers(),
+        "store": store_problem(),
         "hidden": hidden_modules(),
         "links": [name for _, name in socket.if_nameindex()][:1024],
     }

@@ -8,6 +8,7 @@ import base64
 import ctypes
 import fcntl
 import functools
+import itertools
 import json
 import multiprocessing
 import os
@@ -444,6 +445,46 @@ def serving(requests=1 << 30):
     time.sleep(10000)
 
 
+def of_the_culprit(worker, argv):
+    """In a worker of vLLM: each run of the model is a step."""
+    sys.path.insert(0, str(Path(argv[0]).parent))
+    sys.argv[:] = argv
+    import live_job
+
+    plain, numbers = worker.execute_model, itertools.count()
+    number = live_job.CULPRIT if worker.rank == live_job.CULPRIT % 2 else -1
+
+    def execute_model(*args, **named):
+        live_job.step(next(numbers), worker.rank if live_job.FAULT == "none" else number)
+        return plain(*args, **named)
+
+    worker.execute_model = execute_model
+
+
+TINY_MODEL = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 32, "vocab_size": 256,
+    "max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+
+
+def vllm_engine():
+    """vLLM's own engine on CPUs with two workers of tensor parallelism, and a model of random weights."""
+    os.environ.update(DISTRIBUTED, VLLM_CPU_KVCACHE_SPACE="1", VLLM_CPU_OMP_THREADS_BIND="nobind", HF_HUB_OFFLINE="1",
+                      VLLM_HOST_IP="127.0.0.1", TORCHDYNAMO_DISABLE="1", VLLM_NO_USAGE_STATS="1",
+                      VLLM_ALLOW_INSECURE_SERIALIZATION="1")  # fmt: skip
+    from vllm import LLM, SamplingParams
+
+    (FOLDER / "config.json").write_text(json.dumps(TINY_MODEL))
+    engine = LLM(str(FOLDER), load_format="dummy", skip_tokenizer_init=True, tensor_parallel_size=2, dtype="float32",
+                 enforce_eager=True, max_model_len=128, max_num_seqs=4, distributed_executor_backend="mp")  # fmt: skip
+    engine.collective_rpc(of_the_culprit, args=([__file__, *sys.argv[1:]],))
+    sampling = SamplingParams(max_tokens=16, ignore_eos=True, detokenize=False)
+    for _ in range(20 if FAULT == "idle" else 1 << 30):
+        engine.generate([{"prompt_token_ids": [1, 5, 9]}], sampling, use_tqdm=False)
+    time.sleep(10000)
+
+
 def pool_part(pair):
     """A part of a step."""
     step(*pair)
@@ -502,6 +543,7 @@ KINDS = {
     "two jobs": (two_jobs, None),
     "serving": (serving, None),
     "serving idle": (functools.partial(serving, 20), None),
+    "vllm": (vllm_engine, None),
     "pool": (pool, None),
     "pipes": (pipes, None),
 }  # fmt: skip

@@ -6,7 +6,7 @@ import signal
 import stat
 import time
 
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import names_in, read_text
 from doctor.smoke.programs.agent.procfs import all_processes, process_status
 
 
@@ -78,11 +78,7 @@ class Descendants:
 
     def remove(self, folder, pattern):
         """What is named so in a folder, with the pid of an ended process of ours."""
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            return
-        for name in names:
+        for name in names_in(folder):
             match = re.match(pattern, name)
             pid = int(match.group(1)) if match else None
             if pid and pid in self.pids and (pid in self.dying or (process_status(pid) or "Z")[0] in "ZX"):

@@ -8,8 +8,10 @@ import struct
 
 from doctor.remote.runtime.connecting import NO_ROUTE, connect_all
 from doctor.remote.runtime.netlink import diagnosed_tcp
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import names_in, read_text
 from doctor.smoke.programs.agent.procfs import open_files
+
+ESTABLISHED, CONNECTING, LISTENS = "01", "02", "0A"  # Linux, include/net/tcp_states.h
 
 
 def proc_address(text):
@@ -31,17 +33,22 @@ def socket_owners(pids):
     return dict((inode, pid) for pid in pids for inode in socket_inodes(pid))
 
 
+def tcp_table(pid, states):
+    """[inode, state, local, peer, fields] of the TCP sockets in these states that the network of a process shows."""
+    texts = [read_text("/proc/%d/net/%s" % (pid, name), 8 << 20) for name in ("tcp", "tcp6")]
+    lines = [line.split() for line in "\n".join(texts).splitlines()]
+    rows = [fields for fields in lines if len(fields) > 9 and fields[3] in states]  # the heads have no such state
+    return [(row[9], row[3], proc_address(row[1]), proc_address(row[2]), row) for row in rows]
+
+
 def tcp_sockets(pids):
     """[pid, established, local, peer, unacknowledged bytes, retransmits] of the TCP sockets of these processes."""
-    owners, sockets = socket_owners(pids), []
-    for table in ("tcp", "tcp6") if pids else ():
-        for line in read_text("/proc/%d/net/%s" % (pids[0], table), 8 << 20).splitlines()[1:]:
-            fields = line.split()
-            if len(fields) > 9 and fields[9] in owners and fields[3] in ("01", "0A"):
-                unacked = int(fields[4].split(":")[0], 16)
-                ends = proc_address(fields[1]), proc_address(fields[2])
-                sockets.append((owners[fields[9]], fields[3] == "01", ends[0], ends[1], unacked, int(fields[6], 16)))
-    return sockets
+    owners = socket_owners(pids)
+    return [
+        (owners[inode], state == ESTABLISHED, local, peer, int(row[4].split(":")[0], 16), int(row[6], 16))
+        for inode, state, local, peer, row in (tcp_table(pids[0], (ESTABLISHED, LISTENS)) if pids else ())
+        if inode in owners
+    ]
 
 
 def tcp_bytes(pids):
@@ -81,13 +88,9 @@ def rdma_bytes():
     port_xmit_data and port_rcv_data: octets divided by 4.
     """
     total_words = 0
-    try:
-        adapters = sorted(os.listdir(RDMA_FOLDER))
-    except OSError:
-        return 0
-    for adapter in adapters[:64]:
+    for adapter in sorted(names_in(RDMA_FOLDER))[:64]:
         ports = "%s/%s/ports" % (RDMA_FOLDER, adapter)
-        for port in sorted(os.listdir(ports))[:16] if os.path.isdir(ports) else ():
+        for port in sorted(names_in(ports))[:16]:
             for name in ("port_xmit_data", "port_rcv_data"):
                 text = read_text("%s/%s/counters/%s" % (ports, port, name), 32).strip()
                 total_words += int(text) if text.isdigit() else 0

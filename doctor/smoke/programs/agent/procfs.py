@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from doctor.remote.runtime.reading import read_text, thread_schedule
+from doctor.remote.runtime.reading import link_at, names_in, read_text, thread_schedule
 
 
 def process_status(pid):
@@ -16,11 +16,7 @@ def process_status(pid):
 
 def thread_states(pid):
     """The state letters of all its threads."""
-    try:
-        names = os.listdir("/proc/%d/task" % pid)
-    except OSError:
-        return []
-    stats = [read_text("/proc/%d/task/%s/stat" % (pid, name)) for name in names]
+    stats = [read_text("/proc/%d/task/%s/stat" % (pid, name)) for name in names_in("/proc/%d/task" % pid)]
     return [stat[stat.rfind(")") + 2 :][:1] for stat in stats]
 
 
@@ -55,11 +51,7 @@ def cpu_times(pid, all_threads):
     ran, delay = times[0] / 1e9, times[1] / 1e9
     total_delay = delay
     if all_threads:
-        try:
-            names = os.listdir("/proc/%d/task" % pid)
-        except OSError:
-            names = ()
-        for name in names:
+        for name in names_in("/proc/%d/task" % pid):
             if name != str(pid):
                 times = thread_schedule("/proc/%d/task/%s" % (pid, name))
                 total_delay += times[1] / 1e9 if times else 0.0
@@ -71,12 +63,8 @@ def thread_times(pid, most=None):
 
     `most`: so many threads, those with the lowest numbers; none: all.
     """
-    try:
-        names = sorted(os.listdir("/proc/%d/task" % pid), key=int)[:most]
-    except OSError:
-        return {}
     threads = {}
-    for name in names:
+    for name in sorted(names_in("/proc/%d/task" % pid), key=int)[:most]:
         times = thread_schedule("/proc/%d/task/%s" % (pid, name))
         status = read_text("/proc/%d/task/%s/stat" % (pid, name))
         if times and status:
@@ -100,17 +88,8 @@ def child_pids(pid):
 
 def open_files(pid, most):
     """What the numbers of a process's open files stand for: paths, ``socket:[INODE]`` and their like."""
-    targets = []
-    try:
-        names = os.listdir("/proc/%d/fd" % pid)[:most]
-    except OSError:
-        return targets
-    for name in names:
-        try:
-            targets.append(os.readlink("/proc/%d/fd/%s" % (pid, name)))
-        except OSError:
-            continue
-    return targets
+    targets = [link_at("/proc/%d/fd/%s" % (pid, name)) for name in names_in("/proc/%d/fd" % pid, most)]
+    return [target for target in targets if target]
 
 
 def can_dump_stack(pid):
@@ -161,10 +140,7 @@ def amd_gpus():
     ROCm counts the GPUs among the nodes of the driver kfd, in their order (Linux, kfd_topology.c). A container reads
     the nodes of its own GPUs alone, and has their files: what it may not read keeps its number.
     """
-    try:
-        nodes = sorted((int(name), name) for name in os.listdir(AMD_NODES) if name.isdigit())
-    except OSError:
-        return [], {}
+    nodes = sorted((int(name), name) for name in names_in(AMD_NODES) if name.isdigit())
     numbers, uuids, number = [], {}, 0
     for _, name in nodes[:1024]:
         text = read_text("%s/%s/properties" % (AMD_NODES, name))
@@ -207,11 +183,7 @@ def visible_devices(text, devices, vendor, uuids=None):
 def npu_model():
     """PCI device id of this host's NPUs (vendor 19e5, a processing accelerator), such as "d801"; "" without any."""
     folder = "/sys/bus/pci/devices"
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return ""
-    for name in names:
+    for name in sorted(names_in(folder)):
         vendor, kind, model = (
             read_text("%s/%s/%s" % (folder, name, part)).strip() for part in ("vendor", "class", "device")
         )

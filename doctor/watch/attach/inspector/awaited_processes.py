@@ -6,15 +6,21 @@ meant that is no rank and has something in common with it.
 """
 
 import os
+import re
 import stat
 
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import link_at, read_text
+from doctor.smoke.programs.agent.network import LISTENS
 from doctor.smoke.programs.agent.procfs import all_processes, cpu_times, open_files
-from doctor.watch.attach.inspector.connected import tcp_ends, unix_pairs, user_of
+from doctor.watch.attach.inspector.connected import link_text, tcp_ends, unix_pairs, user_of
+from doctor.watch.attach.inspector.file_wait import seconds_off_cpu
 from doctor.watch.attach.inspector.rank_finder import job_of, read_environ
 from doctor.watch.attach.inspector.rank_state import awaited_links, descendants_ran, process_times
 
-LISTENS = "0A"
+JOB_OR_POD = re.compile("/(job_[0-9]+|(?:[a-z-]+-)?pod[0-9a-f_-]{32,40})")
+"""Control groups within which each step, task or container has one of its own (Slurm, Documentation of cgroup/v2;
+Kubernetes, the kubelet's cgroup drivers).
+"""
 MOST_OPEN = 1024
 MOST_SEARCHED = 4096
 
@@ -35,20 +41,18 @@ def beside(ranks):
 
 
 def shared_ties(pid, table):
-    """What a process shares with others of its job: session, control groups, working folder, variables of the job.
+    """What a process shares with others of its job: session, folder, variables, control groups, or those of job or pod.
 
     None where they cannot be read.
     """
     groups = read_text("/proc/%d/cgroup" % pid, 1 << 16)
-    try:
-        ties = set([("folder", os.readlink("/proc/%d/cwd" % pid))])
-    except OSError:
+    folder = link_at("/proc/%d/cwd" % pid)
+    if pid not in table or not groups or not folder:
         return None
-    if pid not in table or not groups:
-        return None
-    ties |= set([("session", table[pid][2]), ("groups", groups)])
+    ties = set([("folder", folder), ("session", table[pid][2]), ("groups", groups)])
+    ties |= set(("groups", name) for name in JOB_OR_POD.findall(groups))
     ties.discard(("folder", "/"))
-    return ties | set([("job", str(sorted(job_of(read_environ(pid)).items())))]) - set([("job", "[]")])
+    return ties | set(job_of(read_environ(pid)).items())
 
 
 def related(rank, others):
@@ -89,13 +93,10 @@ def files_of(others):
     return dict((other, open_files(other, MOST_OPEN)) for other in others)
 
 
-def answering(pid, find_files):
-    """The processes at the other end of what the main thread of a rank waits for.
-
-    ``find_files``: returns all that may be meant, with their files (`files_of`); it is called where the rank waits so.
-    """
+def other_ends(pid):
+    """Of what the main thread of a rank waits for, the ends on this host that others have: sockets, pipes, FIFOs."""
     links = awaited_links(pid)
-    links_there = set(link for link in links if link.startswith("pipe:") or is_fifo(link))
+    ends_here = set(link for link in links if link.startswith("pipe:") or is_fifo(link))
     sockets = set(link[8:-1] for link in links if link.startswith("socket:"))
     if sockets:
         ends = tcp_ends(pid)
@@ -106,10 +107,25 @@ def answering(pid, find_files):
         inodes |= set(inode for inode, both in tcp_ends(pid, LISTENS).items() if both[0][1] in ports)
         for inode, other in unix_pairs():
             inodes |= set([other] if inode in sockets else [])
-        links_there |= set("socket:[%s]" % inode for inode in inodes)
-    if not links_there:
-        return []
-    return [other for other, files in find_files().items() if not links_there.isdisjoint(files)]
+        ends_here |= set("socket:[%s]" % inode for inode in inodes)
+    return ends_here
+
+
+def holders(ends, find_files):
+    """The processes that have one of these ends. ``find_files``: all that may be meant, with their files (`files_of`);
+    it is called where there are ends.
+    """
+    return [other for other, files in find_files().items() if not ends.isdisjoint(files)] if ends else []
+
+
+def far_end(pid):
+    """What a rank waits for on another host: the connection, as `find_groups` writes links, and since when its main
+    thread has not run; None where it waits for none.
+    """
+    sockets = set(awaited_links(pid))
+    ends = tcp_ends(pid) if any(link.startswith("socket:") for link in sockets) else {}
+    far = [both for inode, both in ends.items() if both[0][0] != both[1][0] and "socket:[%s]" % inode in sockets]
+    return (link_text(*far[0]), seconds_off_cpu(pid)) if far else None
 
 
 def is_fifo(path):
@@ -121,13 +137,22 @@ def is_fifo(path):
 
 
 class Helpers:
-    """The processes beside some ranks, and how much they have run since they were first looked at."""
+    """The processes beside some ranks, and how much they have run since they were first looked at.
 
-    def __init__(self, ranks):
-        self.others = beside(ranks) if ranks else []
+    Ranks of another job are such, too: a step of the same allocation, a server with ranks of its own.
+    """
+
+    def __init__(self, jobs):
+        """``jobs``: by pid of each rank, what it has in common with others of its job (`job_of`)."""
+        self.jobs = jobs
+        self.others = beside(list(jobs)) + list(jobs) if jobs else []
         self.before = has_run(self.others)
         self.files = None
-        self.answering = dict((pid, answering(pid, self.find_files)) for pid in ranks)
+        self.answering = dict((pid, self.of_others(pid, holders(other_ends(pid), self.find_files))) for pid in jobs)
+
+    def of_others(self, pid, pids):
+        """Those of these processes that are no ranks of its job."""
+        return [other for other in pids if self.jobs.get(other) != self.jobs[pid]]
 
     def find_files(self):
         """`files_of` the processes, read once for all ranks."""
@@ -137,6 +162,6 @@ class Helpers:
 
     def ran(self, pid, call):
         """Seconds that the busiest of those ran that a rank may wait for. ``call``: what it is in."""
-        pids = related(pid, self.others) if call == "sleep" else self.answering[pid]
+        pids = related(pid, self.of_others(pid, self.others)) if call == "sleep" else self.answering[pid]
         now = has_run(pids)
         return max([now[other] - self.before[other] for other in pids] or [0.0])

@@ -6,8 +6,8 @@ import socket
 import struct
 
 from doctor.remote.runtime.netlink import diagnosed_sockets
-from doctor.remote.runtime.reading import read_text
-from doctor.smoke.programs.agent.network import proc_address, socket_inodes
+from doctor.remote.runtime.reading import link_at
+from doctor.smoke.programs.agent.network import ESTABLISHED, socket_inodes, tcp_table
 from doctor.smoke.programs.agent.procfs import process_status
 
 LIBRARY = re.compile(
@@ -28,15 +28,14 @@ def shared_segments(maps):
     return set(SHARED.findall(maps))
 
 
-def tcp_ends(pid, state="01"):
+def tcp_ends(pid, state=ESTABLISHED):
     """By inode: (own end, other end) of the TCP connections that a process's network shows. ``state``: established."""
-    ends = {}
-    for name in ("tcp", "tcp6"):
-        for line in read_text("/proc/%d/net/%s" % (pid, name), 8 << 20).splitlines()[1:]:
-            fields = line.split()
-            if len(fields) > 9 and fields[3] == state:
-                ends[fields[9]] = (proc_address(fields[1]), proc_address(fields[2]))
-    return ends
+    return dict((inode, (local, peer)) for inode, _, local, peer, _ in tcp_table(pid, (state,)))
+
+
+def link_text(local, peer):
+    """A connection: own end, ``>``, the other end."""
+    return "%s:%d>%s:%d" % (local + peer)
 
 
 def unix_pairs():
@@ -85,7 +84,7 @@ def find_groups(maps):
         if other is not None:
             edges.append((pid, other))
         elif local[0] != peer[0] and len(links[pid]) < MOST_ENDS:  # else its end is here, and of no such program
-            links[pid].append("%s:%d>%s:%d" % (local + peer))
+            links[pid].append(link_text(local, peer))
     edges += [(owner[entry], owner[other]) for entry, other in unix_pairs() if entry in owner and other in owner]
     segments = {}
     for pid, text in maps.items():
@@ -115,10 +114,7 @@ def joined_groups(pids, edges):
 
 def network_of(pid):
     """Which network namespace a process is in."""
-    try:
-        return os.readlink("/proc/%d/ns/net" % pid)
-    except OSError:
-        return ""
+    return link_at("/proc/%d/ns/net" % pid)
 
 
 def user_of(pid):

@@ -4,7 +4,7 @@ import os
 import platform
 import re
 
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.procfs import process_status
 from doctor.watch.attach.inspector.live_environment import memory_at, memory_maps
 from doctor.watch.attach.inspector.rank_state import PAGE, thread_call
@@ -63,10 +63,7 @@ def is_elsewhere(_, kind, source):
 
 def link_target(pid, name):
     """Where a link of a process leads that is a file of a file system; empty for pipes, sockets and devices."""
-    try:
-        target = os.readlink("/proc/%d/%s" % (pid, name))
-    except OSError:
-        return ""
+    target = link_at("/proc/%d/%s" % (pid, name))
     return "" if NO_FILE.search(target) else target
 
 

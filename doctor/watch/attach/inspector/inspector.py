@@ -15,7 +15,7 @@ from doctor.remote.runtime.streams import write_all
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import bytes_by_owner, socket_bytes, socket_owners, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
-from doctor.watch.attach.inspector.awaited_processes import Helpers
+from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end
 from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
@@ -106,7 +106,7 @@ def set_file_waits(ranks):
     """What each rank and its children wait for in a file system, at the last look; by pid, of the ranks that wait."""
     waits = dict((entry["pid"], file_wait(entry["thread"])) for entry in ranks)
     for entry in ranks:
-        entry["file_wait"] = waits[entry["pid"]]
+        entry["file_wait"], entry["far_end"] = waits[entry["pid"]], far_end(entry["pid"])
         entry["children"] = [
             [child, state, call, awaited_path(child) or file] for child, state, call, file in children_of(entry["pid"])
         ]
@@ -121,7 +121,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     pids = [entry["pid"] for entry in ranks]
     if spy:
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
-    helpers = Helpers(pids)
+    helpers = Helpers(dict((entry["pid"], entry["job"]) for entry in ranks))
     others = dict((entry["pid"], running_threads(entry["pid"])) for entry in ranks)
     threads = [entry["thread"] for entry in ranks] + [thread for entry in ranks for thread in others[entry["pid"]]]
     samples, began = start_samples(threads, interval), time.monotonic()

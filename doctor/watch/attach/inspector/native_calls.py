@@ -15,7 +15,7 @@ import struct
 import time
 from bisect import bisect_right
 
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import link_at, read_text
 from doctor.watch.attach.inspector.connected import LIBRARY
 from doctor.watch.attach.inspector.live_environment import DynamicSymbols, memory_maps
 
@@ -74,7 +74,7 @@ def native_call(pid, maps):
     if len(fields) < 3 or platform.machine() not in ("x86_64", "aarch64"):
         return []
     starts, ranges = code_ranges(maps)
-    program, calls = read_link("/proc/%d/exe" % pid), []
+    program, calls = link_at("/proc/%d/exe" % pid), []
     with open("/proc/%d/mem" % pid, "rb", 0) as memory:
         for path, place in return_addresses(memory, int(fields[-2], 16), starts, ranges):
             if path == program or INTERPRETER.search(path):
@@ -84,14 +84,6 @@ def native_call(pid, maps):
     library = calls[-1][0] if calls else ""
     names = [function_at("/proc/%d/root%s" % (pid, path), place) for path, place in calls if path == library]
     return [os.path.basename(library)[:100], next(filter(None, reversed(names)), "")[:100]] if calls else []
-
-
-def read_link(path):
-    """Where a link leads; empty where it may not be read."""
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
 
 
 def function_at(path, place):

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import time
 
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import names_in, read_text
 from doctor.remote.runtime.stack_frames import is_of_program, is_own, without_own_frames
 from doctor.watch.attach.inspector.live_environment import memory_maps
 
@@ -141,10 +141,7 @@ def frames_of(thread):
 
 def thread_here(pid, number):
     """The id that a thread has here; in a container it has another there. 0 where it is not known."""
-    try:
-        names = os.listdir("/proc/%d/task" % pid)
-    except OSError:
-        return 0
+    names = names_in("/proc/%d/task" % pid)
     if str(number) in names and number:
         return number
     for name in names[:MOST_THREADS]:

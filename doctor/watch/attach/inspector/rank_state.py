@@ -5,7 +5,7 @@ import platform
 import re
 import struct
 
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status, thread_times
 from doctor.watch.attach.inspector.live_environment import memory_at
 
@@ -94,13 +94,9 @@ def polled_files(pid, number, first, second):
 
 def awaited_links(pid):
     """What the call of a main thread is about, as ``socket:[7]``, ``pipe:[8]`` or a path; nothing of many at once."""
-    numbers, links = awaited_files(pid, pid), []
-    for number in numbers if len(numbers) <= MOST_POLLED else ():
-        try:
-            links.append(os.readlink("/proc/%d/fd/%d" % (pid, number)))
-        except OSError:
-            continue
-    return links
+    numbers = awaited_files(pid, pid)
+    links = [link_at("/proc/%d/fd/%d" % (pid, number)) for number in numbers if len(numbers) <= MOST_POLLED]
+    return [link for link in links if link]
 
 
 def call_by_function(pid):
@@ -113,9 +109,8 @@ def call_by_function(pid):
 
 def file_kind(pid, number):
     """What an open file is: terminal, fifo, pipe, socket, or its path."""
-    try:
-        target = os.readlink("/proc/%d/fd/%d" % (pid, number))
-    except OSError:
+    target = link_at("/proc/%d/fd/%d" % (pid, number))
+    if not target:
         return "?"
     standard = "stdin " if number == 0 else ""
     for prefix in ("pipe:", "socket:"):

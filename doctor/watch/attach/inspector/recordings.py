@@ -6,7 +6,7 @@ import socket
 import stat
 import time
 
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import link_at, names_in, read_text
 
 DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 # Sources: torch/csrc/distributed/c10d/FlightRecorder.cpp and ProcessGroupNCCL.cpp; torch_npu, ProcessGroupHCCL.cpp.
@@ -65,16 +65,11 @@ def heartbeat_logs(pid, environ):
     folders = [environ.get("ASCEND_PROCESS_LOG_PATH", ""), os.path.join(environ.get("HOME", ""), "ascend/log")]
     status = read_text("/proc/%d/status" % pid)
     numbers = set([str(pid)] + re.findall(r"^NSpid:(?:\t[0-9]+)*\t([0-9]+)$", status, re.M))
-    places = []
+    places = [link_at("/proc/%d/fd/%d" % (pid, number)) for number in (1, 2)]
     for folder in folders:
         for part in ("debug", "run") if folder.startswith("/") else ():
             plogs = os.path.join(folder[:1000], part, "plog")
             places += [os.path.join(plogs, name) for name in file_names(plogs) if log_owner(name) in numbers][-4:]
-    for number in (1, 2):
-        try:
-            places.append(os.readlink("/proc/%d/fd/%d" % (pid, number)))
-        except OSError:
-            pass
     try:
         owner = os.stat("/proc/%d" % pid).st_uid
     except OSError:
@@ -85,10 +80,7 @@ def heartbeat_logs(pid, environ):
 
 def file_names(folder):
     """The names in a folder, sorted; none where it cannot be read."""
-    try:
-        return sorted(os.listdir(folder))[:MOST_NAMES]
-    except OSError:
-        return []
+    return sorted(names_in(folder))[:MOST_NAMES]
 
 
 def log_owner(name):

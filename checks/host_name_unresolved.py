@@ -43,8 +43,8 @@ def host_name_unresolved(
     that a headless Service gives a pod that was reached is judged (Kubernetes documentation, "DNS for Services and
     Pods": a pod has a record when it is ready, or with `publishNotReadyAddresses`).
     """
-    if len(names) < 2:
-        raise Skip(ONE_HOST)
+    if len(names) < 2 or not any(host_names.fleet for host_names in names.values()):
+        raise Skip(ONE_HOST if len(names) < 2 else "the hosts are known by their addresses alone")
     resolvable_names = {
         name for host_names in names.values() for name, meaning in host_names.names.items() if meaning.addresses
     }

@@ -47,6 +47,12 @@ def test_a_single_host_is_skipped() -> None:
     assert skipped(run_check("host-name-unresolved", {"a": host("a", a=LOST)}))
 
 
+def test_hosts_that_are_known_by_addresses_are_skipped() -> None:
+    """As the pods of an AscendJob or a RayCluster, which have no names for each other."""
+    own = {name: [HostNames(own=name, names={name: A}, fleet=0)] for name in ("w-x7k2p", "w-abcde")}
+    assert skipped(run_check("host-name-unresolved", own))
+
+
 def pods(resolution: NameResolution, *absent: str) -> dict[str, list[HostNames]]:
     """Three pods of a service, which look each other up by its names."""
     names = [f"train-{number}" for number in range(3)]

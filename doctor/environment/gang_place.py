@@ -106,7 +106,7 @@ def _of_list(pod: PodDescription, context: JobContext, listed: Sequence[str], so
         raise InputError(filled(text, source, printable(pod.host_name)))
     if pod.size and pod.size != len(listed):
         raise InputError(filled("--gang {0}: {1} names {2} hosts", pod.size, source, len(listed)))
-    described = filled("{0} of a gang, from {1}", _pods(len(listed)), source)
+    described = filled("{0} of a gang, from {1}", count_pods(len(listed)), source)
     return GangPlace(index=index, hosts=tuple(listed), names=tuple(listed), source=described)
 
 
@@ -127,9 +127,7 @@ def _of_roles(pod: PodDescription, context: JobContext, job: str, role: str, num
     first = next(name for variable, name in _FIRST_PODS.items() if not variable or variable in pod.environ)
     of_workers_alone = role == "worker" and context.node_rank == number
     if of_workers_alone and not is_kubeflow:
-        text = (
-            "--gang: {0}-{1}-0 has no NPU, and no service leads to the workers; expected HOSTS or a rank table"
-        )
+        text = "--gang: {0}-{1}-0 has no NPU, and no service leads to the workers; expected HOSTS or a rank table"
         raise InputError(filled(text, printable(job), first))
     workers = [f"{job}-worker-{worker}" for worker in range(size)]
     hosts = tuple(workers if of_workers_alone else [f"{job}-{first}-0", *workers[:-1]])
@@ -141,8 +139,7 @@ def _of_ray_cluster(pod: PodDescription, context: JobContext) -> GangPlace:
     size, head = _size(pod, context, ""), pod.environ["FQ_RAY_IP"]
     leads = _RAY_HEAD.match(pod.host_name) is not None
     hosts = (pod.host_name if leads else head, *(f"pod-{number}" for number in range(1, size)))
-    place = _place(0 if leads else UNNUMBERED, hosts, (head, *[""] * (size - 1)), "FQ_RAY_IP")
-    return msgspec.structs.replace(place, is_numbered=False)
+    return _place(0 if leads else UNNUMBERED, hosts, (head, *[""] * (size - 1)), "FQ_RAY_IP", is_numbered=False)
 
 
 def _of_ordinal(pod: PodDescription, context: JobContext) -> GangPlace:
@@ -160,15 +157,18 @@ def _of_ordinal(pod: PodDescription, context: JobContext) -> GangPlace:
     return _place(index, hosts, names, _INDEX if completion else "the number in the host name")
 
 
-def _place(index: int, hosts: tuple[str, ...], names: tuple[str, ...], source: str) -> GangPlace:
+def _place(
+    index: int, hosts: tuple[str, ...], names: tuple[str, ...], source: str, is_numbered: bool = True
+) -> GangPlace:
     if index >= len(hosts):
         text = "--gang: this pod has index {0}, and the gang has {1}; expected --gang with the number of all pods"
-        raise InputError(filled(text, index, _pods(len(hosts))))
-    described = filled("{0} of a gang, by {1}", _pods(len(hosts)), source)
-    return GangPlace(index=index, hosts=hosts, names=names, source=described)
+        raise InputError(filled(text, index, count_pods(len(hosts))))
+    described = filled("{0} of a gang, by {1}", count_pods(len(hosts)), source)
+    return GangPlace(index=index, hosts=hosts, names=names, is_numbered=is_numbered, source=described)
 
 
-def _pods(count: int) -> str:
+def count_pods(count: int) -> str:
+    """``4 pods``."""
     return count_noun(count, "pod")
 
 

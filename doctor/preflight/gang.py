@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -19,10 +20,10 @@ from doctor import __version__
 from doctor.engine.bounded_read import read_bounded, read_bounded_text
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled
-from doctor.engine.sanitize import count_noun, printable, strip_control_chars
+from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled
-from doctor.environment.gang_place import GangPlace, PodDescription, find_place
+from doctor.environment.gang_place import GangPlace, PodDescription, count_pods, find_place
 from doctor.environment.inventory import Inventory
 from doctor.hosts.selection import PodAccess
 from doctor.preflight.gathered import GatherProgress, NotReady
@@ -197,16 +198,13 @@ def _follow(
     leader: str = "",
 ) -> LeaderVerdict:
     """``leader``: its address, where that is not the one of its name. Raises: NotReady."""
-
-    def on_state(text: str) -> None:
-        progress.heartbeat.activity = text
-
+    on_state = partial(setattr, progress.heartbeat, "activity")
     member = Membership(leader or place.leader, key, place.index, __version__, on_state)
     data = member.receive_verdict(gang.wait, budget.report_end - 1.0)
     if data is None:
         text = "no verdict from {0}, which leads the gang (this pod has index {1}): {2}"
-        index = place.index if place.is_numbered else "none"
-        raise NotReady(filled(text, place.leader, index, member.why or "its time ended"), "no-leader")
+        number = place.index if place.is_numbered else "none"
+        raise NotReady(filled(text, place.leader, number, member.why or "its time ended"), "no-leader")
     try:
         verdict = msgspec.json.decode(data, type=GangVerdict)
     except msgspec.MsgspecError:
@@ -220,8 +218,7 @@ def _lead(gang: GangOptions, place: GangPlace, key: bytes, gathering: Gathering,
     """Raises: NotReady."""
     progress.leader = GangLeader(gathering)
     progress.on_lead()
-    heartbeat = progress.heartbeat
-    heartbeat.activity = filled("waiting for {0} of the gang", _pods(len(place.hosts) - 1))
+    progress.heartbeat.activity = filled("waiting for {0} of the gang", count_pods(len(place.hosts) - 1))
     began = time.monotonic()
     _require_one_leader(place, key, gathering)
     gathering.wait(began + gang.wait)
@@ -229,7 +226,7 @@ def _lead(gang: GangOptions, place: GangPlace, key: bytes, gathering: Gathering,
         _require_one_leader(place, key, gathering)
     if absent := gathering.absent:
         text = filled(
-            "{0} did not come within {1} s: {2}", _pods(len(absent)), f"{gang.wait:g}", _named(gathering, absent)
+            "{0} did not come within {1} s: {2}", count_pods(len(absent)), f"{gang.wait:g}", _named(gathering, absent)
         )
         print_stderr(filled("doctor: {0}", localized_filled(text)))
         progress.add_notes(text)
@@ -241,10 +238,6 @@ def _lead(gang: GangOptions, place: GangPlace, key: bytes, gathering: Gathering,
     )
     inventory = Inventory(gathering.hosts, place.source, pods=pods)
     return Lead(inventory, GangTransport(gathering))
-
-
-def _pods(count: int) -> str:
-    return count_noun(count, "pod")
 
 
 def _named(gathering: Gathering, hosts: list[str], most: int = 8) -> str:

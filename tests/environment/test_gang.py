@@ -126,7 +126,12 @@ def test_a_tensorflow_cluster() -> None:
         ({}, "train-3", 3, "this pod has index 3"),
         ({}, "node", 2, "has no number at its end"),
         ({"JOB_COMPLETION_INDEX": "2"}, "train-1", 3, "JOB_COMPLETION_INDEX is 2"),
-        ({**MINDSPORE, **SCHEDULER, "NPU_POD": "false", "MS_NODE_RANK": "0"}, "t-scheduler-0", 0, "this pod is a sched"),
+        (
+            {**MINDSPORE, **SCHEDULER, "NPU_POD": "false", "MS_NODE_RANK": "0"},
+            "t-scheduler-0",
+            0,
+            "this pod is a sched",
+        ),
         ({**MINDSPORE, "MS_NODE_RANK": "0"}, "t-worker-0", 0, "t-scheduler-0 has no NPU"),
         ({"FQ_RAY_IP": "r-head-svc.ns.svc.cluster.local"}, "r-head", 0, "no variable has the number of pods"),
         ({"DOCTOR_HOSTS": "a-0,b-0"}, "c-0", 0, "does not have this host, c-0, once"),

@@ -33,7 +33,7 @@ class MemberLink:
 
     def __init__(self, host: str, introduction: Introduction, link: SealedLink, on_change: Callable[[], None]) -> None:
         self.host, self.introduction, self.address = host, introduction, link.address
-        self.ended, self.why = False, _lost(host)
+        self.ended, self.why = False, transport_error("lost", "its connection to the pod that leads the gang was cut")
         """``why``: of its end."""
         self.has_verdict = False
         self._link, self._on_change = link, on_change
@@ -131,10 +131,6 @@ class MemberLink:
             channel = self._channels.get(frame.number)
             if channel is not None:
                 channel.receive(frame)
-
-
-def _lost(host: str) -> TransportError:
-    return transport_error("lost", "its connection to the pod that leads the gang was cut")
 
 
 class Gathering:

@@ -1,0 +1,58 @@
+"""The report of pods through the API server is that over SSH to the sshd in the same pods, on a real control plane.
+
+Runs with ``--full``, and whenever KUBERNETES_BIN names the folder that ``tests/hosts/kubernetes/build.sh`` has filled.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bench.pods import Verdict, start, verdict, ways
+from tests.hosts.kubernetes.cluster import Cluster, unavailable
+
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
+    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
+]
+PODS = 6
+
+
+@pytest.fixture(scope="module")
+def commands(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    folder = tmp_path_factory.mktemp("keys")
+    return ways(start(cluster, PODS, folder), folder)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(2)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def both(cluster: Cluster, commands: dict[str, list[str]]) -> tuple[Verdict, Verdict]:
+    """Once more, where a starved machine left something unknown."""
+    for _ in range(2):
+        done = {way: cluster.run(argv, timeout=300) for way, argv in commands.items()}
+        over_ssh, over_kubernetes = (verdict(one.stdout) for one in done.values())
+        if over_ssh == over_kubernetes:
+            break
+    return over_ssh, over_kubernetes
+
+
+def test_healthy_pods_and_one_with_a_full_shm(cluster: Cluster, commands: dict[str, list[str]]) -> None:
+    assert both(cluster, commands) == (set(), set())
+    filled = cluster.kubectl(
+        "exec", "many-3", "--", "sh", "-c", "head -c 530000000 /dev/zero >/dev/shm/full; df /dev/shm"
+    )
+    assert "/dev/shm" in filled.stdout, filled.stderr
+    over_ssh, over_kubernetes = both(cluster, commands)
+    assert over_ssh == over_kubernetes
+    assert {hosts for _, hosts in over_kubernetes} == {("many-3",)}, over_kubernetes

@@ -97,7 +97,7 @@ def find_place(pod: PodDescription, context: JobContext, listed: Sequence[str], 
 
 
 def _of_list(pod: PodDescription, context: JobContext, listed: Sequence[str], source: str) -> GangPlace:
-    label, addresses = pod.host_name.partition(".")[0], [words[0] for words in _own_lines(pod)]
+    label, addresses = pod.host_name.partition(".")[0], [fields[0] for fields in _own_lines(pod)]
     places = [number for number, name in enumerate(listed) if name in (pod.host_name, *addresses)]
     places = places or [number for number, name in enumerate(listed) if name.partition(".")[0] == label]
     index = places[0] if len(places) == 1 else context.node_rank
@@ -189,4 +189,4 @@ def _subdomain(pod: PodDescription) -> str:
 def _own_lines(pod: PodDescription) -> list[list[str]]:
     """The words of each line of /etc/hosts that has its name: an address, then names."""
     lines = [line.partition("#")[0].split() for line in pod.hosts_file.splitlines()]
-    return [words for words in lines if pod.host_name in words[1:]]
+    return [fields for fields in lines if pod.host_name in fields[1:]]

@@ -45,7 +45,7 @@ def _device(pod: Pod) -> str:
         amounts = {**(container.resources.requests or {}), **(container.resources.limits or {})}
         for name, amount in amounts.items():
             domain, slash, _ = name.partition("/")
-            own = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
-            if slash and not own and str(amount) != "0":
+            is_builtin = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
+            if slash and not is_builtin and str(amount) != "0":
                 return name
     return ""

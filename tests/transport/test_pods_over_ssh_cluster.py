@@ -47,8 +47,20 @@ def both(cluster: Cluster, commands: dict[str, list[str]]) -> tuple[Verdict, Ver
     return over_ssh, over_kubernetes
 
 
+def what_is_there(cluster: Cluster) -> dict[str, list[str]]:
+    """The objects of the cluster, and the files and processes of a pod, beside those of its sshd."""
+    kinds = ("pods", "jobs", "secrets", "configmaps", "services", "serviceaccounts", "roles", "rolebindings")
+    state = {kind: [item["metadata"]["name"] for item in cluster.get(kind, "-A")["items"]] for kind in kinds}
+    script = "find / -xdev -type f -not -path '/proc/*' | sort; cat /proc/[0-9]*/comm | sort -u | grep -v sshd"
+    inside = cluster.kubectl("exec", "many-1", "--", "sh", "-c", f"{script}; find /dev/shm -type f")
+    return {**state, "many-1": inside.stdout.splitlines()}
+
+
 def test_healthy_pods_and_one_with_a_full_shm(cluster: Cluster, commands: dict[str, list[str]]) -> None:
+    """And nothing is left behind by either."""
+    before = what_is_there(cluster)
     assert both(cluster, commands) == (set(), set())
+    cluster.wait(lambda: what_is_there(cluster) == before, "something is left", 30)
     filled = cluster.kubectl(
         "exec", "many-3", "--", "sh", "-c", "head -c 530000000 /dev/zero >/dev/shm/full; df /dev/shm"
     )

@@ -8,6 +8,11 @@ The pods are numbered by index, and index 0 leads. Where they come from, in this
   leader's name; the pod of worker i is named ``LEADER-i``.
 - a PyTorchJob (kubeflow/training-operator, pkg/controller.v1/pytorch/envvar.go): pods ``NAME-master-0`` and
   ``NAME-worker-N``, each with a service of its own name; worker N has rank N+1.
+- an AscendJob (MindCluster, ascend-operator/pkg/controllers/v1/pod.go, service.go, env.go): the same names, with
+  ``chief`` for TensorFlow and ``scheduler`` for MindSpore, and the same ranks where that first pod has NPUs. It alone
+  has a service, whose address leads to the ports that its container declares; the others have no names.
+- a RayCluster (KubeRay, ray-operator/controllers/ray/common/pod.go, service.go): the headless service FQ_RAY_IP leads
+  to the head; the workers ``NAME-GROUP-worker-x7k2p`` have neither numbers nor names, and the head numbers them.
 - a host name that ends with a number: a StatefulSet (kubernetes.io, "StatefulSets", section "Stable Network ID":
   ``NAME-ORDINAL.SERVICE``), an Indexed Job (kubernetes.io, "Jobs", section "Completion mode": host names
   ``JOB-INDEX``, with ``subdomain`` in the pod's template), and the jobs that a JobSet makes
@@ -29,9 +34,15 @@ from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext
 
 MAX_SIZE = 10_000
+UNNUMBERED = -1
+"""The index of a pod that has none by itself."""
 _ORDINAL = re.compile(r"(.*[^-])-(0|[1-9][0-9]{0,5})\Z", re.ASCII)
-_TORCH_POD = re.compile(r"(.+)-(master|worker)-(0|[1-9][0-9]{0,5})\Z", re.ASCII)
+_ROLE_POD = re.compile(r"(.+)-(master|chief|scheduler|worker)-(0|[1-9][0-9]{0,5})\Z", re.ASCII)
+_RAY_HEAD = re.compile(r".+-head(-[a-z0-9]{5})?\Z", re.ASCII)
 _INDEX = "JOB_COMPLETION_INDEX"
+_FIRST_PODS = {"MS_SCHED_HOST": "scheduler", "CM_CHIEF_IP": "chief", "": "master"}
+"""By a variable of all pods of the job: what its first one is called, where it is no worker."""
+_OF_ROLES = {"kubeflow": "the names of a PyTorchJob's pods", "mindcluster": "the names of an AscendJob's pods"}
 
 
 class GangPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,14 +52,21 @@ class GangPlace(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...]
     """Their names in the report, by index."""
     names: tuple[str, ...]
-    """By which they look each other up."""
+    """By which they look each other up; empty for one that has none."""
+    is_numbered: bool = True
+    """Whether each knows its index; else ``hosts`` has words in the place of the others, which the leader numbers."""
     source: str
     """In words: ``4 pods of a gang, by JOB_COMPLETION_INDEX``."""
 
     @property
     def identity(self) -> str:
         """The same in all pods of the gang, and another one in other gangs."""
-        return "\0".join(self.names)
+        return "\0".join((self.leader, *self.names[1:]))
+
+    @property
+    def leader(self) -> str:
+        """The name that leads to index 0."""
+        return self.names[0] or self.hosts[0]
 
 
 class PodDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,19 +82,23 @@ class PodDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_place(pod: PodDescription, context: JobContext, listed: Sequence[str], source: str) -> GangPlace:
     """``listed``: the hosts that a source names, if any. Raises: InputError, where the place cannot be known."""
+    if context.is_scheduler_process:
+        raise InputError("--gang: this pod is a scheduler without accelerators; expected --gang in the workers alone")
     if listed:
         return _of_list(pod, context, listed, source)
     if pod.environ.get("LWS_LEADER_ADDRESS"):
         return _of_leader_worker_set(pod, context)
-    match = _TORCH_POD.match(pod.host_name)
-    if match and context.scheduler == "kubeflow":
-        return _of_torch_job(pod, context, match[1], match[2], int(match[3]))
+    if pod.environ.get("FQ_RAY_IP"):
+        return _of_ray_cluster(pod, context)
+    match = _ROLE_POD.match(pod.host_name)
+    if match and context.scheduler in _OF_ROLES:
+        return _of_roles(pod, context, match[1], match[2], int(match[3]))
     return _of_ordinal(pod, context)
 
 
 def _of_list(pod: PodDescription, context: JobContext, listed: Sequence[str], source: str) -> GangPlace:
-    label = pod.host_name.partition(".")[0]
-    places = [number for number, name in enumerate(listed) if name == pod.host_name]
+    label, addresses = pod.host_name.partition(".")[0], [fields[0] for fields in _own_lines(pod)]
+    places = [number for number, name in enumerate(listed) if name in (pod.host_name, *addresses)]
     places = places or [number for number, name in enumerate(listed) if name.partition(".")[0] == label]
     index = places[0] if len(places) == 1 else context.node_rank
     if len(places) > 1 or index is None or index >= len(listed):
@@ -84,7 +106,7 @@ def _of_list(pod: PodDescription, context: JobContext, listed: Sequence[str], so
         raise InputError(filled(text, source, printable(pod.host_name)))
     if pod.size and pod.size != len(listed):
         raise InputError(filled("--gang {0}: {1} names {2} hosts", pod.size, source, len(listed)))
-    described = filled("{0} of a gang, from {1}", _pods(len(listed)), source)
+    described = filled("{0} of a gang, from {1}", count_pods(len(listed)), source)
     return GangPlace(index=index, hosts=tuple(listed), names=tuple(listed), source=described)
 
 
@@ -99,10 +121,25 @@ def _of_leader_worker_set(pod: PodDescription, context: JobContext) -> GangPlace
     return _place(index, hosts, names, "LWS_LEADER_ADDRESS")
 
 
-def _of_torch_job(pod: PodDescription, context: JobContext, job: str, role: str, number: int) -> GangPlace:
-    size = _size(pod, context, "PET_NNODES")
-    hosts = (f"{job}-master-0", *(f"{job}-worker-{worker}" for worker in range(size - 1)))
-    return _place(0 if role == "master" else number + 1, hosts, hosts, "the names of a PyTorchJob's pods")
+def _of_roles(pod: PodDescription, context: JobContext, job: str, role: str, number: int) -> GangPlace:
+    is_kubeflow = context.scheduler == "kubeflow"
+    size = _size(pod, context, "PET_NNODES" if is_kubeflow else "")
+    first = next(name for variable, name in _FIRST_PODS.items() if not variable or variable in pod.environ)
+    of_workers_alone = role == "worker" and context.node_rank == number
+    if of_workers_alone and not is_kubeflow:
+        text = "--gang: {0}-{1}-0 has no NPU, and no service leads to the workers; expected HOSTS or a rank table"
+        raise InputError(filled(text, printable(job), first))
+    workers = [f"{job}-worker-{worker}" for worker in range(size)]
+    hosts = tuple(workers if of_workers_alone else [f"{job}-{first}-0", *workers[:-1]])
+    index = number if of_workers_alone or role != "worker" else number + 1
+    return _place(index, hosts, hosts if is_kubeflow else ("",) * size, _OF_ROLES[context.scheduler])
+
+
+def _of_ray_cluster(pod: PodDescription, context: JobContext) -> GangPlace:
+    size, head = _size(pod, context, ""), pod.environ["FQ_RAY_IP"]
+    leads = _RAY_HEAD.match(pod.host_name) is not None
+    hosts = (pod.host_name if leads else head, *(f"pod-{number}" for number in range(1, size)))
+    return _place(0 if leads else UNNUMBERED, hosts, (head, *[""] * (size - 1)), "FQ_RAY_IP", is_numbered=False)
 
 
 def _of_ordinal(pod: PodDescription, context: JobContext) -> GangPlace:
@@ -120,15 +157,18 @@ def _of_ordinal(pod: PodDescription, context: JobContext) -> GangPlace:
     return _place(index, hosts, names, _INDEX if completion else "the number in the host name")
 
 
-def _place(index: int, hosts: tuple[str, ...], names: tuple[str, ...], source: str) -> GangPlace:
-    if not 0 <= index < len(hosts):
+def _place(
+    index: int, hosts: tuple[str, ...], names: tuple[str, ...], source: str, is_numbered: bool = True
+) -> GangPlace:
+    if index >= len(hosts):
         text = "--gang: this pod has index {0}, and the gang has {1}; expected --gang with the number of all pods"
-        raise InputError(filled(text, index, _pods(len(hosts))))
-    described = filled("{0} of a gang, by {1}", _pods(len(hosts)), source)
-    return GangPlace(index=index, hosts=hosts, names=names, source=described)
+        raise InputError(filled(text, index, count_pods(len(hosts))))
+    described = filled("{0} of a gang, by {1}", count_pods(len(hosts)), source)
+    return GangPlace(index=index, hosts=hosts, names=names, is_numbered=is_numbered, source=described)
 
 
-def _pods(count: int) -> str:
+def count_pods(count: int) -> str:
+    """``4 pods``."""
     return count_noun(count, "pod")
 
 
@@ -142,10 +182,11 @@ def _size(pod: PodDescription, context: JobContext, variable: str) -> int:
 
 def _subdomain(pod: PodDescription) -> str:
     """``train`` of ``10.0.0.3 train-0.train.ns.svc.cluster.local train-0``; empty where the pod has none."""
-    for line in pod.hosts_file.splitlines():
-        names = line.partition("#")[0].split()[1:]
-        if pod.host_name in names:
-            full = next((name for name in names if name.startswith(f"{pod.host_name}.")), "")
-            if full:
-                return full.split(".")[1]
-    return ""
+    full = [name for _, *names in _own_lines(pod) for name in names if name.startswith(f"{pod.host_name}.")]
+    return full[0].split(".")[1] if full else ""
+
+
+def _own_lines(pod: PodDescription) -> list[list[str]]:
+    """The words of each line of /etc/hosts that has its name: an address, then names."""
+    lines = [line.partition("#")[0].split() for line in pod.hosts_file.splitlines()]
+    return [fields for fields in lines if pod.host_name in fields[1:]]

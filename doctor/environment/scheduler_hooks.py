@@ -156,7 +156,7 @@ def mindcluster(
         node_rank=variables.number_of("MS_NODE_RANK" if mindspore else "RANK") if is_pod else None,
         node_count=node_count,
         starts_every_host=is_pod and node_count != 1,
-        is_scheduler_process=is_pod and variables.text("MS_ROLE") == "MS_SCHED",
+        is_scheduler_process=is_pod and variables.text("MS_ROLE") == "MS_SCHED" and variables.text("NPU_POD") != "true",
         host_variables=_POD_VARIABLES if is_pod else (),
     )
 

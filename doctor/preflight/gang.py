@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -19,10 +20,10 @@ from doctor import __version__
 from doctor.engine.bounded_read import read_bounded, read_bounded_text
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled
-from doctor.engine.sanitize import count_noun, printable, strip_control_chars
+from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled
-from doctor.environment.gang_place import GangPlace, PodDescription, find_place
+from doctor.environment.gang_place import GangPlace, PodDescription, count_pods, find_place
 from doctor.environment.inventory import Inventory
 from doctor.hosts.selection import PodAccess
 from doctor.preflight.gathered import GatherProgress, NotReady
@@ -107,6 +108,8 @@ def join_gang(
     assert options.gang
     place = _find_place(options, options.gang, context, environ)
     key, is_keyed = _read_key(options.gang.key, place, environ)
+    if not is_keyed and not all(place.names):
+        raise UsageError("--gang-key none: the pods of this job have no names to be believed by; expected a key")
     if not is_keyed:
         print_stderr(filled("doctor: {0}", localized_filled(UNKEYED)))
         progress.add_notes(UNKEYED)
@@ -114,11 +117,11 @@ def join_gang(
         return _follow(options.gang, place, key, budget, progress)
     is_at = None if is_keyed else lambda index, address: address in _addresses(place.names[index])
     try:
-        gathering = Gathering(place.hosts, key, __version__, is_at)
+        gathering = Gathering(place.hosts, key, __version__, is_at, place.is_numbered)
     except OSError as error:
         raise NotReady(filled("no port to meet the gang's pods at: {0}", error.strerror or error), "no-port") from None
     earlier_ports = PORTS[: PORTS.index(gathering.port)]
-    if earlier_ports and _leader_at(_OWN_POD, gathering, key, place, earlier_ports):
+    if earlier_ports and _leader_at(_OWN_POD, gathering, key, earlier_ports):
         gathering.close()
         return _follow(options.gang, place, key, budget, progress, _OWN_POD)
     return _lead(options.gang, place, key, gathering, progress)
@@ -172,19 +175,18 @@ def _read_key(path: str, place: GangPlace, environ: Mapping[str, str]) -> tuple[
     return gang_key(secret, place.identity), True
 
 
-def _leader_at(name: str, gathering: Gathering, key: bytes, place: GangPlace, ports: Sequence[int] = PORTS) -> str:
+def _leader_at(name: str, gathering: Gathering, key: bytes, ports: Sequence[int] = PORTS) -> str:
     """The address of another leader of this gang; empty where there is none, or where the name leads to this one."""
-    start, host = gathering.start, place.hosts[0]
     gathering.met_itself.clear()
-    address = Membership(name, key, 0, host, __version__, lambda _: None, start, ports).address_of_leader()
+    address = Membership(name, key, 0, __version__, lambda _: None, gathering.start, ports).address_of_leader()
     return "" if address and gathering.met_itself.wait(_MEET_SECONDS) else address
 
 
 def _require_one_leader(place: GangPlace, key: bytes, gathering: Gathering) -> None:
     """Raises: NotReady, where the name of index 0 leads to another pod, which leads the gang, too."""
-    if other := _leader_at(place.names[0], gathering, key, place):
+    if other := _leader_at(place.leader, gathering, key):
         text = "two pods have index 0 of the gang: this one, {0}, and {1} at {2}; expected one, with that name"
-        raise NotReady(filled(text, printable(os.uname().nodename), place.names[0], other), "two-leaders")
+        raise NotReady(filled(text, printable(os.uname().nodename), place.leader, other), "two-leaders")
 
 
 def _follow(
@@ -196,20 +198,17 @@ def _follow(
     leader: str = "",
 ) -> LeaderVerdict:
     """``leader``: its address, where that is not the one of its name. Raises: NotReady."""
-
-    def on_state(text: str) -> None:
-        progress.heartbeat.activity = text
-
-    own_host = place.hosts[place.index]
-    member = Membership(leader or place.names[0], key, place.index, own_host, __version__, on_state)
+    on_state = partial(setattr, progress.heartbeat, "activity")
+    member = Membership(leader or place.leader, key, place.index, __version__, on_state)
     data = member.receive_verdict(gang.wait, budget.report_end - 1.0)
     if data is None:
         text = "no verdict from {0}, which leads the gang (this pod has index {1}): {2}"
-        raise NotReady(filled(text, place.names[0], place.index, member.why or "its time ended"), "no-leader")
+        number = place.index if place.is_numbered else "none"
+        raise NotReady(filled(text, place.leader, number, member.why or "its time ended"), "no-leader")
     try:
         verdict = msgspec.json.decode(data, type=GangVerdict)
     except msgspec.MsgspecError:
-        raise NotReady(filled("the verdict of {0} cannot be read", place.names[0]), "no-verdict") from None
+        raise NotReady(filled("the verdict of {0} cannot be read", place.leader), "no-verdict") from None
     if verdict.reason or not 0 <= verdict.code <= 255:
         raise NotReady(strip_control_chars(verdict.reason, 400) or "the leader has no verdict", "no-verdict")
     return LeaderVerdict(verdict.code, strip_control_chars(verdict.line, _MAX_LINE_CHARS))
@@ -219,34 +218,31 @@ def _lead(gang: GangOptions, place: GangPlace, key: bytes, gathering: Gathering,
     """Raises: NotReady."""
     progress.leader = GangLeader(gathering)
     progress.on_lead()
-    heartbeat = progress.heartbeat
-    heartbeat.activity = filled("waiting for {0} of the gang", _pods(len(place.hosts) - 1))
+    progress.heartbeat.activity = filled("waiting for {0} of the gang", count_pods(len(place.hosts) - 1))
     began = time.monotonic()
     _require_one_leader(place, key, gathering)
     gathering.wait(began + gang.wait)
     if gathering.absent:  # the other one may have come later
         _require_one_leader(place, key, gathering)
     if absent := gathering.absent:
-        text = filled("{0} did not come within {1} s: {2}", _pods(len(absent)), f"{gang.wait:g}", _named(place, absent))
+        text = filled(
+            "{0} did not come within {1} s: {2}", count_pods(len(absent)), f"{gang.wait:g}", _named(gathering, absent)
+        )
         print_stderr(filled("doctor: {0}", localized_filled(text)))
         progress.add_notes(text)
     pods = PodAccess(
         kubectl=(),
         namespace="",
-        names={host: name for host, name in zip(place.hosts, place.names, strict=True) if host != name},
+        names={host: name for host, name in zip(gathering.hosts, place.names, strict=True) if host != name},
         addresses=gathering.addresses(),
     )
-    inventory = Inventory(place.hosts, place.source, pods=pods)
+    inventory = Inventory(gathering.hosts, place.source, pods=pods)
     return Lead(inventory, GangTransport(gathering))
 
 
-def _pods(count: int) -> str:
-    return count_noun(count, "pod")
-
-
-def _named(place: GangPlace, hosts: list[str], most: int = 8) -> str:
+def _named(gathering: Gathering, hosts: list[str], most: int = 8) -> str:
     """``train-2 (index 2), train-5 (index 5)``."""
-    texts = [filled("{0} (index {1})", host, place.hosts.index(host)) for host in hosts[:most]]
+    texts = [filled("{0} (index {1})", host, gathering.hosts.index(host)) for host in hosts[:most]]
     return ", ".join([*texts, *(["..."] if len(hosts) > most else [])])
 
 

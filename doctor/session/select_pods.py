@@ -17,7 +17,7 @@ from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.hosts.selection import HostSelection, PodAccess, PodSelection
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
-from doctor.transport.kubernetes.jobs import pods_of_job, rows_of_kind, without_replaced
+from doctor.transport.kubernetes.jobs import is_named, pods_of_job, rows_of_kind, without_replaced
 from doctor.transport.kubernetes.pods import Pod, list_pods, namespace_of, natural_order, read_pod
 from doctor.transport.kubernetes.replicas import absent_replicas
 from doctor.transport.options import CONNECT_TIMEOUT
@@ -68,7 +68,7 @@ def inventory_of(listing: FoundPods, container: str) -> Inventory:
         namespace=listing.namespace,
         containers=containers,
         addresses={pod.name: pod.status.pod_ip for pod in listing.pods if pod.status.pod_ip},
-        names={pod.name: pod.service_name for pod in listing.pods if pod.service_name},
+        names={pod.name: pod.service_name for pod in listing.pods if pod.service_name or not is_named(pod)},
         nodes={pod.name: pod.spec.node_name for pod in listing.pods if pod.spec.node_name},
         variables={
             pod.name: words

@@ -27,14 +27,25 @@ exec /usr/sbin/sshd -D -e -h /tmp/host -f /dev/null -o UsePAM=no -o StrictModes=
 """
 
 
-def sick(report: bytes) -> set[str]:
-    """The checks that failed, and those that are unknown somewhere."""
+Verdict = set[tuple[str, tuple[str, ...]]]
+"""Each check that found something with the pods, and each that is unknown somewhere with none."""
+
+
+def verdict(report: str | bytes) -> Verdict:
     outcomes = json.loads(report)["outcomes"]
-    return {item["check"] for item in outcomes if item["findings"] or item["unknown"]}
+    found = {
+        (item["check"], tuple(sorted(host.partition(".")[0] for host in finding["hosts"])))
+        for item in outcomes
+        for finding in item["findings"]
+    }
+    return found | {(item["check"], ()) for item in outcomes if item["unknown"]}
 
 
 def start(cluster: Cluster, count: int, keys: Path) -> list[str]:
-    """Pods with sshd; their addresses are known by their names to OpenSSH's configuration."""
+    """Pods with sshd. Returns the names that their service gives them, by which OpenSSH's configuration knows them.
+
+    Their own names alone mean nothing in another pod: as hosts of SSH they would be `host-name-unresolved`.
+    """
     for name in ("key", "host"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(keys / name)]
         subprocess.run(command, check=True)
@@ -51,7 +62,8 @@ def start(cluster: Cluster, count: int, keys: Path) -> list[str]:
             break
         except TimeoutError as error:
             print(error, file=sys.stderr)
-    pods = {item["metadata"]["name"]: item["status"]["podIP"] for item in cluster.get("pods")["items"]}
+    pods = {f"{item['metadata']['name']}.many": item["status"]["podIP"] for item in cluster.get("pods")["items"]}
+    names = [f"{name}.many" for name in names]
     host_key = " ".join((keys / "host.pub").read_text().split()[:2])
     (keys / "known_hosts").write_text("".join(f"{name},{pods[name]} {host_key}\n" for name in names))
     lines = [
@@ -63,8 +75,17 @@ def start(cluster: Cluster, count: int, keys: Path) -> list[str]:
     return names
 
 
-def once(cluster: Cluster, argv: list[str], environ: dict[str, str]) -> tuple[float, float, float, set[str]]:
-    """Wall seconds, CPU seconds of the client with its children, those of all parts of the cluster, what is sick."""
+def ways(names: list[str], keys: Path) -> dict[str, list[str]]:
+    """The command over SSH, and through the API server."""
+    command = [sys.executable, "-m", "doctor", "check", "--json", "--no-history"]
+    return {
+        "SSH": [*command, ",".join(names), "-F", f"{keys}/config"],
+        "Kubernetes": [*command, "--transport", "kubernetes", "--job", "many"],
+    }
+
+
+def once(cluster: Cluster, argv: list[str], environ: dict[str, str]) -> tuple[float, float, float, Verdict]:
+    """Wall seconds, CPU seconds of the client with its children, those of all parts of the cluster, the verdict."""
     meter = "import resource, subprocess, sys; code = subprocess.call(sys.argv[1:]); "
     meter += "used = resource.getrusage(resource.RUSAGE_CHILDREN); "
     meter += "print(used.ru_utime + used.ru_stime, file=sys.stderr); sys.exit(code)"
@@ -73,7 +94,7 @@ def once(cluster: Cluster, argv: list[str], environ: dict[str, str]) -> tuple[fl
     done = subprocess.run(words, env={**environ, **cluster.environment()}, capture_output=True, timeout=300)
     wall = time.perf_counter() - began
     assert done.returncode in (0, 10, 12), done.stderr
-    return wall, float(done.stderr.splitlines()[-1]), busy() - before, sick(done.stdout)
+    return wall, float(done.stderr.splitlines()[-1]), busy() - before, verdict(done.stdout)
 
 
 def busy() -> float:
@@ -88,16 +109,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as bytecode:
         try:
             names = start(cluster, count, Path(folder))
-            doctor = [sys.executable, "-m", "doctor", "check", "--json", "--no-history"]
-            ways = {
-                "SSH": [*doctor, ",".join(names), "-F", f"{folder}/config"],
-                "Kubernetes": [*doctor, "--transport", "kubernetes", "--job", "many"],
-            }
-            results: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ways}
-            verdicts: dict[str, set[str]] = {}
+            commands = ways(names, Path(folder))
+            results: dict[str, list[tuple[float, float, float]]] = {name: [] for name in commands}
+            verdicts: dict[str, Verdict] = {}
             environ = with_bytecode(Path(bytecode))
             for number in range(rounds + 1):
-                for name, argv in ways.items():
+                for name, argv in commands.items():
                     *figures, verdicts[name] = once(cluster, argv, environ)
                     if number:  # the first writes bytecode
                         results[name].append(tuple(figures))  # type: ignore[arg-type]

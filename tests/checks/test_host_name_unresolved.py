@@ -1,9 +1,10 @@
 import pytest
 
-from doctor.facts.names import HostNames, NameResolution
+from doctor.facts.names import NO_ANSWER, HostNames, NameResolution
 from tests.checks.run_check import messages, run_check, skipped
 
 LOST = NameResolution(error="Name or service not known")
+LATE = NameResolution(error=NO_ANSWER)
 
 
 def host(own_name: str, **names: NameResolution) -> list[HostNames]:
@@ -43,8 +44,25 @@ def test_many_names_are_counted() -> None:
     assert "more" in str(finding)
 
 
+def test_a_name_server_that_is_slow_accuses_nobody() -> None:
+    """It has answered for another name; one that answers for none, or for one that it does not know, is a finding."""
+    others = {"b": host("b", a=A, b=B, c=A), "c": host("c", a=A, b=B, c=A)}
+    outcome = run_check("host-name-unresolved", {"a": host("a", b=B, c=LATE), **others})
+    assert "a had no answer for c in 8 s" in str(outcome.unknown) and not outcome.findings
+    outcome = run_check("host-name-unresolved", {"a": host("a", b=LATE, c=LATE), **others})
+    assert messages(outcome) == [("a", f"cannot resolve b and c: {NO_ANSWER}")]
+    outcome = run_check("host-name-unresolved", {"a": host("a", b=LOST, c=LATE, d=A), **others})
+    assert [finding.hosts for finding in outcome.findings] == [("a",)]
+
+
 def test_a_single_host_is_skipped() -> None:
     assert skipped(run_check("host-name-unresolved", {"a": host("a", a=LOST)}))
+
+
+def test_hosts_that_are_known_by_addresses_are_skipped() -> None:
+    """As the pods of an AscendJob or a RayCluster, which have no names for each other."""
+    own = {name: [HostNames(own=name, names={name: A}, fleet=0)] for name in ("w-x7k2p", "w-abcde")}
+    assert skipped(run_check("host-name-unresolved", own))
 
 
 def pods(resolution: NameResolution, *absent: str) -> dict[str, list[HostNames]]:

@@ -53,6 +53,52 @@ def test_a_pytorchjob(host_name: str, rank: int) -> None:
     assert (found.index, found.hosts) == (rank, ("t-master-0", "t-worker-0", "t-worker-1"))
 
 
+@pytest.mark.parametrize("number", range(2))
+def test_an_elastic_pytorchjob_has_no_master(number: int) -> None:
+    """kubeflow/training-operator, examples/pytorch/elastic/imagenet: replicas of the type Worker alone."""
+    environ = {"PET_NNODES": "2:4", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "t-worker-0:23456"}
+    found = place(environ, f"t-worker-{number}")
+    assert (found.index, found.leader, found.hosts) == (number, "t-worker-0", ("t-worker-0", "t-worker-1"))
+
+
+PYTORCH = {"MINDX_TASK_ID": "6a8f", "MASTER_ADDR": "10.96.4.7", "MASTER_PORT": "2222", "WORLD_SIZE": "16"}
+PYTORCH |= {"LOCAL_WORLD_SIZE": "8", "LOCAL_RANK": "0,1,2,3,4,5,6,7", "REPLICA_TYPE": "Worker"}
+MINDSPORE = {"MINDX_TASK_ID": "6a8f", "MS_SCHED_HOST": "10.96.4.7", "MS_SCHED_PORT": "2222", "MS_WORKER_NUM": "16"}
+MINDSPORE |= {"MS_LOCAL_WORKER": "8", "MS_SERVER_NUM": "0", "MS_ROLE": "MS_WORKER", "NPU_POD": "true"}
+SCHEDULER = {"MS_ROLE": "MS_SCHED", "MS_SCHED_HOST": "10.0.0.3"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "host_name", "index"),
+    [
+        ({**PYTORCH, "RANK": "0"}, "t-master-0", 0),
+        ({**PYTORCH, "RANK": "1"}, "t-worker-0", 1),
+        ({**MINDSPORE, "MS_NODE_RANK": "1"}, "t-worker-0", 1),
+        ({**MINDSPORE, **SCHEDULER, "MS_NODE_RANK": "0"}, "t-scheduler-0", 0),
+        ({"MINDX_TASK_ID": "6a8f", "CM_CHIEF_IP": "10.96.4.7", "CM_RANK": "1"}, "t-worker-0", 1),
+    ],
+)
+def test_an_ascendjob_whose_first_pod_has_npus(environ: Mapping[str, str], host_name: str, index: int) -> None:
+    """Its service has the name of the first pod; the workers have no names for each other."""
+    found = place(environ, host_name, 2 if "CM_RANK" in environ else 0)
+    first = "scheduler" if "MS_ROLE" in environ else "chief" if "CM_RANK" in environ else "master"
+    assert (found.index, found.leader, found.hosts) == (index, f"t-{first}-0", (f"t-{first}-0", "t-worker-0"))
+    assert not any(found.names)
+
+
+def test_a_pod_of_a_rank_table_is_the_one_with_its_address() -> None:
+    found = place({"DOCTOR_HOSTS": "10.0.0.4,10.0.0.3"}, "train-1", hosts_file=KUBELET)
+    assert (found.index, found.leader) == (1, "10.0.0.4")
+
+
+@pytest.mark.parametrize(("host_name", "index"), [("r-head-x7k2p", 0), ("r-head", 0), ("r-head-worker-x7k2p", -1)])
+def test_a_raycluster_has_a_name_for_its_head_alone(host_name: str, index: int) -> None:
+    found = place({"FQ_RAY_IP": "r-head-svc.ns.svc.cluster.local"}, host_name, 3)
+    assert (found.index, found.names[1:], found.is_numbered) == (index, ("", ""), False)
+    assert found.leader == "r-head-svc.ns.svc.cluster.local"
+    assert found.hosts == (found.leader if index else host_name, "pod-1", "pod-2")
+
+
 def test_volcano_lists_its_pods_whose_numbers_are_within_one_kind_of_task() -> None:
     environ = {
         "VC_TASK_INDEX": "0",
@@ -80,6 +126,14 @@ def test_a_tensorflow_cluster() -> None:
         ({}, "train-3", 3, "this pod has index 3"),
         ({}, "node", 2, "has no number at its end"),
         ({"JOB_COMPLETION_INDEX": "2"}, "train-1", 3, "JOB_COMPLETION_INDEX is 2"),
+        (
+            {**MINDSPORE, **SCHEDULER, "NPU_POD": "false", "MS_NODE_RANK": "0"},
+            "t-scheduler-0",
+            0,
+            "this pod is a sched",
+        ),
+        ({**MINDSPORE, "MS_NODE_RANK": "0"}, "t-worker-0", 0, "t-scheduler-0 has no NPU"),
+        ({"FQ_RAY_IP": "r-head-svc.ns.svc.cluster.local"}, "r-head", 0, "no variable has the number of pods"),
         ({"DOCTOR_HOSTS": "a-0,b-0"}, "c-0", 0, "does not have this host, c-0, once"),
         ({"DOCTOR_HOSTS": "a-0,a-1"}, "a-1", 3, "names 2 hosts"),
         ({"LWS_LEADER_ADDRESS": "l-0.l", "LWS_GROUP_SIZE": "x", "LWS_WORKER_INDEX": "1"}, "l-0-1", 0, "LWS_GROUP_SIZE"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -251,6 +252,47 @@ def test_names_of_an_indexed_job(site: Site) -> None:
     assert all(" nodes=2/3 bad=train-2 " in ended.out for ended in done.values())
 
 
+RAY = "r-head-svc.default.svc.cluster.local"
+ASCEND = {"MINDX_TASK_ID": "6a8f", "MASTER_ADDR": "10.96.4.7", "MASTER_PORT": "2222", "WORLD_SIZE": "24"}
+ASCEND |= {"LOCAL_WORLD_SIZE": "8", "LOCAL_RANK": "0,1,2,3,4,5,6,7"}
+SERVICE = """\
+ip route add 10.96.4.0/24 dev eth0
+nft -f - <<'E'
+table ip services { chain output { type nat hook output priority -100;
+ ip daddr 10.96.4.7 tcp dport 28640-28643 dnat to %s; }; }
+E
+"""
+"""What kube-proxy does for the service of an AscendJob's first pod: to the ports that it has, and to no others."""
+
+
+@pytest.mark.parametrize(
+    ("size", "names", "environ", "leader"),
+    [
+        ("auto", ("a-master-0", "a-worker-0", "a-worker-1"), ASCEND, ("10.96.4.7", "a-master-0")),
+        ("3", ("r-head-x7k2p", "r-gpu-worker-abcde", "r-gpu-worker-fghij"), {"FQ_RAY_IP": RAY}, ("", RAY)),
+    ],
+    ids=["AscendJob", "RayCluster"],
+)
+def test_pods_of_which_only_the_first_has_a_name(
+    site: Site, size: str, names: tuple[str, ...], environ: dict[str, str], leader: tuple[str, str]
+) -> None:
+    """By document: `doctor.environment.gang_place` has the sources. No pod is accused of the names that none has."""
+    address = site.fleet.addresses[site.hosts[0]]
+    sh = f"echo {leader[0] or address} {leader[1]} >>/etc/hosts\n" + (SERVICE % address if leader[0] else "")
+    checks = ("--select", f"{FAULT},host-unreachable,host-name-unresolved", "--fail-on", "warning")
+    for fault in (None, site.hosts[2]):
+        with site.fleet.broken(site.hosts, sh=sh):
+            gang = Gang(site, "--gang", size, "--net", "off", *checks)
+            with site.little_shm(fault) if fault else contextlib.nullcontext():
+                for index, (host, name) in enumerate(zip(site.hosts, names, strict=True)):
+                    site.fleet.enter(host, f"hostname {name}; echo {site.fleet.addresses[host]} {name} >>/etc/hosts")
+                    gang.start(host, env={**environ, "RANK": str(index)} if environ is ASCEND else environ)
+                done = gang.end()
+        assert codes(done) == ({10} if fault else {0}), done
+        expected = f" nodes=2/3 bad={names[2]} why={FAULT}:{names[2]} " if fault else " nodes=3/3 "
+        assert all(expected in ended.out for ended in done.values()), done
+
+
 @pytest.mark.parametrize(
     ("options", "env", "text", "code"),
     [
@@ -278,6 +320,12 @@ def test_without_a_key_only_the_pods_addresses_are_believed(site: Site) -> None:
     done = gang.start(site.hosts[2]).end()
     assert codes(done) == {0}, done
     assert "known by their addresses alone" in done[site.hosts[0]].err
+
+
+def test_without_a_key_pods_that_have_no_names_are_refused(site: Site) -> None:
+    gang = Gang(site, "--gang", "2", "--gang-key", "none", "--net", "off", env={"FQ_RAY_IP": RAY})
+    done = gang.start(site.hosts[0]).end()[site.hosts[0]]
+    assert done.code == 2 and "have no names to be believed by" in done.err, done
 
 
 @pytest.mark.parametrize(

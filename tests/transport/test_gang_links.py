@@ -23,6 +23,7 @@ from doctor.transport.peer_lines import ForeignPeer
 
 KEY, OTHER = gang_key(b"s" * 32, "a\0b"), gang_key(b"s" * 32, "a\0c")
 SELF = Introduction(1, "b", "1")
+NEW = -1
 
 
 class Wire:
@@ -197,7 +198,7 @@ def gathering() -> Iterator[Gathering]:
 
 def member(gathering: Gathering, index: int, version: str = "1") -> tuple[threading.Thread, list[bytes | None]]:
     verdicts: list[bytes | None] = []
-    one = Membership("localhost", KEY, index, gathering.hosts[index], version, lambda text: None)
+    one = Membership("localhost", KEY, index, version, lambda text: None)
     thread = threading.Thread(target=lambda: verdicts.append(one.receive_verdict(20, time.monotonic() + 60)))
     thread.start()
     return thread, verdicts
@@ -266,6 +267,37 @@ def connect(gathering: Gathering) -> Iterator[Callable[[str], SealedLink]]:
             return introduce(link, KEY, Introduction(1, "b", "1", start))
 
         yield begin
+
+
+def test_members_without_numbers_get_them_in_the_order_in_which_they_come() -> None:
+    """As the workers of a RayCluster: one whose container is started again keeps its number, one too many has none."""
+    made = Gathering(("head", "pod-1", "pod-2"), KEY, "1", is_numbered=False)
+    with contextlib.ExitStack() as opened:
+        opened.callback(made.close)
+
+        def come(host: str, start: str) -> SealedLink:
+            link = socket.create_connection(("localhost", made.port))
+            opened.callback(link.close)
+            return introduce(link, KEY, Introduction(NEW, host, "1", start))
+
+        come("w-x7k2p", "first")
+        made.link("w-x7k2p", patience=10)
+        with pytest.raises(TransportError, match="index 2 of the gang did not come"):
+            made.link("pod-2")
+        come("w-x7k2p", "again"), come("w-abcde", "other")
+        made.wait(time.monotonic() + 20)
+        assert (made.hosts, made.absent) == (("head", "w-x7k2p", "w-abcde"), [])
+        assert ends(come("w-fifth", "late"))
+        made._absence("w-abcde")
+        assert "as w-fifth, with another key, of another gang, or beyond the number" in made._strangers[0]
+
+
+@pytest.mark.parametrize("host", ["", "a b", "a\x1b[2J", "a" * 256])
+def test_a_member_that_calls_itself_by_no_name_is_turned_away(gathering: Gathering, host: str) -> None:
+    link = socket.create_connection(("localhost", gathering.port))
+    with contextlib.closing(link), contextlib.suppress(OSError, ForeignPeer):
+        assert ends(introduce(link, KEY, Introduction(1, host, "1", "first")))
+    assert not gathering.has_come("b")
 
 
 def ends(link: SealedLink) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.kubernetes.cluster import Cluster, unavailable
-from tests.preflight.test_gang_cluster import QUICK, container, preflight, service, volumes
+from tests.preflight.test_gang_cluster import container, preflight, service, volumes
 from tests.transport.test_kubernetes_cluster import doctor
 
 pytestmark = [
@@ -33,10 +33,14 @@ OWNERS = {
     "mp": ("kubeflow.org/v2beta1", "MPIJob"),
     "vc": ("batch.volcano.sh/v1alpha1", "Job"),
     "ac": ("mindxdl.gitee.com/v1", "AscendJob"),
+    "at": ("mindxdl.gitee.com/v1", "AscendJob"),
     "ray": ("ray.io/v1", "RayCluster"),
 }
 """Of the object that a user makes, and that owns what is made for it."""
 QUIET = ["sleep", "100000"]
+QUICK = ["--net", "off", "--select", "shm-docker-default,host-unreachable,host-name-unresolved,interface-mtu-differs"]
+PORTS = range(28640, 28644)
+CLUSTER_IP = "10.96.4.7"
 
 
 def in_gang(size: str) -> list[str]:
@@ -153,10 +157,54 @@ def ascend_job() -> list[Json]:
     return [member(name, about | {"replica-type": role}, QUIET) for name, role in names.items()]
 
 
+def ascend_job_of_pytorch() -> list[Json]:
+    """The first pod has a service, with the ports that its container declares; the others have none.
+
+    ascend-operator/pkg/controllers/v1/service.go (genService, GetPortsFromJob), env.go (setPytorchEnv, setCommonEnv).
+    """
+    ports = [{"name": "ascendjob-port", "port": 2222}, *({"name": f"gang-{port}", "port": port} for port in PORTS)]
+    first = {"job-name": "at", "training.kubeflow.org/replica-type": "master"}
+    environ = {"MINDX_TASK_ID": "6a8f", "MASTER_ADDR": CLUSTER_IP, "MASTER_PORT": "2222", "WORLD_SIZE": "24"}
+    environ |= {"LOCAL_WORLD_SIZE": "8", "LOCAL_RANK": "0,1,2,3,4,5,6,7", "HostNetwork": "false"}
+    pods = [
+        member(name, {**first, "training.kubeflow.org/replica-type": name.split("-")[1]}, in_gang("auto"), own)
+        for rank, name in enumerate(("at-master-0", "at-worker-0", "at-worker-1"))
+        if (own := {**environ, "RANK": str(rank)})
+    ]
+    spec = {"selector": first, "ports": ports, "clusterIP": CLUSTER_IP}
+    return [*pods, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "at-master-0"}, "spec": spec}]
+
+
+def serve(cluster: Cluster) -> None:
+    """Leads the service of the AscendJob to its pod, in the place of kube-proxy: the ports that it has, no others."""
+    address = ""
+
+    def has_address() -> bool:
+        nonlocal address
+        address = cluster.get("pod", "at-master-0")["status"].get("podIP", "")
+        return bool(address)
+
+    cluster.wait(has_address, "at-master-0 has no address")
+    ports = f"{PORTS[0]}-{PORTS[-1]}"
+    for node in cluster.nodes:
+        for chain in ("prerouting", "output"):
+            rule = f"ip services {chain} ip daddr {CLUSTER_IP} tcp dport {ports} dnat to {address}"
+            done = cluster.enter(node, "nft", "add", "rule", *rule.split())
+            assert done.returncode == 0, done.stderr
+
+
 def ray_cluster() -> list[Json]:
-    """ray-operator/controllers/ray/common/pod.go."""
-    names = {"ray-head-abcde": "head", "ray-gpu-worker-abcde": "worker"}
-    return [member(name, {"ray.io/cluster": "ray", "ray.io/node-type": kind}, QUIET) for name, kind in names.items()]
+    """ray-operator/controllers/ray/common/pod.go (setInitContainerEnvVars), service.go (BuildServiceForHeadPod).
+
+    There doctor is an init container of each; the one of the workers comes before that which waits for the head.
+    """
+    environ = {"FQ_RAY_IP": "ray-head-svc.default.svc.cluster.local", "RAY_IP": "ray-head-svc"}
+    names = {"ray-head-abcde": "head", "ray-gpu-worker-abcde": "worker", "ray-cpu-worker-fghij": "worker"}
+    pods = [
+        member(name, {"ray.io/cluster": "ray", "ray.io/node-type": kind}, in_gang("3"), environ)
+        for name, kind in names.items()
+    ]
+    return [*pods, named_service("ray-head-svc", {"ray.io/cluster": "ray", "ray.io/node-type": "head"})]
 
 
 JOBS = {
@@ -166,6 +214,7 @@ JOBS = {
     "mp": mpi_job(),
     "vc": volcano_job(),
     "ac": ascend_job(),
+    "at": ascend_job_of_pytorch(),
     "ray": ray_cluster(),
 }
 HOSTS = {
@@ -175,10 +224,21 @@ HOSTS = {
     "mp": ["mp-worker-0", "mp-worker-1"],
     "vc": ["vc-master-0", "vc-worker-0"],
     "ac": ["ac-worker-0", "ac-worker-1"],
-    "ray": ["ray-gpu-worker-abcde", "ray-head-abcde"],
+    "at": ["at-master-0", "at-worker-0", "at-worker-1"],
+    "ray": ["ray-cpu-worker-fghij", "ray-gpu-worker-abcde", "ray-head-abcde"],
 }
-WORDS = {"js": "jobset", "lw": "lws", "pt": "pytorchjob", "mp": "mpijob", "vc": "vcjob", "ac": "acjob", "ray": ""}
-GANGS = ("js", "lw", "pt", "mp", "vc")
+WORDS = {
+    "js": "jobset",
+    "lw": "lws",
+    "pt": "pytorchjob",
+    "mp": "mpijob",
+    "vc": "vcjob",
+    "ac": "acjob",
+    "at": "ascendjob",
+    "ray": "",
+}
+GANGS = ("js", "lw", "pt", "mp", "vc", "at", "ray")
+SELECTED = ("-s", "kernel", "-s", "host-name-unresolved")
 ALONE = ("js-workers-", "lw-0-1")
 """Pods whose owner is made after them, or is none of this version."""
 
@@ -195,6 +255,7 @@ def cluster() -> Iterator[Cluster]:
                 owned = not item["metadata"]["name"].startswith(ALONE) or item["kind"] == "Job"
                 item["metadata"]["ownerReferences"] = [owner] if owned else []
                 made.apply(item)
+        serve(made)
         yield made
     finally:
         made.end()
@@ -209,9 +270,7 @@ def run(cluster: Cluster, hosts: list[str]) -> bool:
 def test_the_pods_of_the_job_are_its_hosts(cluster: Cluster, name: str) -> None:
     cluster.wait(lambda: run(cluster, HOSTS[name]), f"the pods of {name} do not run")
     word = WORDS[name]
-    done = doctor(
-        cluster, "check", "--job", f"{word}/{name}" if word else name, "-s", "kernel", "--json", "--no-history"
-    )
+    done = doctor(cluster, "check", "--job", f"{word}/{name}" if word else name, *SELECTED, "--json", "--no-history")
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert sorted(report["hosts"]) == HOSTS[name], report["hosts"]
@@ -232,4 +291,4 @@ def test_the_pods_check_each_other_and_end_alike(cluster: Cluster, name: str) ->
     cluster.wait(ended, f"the gang {name} does not end: {lines}")
     assert all("ended with 0" in text for text in lines.values()), lines
     verdicts = {next(line for line in text.splitlines() if " nodes=" in line) for text in lines.values()}
-    assert len(verdicts) == 1 and " nodes=2/2 " in verdicts.pop(), lines
+    assert len(verdicts) == 1 and f" nodes={len(HOSTS[name])}/{len(HOSTS[name])} " in verdicts.pop(), lines

@@ -15,7 +15,7 @@ from doctor.environment.inventory import Inventory
 from doctor.hosts.nodeset import InventoryError
 from doctor.hosts.selection import HostSelection, PodAccess, PodSelection
 from doctor.session import select_pods
-from doctor.session.examine import _meeting_in_pods
+from doctor.session.examine import _meeting_in_pods, _names_among_hosts
 from doctor.smoke.plan import SmokeOptions
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
@@ -39,6 +39,24 @@ def test_each_kind_of_job_has_its_pods_and_no_others(row: Any) -> None:
     found = pods_of_job("train", read(*members, other))
     assert [item.name for item in found.pods] == ["w-2", "w-10"]
     assert [item.name for item in pods_of_job(f"{row.kinds[-1]}/train", read(*members, other)).pods] == ["w-2", "w-10"]
+
+
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [
+        (pod("w-0", owner="AscendJob/t"), ""),
+        (pod("w-0", labels={"ray.io/cluster": "t"}, owner="RayCluster/t"), ""),
+        ({**pod("w-0", owner="AscendJob/t"), "spec": {"containers": [{"name": "main"}], "subdomain": "s"}}, "w-0.s"),
+        (pod("w-0", labels={"job-name": "t"}, owner="Job/t"), None),
+        (pod("w-0"), None),
+    ],
+)
+def test_pods_that_no_service_names_are_looked_up_by_no_name(item: dict[str, Any], name: str | None) -> None:
+    """Whether ``--job``, ``--selector`` or HOSTS names them."""
+    listing = select_pods.FoundPods(tuple(read(item)), (), ("kubectl",), "default", "1 pod")
+    inventory = select_pods.inventory_of(listing, "")
+    assert inventory.pods and inventory.pods.names.get("w-0") == name
+    assert _names_among_hosts(inventory) == ("w-0" if name is None else name,)
 
 
 def test_the_launcher_of_an_mpijob_is_no_host() -> None:

@@ -45,7 +45,7 @@ def _write(server: ApiServer, item: NodeVerdict, parts: Collection[str]) -> Iter
     node: Mapping[str, Any] = {}
     if {"condition", "event", "taint"} & set(parts):
         try:
-            node = _node(server, path)
+            node = server.request("GET", path)
         except TransportError as error:
             yield error.text
             parts = {"label"} & set(parts)  # which alone needs nothing of the node
@@ -75,7 +75,7 @@ def _write_taints(server: ApiServer, path: str, item: NodeVerdict) -> None:
     Raises: TransportError.
     """
     while True:
-        node = _node(server, path)
+        node = server.request("GET", path)
         taints = item.taints(node)
         if taints is None:
             return
@@ -85,8 +85,3 @@ def _write_taints(server: ApiServer, path: str, item: NodeVerdict) -> None:
         except Conflict:
             continue  # its deadline ends this
         return
-
-
-def _node(server: ApiServer, path: str) -> Mapping[str, Any]:
-    answer = server.request("GET", path)
-    return answer if isinstance(answer, dict) else {}

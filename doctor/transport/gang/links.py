@@ -33,7 +33,7 @@ class MemberLink:
 
     def __init__(self, host: str, introduction: Introduction, link: SealedLink, on_change: Callable[[], None]) -> None:
         self.host, self.introduction, self.address = host, introduction, link.address
-        self.ended, self.why = False, _lost(host)
+        self.ended, self.why = False, transport_error("lost", "its connection to the pod that leads the gang was cut")
         """``why``: of its end."""
         self.has_verdict = False
         self._link, self._on_change = link, on_change
@@ -133,21 +133,24 @@ class MemberLink:
                 channel.receive(frame)
 
 
-def _lost(host: str) -> TransportError:
-    return transport_error("lost", "its connection to the pod that leads the gang was cut")
-
-
 class Gathering:
     """Listens for the members of a gang, and lets in those who have its key."""
 
     def __init__(
-        self, hosts: Sequence[str], key: bytes, version: str, is_at: Callable[[int, str], bool] | None = None
+        self,
+        hosts: Sequence[str],
+        key: bytes,
+        version: str,
+        is_at: Callable[[int, str], bool] | None = None,
+        is_numbered: bool = True,
     ) -> None:
         """``hosts``: by index, the leader's own first. ``is_at``: whether an index has an address, without a key.
 
+        ``is_numbered``: whether each member knows its index; else ``hosts`` has words in the places of the others.
         Raises: OSError, where no port is free.
         """
         self.hosts, self.changed = tuple(hosts), threading.Condition()
+        self._is_numbered, self._free = is_numbered, [] if is_numbered else list(range(1, len(self.hosts)))
         self.own_address = ""
         """As the members reach this pod."""
         self.start, self.met_itself = secrets.token_hex(8), threading.Event()
@@ -175,10 +178,11 @@ class Gathering:
         ]
 
     def wait(self, until: float) -> None:
-        """Until all have come, or the monotonic clock has this time."""
+        """Until all have come, or the monotonic clock has this time; after it nobody gets an index."""
         with self.changed:
             while self.absent and (remaining := until - time.monotonic()) > 0:
                 self.changed.wait(min(remaining, 1.0))  # in parts: a signal is handled in between
+            self._free.clear()
 
     def link(self, host: str, after: MemberLink | None = None, patience: float = 0.0) -> MemberLink:
         """The link to a host, another one than ``after``. Raises: TransportError, where it has none."""
@@ -235,7 +239,8 @@ class Gathering:
         text = filled("the process with index {0} of the gang did not come", self.hosts.index(host))
         if self._strangers:
             text = filled("{0}; turned away: {1}", text, joined("; ", self._strangers))
-        return transport_error("dropped", text, filled("kubectl describe pod {0}", host))
+        hint = filled("kubectl describe pod {0}", host) if self._is_numbered else "kubectl get pods"
+        return transport_error("dropped", text, hint)
 
     def _accept(self) -> None:
         while True:
@@ -263,7 +268,7 @@ class Gathering:
 
     def _take_in(self, introduction: Introduction, sealed: SealedLink, own_address: str) -> None:
         """Raises: ForeignPeer."""
-        index = introduction.index
+        index = introduction.index if introduction.index >= 0 else self._index_of(introduction.host)
         if index == 0:
             self._take_in_leader(introduction, sealed, own_address)
             return
@@ -302,6 +307,14 @@ class Gathering:
         if verdict is not None:
             link.send_verdict(verdict)
 
+    def _index_of(self, host: str) -> int:
+        """Of a member that has none by itself: the one that it has had, else the first that is free, else none."""
+        with self.changed:
+            if host not in self.hosts and self._free:
+                index = self._free.pop(0)
+                self.hosts = (*self.hosts[:index], host, *self.hosts[index + 1 :])
+            return self.hosts.index(host) if host in self.hosts else len(self.hosts)
+
     def _take_in_leader(self, introduction: Introduction, sealed: SealedLink, own_address: str) -> None:
         """A second process of this pod, which only gets the verdict. Raises: ForeignPeer for one of another pod."""
         if introduction.start == self.start:
@@ -318,12 +331,12 @@ class Gathering:
     def _note_stranger(self, address: str, stranger: ForeignPeer) -> None:
         claim = stranger.args[0] if stranger.args else None
         if isinstance(claim, Introduction):
-            is_known_by_key = self._is_at is None
-            text = (
-                filled("{0} as index {1}, with another key or of another gang", address, claim.index)
-                if is_known_by_key
-                else filled("{0} as index {1}, with an address that its name does not have", address, claim.index)
-            )
+            text = "{0} as index {1}, with another key or of another gang"
+            if self._is_at:
+                text = "{0} as index {1}, with an address that its name does not have"
+            elif claim.index < 0:
+                text = "{0} as {1}, with another key, of another gang, or beyond the number of its pods"
+            text = filled(text, address, claim.index if claim.index >= 0 else printable(claim.host))
             if text not in self._strangers and len(self._strangers) < _MAX_STRANGERS:
                 self._strangers.append(text)
 

@@ -49,7 +49,6 @@ class Membership:
         leader: str,
         key: bytes,
         index: int,
-        host: str,
         version: str,
         on_state: Callable[[str], None],
         start: str = "",
@@ -58,7 +57,7 @@ class Membership:
         self.leader, self.why = leader, ""
         """``why``: the reason of the last attempt that failed."""
         self._key, self._on_state, self._ports = key, on_state, ports
-        self._introduction = Introduction(index, host, version, start or secrets.token_hex(8))
+        self._introduction = Introduction(index, os.uname().nodename, version, start or secrets.token_hex(8))
 
     def receive_verdict(self, patience: float, until: float) -> bytes | None:
         """The leader's verdict; None where the leader was absent for ``patience`` seconds, or at this monotonic time.

@@ -13,7 +13,7 @@ import hmac
 import socket
 import struct
 import threading
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -36,7 +36,9 @@ class Introduction(msgspec.Struct, frozen=True):
     """A member's own description."""
 
     index: int
-    host: str
+    """Negative: it has none by itself."""
+    host: Annotated[str, msgspec.Meta(pattern=r"^[^\s\x00-\x1f\x7f]{1,255}\Z")]
+    """What it calls itself."""
     version: str
     """Of doctor, and of the programs that it carries."""
     start: str = ""

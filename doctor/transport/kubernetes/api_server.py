@@ -25,6 +25,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.transport import TransportError, TransportErrorKind, transport_error
 from doctor.transport.kubernetes import kubectl
+from doctor.transport.kubernetes.pods import decoded
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MERGE = "application/strategic-merge-patch+json"
@@ -59,7 +60,7 @@ class ApiServer:
         # Python 3.13 refuses certificates without extensions that those of many clusters lack; the chain is verified.
         self._context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
 
-    def request(self, method: str, path: str, document: Any = None, kind: str = "application/json") -> Any:
+    def request(self, method: str, path: str, document: Any = None, kind: str = "application/json") -> dict[str, Any]:
         """The object that is answered. ``document``: what is sent, of this ``kind``.
 
         Raises: TransportError; Conflict, where the deadline has not passed yet.
@@ -70,7 +71,7 @@ class ApiServer:
             request = urllib.request.Request(self._url + path, data=data, headers=headers, method=method)
             left = self._deadline - time.monotonic()
             try:
-                return _decoded(http_answer(request, max(left, 1.0), _MAX_ANSWER, self._context))
+                return decoded(http_answer(request, max(left, 1.0), _MAX_ANSWER, self._context), dict[str, Any])
             except urllib.error.HTTPError as error:
                 with error:
                     problem, again = _refusal(error), error.code in _BUSY
@@ -112,15 +113,6 @@ def _absence(error: Exception) -> TransportError:
     kind: TransportErrorKind = "refused" if isinstance(reason, ConnectionRefusedError) else "lost"
     text = reason.strerror if isinstance(reason, OSError) and reason.strerror else type(reason).__name__
     return transport_error(kind, filled("the API server is not reached: {0}", strip_control_chars(text, 120)))
-
-
-def _decoded(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise transport_error(
-            "error", filled("the API server's answer is none that Kubernetes gives: {0}", "not JSON")
-        ) from None
 
 
 prepare_decoding(_Status)

@@ -24,11 +24,16 @@ class OwnerRow(msgspec.Struct, frozen=True):
     label: str = ""
     owner: str = ""
     beside: dict[str, str] = {}
+    named: bool = True
 
-    def has(self, pod: Pod, name: str) -> bool:
-        """Whether a pod is of the job of this name: by its label, and by its owner where the row names one."""
-        owned = any(owner.kind == self.owner and (self.label or owner.name == name) for owner in pod.owners)
-        return (not self.label or pod.labels.get(self.label) == name) and (not self.owner or owned)
+    def has(self, pod: Pod, name: str = "") -> bool:
+        """Whether a pod is of the job of this name: by its label, and by its owner where the row names one.
+
+        Without a name: whether it is of any such job.
+        """
+        owned = any(owner.kind == self.owner and (self.label or name in ("", owner.name)) for owner in pod.owners)
+        value = pod.labels.get(self.label)
+        return (not self.label or value == name or bool(value and not name)) and (not self.owner or owned)
 
     def is_beside(self, pod: Pod) -> bool:
         """Whether it starts the job, and is no host of it."""
@@ -47,6 +52,11 @@ def job_kinds() -> tuple[OwnerRow, ...]:
     """The rows."""
     table = read_table(Path(__file__).with_name("jobs.toml"), dict[str, list[OwnerRow]])
     return tuple(table["job"])
+
+
+def is_named(pod: Pod) -> bool:
+    """Whether the pod may have a name by which others look it up."""
+    return all(row.named or not row.has(pod) for row in job_kinds())
 
 
 def rows_of_kind(job: str) -> list[OwnerRow]:

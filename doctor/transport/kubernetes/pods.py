@@ -6,8 +6,9 @@ All that stands in an answer is untrusted: names are checked before they become 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Generic, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -20,6 +21,7 @@ from doctor.transport.kubernetes import kubectl
 from doctor.transport.options import CONNECT_TIMEOUT
 
 AnswerT = TypeVar("AnswerT")
+ObjectT = TypeVar("ObjectT")
 _PAGE = 500
 MAX_PODS = 10_000
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
@@ -46,6 +48,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
+    namespace: str = ""
     generate_name: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -56,6 +59,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Resources(msgspec.Struct, frozen=True):
     limits: dict[str, str | int | float] | None = None
+    requests: dict[str, str | int | float] | None = None
 
 
 class _Container(msgspec.Struct, frozen=True, rename="camel"):
@@ -72,6 +76,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     hostname: str = ""
     subdomain: str = ""
     host_network: bool = False
+    resource_claims: tuple[object, ...] | None = None
 
 
 class _Reason(msgspec.Struct, frozen=True, rename="camel"):
@@ -114,12 +119,10 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     conditions: tuple[_Condition, ...] | None = None
 
 
-class Pod(msgspec.Struct, frozen=True):
-    """A pod, with what doctor looks at."""
+class ApiObject(msgspec.Struct, frozen=True):
+    """An object of any kind, such as a node, with what all have."""
 
     metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
 
     @property
     def name(self) -> str:
@@ -128,6 +131,13 @@ class Pod(msgspec.Struct, frozen=True):
     @property
     def labels(self) -> dict[str, str]:
         return self.metadata.labels or {}
+
+
+class Pod(ApiObject, frozen=True):
+    """A pod, with what doctor looks at."""
+
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
 
     @property
     def owners(self) -> tuple[Owner, ...]:
@@ -226,18 +236,19 @@ class Pod(msgspec.Struct, frozen=True):
         return ""
 
     def _end_reason(self, chosen: ContainerStatus) -> _Reason:
-        status = self.status
-        if status.reason:
-            return _Reason(status.reason, status.message)
-        return chosen.state.terminated or _Reason(status.phase)
+        of_pod = _Reason(self.status.reason, self.status.message) if self.status.reason else None
+        return of_pod or chosen.state.terminated or _Reason(self.status.phase)
 
 
-class _Page(msgspec.Struct, frozen=True):
-    class Meta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
-        next: str = ""
+class _PageMetadata(msgspec.Struct, frozen=True, rename={"next": "continue"}):
+    next: str = ""
 
-    items: tuple[Pod, ...] = ()
-    metadata: Meta = Meta()
+
+class Page(msgspec.Struct, Generic[ObjectT], frozen=True):
+    """A part of a list."""
+
+    items: tuple[ObjectT, ...] = ()
+    metadata: _PageMetadata = _PageMetadata()
 
 
 def namespace_of(program: Sequence[str], requested: str = "") -> str:
@@ -266,23 +277,28 @@ def namespace_of(program: Sequence[str], requested: str = "") -> str:
 def list_pods(
     program: Sequence[str], namespace: str, selector: str = "", patience: float = CONNECT_TIMEOUT
 ) -> list[Pod]:
-    """The pods of a namespace, those with these labels; by pages. ``patience``: see `kubectl.while_absent`.
+    """The pods of a namespace, those with these labels. ``patience``: see `kubectl.while_absent`.
 
     Raises: TransportError.
     """
-    pods: list[Pod] = []
-    following = ""
-    while True:
-        path = f"/api/v1/namespaces/{namespace}/pods?limit={_PAGE}"
-        path += f"&labelSelector={quote(selector, safe='')}" if selector else ""
-        path += f"&continue={quote(following, safe='')}" if following else ""
-        page = _decoded(kubectl.ask(program, "get", "--raw", path, patience=patience), _Page)
-        pods += page.items
-        if len(pods) > MAX_PODS:
-            raise transport_error("flood", filled("the namespace {0} has more than {1} such pods", namespace, MAX_PODS))
+    items = list_objects(program, f"/api/v1/namespaces/{namespace}/pods", selector, Page[Pod], patience)
+    pods = list(islice(items, MAX_PODS + 1))
+    if len(pods) > MAX_PODS:
+        raise transport_error("flood", filled("the namespace {0} has more than {1} such pods", namespace, MAX_PODS))
+    return [pod for pod in pods if _NAME.fullmatch(pod.name)]
+
+
+def list_objects(
+    program: Sequence[str], path: str, selector: str, kind: type[Page[ObjectT]], patience: float = CONNECT_TIMEOUT
+) -> Iterator[ObjectT]:
+    """All objects of a path, those with these labels; by pages. Raises: TransportError."""
+    options = f"?limit={_PAGE}" + (f"&labelSelector={quote(selector, safe='')}" if selector else "")
+    following = " "
+    while following:
+        more = f"&continue={quote(following, safe='')}" if following.strip() else ""
+        page = decoded(kubectl.ask(program, "get", "--raw", path + options + more, patience=patience), kind)
+        yield from page.items
         following = page.metadata.next
-        if not following:
-            return [pod for pod in pods if _NAME.fullmatch(pod.name)]
 
 
 def read_pod(program: Sequence[str], namespace: str, name: str, patience: float = CONNECT_TIMEOUT) -> Pod:
@@ -290,7 +306,7 @@ def read_pod(program: Sequence[str], namespace: str, name: str, patience: float 
     if not _NAME.fullmatch(name):
         raise transport_error("name", "its name is none that a pod can have")
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-    pod = _decoded(kubectl.ask(program, "get", "--raw", path, patience=patience), Pod)
+    pod = decoded(kubectl.ask(program, "get", "--raw", path, patience=patience), Pod)
     if pod.name != name:
         raise transport_error("error", "the API server's answer is about another pod")
     return pod
@@ -307,7 +323,8 @@ def natural_order(pod: Pod) -> tuple[object, ...]:
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
 
 
-def _decoded(data: bytes, kind: type[AnswerT]) -> AnswerT:
+def decoded(data: bytes, kind: type[AnswerT]) -> AnswerT:
+    """An answer of the API server. Raises: TransportError."""
     try:
         return msgspec.json.decode(data, type=kind, strict=False)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -338,4 +355,4 @@ def _one_line(text: str) -> str:
     return strip_control_chars(" ".join(text.split()), 160)
 
 
-prepare_decoding(_Page, Pod)
+prepare_decoding(Page[Pod], Page[ApiObject], Pod)

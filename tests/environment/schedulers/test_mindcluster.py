@@ -66,6 +66,12 @@ MINDSPORE = {
             ("MindCluster, scheduler", "mindcluster", "local"),
             {"is_scheduler_process": True, "leads_fleet": False},
         ),
+        (  # MindCluster, "Ascend Operator environment variables": with NPUs of its own it is the first of the hosts
+            {**MINDSPORE, "MS_ROLE": "MS_SCHED", "MS_NODE_RANK": "0", "NPU_POD": "true"},
+            {},
+            ("MindCluster, host 0 of 2", "mindcluster", "cluster"),
+            {"is_scheduler_process": False, "leads_fleet": True},
+        ),
     ],
 )
 def test_a_context(

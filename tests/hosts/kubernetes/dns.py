@@ -2,7 +2,8 @@
 
 It answers as CoreDNS does for ``SERVICE.NAMESPACE.svc.cluster.local`` and ``HOSTNAME.SERVICE.NAMESPACE...``, by what
 ``kubectl get endpoints`` says: ready addresses, and with ``publishNotReadyAddresses`` the others too, which the
-controller lists among the ready ones. Run in the hub, with the administrator's configuration: dns.py ADDRESS:PORT
+controller lists among the ready ones. A service with an address of its own has that one. Run in the hub, with the
+administrator's configuration: dns.py ADDRESS:PORT
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import struct
 import sys
 import time
 import urllib.request
+from typing import Any
 
 _FRESH = 0.5
 """Seconds for which an answer of the API server is used again."""
@@ -22,22 +24,30 @@ _FRESH = 0.5
 
 def endpoints() -> dict[str, list[str]]:
     """The addresses by full name."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    request = urllib.request.Request(
-        "https://10.77.0.1:6443/api/v1/endpoints", headers={"Authorization": "Bearer token-admin"}
-    )
-    names: dict[str, list[str]] = {}
-    with urllib.request.urlopen(request, context=context, timeout=5) as answer:
-        items = json.load(answer)["items"]
-    for item in items:
-        service = f"{item['metadata']['name']}.{item['metadata']['namespace']}.svc.cluster.local"
-        for subset in item.get("subsets", ()):
+    own_addresses = {_name(item): item["spec"].get("clusterIP", "None") for item in _items("services")}
+    names = {name: [address] for name, address in own_addresses.items() if address != "None"}
+    for item in _items("endpoints"):
+        service = _name(item)
+        for subset in item.get("subsets", ()) if own_addresses.get(service, "None") == "None" else ():
             for address in subset.get("addresses", ()):
                 names.setdefault(service, []).append(address["ip"])
                 if address.get("hostname"):
                     names.setdefault(f"{address['hostname']}.{service}", []).append(address["ip"])
     return names
+
+
+def _items(kind: str) -> list[dict[str, Any]]:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    url = f"https://10.77.0.1:6443/api/v1/{kind}"
+    request = urllib.request.Request(url, headers={"Authorization": "Bearer token-admin"})
+    with urllib.request.urlopen(request, context=context, timeout=5) as answer:
+        items: list[dict[str, Any]] = json.load(answer)["items"]
+    return items
+
+
+def _name(item: dict[str, Any]) -> str:
+    return f"{item['metadata']['name']}.{item['metadata']['namespace']}.svc.cluster.local"
 
 
 def answer(query: bytes, names: dict[str, list[str]]) -> bytes:

@@ -14,6 +14,7 @@ from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import fold
 from doctor.report.layout.page_model import DetailLevel
 from tests.checks.run_check import Facts, check
+from tests.hosts.npu import HCCN_TOOL
 from tests.report.reports import report
 
 LEVEL = DetailLevel(3, 3, lists_every_check=False, names_checks=False, shortens=True)
@@ -45,13 +46,13 @@ def fix(outcome: Outcome) -> tuple[str, tuple[str, ...]]:
 def test_the_address_of_the_file_is_in_the_command_for_the_npu_that_lost_it() -> None:
     files = [HccnConf(by_npu={0: {"address": "29.1.0.7", "netmask": "255.255.0.0"}}), HccnConf(by_npu={})]
     text, unfilled = fix(conflict(Facts, *files))
-    assert "On w1, while no job runs: `hccn_tool -i 0 -ip -s address 29.1.0.7 netmask 255.255.0.0`" in text
+    assert f"On w1, while no job runs: `{HCCN_TOOL} -i 0 -ip -s address 29.1.0.7 netmask 255.255.0.0`" in text
     assert unfilled == ()
 
 
 def test_what_nobody_knows_is_marked_and_listed() -> None:
     text, unfilled = fix(conflict(Facts))
-    assert "On w2, while no job runs: `hccn_tool -i 0 -ip -s address <address> netmask 255.255.0.0`" in text
+    assert f"On w2, while no job runs: `{HCCN_TOOL} -i 0 -ip -s address <address> netmask 255.255.0.0`" in text
     assert unfilled == ("<address>",)
 
 

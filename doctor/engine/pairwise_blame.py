@@ -57,11 +57,6 @@ def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]
     ``pairs`` are (from, to, whether it worked). The end that failed with the largest share of its partners is taken
     first, its pairs are explained by it, and so on until none is left. Of two that failed only with each other the
     one that was reached for is named: it was to answer. What failed between the parts of a `Cut` is nobody's.
-
-    >>> ends = {name: (name,) for name in "abcd"}
-    >>> pairs = [(ends[one], ends[two], one + two in ("ab", "cd")) for one in "abcd" for two in "abcd" if one < two]
-    >>> [cut.values["between"] for cut in blame(pairs)[1]]
-    [['a,b', 'c,d']]
     """
     divided, fewer = _cuts(pairs)
     parts = chain.from_iterable(cut.parts for cut in divided)

@@ -1,12 +1,14 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import ERROR, Finding, check
 from doctor.facts.gpu import GpuInventory
 
+FULL = 0.95
+"""Of a GPU's memory."""
 SERVICES = ("nvidia-cuda-mps-server", "nv-hostengine")
 
 
-@check(severity=WARNING, area="devices")
+@check(severity=ERROR, area="devices")
 def gpu_busy(inventory: GpuInventory) -> Iterator[Finding]:
     """No process computes on a GPU before the job starts.
 
@@ -20,9 +22,12 @@ def gpu_busy(inventory: GpuInventory) -> Iterator[Finding]:
 
     ## Source
     The processes of type C (compute) in `nvidia-smi -q -x`. Display servers (type G) and NVIDIA's own services are no
-    finding. In a container nvidia-smi lists no processes of others.
+    finding. In a container nvidia-smi lists no processes of others. A warning while more than a twentieth of the GPU's
+    memory is left: two jobs may share a GPU. With less no job starts (torch on an H200 of which 138 of 140 GiB were
+    held: CUBLAS_STATUS_ALLOC_FAILED).
     """
     for gpu in inventory.gpus:
+        is_full = bool(gpu.memory) and sum(one.mebibytes or 0 for one in gpu.processes) >= FULL * (gpu.memory or 0)
         for process in gpu.processes:
             if process.kind in ("C", "M+C") and not process.name.endswith(SERVICES):
                 yield Finding(
@@ -31,4 +36,4 @@ def gpu_busy(inventory: GpuInventory) -> Iterator[Finding]:
                     pid=process.pid,
                     name=process.name or "name not known",
                     megabytes="unknown" if process.mebibytes is None else process.mebibytes,
-                )
+                ).as_warning(not is_full)

@@ -42,8 +42,8 @@ def smoke_rank_slow(
     that has the caches of a host for a moment makes no slow rank. This verdict can be wrong where that lasts longer. In
     simulated healthy fleets with 12 % of noise none was called slow in 1000. `doctor watch` judges the times of the
     whole training; a rank is not named where twice the time that it waited for a CPU explains the difference. Where
-    half or more of what is longer is the wait for the input, it is smoke-input-slow. Of ranks on accelerators it sees
-    the host's share alone, and says nothing of their speed where that is alike.
+    half or more of what is longer is the wait for the input, it is smoke-input-slow. Of ranks on accelerators
+    their waits for input are compared alone: a rank may wait for its device, and so for the others, anywhere.
 
     Time for which the quota of a control group holds a rank back is no time of its work. A rank is slow as well where
     the kernel counts its quota as used up in half of the periods or more (nr_throttled of nr_periods, cpu.stat), and

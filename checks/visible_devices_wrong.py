@@ -10,6 +10,8 @@ from doctor.job import LaunchConfig
 from doctor.job.variables import VISIBLE_DEVICES
 from doctor.smoke.programs.agent.procfs import VISIBLE
 
+HIDES_ALL = re.compile(r"\s*-[0-9]{1,4}(\s*,.{0,200})?|NoDevFiles")
+"""A list that begins with no device; slurmd writes the word for jobs without GPUs."""
 Inventories = Mapping[str, Mapping[str, NpuInventory | GpuCards | AmdGpus]]
 
 
@@ -34,7 +36,8 @@ def visible_devices_wrong(
     ## Source
     CUDA C++ Programming Guide, "CUDA Environment Variables" (only devices before the first invalid index are visible);
     CANN documentation, ASCEND_RT_VISIBLE_DEVICES; ROCm, "GPU isolation techniques". Names such as GPU-8f2c are not
-    judged.
+    judged. A list that begins with -1 leaves no device (on an H200: "no GPUs found"), which a job on CPUs may want: a
+    warning.
     """
     inventories: Inventories = {"npu": npus or {}, "nvidia": gpus or {}, "amd": amd_gpus or {}}
     judged = False
@@ -42,7 +45,10 @@ def visible_devices_wrong(
         for host, devices in inventory.items():
             earlier = ""
             for variable, value, existing in _lists(launch.environ_of(host), vendor, _numbers(devices)):
-                if variable and _is_list(value):
+                if variable and HIDES_ALL.fullmatch(value) and existing and vendor != "npu":
+                    judged = True
+                    yield _nothing_left(host, variable, value, len(existing))
+                elif variable and _is_list(value):
                     judged = True
                     yield from _wrong_list(host, variable, value, existing, launch, earlier)
                 earlier = variable
@@ -53,6 +59,18 @@ def visible_devices_wrong(
     yield from _differing_counts(launch, inventories)
     if not judged:
         raise Skip("no variable lists devices by number for a host that has them")
+
+
+def _nothing_left(host: str, variable: str, value: str, count: int) -> Finding:
+    """A job on CPUs may mean it so."""
+    return Finding(
+        "{variable} is {observed}, which leaves the job no device; the host has {count}",
+        hosts=(host,),
+        variable=variable,
+        count=count,
+        observed=value,
+        expected=filled("numbers from 0 to {0}", count - 1),
+    ).as_warning()
 
 
 def _lists(

@@ -122,11 +122,11 @@ def _machine() -> str:
     """A short digest of the boot, and of the network and the files that this process sees: one for one machine."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
-            seen = [file.read(64).strip()]
-        seen += [os.readlink("/proc/self/ns/" + kind) for kind in ("net", "mnt")]
+            identities = [file.read(64).strip()]
+        identities += [os.readlink("/proc/self/ns/" + kind) for kind in ("net", "mnt")]
     except OSError:
         return ""
-    text = " ".join(seen).encode()
+    text = " ".join(identities).encode()
     return f"{zlib.crc32(text):08x}{zlib.adler32(text):08x}"
 
 

@@ -130,8 +130,12 @@ class StepPace:
                     started = self._started.setdefault(rank, {}).setdefault(entry.step, [])
                     started[1:] = [(entry.group, entry.seq)]
 
-    def work(self) -> dict[int, OwnWork]:
-        """By rank: its own work in each step that all ranks have gone through."""
+    def work(self, on_device: bool = False) -> dict[int, OwnWork]:
+        """By rank: its own work in each step that all ranks have gone through.
+
+        ``on_device``: a rank may wait for its device, and so for the others, anywhere; its wait for input is its own,
+        beside the whole step of all ranks (seen on an H200: a healthy rank that reads its loss enters its calls later).
+        """
         ranks = sorted(self._entries)
         if len(ranks) < 2:
             return {}
@@ -146,6 +150,9 @@ class StepPace:
                 latest = _latest(meeting)
                 for rank, microseconds in zip(ranks, entered, strict=True):
                     spent[rank] += max(_since(microseconds, latest), 0)
+            if on_device:
+                whole = max(_since(_latest(now[-1]), _latest(before[-1])), 0)
+                spent = {rank: whole + self._inputs.get(rank, {}).get(step, 0) for rank in ranks}
             for rank in ranks:
                 waited = min(self._inputs.get(rank, {}).get(step, 0), spent[rank])
                 work[rank].append((waited / 1e6, (spent[rank] - waited) / 1e6))

@@ -39,6 +39,7 @@ BUSY_SHARE = 0.1
 """Of a rank's time without a CPU, from which on how long its steps take tells of the host and not of the rank."""
 SLOW_CHECKS: Mapping[WorkPart, str] = {"input": "smoke-input-slow", "compute": "smoke-rank-slow"}
 MOST_LONG_WAITS = 32
+DEVICE_WAITS = "Of the ranks' work their waits for input were compared alone: they may wait for their devices anywhere"
 STACKS_SECONDS = 4.0
 """For the stacks of all ranks, after a verdict."""
 MALFORMED = (msgspec.ValidationError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
@@ -373,7 +374,7 @@ class Training:
 
         Empty where ranks waited for a CPU: whose host is busy takes longer for the same work.
         """
-        work = {} if self._ranks_without_cpu() else self.pace.work()
+        work = {} if self._ranks_without_cpu() else self.pace.work(bool(ON_DEVICE.search(self.watch.backend)))
         if self.post is None or not work:
             return work
         now = time.monotonic()
@@ -401,14 +402,13 @@ class Training:
     def busy_sentence(self) -> str:
         """Why the paces of the ranks were not compared; empty where they were, or there were too few steps."""
         ranks = self._ranks_without_cpu()
-        if not ranks or all(len(steps.compute) < MIN_TIMES for steps in self.pace.work().values()):
+        if all(len(steps.compute) < MIN_TIMES for steps in self.pace.work().values()):
             return ""
-        most = 100 * max(self.cpu_waits.values())
-        return filled(
-            "The paces of the ranks were not compared: {0} waited for a CPU, up to {1} % of the time",
-            rank_names(ranks),
-            f"{most:.0f}",
-        )
+        if not ranks:
+            return DEVICE_WAITS if ON_DEVICE.search(self.watch.backend) else ""
+        most = f"{100 * max(self.cpu_waits.values()):.0f}"
+        text = "The paces of the ranks were not compared: {0} waited for a CPU, up to {1} % of the time"
+        return filled(text, rank_names(ranks), most)
 
     def unseen_sentence(self) -> str:
         """Which ranks were not seen; empty where all were."""

@@ -22,3 +22,11 @@ def test_a_process_that_computes() -> None:
         ("w1", "GPU 5 is used by process 5762 (python), 1005 MiB; expected none"),
         ("w1", "GPU 5 is used by process 5763 (name not known), unknown MiB; expected none"),
     ]
+
+
+def test_a_gpu_without_memory_left_lets_no_job_start() -> None:
+    """An H200 of whose 143,771 MiB another process held 141,830: torch's first product failed."""
+    held = gpu(0, memory=143771, processes=(GpuProcess(9430, "C", "python3", 141830),))
+    shared = gpu(1, memory=143771, processes=(GpuProcess(9431, "C", "python3", 130000),))
+    findings = run_check("gpu-busy", {"w1": [gpus(held, shared)]}).findings
+    assert [finding.is_warning for finding in findings] == [False, True]

@@ -33,6 +33,15 @@ def test_visible_devices(value: str, line: str, message: str) -> None:
     assert all(message in text for text in list_messages(outcome))
 
 
+@pytest.mark.parametrize(("value", "left"), [("-1", False), ("-1,0", False), ("NoDevFiles", False), ("0,-1", True)])
+def test_a_list_that_begins_with_no_device_hides_all_of_them(value: str, left: bool) -> None:
+    """On an H200 with -1: "ProcessGroupNCCL is only supported with GPUs, no GPUs found!"."""
+    cards = {"w1": [GpuCards(pci=8, driver="550.90", tool=True)]}
+    outcome = run_on_hosts("visible-devices-wrong", cards, job(CUDA_VISIBLE_DEVICES=value))
+    text = f"CUDA_VISIBLE_DEVICES is {value}, which leaves the job no device; the host has 8"
+    assert messages(outcome) == ([] if left else [("w1", text)])
+
+
 def test_gpus_that_are_not_there() -> None:
     launch = job(CUDA_VISIBLE_DEVICES="0,9")
     outcome = run_on_hosts("visible-devices-wrong", {"w1": [GpuCards(pci=8, driver="550.90", tool=True)]}, launch)

@@ -707,9 +707,10 @@ ROWS: list[Row] = [
     ),
     Row(
         "nccl-version-differs",
-        packages("nvidia_nccl_cu12-2.21.5", remove="nvidia_nccl*"),
+        packages("nvidia_nccl_cu12-2.25.1", remove="nvidia_nccl*"),
         fleet="gpu",
-        values={"observed": "2.21.5", "expected": "2.27.5"},
+        values={"observed": "2.25.1", "expected": "2.27.5"},
+        also=("known-bad-version",),
         prepare=job,
     ),
 ]

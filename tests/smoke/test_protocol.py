@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from doctor.engine.fact import Output, ProbeAnswer
-from doctor.facts.smoke import RankExited
+from doctor.facts.smoke import PaceTimes, RankExited
 from doctor.facts.smoke.events import StageFact, decode_report
 from doctor.smoke import protocol
 from doctor.smoke.model import STAGES, Layout, Snapshot
@@ -25,8 +25,8 @@ from doctor.transport.program import InvalidMessage
 from tests.smoke.ranks import Ranks
 from tests.smoke.stub import WAITS, Client
 
-SOMETIMES = {(RankExited, "oom"), (RankExited, "log"), (RankExited, "tail")}
-"""Fields that the agent adds to a worker's event, if there is anything to add. Workers send every field always."""
+SOMETIMES = {(RankExited, "oom"), (RankExited, "log"), (RankExited, "tail"), (PaceTimes, "starved")}
+"""Fields that the agent or watch adds, if there is anything to add. Workers send every other field always."""
 
 
 def tag(kind: type[Any]) -> str:

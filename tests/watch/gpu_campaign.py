@@ -43,7 +43,7 @@ KINDS = {
     "sleep": Kind((BLOCKED,)),
     "lock": Kind((BLOCKED,)),
     "loop": Kind((BLOCKED,)),
-    "kernel": Kind((BLOCKED, "undecided")),
+    "kernel": Kind(("smoke-network-silent", "undecided"), everybody=True),
     "stopped": Kind(("smoke-rank-stopped",)),
     "worker stuck": Kind(("smoke-input-stalled", BLOCKED)),
     "left out": Kind(("smoke-collective-mismatched", "smoke-collective-order", BLOCKED)),
@@ -55,10 +55,10 @@ KINDS = {
     "killed": Kind((DIED,)),
     "leaves": Kind((LEFT, DIED)),
     "nan": Kind(("smoke-not-finite",), everybody=True),
-    "slow": Kind(("smoke-rank-slow",)),
-    "slow kernel": Kind(("smoke-rank-slow", "undecided")),
+    "slow": Kind(("undecided",)),
+    "slow kernel": Kind(("undecided",)),
     "same shards": Kind(("smoke-shards-wrong",), everybody=True),
-    "not broadcast": Kind(("smoke-parameters-not-broadcast",)),
+    "not broadcast": Kind(("smoke-parameters-not-broadcast",), everybody=True),
     "not reduced": Kind(("smoke-gradient-not-synchronised", "smoke-parameters-not-broadcast")),
 }
 

@@ -46,6 +46,17 @@ def test_the_part_that_makes_a_rank_late_is_named_with_its_seconds() -> None:
     assert (slow["input"][1].seconds, slow["input"][1].peer_seconds) == (0.0019, 0.0001)
 
 
+@pytest.mark.parametrize(("waited", "named"), [(0, []), (10, []), (1900, [1])])
+def test_on_a_device_a_rank_is_slow_by_its_input_alone(waited: int, named: list[int]) -> None:
+    """Source: healthy ranks on an H200, torch 2.11: the one that reads its loss each third step was called slow."""
+    pace = paced({0: 1000, 1: 3000, 2: 1000}, 20)
+    for rank in range(3):
+        times = 20 + waited * (rank == 1)
+        pace.add_times(rank, [StepTimes(step + 1, 0, 0, times, 0, 0) for step in range(20)], 0.0)
+    slow = stragglers_by_part(pace.work(on_device=True))
+    assert (list(slow["input"]), list(slow["compute"])) == (named, [])
+
+
 def test_input_that_is_longer_beside_much_longer_computing_accuses_nobody_of_input() -> None:
     """Of hundreds of milliseconds, a wait of one that is three times the peers' is no reason."""
     work = {rank: OwnWork((0.001 if rank else 0.003,) * 20, (0.5,) * 20) for rank in range(4)}

@@ -126,3 +126,17 @@ def test_no_output_lies_beside_the_project_s_own_files() -> None:
     argv = [git or "", "ls-files", "--", ":(glob)*"]
     listed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split() if git else []
     assert {name for name in listed if not name.startswith(".")} <= AT_THE_ROOT
+
+
+def test_what_python_3_10_refuses_is_not_there() -> None:
+    """No class is a NamedTuple and generic; and typer takes ``list[str]`` alone, of a callback there, for a class."""
+    sources = [ast.parse(path.read_text("utf-8")) for path in (ROOT / "doctor").rglob("*.py")]
+    nodes = [node for tree in sources for node in ast.walk(tree)]
+    bases = {node.name: {ast.unparse(base) for base in node.bases} for node in nodes if isinstance(node, ast.ClassDef)}
+    assert [name for name, names in bases.items() if "NamedTuple" in names and len(names) > 1] == []
+    keywords = [node for node in nodes if isinstance(node, ast.keyword) and node.arg == "callback"]
+    callbacks = {keyword.value.id for keyword in keywords if isinstance(keyword.value, ast.Name)}
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name in callbacks]
+    assert {function.name for function in functions} >= {"_split_names", "require_finite"}
+    annotations = [argument.annotation for function in functions for argument in function.args.args]
+    assert not any(isinstance(annotation, ast.Subscript) for annotation in annotations)

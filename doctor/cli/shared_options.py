@@ -79,9 +79,12 @@ def device_numbers(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _split_names(texts: list[str]) -> list[str]:
-    """The names in words that may hold several, with commas between them."""
-    return [name for text in texts for name in (part.strip() for part in text.split(",")) if name]
+def _split_names(texts: list[str] | None) -> list[str]:
+    """The names in words that may hold several, with commas between them.
+
+    A union, though typer gives no None: of Python 3.10 it takes ``list[str]`` alone for a class.
+    """
+    return [name for text in texts or () for name in (part.strip() for part in text.split(",")) if name]
 
 
 ChecksOption = Annotated[list[Path], typer.Option("--checks", metavar="DIR", help="A folder with additional checks.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from doctor.engine.errors import CommandError
 from doctor.engine.texts import filled, joined
@@ -15,14 +15,14 @@ NO_MATCH_EXIT_CODE = 1
 ItemT = TypeVar("ItemT")
 
 
-class SearchText(NamedTuple, Generic[ItemT]):
-    """What a search reads of one check or playbook. Words of the name count more than those of the claim, and so on."""
+class SearchText(Generic[ItemT]):
+    """What a search reads of one check or playbook. Words of the name count more than those of the claim, and so on.
 
-    item: ItemT
-    name: str
-    claim: str
-    """A check's claim and area; a playbook's title."""
-    page: str
+    ``claim``: a check's claim and area; a playbook's title.
+    """
+
+    def __init__(self, item: ItemT, name: str, claim: str, page: str) -> None:
+        self.item, self.name, self.claim, self.page = item, name, claim, page
 
 
 def search(terms: Sequence[str], texts: Iterable[SearchText[ItemT]], kind: str) -> list[ItemT]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 import msgspec
@@ -30,17 +30,13 @@ def host_name(name: str, fleet: Inventory | None, environ: Mapping[str, str]) ->
     """
     node_name, chosen_name = os.uname().nodename, name or scheduler_host_name(environ)
     if not chosen_name and fleet:
-        chosen_name = _find_in_fleet(fleet.hosts, node_name)
+        # whom of the fleet this host is, if any
+        addresses = tuple(addresses_of_interfaces()) if any(map(is_address, fleet.hosts)) else ()
+        chosen_name = next(iter(match_hosts(fleet.hosts, [HostIdentity(node_name, addresses=addresses)])), "")
     try:
         return validate_host(chosen_name or node_name.partition(".")[0], "--name" if name else "this host's own name")
     except InventoryError as error:
         raise CommandError(filled("{0}; expected --name NAME", error), 2 if name else 78) from None
-
-
-def _find_in_fleet(hosts: Sequence[str], node_name: str) -> str:
-    """Whom of the fleet this host is, or the empty string."""
-    addresses = tuple(addresses_of_interfaces()) if any(map(is_address, hosts)) else ()
-    return next(iter(match_hosts(hosts, [HostIdentity(node_name, addresses=addresses)])), "")
 
 
 def this_host_only(name: str, fleet: Inventory | None) -> Inventory:

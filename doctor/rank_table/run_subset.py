@@ -82,7 +82,10 @@ def _records(run: Run, hosts: Sequence[str], reduced: bool) -> dict[str, HostRec
     for host_outputs in outputs.values():
         _without_names(host_outputs, others - keep)
         if reduced:
-            _without_copy(host_outputs)
+            # no host has the reduced table yet
+            content = _read_output(host_outputs, "RankTableOnHost")
+            if isinstance(content, dict) and content.get("path"):
+                _write_output(host_outputs, "RankTableOnHost", {**content, "present": False, "sha256": ""})
     book = FactCache({host: run.hosts[host] for host in hosts})
     _without_pings(outputs, book, DevicePings)
     _without_pings(outputs, book, HccsPings)
@@ -96,13 +99,6 @@ def _without_names(outputs: dict[str, dict[str, Output]], others: Collection[str
         self_name = content.get("own")
         names = {name: value for name, value in content["names"].items() if name == self_name or name not in others}
         _write_output(outputs, "HostNames", {**content, "names": names})
-
-
-def _without_copy(outputs: dict[str, dict[str, Output]]) -> None:
-    """No host has the reduced table yet."""
-    content = _read_output(outputs, "RankTableOnHost")
-    if isinstance(content, dict) and content.get("path"):
-        _write_output(outputs, "RankTableOnHost", {**content, "present": False, "sha256": ""})
 
 
 def _without_pings(outputs: dict[str, dict[str, dict[str, Output]]], book: FactCache, fact: type[Fact]) -> None:

@@ -44,17 +44,14 @@ class _Stream:
         self.control: socket.socket | None = None
         try:
             if self.is_terminal:
-                self._copy_settings()
+                settings = termios.tcgetattr(self.target)
+                settings[1] &= ~termios.OPOST  # the terminal itself does that
+                termios.tcsetattr(self.job_end, termios.TCSANOW, settings)
+                self.resize()
             self._start()
         except BaseException:
             self._close_ends()
             raise
-
-    def _copy_settings(self) -> None:
-        settings = termios.tcgetattr(self.target)
-        settings[1] &= ~termios.OPOST  # the terminal itself does that
-        termios.tcsetattr(self.job_end, termios.TCSANOW, settings)
-        self.resize()
 
     def resize(self) -> None:
         """The job's terminal gets the size of the real one."""

@@ -111,15 +111,11 @@ def read_ray(name: str, _run: RunCommand) -> JobPlace:
             filled("--job ray:{0}/{1}: {2}; expected Ray's dashboard and a job of it", address, number, error)
         ) from None
     place = JobPlace(title=filled("Ray job {0}", number), number=number, state=printable(job.status, 40), shared=False)
-    place.texts[" ".join(("ray job status", number))] = _told(job)
+    # on one line
+    place.texts[" ".join(("ray job status", number))] = strip_control_chars(msgspec.json.encode(job), 8000) + "\n"
     _add_logs(place, base, job)
     _add_hosts(place, base, job)
     return place
-
-
-def _told(job: _Job) -> str:
-    """What Ray says of it, on one line."""
-    return strip_control_chars(msgspec.json.encode(job), 8000) + "\n"
 
 
 def _add_hosts(place: JobPlace, base: str, job: _Job) -> None:

@@ -30,7 +30,11 @@ class Neighbour(msgspec.Struct, frozen=True):
 def _parse_neighbour(text: str) -> Neighbour | None:
     if not text.strip():
         return None
-    parts = _tlv_texts(text)
+    # the text under each `... TLV` line
+    pieces = re.split(r"^[ \t]*(\S.*) TLV[ \t\r]*$", text, flags=re.M)
+    if pieces[0].strip() or len(pieces) < 3:
+        raise ValueError("not LLDP")
+    parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
     description = parts.get("System Description", "")
     able = parts.get("System Capabilities", "")
     switch = "Routing" in description or re.search(r"Enabled capabilities:.{0,200}?\b(Bridge|Router)\b", able)
@@ -73,14 +77,6 @@ def switch_port(neighbours: Mapping[str, Neighbours] | None, host: str, npu: int
     if neighbour is None or not neighbour.port:
         return filled("a switch port (`hccn_tool -i {0} -lldp -g` names it)", npu)
     return filled("port {0} of switch {1}", neighbour.port, neighbour.name or neighbour.mac)
-
-
-def _tlv_texts(text: str) -> dict[str, str]:
-    """The text under each ``... TLV`` line. Raises: ValueError when the text does not begin with one."""
-    pieces = re.split(r"^[ \t]*(\S.*) TLV[ \t\r]*$", text, flags=re.M)
-    if pieces[0].strip() or len(pieces) < 3:
-        raise ValueError("not LLDP")
-    return dict(zip(pieces[1::2], pieces[2::2], strict=True))
 
 
 def _entry_value(names: str, text: str) -> str:

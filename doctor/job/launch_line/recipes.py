@@ -41,7 +41,10 @@ def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> St
     """
     name = command.partition(" ")[0]
     if name == "tune":
-        return _tune(command, argv, environ)
+        # a recipe without an option before it is one process
+        if argv and not argv[0].text.startswith("-"):
+            return _single(command, argv, False)
+        return _launch("torchrun", command, argv)._replace(runs_python=True)
     if name == "axolotl":
         return _axolotl(command, argv, environ)
     if name in ("swift", "megatron"):
@@ -70,13 +73,6 @@ def _launch(launcher: str, command: str, argv: tuple[Word, ...]) -> Started:
 def _single(command: str, argv: tuple[Word, ...], is_module: bool) -> Started:
     """One process, without a launcher."""
     return Started(LaunchCall(launcher="", command=command), argv, runs_python=True, is_module=is_module)
-
-
-def _tune(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
-    """A recipe without an option before it is one process."""
-    if argv and not argv[0].text.startswith("-"):
-        return _single(command, argv, False)
-    return _launch("torchrun", command, argv)._replace(runs_python=True)
 
 
 def _llama_factory(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:

@@ -82,18 +82,14 @@ def _render_block(block: list[str], width: int) -> list[str]:
     if first.startswith("```"):
         return [f"    {line}".rstrip() for line in block[1:-1]]
     if first.startswith("#"):
-        return _heading(first)
+        level, text = len(first) - len(first.lstrip("#")), _inline(first.lstrip("# "))
+        rule = {1: "=", 2: "-"}.get(level, "")
+        return [text, rule * display_width(text)] if rule else [text]
     if first.startswith("|"):
         return _table([_row(line) for line in block if not re.fullmatch(r"[|\s:-]+", line)], width)
     if _ITEM.match(first):
         return [line for item in _items(block) for line in wrapped(item, width)]
     return wrapped(_inline(" ".join(line.strip() for line in block)), width)
-
-
-def _heading(line: str) -> list[str]:
-    level, text = len(line) - len(line.lstrip("#")), _inline(line.lstrip("# "))
-    rule = {1: "=", 2: "-"}.get(level, "")
-    return [text, rule * display_width(text)] if rule else [text]
 
 
 def _items(block: list[str]) -> list[str]:

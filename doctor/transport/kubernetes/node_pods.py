@@ -47,7 +47,12 @@ class NodePods:
         """The name of a node's pod, once it runs. Raises: TransportError."""
         with self._lock:
             if self._watchdog is None and self._problem is None:
-                self._create()
+                # what keeps it from making pods is every node's problem
+                try:
+                    self._create_with_watchdog()
+                except OSError as error:  # of sh or kubectl: no more processes, or it is gone
+                    text = filled("no pod could be made on it: {0}", error.strerror or str(error))
+                    self._problem = transport_error("error", text)
             if self._problem:
                 raise self._problem
         name = self._names[node]
@@ -66,14 +71,6 @@ class NodePods:
                 watchdog.wait(_REMOVE_SECONDS)
             except subprocess.TimeoutExpired:
                 return  # it goes on trying without us
-
-    def _create(self) -> None:
-        """What keeps it from making pods is every node's problem."""
-        try:
-            self._create_with_watchdog()
-        except OSError as error:  # of sh or kubectl: no more processes, or it is gone
-            text = filled("no pod could be made on it: {0}", error.strerror or str(error))
-            self._problem = transport_error("error", text)
 
     def _create_with_watchdog(self) -> None:
         """The watchdog first: no pod is ever without one. Raises: OSError."""

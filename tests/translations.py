@@ -106,12 +106,14 @@ def literal(node: ast.AST) -> str:
 
 
 def prose(tree: ast.AST) -> Iterator[str]:
-    """The sentences among the strings of a syntax tree, without docstrings, patterns and commands."""
+    """The sentences among the strings of a syntax tree, without docstrings, patterns, commands and quoted types."""
     every = nodes(tree)
     skipped = {id(node.value) for node in every if isinstance(node, ast.Expr)}
     for node in every:
         if isinstance(node, ast.JoinedStr):
             skipped.update(id(part) for part in ast.walk(node) if part is not node)
+        types = (getattr(node, "annotation", None), getattr(node, "returns", None))
+        skipped.update(id(part) for one_type in types if one_type is not None for part in ast.walk(one_type))
     for node in every:
         text = literal(node)
         if text and id(node) not in skipped and _PROSE.search(text) and not _CODE.search(text):

@@ -72,13 +72,18 @@ def read_json(text: str) -> Tree:
     if not isinstance(tree, dict):
         raise UnreadableFile("expected a JSON object at the top")
     lines = _KeyLines(text)
+    twice = tuple(Leaf(printable(name, 80), None, lines.last(name)) for name in repeated[:8])
+    return _tree(tree, lines, twice)
+
+
+def _tree(document: Any, lines: "_KeyLines", twice: tuple[Leaf, ...] = ()) -> Tree:
+    """Raises: UnreadableFile for more values than a configuration has."""
     leaves: dict[str, Leaf] = {}
     sections: set[str] = set()
-    for leaf in _json_leaves(tree, "", 0, lines, sections):
+    for leaf in _json_leaves(document, "", 0, lines, sections):
         leaves[leaf.path] = leaf
         if len(leaves) > MAX_LEAVES:
             raise UnreadableFile(filled("has more than {0} values", MAX_LEAVES))
-    twice = tuple(Leaf(printable(name, 80), None, lines.last(name)) for name in repeated[:8])
     return Tree(leaves, twice, frozenset(sections))
 
 
@@ -169,14 +174,7 @@ def read_toml(text: str) -> Tree:
         document = toml_compat.loads(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(filled("no usable TOML: {0}", printable(str(error), 120))) from None
-    lines = _TomlLines(text)
-    leaves: dict[str, Leaf] = {}
-    sections: set[str] = set()
-    for leaf in _json_leaves(document, "", 0, lines, sections):
-        leaves[leaf.path] = leaf
-        if len(leaves) > MAX_LEAVES:
-            raise UnreadableFile(filled("has more than {0} values", MAX_LEAVES))
-    return Tree(leaves, (), frozenset(sections))
+    return _tree(document, _TomlLines(text))
 
 
 class _TomlLines(_KeyLines):

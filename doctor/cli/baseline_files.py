@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from doctor.engine.errors import InputError
+from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.texts import filled
 from doctor.smoke.model import Baseline
 from doctor.smoke.speed.baseline import SITE, read_baseline, site_file, speeds_of, with_run, write_baseline
-
-if TYPE_CHECKING:
-    from doctor.engine.smoke_summary import SmokeSummary
 
 
 def baseline_path(option: str, path: Path) -> Path:

@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
@@ -25,7 +25,9 @@ from doctor.cli.host_options import (
 from doctor.cli.shared_options import expand_option_groups
 from doctor.config.atomic_write import write_atomic_by
 from doctor.diagnose.bundle.collect_bundle import collect_bundle
+from doctor.diagnose.bundle.contents import Contents
 from doctor.diagnose.bundle.contents_summary import bundle_summary
+from doctor.diagnose.bundle.pack import Packing
 from doctor.diagnose.bundle.support import BundleRequest
 from doctor.diagnose.fetch.collect import DEFAULT_SINCE, default_places, parse_since, validate_places
 from doctor.engine.errors import InputError, UsageError
@@ -36,10 +38,6 @@ from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.connection import connected
 from doctor.session.select_hosts import select_inventory
 from doctor.transport.options import workers as usual_workers
-
-if TYPE_CHECKING:
-    from doctor.diagnose.bundle.contents import Contents
-    from doctor.diagnose.bundle.pack import Packing
 
 NOT_WHOLE_EXIT_CODE = 12
 _OTHER_ARCHIVES = (

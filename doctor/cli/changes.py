@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from doctor.cli.host_options import (
 from doctor.cli.launch_source import SourceOptions, launch_line, with_hosts_of_line
 from doctor.cli.shared_options import ChecksOption, IgnoreOption, NoHistoryOption, SelectOption, expand_option_groups
 from doctor.diagnose.signature import load_signatures
+from doctor.engine.check import Check
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.exit_code import Exit
 from doctor.engine.sanitize import printable_excerpt
@@ -49,9 +50,6 @@ from doctor.session.replay import Examination, replay
 from doctor.session.run_history import HistoryOptions, machine_name, remember
 from doctor.session.select_checks import choose_with_rounds, load_catalog
 from doctor.session.select_hosts import select_inventory
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
 
 LAST_GOOD = "last-good"
 SINCE_HELP = "A run of --save, a UTC time such as 2026-11-21T14:02, an age such as 2h or 7d, or last-good."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
@@ -29,12 +29,14 @@ from doctor.cli.shared_options import (
     history_options,
 )
 from doctor.config.file import require_trusted_folder
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.render.diagnosis_report import diagnosis_report, waived_causes
 from doctor.diagnose.render.document import SignatureCatalog, document
 from doctor.diagnose.render.views import DiagnosisViews
 from doctor.diagnose.signature import SignatureError, load_signatures
 from doctor.engine.errors import InputError
 from doctor.engine.language import english
+from doctor.engine.result import Report
 from doctor.engine.texts import filled
 from doctor.engine.utc_time import utc_text
 from doctor.remedy.catalog import load_playbooks
@@ -43,10 +45,6 @@ from doctor.session.policy import apply_policy
 from doctor.session.redact import text_redactor
 from doctor.session.run_history import HistoryOptions, remember
 from doctor.session.select_checks import load_catalog
-
-if TYPE_CHECKING:
-    from doctor.diagnose.diagnosis import Diagnosis
-    from doctor.engine.result import Report
 
 
 @expand_option_groups

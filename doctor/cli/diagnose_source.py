@@ -6,13 +6,15 @@ import glob
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from doctor.cli.host_options import ConnectionOptions, VisitOptions, examine_options, ssh_options
 from doctor.diagnose.bundle.read import read_bundles
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.fetch.ask_hosts import LogRequest
 from doctor.diagnose.fetch.collect import (
     DEFAULT_SINCE,
@@ -28,6 +30,7 @@ from doctor.diagnose.fetch.saved_logs import SCHEMA, LogRecord, load_logs, save_
 from doctor.diagnose.job import JobPlace
 from doctor.diagnose.job.kinds import read_job
 from doctor.diagnose.run import diagnose_found, diagnose_record
+from doctor.diagnose.signature import Signature
 from doctor.diagnose.suspects import check_suspects
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.record import LaunchOptions
@@ -40,12 +43,6 @@ from doctor.session.select_checks import load_catalog
 from doctor.session.select_hosts import select_inventory
 from doctor.session.select_pods import find_pods, inventory_of
 from doctor.transport.options import CONNECT_TIMEOUT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from doctor.diagnose.diagnosis import Diagnosis
-    from doctor.diagnose.signature import Signature
 
 
 class LogSelection(NamedTuple):

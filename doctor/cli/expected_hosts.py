@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import typer
 
 from doctor.cli.host_options import ExcludeOption
 from doctor.engine.errors import InputError
+from doctor.engine.record import Run
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory, without
 from doctor.hosts.nodeset import InventoryError
 from doctor.hosts.selection import HostSelection
 from doctor.session.select_hosts import select_inventory
-
-if TYPE_CHECKING:
-    from doctor.engine.record import Run
 
 
 class ExpectedHostOptions(NamedTuple):

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from doctor.diagnose.lookup import SignatureMatch, find, score_text, signature_blocks, word_weights
+from doctor.diagnose.signature import Signature
 from doctor.engine.catalog import bundled_folder
 from doctor.engine.language import localized, phrase
 from doctor.engine.output_encoding import padded
 from doctor.remedy.playbook import built_in_playbook
 from doctor.report.layout.terminal import page_width
-
-if TYPE_CHECKING:
-    from doctor.diagnose.signature import Signature
 
 MAX_PAGES = 2
 """Pages that are displayed where several match; the others are listed."""

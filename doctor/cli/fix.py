@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec.structs import replace
@@ -24,15 +24,13 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.shared_options import ChecksOption, PlaybooksOption, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.record import Run
 from doctor.engine.texts import filled
 from doctor.fix.plan import PlanContext
 from doctor.fix.store import PLAN_ID
 from doctor.job.variables import relevant
 from doctor.session.finish import load_saved_run
 from doctor.session.select_hosts import select_inventory
-
-if TYPE_CHECKING:
-    from doctor.engine.record import Run
 
 
 @expand_option_groups

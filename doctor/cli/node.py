@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec.structs import replace
@@ -34,10 +34,8 @@ from doctor.engine.texts import filled
 from doctor.job.variables import of_one_host
 from doctor.session.examine import ExamineOptions, examine
 from doctor.session.finish import save_and_report, validate_output
+from doctor.session.replay import Examination
 from doctor.session.select_checks import choose_with_rounds, load_catalog
-
-if TYPE_CHECKING:
-    from doctor.session.replay import Examination
 
 NOT_WRITTEN_EXIT_CODE = 12
 """The record could not be written, so doctor merge will not know this host's state."""

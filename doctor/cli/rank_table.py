@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -26,8 +26,10 @@ from doctor.collect.rounds import run_rounds
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.errors import CommandError
 from doctor.engine.evaluate import FactCache
+from doctor.engine.record import HostRecord
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
+from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
 from doctor.rank_table.build import REQUIRED_FACTS, BuiltRankTable
 from doctor.rank_table.build_parts import RankTableBuildError
@@ -39,10 +41,6 @@ from doctor.session.named_files import require_writable
 from doctor.session.output_files import print_warning
 from doctor.session.select_hosts import select_inventory
 from doctor.transport.options import workers as usual
-
-if TYPE_CHECKING:
-    from doctor.engine.record import HostRecord
-    from doctor.environment.inventory import Inventory
 
 PLACEHOLDER_NAME = "rank_table.json"
 """Placeholder for stdout when its file name is unknown."""

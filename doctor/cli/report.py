@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
@@ -15,10 +15,12 @@ from doctor.config.atomic_write import write_atomic
 from doctor.diagnose.render.diagnosis_report import diagnosis_report, read_diagnosis
 from doctor.diagnose.render.document import SCHEMA as DIAGNOSIS_SCHEMA
 from doctor.engine.bounded_read import open_bounded
+from doctor.engine.check import Check
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.exit_code import Exit
 from doctor.engine.record import EARLIER_SCHEMAS, MAX_RUN_BYTES, SCHEMA, BadRun, Run
 from doctor.engine.report_secrets import without_secrets
+from doctor.engine.result import Report
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
@@ -34,10 +36,6 @@ from doctor.session.replay import load, load_file, replay
 from doctor.session.saved_checks import checks_of_run, with_note
 from doctor.session.select_checks import load_catalog
 from doctor.watch.data_outcomes import evaluate_watch
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.engine.result import Report
 
 DIFF_FORMATS = ("human", "plain", "json", "md")
 """Formats for --diff."""

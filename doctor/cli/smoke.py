@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -32,9 +33,12 @@ from doctor.cli.shared_options import (
     history_options,
 )
 from doctor.engine.catalog import iter_checks
+from doctor.engine.check import Check
 from doctor.engine.errors import UsageError, require_one_of, require_utf_8
 from doctor.engine.texts import filled
+from doctor.environment.inventory import Inventory
 from doctor.hosts.nodeset import InventoryError, validate_host
+from doctor.hosts.selection import HostSelection
 from doctor.job.variables import communication
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.connection import ssh_to
@@ -48,13 +52,6 @@ from doctor.smoke.run.channels import start_agents
 from doctor.smoke.run.early_start import take_early
 from doctor.smoke.triage.screening import needs_screening
 from doctor.transport.open import open_transport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from doctor.engine.check import Check
-    from doctor.environment.inventory import Inventory
-    from doctor.hosts.selection import HostSelection
 
 AREA = ("smoke",)
 ENVIRONMENTS = ("job", "clean")

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
@@ -29,6 +29,7 @@ from doctor.cli.shared_options import (
 )
 from doctor.cli.smoke import AREA, TrainingOptions, parse_smoke_options
 from doctor.engine import interrupts
+from doctor.engine.check import Check
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.record import SCHEMA, LaunchOptions, Run
 from doctor.engine.texts import filled
@@ -40,13 +41,10 @@ from doctor.session.finish import save_and_report, validate_output
 from doctor.session.replay import Examination, replay
 from doctor.session.run_history import HistoryOptions
 from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.smoke.model import SmokeResult
 from doctor.smoke.rendezvous.launched import run_launched
 from doctor.smoke.run.mindspore_run import reason_not_run
 from doctor.smoke.run.round import not_started
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.smoke.model import SmokeResult
 
 
 def main() -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from doctor.cli.host_options import ConnectionOptions, VisitOptions, ssh_options
+from doctor.cli.shared_options import OutputOptions
+from doctor.cli.watch_options import AttachOptions, ChoiceOptions
 from doctor.diagnose.fetch.ask_hosts import LogRequest
 from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
 from doctor.diagnose.fetch.excerpt_reading import LOCAL
+from doctor.diagnose.fetch.saved_logs import LogRecord
 from doctor.diagnose.job.kinds import read_live_job
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.record import Run
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.environment.inventory import Inventory
@@ -28,15 +31,9 @@ from doctor.transport.options import workers
 from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
 from doctor.watch.attach.attached_run import attached_run, main_job
 from doctor.watch.attach.odd_ranks import JobFinding, find_odd, unseen_notes
+from doctor.watch.attach.rank_report import HostReport
 from doctor.watch.attach.recorded_causes import RecordedCause, recorded_causes
 from doctor.watch.data_outcomes import evaluate_watch
-
-if TYPE_CHECKING:
-    from doctor.cli.shared_options import OutputOptions
-    from doctor.cli.watch_options import AttachOptions, ChoiceOptions
-    from doctor.diagnose.fetch.saved_logs import LogRecord
-    from doctor.engine.record import Run
-    from doctor.watch.attach.rank_report import HostReport
 
 LONGER = 5.0
 """Times the interval, where ranks stand still at their devices: a long step does so as well."""

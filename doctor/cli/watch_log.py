@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.cli.shared_options import OutputOptions
 from doctor.cli.watch_options import ChoiceOptions, LogOptions, live_notifier
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.exit_code import Exit
@@ -28,9 +28,6 @@ from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
 from doctor.watch.loss.log_watch import LogWatch, LossOptions, headline, verdict_line
 from doctor.watch.loss.loss_pattern import PatternRefusedError, compile_pattern
 from doctor.watch.outcome import output_only_run
-
-if TYPE_CHECKING:
-    from doctor.cli.shared_options import OutputOptions
 
 
 def loss_options(options: LogOptions, choice: ChoiceOptions) -> LossOptions:

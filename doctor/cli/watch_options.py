@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
 from doctor.cli.shared_options import IgnoreOption, SelectOption
+from doctor.engine.check import Check
 from doctor.engine.loss_rules import LOSS_CHECKS
 from doctor.session.select_checks import choose_checks, load_catalog
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
 
 
 class AttachOptions(NamedTuple):

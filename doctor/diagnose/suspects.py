@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from doctor.diagnose.diagnosis import Cause, CheckedCause, CheckedFinding, CheckReason, Diagnosis
 from doctor.diagnose.signature import Signature
 from doctor.engine.addresses import is_plain_address
+from doctor.engine.check import Check
+from doctor.engine.record import HostRecord
 from doctor.engine.result import Finding, Outcome, Status
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.environment.inventory import Inventory
 from doctor.session.examine import ExamineOptions, examine, examine_partial
 from doctor.session.select_checks import choose_checks
 from doctor.transport.this_host import resolve_name
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.engine.record import HostRecord
-    from doctor.environment.inventory import Inventory
 
 MAX_CAUSES = 5
 MAX_RESOLVED = 200

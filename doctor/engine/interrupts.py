@@ -9,13 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
+from types import FrameType
 
 from doctor.engine.texts import filled
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
 
 STOP_SIGNALS = (
     signal.SIGHUP,

@@ -7,12 +7,9 @@ What neither knows stays as it is, as what another program has printed. Pure.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from doctor.engine.texts import OWN_SPACE, fill, origin, template_pieces, with_own_spaces
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 COMMA = ", "
 MAX_DEPTH = 8

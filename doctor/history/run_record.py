@@ -9,17 +9,15 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Collection, Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from doctor.engine.check import Check
 from doctor.engine.decoding import inflate
 from doctor.engine.exit_code import exit_code, verdict
 from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.engine.texts import filled
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
 
 FORMAT = 1
 """Version of the format; records of another one are not read."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
+from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact
 from doctor.engine.record import HostRecord
@@ -27,9 +28,6 @@ from doctor.net.host_groups import MAX_GROUPS, HostGroup, group_by, switches_of_
 from doctor.net.matrix import EPHEMERAL, MAX_PORTS, TestedPort
 from doctor.net.prober.listener import IN_UPPER_HALF
 from doctor.net.schedule import Schedule, full, quick
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
 
 INPUT_FACTS: tuple[type[Fact], ...] = (Interfaces, HostNames, NpuInventory, GpuCards, SwitchNeighbours)
 """Facts of the first round that the plan is made of."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.environment.inventory import Inventory
+from doctor.transport import Transport
 from doctor.transport.open import open_transport
-
-if TYPE_CHECKING:
-    from doctor.environment.inventory import Inventory
-    from doctor.transport import Transport
-    from doctor.transport.options import SshOptions
+from doctor.transport.options import SshOptions
 
 _SLURM_SOURCES = ("SLURM_", "Slurm job")
 

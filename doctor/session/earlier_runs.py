@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from doctor.engine.errors import InputError
 from doctor.engine.texts import filled
 from doctor.history.baseline import EarlierRun
 from doctor.history.kept_values import UnusableValues, decode_values
+from doctor.history.run_record import RunRecord
 from doctor.history.run_store import NoHistory, open_history
 from doctor.report.diff.values import RunValues
-
-if TYPE_CHECKING:
-    from doctor.history.run_record import RunRecord
 
 MAX_RUNS = 500
 """Kept runs that are looked through."""

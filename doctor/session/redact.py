@@ -5,17 +5,14 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from doctor.config.user_key import load_or_create_key
+from doctor.engine.result import Report
 from doctor.engine.texts import filled, joined
 from doctor.report.redact.pseudonyms import Redactor
 from doctor.report.redact.report import redacted_report
-
-if TYPE_CHECKING:
-    from doctor.engine.result import Report
 
 
 def with_pseudonyms(report: Report, aliases: Iterable[str] = ()) -> Report:

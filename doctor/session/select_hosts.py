@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,10 +12,8 @@ from doctor.engine.errors import InputError, UsageError
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory, InventoryError, resolve_hosts
 from doctor.environment.job_context import detect
+from doctor.hosts.selection import HostSelection
 from doctor.session.named_files import require_rank_table
-
-if TYPE_CHECKING:
-    from doctor.hosts.selection import HostSelection
 
 
 def select_inventory(

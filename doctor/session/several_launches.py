@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from doctor.engine.check import Check
+from doctor.engine.record import LaunchOptions, Run
 from doctor.engine.result import Finding, Outcome, Reason, Report
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job import LaunchConfig
 from doctor.session.select_checks import of_launch_alone
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.engine.record import LaunchOptions, Run
 
 _MOST_PLACES = 512
 _NAME = re.compile(r"--?[A-Za-z][\w-]*|[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,13 +20,11 @@ from doctor.engine.fact import Fact, Output, Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
+from doctor.environment.inventory import Inventory
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.hosts.nodeset import InventoryError, canonical_host, validate_host
 from doctor.job.variables import BY_HOST, JOB_WIDE, RANK_NUMBERS
-
-if TYPE_CHECKING:
-    from doctor.environment.inventory import Inventory
 
 NO_SECOND_ROUND = "node files contain no host-to-host round; doctor check runs one over SSH"
 NO_NAMES = "doctor node did not get them: pass --expect to it as well"

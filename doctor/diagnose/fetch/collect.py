@@ -6,7 +6,6 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,11 +17,9 @@ from doctor.engine.errors import UsageError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.engine.utc_time import utc_text
+from doctor.environment.inventory import Inventory
 from doctor.session.connection import connected
 from doctor.transport.options import SshOptions, workers
-
-if TYPE_CHECKING:
-    from doctor.environment.inventory import Inventory
 
 DEFAULT_SINCE = 86400.0
 """Seconds of ``--since`` where it is not given."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,9 +14,7 @@ from doctor.diagnose.render.text import render_text
 from doctor.engine.secrets import hide_in, hide_secrets
 from doctor.engine.texts import filled, table_of, texts_within
 from doctor.engine.time_limit import LEAST_SECONDS, TimePassed, time_limit
-
-if TYPE_CHECKING:
-    from doctor.report.formats.registry import RenderContext
+from doctor.report.formats.registry import RenderContext
 
 
 class DiagnosisViews:

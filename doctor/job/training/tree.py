@@ -6,14 +6,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from doctor.engine import toml_compat
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-
-if TYPE_CHECKING:
-    from doctor.job.training.model import Scalar
+from doctor.job.training.model import Scalar
 
 MAX_CHARS = 512 << 10
 """Characters of a configuration: those in use have less than 50,000."""
@@ -76,7 +74,7 @@ def read_json(text: str) -> Tree:
     return _tree(tree, lines, twice)
 
 
-def _tree(document: Any, lines: "_KeyLines", twice: tuple[Leaf, ...] = ()) -> Tree:
+def _tree(document: Any, lines: _KeyLines, twice: tuple[Leaf, ...] = ()) -> Tree:
     """Raises: UnreadableFile for more values than a configuration has."""
     leaves: dict[str, Leaf] = {}
     sections: set[str] = set()

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from doctor.engine.check import Check
+from doctor.engine.result import Report
 from doctor.facts.kernel import sysctl_path
 from doctor.facts.settings import reading_facts
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.engine.result import Report
-    from doctor.report.diff.values import ValueChange
+from doctor.report.diff.values import ValueChange
 
 ORDER = (
     *("code", "launch", "environment", "shell", "python", "libraries", "drivers", "firmware", "modules"),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from doctor.engine.result import Report
+from doctor.report.formats.registry import RenderContext
 from doctor.report.web.report_values import report_values
 from doctor.report.web.self_contained import self_contained_page
-
-if TYPE_CHECKING:
-    from doctor.engine.result import Report
-    from doctor.report.formats.registry import RenderContext
 
 
 def render(report: Report, context: RenderContext) -> str:

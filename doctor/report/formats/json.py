@@ -11,27 +11,25 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from doctor import __version__
+from doctor.engine.check import Check
 from doctor.engine.exit_code import verdict
 from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary
 from doctor.engine.report_secrets import without_secrets
 from doctor.engine.result import Finding, Outcome, Report, fill_template
 from doctor.engine.smoke_summary import SmokeSummary, SoakFigures
 from doctor.engine.texts import TextTable, table_of, texts_within
+from doctor.report.formats.registry import RenderContext
 from doctor.report.layout.failures import filled_fix, fix_template, why_text
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean, unwrap_lines
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import coverage, tally
 from doctor.smoke.model import Failure
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.report.formats.registry import RenderContext
 
 SCHEMA = "doctor.report/1"
 SCHEMA_FILE = Path(__file__).parents[1] / "schema" / "doctor.report.1.json"

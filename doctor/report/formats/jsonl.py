@@ -14,20 +14,18 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from doctor import __version__
+from doctor.engine.check import Check
 from doctor.engine.language import english
+from doctor.engine.record import HostRecord
+from doctor.engine.result import Report
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.utc_time import utc_text
 from doctor.report.formats.json import document, to_json_value
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.engine.record import HostRecord
-    from doctor.engine.result import Report
-    from doctor.report.formats.registry import RenderContext
+from doctor.report.formats.registry import RenderContext
 
 SCHEMA = "doctor.events/1"
 OMITTED_STATUSES = ("passed", "skipped")

@@ -10,21 +10,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from doctor.engine.check import Check
 from doctor.engine.exit_code import Exit, verdict
 from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
 from doctor.engine.texts import filled
+from doctor.report.formats.registry import RenderContext
 from doctor.report.layout.failures import filled_fix, fix_template, proof_lines, why_text
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean, count_noun, unwrap_lines
 from doctor.report.layout.host_names import Fleet
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.report.formats.registry import RenderContext
 
 Result = Failure | Error | Skipped
 MAX_CASE_LINES = 1000

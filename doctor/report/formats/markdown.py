@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from doctor.engine.check import Check
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.engine.result import THIS_HOST_ALONE
+from doctor.engine.result import THIS_HOST_ALONE, Report
 from doctor.engine.texts import filled
+from doctor.report.formats.registry import RenderContext
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import CheckFailure, FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
@@ -22,11 +23,6 @@ from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.page import build_page
 from doctor.report.layout.page_model import DetailLevel, ReportEntry
 from doctor.report.layout.summary_lines import summary_lines
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.engine.result import Report
-    from doctor.report.formats.registry import RenderContext
 
 SCOPE = DetailLevel(50, 50, lists_every_check=True, names_checks=True, max_chars=400)
 MAX_ROWS = 50

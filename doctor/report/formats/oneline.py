@@ -12,21 +12,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from doctor.engine.exit_code import Exit, Verdict, verdict
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report, Severity, Status
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_summary import SmokeSummary
+from doctor.report.formats.registry import RenderContext
 from doctor.report.layout.fold import fold, sort_by_area
 from doctor.report.layout.host_health import classify_hosts, unknown_hosts
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.next_step import advice
 from doctor.report.layout.one_word import NAME_CHARS, fold_within, join_within, percent_escape
 from doctor.report.layout.tally import RootCauses
-
-if TYPE_CHECKING:
-    from doctor.report.formats.registry import RenderContext
 
 __all__ = ["MAX_LINE_CHARS", "advice", "causes", "line", "verdict_word"]
 

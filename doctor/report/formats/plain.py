@@ -13,19 +13,16 @@ Every line of a status begins with its word, every detail with eight spaces, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from doctor.engine.language import localized, phrase
 from doctor.engine.output_encoding import without_signs
+from doctor.engine.result import Report
+from doctor.report.formats.registry import RenderContext
 from doctor.report.layout.formatting import STYLES
 from doctor.report.layout.page import build_page
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry
 from doctor.report.layout.summary_lines import SummaryLines
 from doctor.report.layout.terminal import Terminal
-
-if TYPE_CHECKING:
-    from doctor.engine.result import Report
-    from doctor.report.formats.registry import RenderContext
 
 MAX_GROUPS = 10_000
 """Groups of one check: a bound for a host that makes up devices, not for a reader."""

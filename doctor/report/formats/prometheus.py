@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from doctor import __version__
+from doctor.engine.check import Check
 from doctor.engine.result import Outcome, Report
+from doctor.report.formats.registry import RenderContext
 from doctor.report.layout.failures import filled_fix, first_sentences, fix_template, why_text
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean, unwrap_lines
 from doctor.report.layout.host_health import HostHealth, classify_hosts
 from doctor.report.layout.host_names import Fleet
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.report.formats.registry import RenderContext
 
 STATES = ("healthy", "bad", "unknown")
 MAX_PAIRS = 5000

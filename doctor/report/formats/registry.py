@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.engine.check import Check
 from doctor.engine.language import english
+from doctor.engine.result import Report
 from doctor.engine.secrets import hide_tokens
 from doctor.engine.texts import filled
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.engine.result import Report
-    from doctor.report.layout.terminal import Terminal
+from doctor.report.layout.terminal import Terminal
 
 
 class RenderContext(msgspec.Struct, frozen=True):

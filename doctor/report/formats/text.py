@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -12,6 +11,8 @@ from rich.text import Text
 from doctor.engine.check_files import AREAS
 from doctor.engine.language import localized, phrase, without_loose_spaces
 from doctor.engine.output_encoding import ELLIPSIS, display_width, padded, without_signs
+from doctor.engine.result import Report
+from doctor.report.formats.registry import RenderContext
 from doctor.report.layout.failures import OBSERVED_EXPECTED
 from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.finding_table import cut, table_lines
@@ -27,10 +28,6 @@ from doctor.report.layout.page_model import (
 )
 from doctor.report.layout.summary_lines import SummaryLines
 from doctor.report.layout.terminal import Terminal
-
-if TYPE_CHECKING:
-    from doctor.engine.result import Report
-    from doctor.report.formats.registry import RenderContext
 
 MARGIN_CELLS = 11
 """Cells before the text: a sign and a status word."""

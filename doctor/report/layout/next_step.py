@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from doctor.engine.check import Check
 from doctor.engine.language import localized, localized_filled, phrase, without_loose_spaces
+from doctor.engine.result import Report
 from doctor.engine.texts import filled
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, sentences
 from doctor.report.layout.page_model import DetailLevel, ReportEntry
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.engine.result import Report
 
 BRIEF_LEVEL = DetailLevel(1, 1, lists_every_check=False, names_checks=False, max_chars=80)
 MAX_LINE_CHARS = 400

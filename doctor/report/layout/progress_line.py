@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from doctor.engine.language import localized, phrase
+from doctor.engine.record import HostRecord
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.streams import harmless
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.terminal import is_terminal
 from doctor.transport import format_size
-
-if TYPE_CHECKING:
-    from doctor.engine.record import HostRecord
 
 MIN_WRITE_SECONDS = 0.1
 """Seconds between two writes."""

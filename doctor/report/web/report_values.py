@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from doctor import __version__
+from doctor.engine.check import Check
 from doctor.engine.language import localized, phrase
+from doctor.engine.result import Report
 from doctor.engine.smoke_summary import Failure, SmokeSummary
 from doctor.report.layout.formatting import STYLES, clean, count_noun
 from doctor.report.layout.host_names import Fleet
@@ -21,10 +23,6 @@ from doctor.report.web.check_grid import check_grid
 from doctor.report.web.hang_timeline import Timeline, hang_timeline
 from doctor.report.web.loss_chart import learning_chart, training_chart, watched_chart
 from doctor.report.web.path_maps import network_map, pair_map
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.engine.result import Report
 
 LEVEL = DetailLevel(50, 200, lists_every_check=True, names_checks=True, max_chars=2000)
 MAX_MESSAGES, MIN_MESSAGES = 600, 5

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.engine.check import Check
 from doctor.engine.exit_code import Exit, Verdict, verdict
 from doctor.engine.language import english, phrase
 from doctor.engine.report_secrets import without_secrets
+from doctor.engine.result import Report
 from doctor.engine.secrets import hide_secrets
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import CheckFailure, FoldedReport, fold
 from doctor.report.layout.next_step import BRIEF_LEVEL, advice
 from doctor.report.layout.summary_lines import summary_lines
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.engine.result import Report
 
 FORMAT = "doctor.notify/1"
 MAX_FINDINGS = 8

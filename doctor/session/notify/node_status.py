@@ -11,19 +11,17 @@ import re
 import secrets
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from doctor.config.notify_targets import NODE_PARTS
 from doctor.engine.exit_code import Exit, Verdict, verdict
+from doctor.engine.result import Report
 from doctor.engine.sanitize import strip_control_chars
 from doctor.report.formats.oneline import causes
 from doctor.report.layout.host_health import classify_hosts
-
-if TYPE_CHECKING:
-    from doctor.engine.result import Report
-    from doctor.session.notify.message import Message
+from doctor.session.notify.message import Message
 
 __all__ = ["COMMANDS", "NODE_PARTS", "NodeVerdict", "node_verdicts"]
 

@@ -7,22 +7,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from doctor.config.file import ConfigError, find_config
 from doctor.config.notify_targets import NotifyTarget, parse_notify
+from doctor.engine.check import Check
 from doctor.engine.errors import InputError
 from doctor.engine.exit_code import Exit
+from doctor.engine.result import Report
 from doctor.engine.texts import filled
 from doctor.session.notify.message import Message, line_message, message_of
+from doctor.session.notify.node_status import NodeVerdict
 from doctor.session.notify.send import NotSent, send
 from doctor.session.output_files import print_warning
 from doctor.session.redact import text_redactor
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.engine.result import Report
-    from doctor.session.notify.node_status import NodeVerdict
 
 GRACE_SECONDS = 2.0
 """Beyond its own limit, for a thread that is in a call that takes no limit, such as looking up a name."""

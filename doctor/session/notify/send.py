@@ -19,7 +19,7 @@ from contextlib import suppress
 from email.message import EmailMessage
 from functools import cache
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -29,9 +29,7 @@ from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import loads
 from doctor.session.notify.message import Message
-
-if TYPE_CHECKING:
-    from doctor.session.notify.node_status import NodeVerdict
+from doctor.session.notify.node_status import NodeVerdict
 
 SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail")
 """Where the Filesystem Hierarchy Standard and older systems have it, after PATH."""

@@ -6,10 +6,11 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.diagnose.diagnosis import Cause, Diagnosis
+from doctor.diagnose.fetch.saved_logs import LogRecord
 from doctor.diagnose.run import diagnose_found, diagnose_record
 from doctor.diagnose.signature import Signature, load_signatures
 from doctor.engine.errors import InputError
@@ -18,10 +19,6 @@ from doctor.engine.texts import filled
 from doctor.watch.attach.odd_ranks import JobFinding
 from doctor.watch.attach.rank_report import HostReport
 from doctor.watch.loss.heartbeat_lines import HEARTBEAT
-
-if TYPE_CHECKING:
-    from doctor.diagnose.diagnosis import Cause, Diagnosis
-    from doctor.diagnose.fetch.saved_logs import LogRecord
 
 MAX_DUMPS = 1024
 _COMMUNICATOR = re.compile(r"communicator ([0-9a-f]{8,32})")

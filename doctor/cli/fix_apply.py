@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from doctor.cli.fix_options import DisplayOptions, FixAction
 from doctor.cli.fix_plans import (
     confirm,
     connection_of_plan,
@@ -21,6 +22,7 @@ from doctor.cli.fix_plans import (
 from doctor.cli.host_options import ConnectionOptions, VisitOptions, examine_options
 from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.engine.language import phrase
+from doctor.engine.record import Run
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled, joined
 from doctor.fix import render_plan, render_progress, store
@@ -38,10 +40,6 @@ from doctor.report.layout.terminal import detect_terminal
 from doctor.session.connection import connected
 from doctor.session.policy import apply_policy, validate_settings
 from doctor.session.select_checks import load_catalog, load_playbook_catalog
-
-if TYPE_CHECKING:
-    from doctor.cli.fix_options import DisplayOptions, FixAction
-    from doctor.engine.record import Run
 
 
 def plan_and_apply(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from doctor.cli.fix_options import DisplayOptions, FixAction
 from doctor.cli.fix_plans import (
     confirm,
     connection_of_plan,
@@ -28,9 +29,6 @@ from doctor.fix.undo import Choice, JournalUndoer, UndoResult, group_by_host
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.session.connection import connected
 from doctor.transport.program import parallel_map
-
-if TYPE_CHECKING:
-    from doctor.cli.fix_options import DisplayOptions, FixAction
 
 
 def undo(action: FixAction, connection: ConnectionOptions, display: DisplayOptions) -> int:

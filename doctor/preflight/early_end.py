@@ -9,13 +9,10 @@ from __future__ import annotations
 import _thread
 import os
 import time
+from collections.abc import Mapping
 
 from doctor.engine import interrupts
 from doctor.engine.texts import filled
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BUDGET = {"quick": 20.0, "standard": 60.0, "smoke": 180.0, "deep": 300.0}
 """Seconds, by tier."""

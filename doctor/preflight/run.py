@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from doctor.engine import interrupts
+from doctor.engine.check import Check
 from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import Exit
 from doctor.engine.language import localized_filled
@@ -35,9 +35,6 @@ from doctor.preflight.gathered import Gathered, GatherProgress, NotReady
 from doctor.preflight.keep_run import RunKeeper
 from doctor.preflight.options import PreflightOptions
 from doctor.preflight.report import PreflightReporter, print_advice, write_node_files
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
 
 
 def run_preflight(options: PreflightOptions) -> int:

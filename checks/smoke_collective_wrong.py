@@ -70,6 +70,7 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
             blame=describe_place(run, blame),
             who=describe_ranks(run, blame.ranks),
             ranks=list(blame.ranks),
+            tie=blame.kind in ("one of", "between"),
             op=first.op,
             numel=first.numel,
             dtype=first.dtype,

@@ -67,6 +67,7 @@ def smoke_learning_differs(
             hosts=run.hosts(wrong.ranks),
             who=describe_ranks(run, wrong.ranks),
             ranks=list(wrong.ranks),
+            tie=not known,
             steps=events[0].steps,
             differ=DIFFER["losses" if wrong.losses else "replicas" if wrong.replicas else "serial", known],
             error=filled(

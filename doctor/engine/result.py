@@ -201,14 +201,17 @@ TIED = "groups"
 def accused_hosts(finding: Finding, count: int) -> tuple[str, ...]:
     """The hosts of a finding that it speaks against, in a fleet of ``count``: those beside the part with most hosts.
 
-    Where no part has more than half of them, with the hosts that the finding does not name: nobody.
+    Where no part has more than half of them, with the hosts that the finding does not name: nobody. So, too, where its
+    value ``tie`` is true: it is one of several hosts, and nothing tells which.
 
     >>> cut = Finding("", hosts="ab", cut_parts=["a", "b"])
     >>> accused_hosts(cut, 2), accused_hosts(cut, 8)
     ((), ('a', 'b'))
+    >>> accused_hosts(Finding("", hosts="ab", tie=True), 3), accused_hosts(Finding("", hosts="a", tie=True), 2)
+    ((), ('a',))
     """
-    parts = finding.values.get(CUT_PARTS)
-    if not (parts or TIED in finding.values) or 2 * len(finding.hosts) < count:
+    parts, tied = finding.values.get(CUT_PARTS), len(finding.hosts) > 1 and finding.values.get("tie")
+    if not (parts or tied or TIED in finding.values) or 2 * len(finding.hosts) < count:
         return finding.hosts
     largest = max(parts or [()], key=len)
     return tuple(host for host in finding.hosts if host not in largest) if 2 * len(largest) > count else ()

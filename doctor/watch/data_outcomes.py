@@ -65,7 +65,12 @@ def _outcome(check: Check, findings: Sequence[Finding], hosts: Mapping[int, str]
 
 def _finding(defect: ValueDefect, hosts: Mapping[int, str]) -> Finding:
     blamed = [hosts[rank] for rank in defect.ranks if rank in hosts] or list(hosts.values())
-    values = {**defect.values, "who": describe(defect.ranks, defect.tie), "ranks": list(defect.ranks)}
+    values = {
+        **defect.values,
+        "who": describe(defect.ranks, defect.tie),
+        "ranks": list(defect.ranks),
+        "tie": defect.tie,
+    }
     template = defect.template
     if defect.inferred:
         template, values["inferred"] = template + INFERRED, defect.inferred

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from doctor.engine.result import accused_hosts
 from doctor.facts.smoke import CollectiveWrong
 from doctor.facts.smoke.collectives import SecondRound, SoakCounts
 from doctor.smoke.numerics.buffers import sent_value
@@ -113,6 +114,21 @@ def test_a_second_round_tells_who(found_ranks: dict[str, Any], hosts: tuple[str,
     assert finding.hosts == hosts
     assert str(finding).startswith(message)
     assert str(finding).endswith("; found by a second round: 5 tests of parts of the world, 400 calls")
+
+
+@pytest.mark.parametrize(
+    ("found_ranks", "accused"),
+    [
+        ({"culprits": ((3,),)}, ("w2",)),
+        ({"culprits": ((0, 1, 2, 3),)}, ("w1", "w2")),
+        ({"links": (((0, 1), (4, 5)),)}, ()),
+        ({"unclear": (0, 1, 4, 5)}, ()),
+        ({"recurred": False}, ()),
+    ],
+)
+def test_hosts_of_which_one_is_to_blame_are_not_bad(found_ranks: dict[str, Any], accused: tuple[str, ...]) -> None:
+    (finding,) = findings_of(NAME, ran(6, 3), collectives(ran(6, 3), *everywhere(), isolated(**found_ranks)))
+    assert accused_hosts(finding, 3) == accused
 
 
 def test_each_culprit_of_a_second_round_is_a_finding() -> None:

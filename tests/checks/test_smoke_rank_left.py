@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from doctor.engine.result import accused_hosts
+from doctor.engine.smoke_summary import FailureKind
 from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
 
@@ -24,3 +30,25 @@ def test_where_nobody_waits_and_several_may_have_left_the_finding_says_one_of_th
     assert str(finding) == "one of ranks 0, 1, 2 and 3 left in step 2 of dp4: rank 3 was sent other data"
     finding, _ = only_finding(NAME, ran(4, 2, trouble("left", 1, waiting_ranks=(), text="is done")))
     assert str(finding) == "rank 1 left in step 2 of dp4: is done"
+
+
+SIDES = {0: "all_reduce of 8 float32", 3: "broadcast of 8 float32"}
+
+
+@pytest.mark.parametrize(
+    ("check", "kind", "culprits", "more", "accused"),
+    [
+        ("smoke_rank_left", "left", (0, 3), {"waiting_ranks": ()}, ()),
+        ("smoke_rank_left", "left", (0, 1), {"waiting_ranks": ()}, ("w1",)),
+        ("smoke_rank_left", "left", (0, 3), {}, ("w1", "w2")),
+        ("smoke_collective_mismatched", "mismatch", (0, 3), {"calls": SIDES}, ()),
+        ("smoke_collective_mismatched", "mismatch", (3,), {"calls": SIDES}, ("w2",)),
+        ("smoke_network_silent", "network", (), {"links": (("w1", "w2"),)}, ()),
+        ("smoke_rank_died", "dead", (0, 3), {"calls": SIDES, "text": "signal 9"}, ("w1", "w2")),
+    ],
+)
+def test_one_of_two_hosts_is_bad_only_where_it_is_known_which(
+    check: str, kind: FailureKind, culprits: tuple[int, ...], more: dict[str, Any], accused: tuple[str, ...]
+) -> None:
+    finding, _ = only_finding(check, ran(4, 2, trouble(kind, *culprits, **more)))
+    assert accused_hosts(finding, 2) == accused

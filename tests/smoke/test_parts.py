@@ -11,12 +11,14 @@ from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.parts import (
     absent_failure,
+    blame_fewer,
     numbering_notes,
     on_hosts,
     plan_of_part,
     result_without_run,
     with_host_names,
 )
+from doctor.smoke.rendezvous.placement import build_launched_plan
 from doctor.smoke.results.to_facts import describe_failure
 from doctor.smoke.triage.conduct import cell_result
 
@@ -77,6 +79,37 @@ def test_who_is_late_for_a_cell_is_not_held_against_its_host_and_who_has_ended_i
     ended = absent_failure(part, {2, 3, 6}, {2, 3, 6}, 20.0)
     assert (ended.kind, ended.culprit_ranks) == ("never-joined", (3,))
     assert cell_result(SmokeRun(plan, (ended,), "trouble")).named == ("w3",)
+
+
+@pytest.mark.parametrize(
+    ("came", "local_world", "limit", "blamed"),
+    [
+        ((0, 1, 2, 3, 4), 2, 30.0, (5, 6, 7)),
+        ((0, 1, 2, 3), 2, 30.0, ()),
+        ((0, 1), 2, 30.0, ()),
+        ((0, 1, 2, 4), 2, 30.0, (3, 5, 6, 7)),
+        ((0, 2), 2, 30.0, (1, 3)),
+        ((0,), 8, 30.0, (1, 2, 3, 4, 5, 6, 7)),
+        ((0, 1), 2, 0.0, (2, 3, 4, 5, 6, 7)),
+    ],
+    ids=["three of eight", "half", "all but the leader's host", "three", "half, and two", "one host", "known why"],
+)
+def test_the_silence_of_half_of_all_ranks_accuses_nobody_whose_host_is_not_heard(
+    came: tuple[int, ...], local_world: int, limit: float, blamed: tuple[int, ...]
+) -> None:
+    hellos = [
+        Hello(rank, 8, f"w{rank // local_world}", 100 + rank, local=rank % local_world, local_world=local_world)
+        for rank in came
+    ]
+    plan = build_launched_plan(LEADER, hellos, (), SmokeOptions())
+    absent = tuple(rank for rank in range(8) if rank not in came)
+    failure = Failure("never-joined", absent, tuple(range(8)), limit=limit, text="no connection")
+    found = blame_fewer(failure, plan)
+    assert (found.culprit_ranks, found.waiting_ranks) == (
+        blamed,
+        tuple(rank for rank in range(8) if rank not in blamed),
+    )
+    assert ("either side may be cut off" in found.text) == (blamed != absent)
 
 
 def test_an_interrupt_says_nothing_of_the_processes() -> None:

@@ -27,6 +27,7 @@ from doctor.smoke.rendezvous.link import (
 )
 from doctor.smoke.rendezvous.parts import (
     absent_failure,
+    blame_fewer,
     numbering_notes,
     on_hosts,
     plan_of_part,
@@ -279,11 +280,10 @@ class Leader:
         self, failure: Failure, hellos: Sequence[Hello], relayed_errors: Sequence[RelayedError], options: SmokeOptions
     ) -> SmokeResult:
         plan = build_launched_plan(self.context, hellos, relayed_errors, msgspec.structs.replace(options, layouts=()))
-        everyone = tuple(range(plan.world))
-        waited = round(time.monotonic() - self._began, 3)
-        failure = msgspec.structs.replace(failure, waiting_ranks=everyone, seconds=waited)
-        failure = failure.blaming(failure.culprit_ranks or everyone)
-        return self._without_run(plan, (failure,), _notes(hellos))
+        failure = msgspec.structs.replace(
+            failure, waiting_ranks=tuple(range(plan.world)), seconds=round(time.monotonic() - self._began, 3)
+        )
+        return self._without_run(plan, (blame_fewer(failure, plan),), _notes(hellos))
 
     def _without_run(self, plan: SmokePlan, failures: tuple[Failure, ...], notes: Iterable[str] = ()) -> SmokeResult:
         return result_without_run(plan, failures, round(time.monotonic() - self._began, 3), notes, self._untried())

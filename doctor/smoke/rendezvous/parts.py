@@ -68,6 +68,20 @@ def absent_failure(
     return Failure("budget", (), late, stage="rendezvous", text=text)
 
 
+def blame_fewer(failure: Failure, plan: SmokePlan) -> Failure:
+    """A failure to meet. Silence of half of all ranks or more accuses none of them: the leader may be cut off.
+
+    That of a rank whose host others have come from is its own.
+    """
+    silent = {rank for rank in failure.culprit_ranks if failure.limit and plan.host_of(rank) == UNKNOWN_HOST}
+    if 2 * len(silent) < plan.world:
+        return failure.blaming(failure.culprit_ranks)
+    text = filled(
+        "{0} of {1} have not, so that either side may be cut off: {2}", rank_names(silent), plan.world, failure.text
+    )
+    return failure.blaming(set(failure.culprit_ranks) - silent, text=text)
+
+
 def result_without_run(
     plan: SmokePlan, failures: tuple[Failure, ...], seconds: float, notes: Iterable[str], untried: str
 ) -> SmokeResult:

@@ -83,7 +83,9 @@ def _different_versions(hellos: Sequence[Hello], world: int) -> tuple[list[int],
     template = "a different version of doctor than on the other ranks: {0}"
     if parts.tie:
         template = "different versions of doctor, none of them on most ranks: {0}"
-    return [hello.rank for hello in parts.differing], filled(template, _hosts(parts.differing))
+    return [hello.rank for hello in parts.differing], filled(
+        template, ", ".join(sorted({host_name(hello) for hello in parts.differing}))
+    )
 
 
 def _different_world_sizes(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
@@ -138,8 +140,15 @@ def _absent_failure(
     explained_ranks = {rank for ranks in why.values() for rank in ranks}
     silent = [rank for rank in absent_ranks if rank not in explained_ranks and -1 not in explained_ranks]
     if silent:
-        why[_silence_text(leader, patience)] = silent
-    texts = [text if len(why) == 1 else filled("{0}: {1}", _describe_ranks(ranks), text) for text, ranks in why.items()]
+        reasons = filled(
+            "not started, directed elsewhere by {0}, or blocked by a firewall", leader.leader_address_source
+        )
+        text = filled(
+            "no connection within {0} s: {1}; see the stderr of that process, if it runs", f"{patience:g}", reasons
+        )
+        why[text] = silent
+    who = {text: rank_names(ranks) if ranks[0] >= 0 else "a process without a rank" for text, ranks in why.items()}
+    texts = [text if len(who) == 1 else filled("{0}: {1}", ranks, text) for text, ranks in who.items()]
     return _failure(
         absent_ranks, joined("; ", texts[:8]), "timeout" if silent else "evidence", patience if silent else 0.0
     )
@@ -147,17 +156,6 @@ def _absent_failure(
 
 def _numbers(hellos: Iterable[Hello]) -> RankNumbers[Hello]:
     return rank_numbers(hellos, lambda hello: hello.rank)
-
-
-def _silence_text(leader: JobContext, patience: float) -> str:
-    reasons = filled("not started, directed elsewhere by {0}, or blocked by a firewall", leader.leader_address_source)
-    return filled(
-        "no connection within {0} s: {1}; see the stderr of that process, if it runs", f"{patience:g}", reasons
-    )
-
-
-def _describe_ranks(ranks: Sequence[int]) -> str:
-    return "a process without a rank" if ranks[0] < 0 else rank_names(ranks)
 
 
 def _failure(
@@ -170,7 +168,3 @@ def _failure(
 def host_name(hello: Hello) -> str:
     """The host's name as it is printed, at most 80 characters."""
     return strip_control_chars(hello.host, 80) or UNKNOWN_HOST
-
-
-def _hosts(hellos: Iterable[Hello]) -> str:
-    return ", ".join(sorted({host_name(hello) for hello in hellos}))

@@ -87,6 +87,10 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
         "accelerator": ACCELERATORS[run.plan.backend],
         "who": describe_ranks(run, failure.culprit_ranks) or "not known which rank",
         "ranks": list(failure.culprit_ranks),
+        # It is one of two ends, of two sides, or of a cycle, and nothing tells which.
+        "tie": bool(failure.links)
+        or (failure.kind in ("mismatch", "order") and failure.culprits_differ)
+        or (failure.kind == "left" and not failure.waiting_ranks),
         "where": describe_position(failure),
         "stage": failure.stage,
         "step": failure.step,

@@ -21,8 +21,8 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
     ## What to do
     Find out which of the two hosts the address belongs to (DHCP leases, the list of hosts), and take it from the other:
     on {holder} `ip -br address show {interface}`, then `ip address del {address}/{prefix} dev {interface}`, and take it
-    out of its network configuration. `arping -c 3 -I {interface} {address}` from a third host, with the name of its own interface, prints
-    two hardware addresses as long as both have it.
+    out of its network configuration. `arping -c 3 -I {interface} {address}` from a third host, with the name of its
+    own interface, prints two hardware addresses as long as both have it.
 
     ## Source
     RFC 5227 (IPv4 address conflict detection), RFC 4862 section 5.4 (duplicate address detection of IPv6). Compared are

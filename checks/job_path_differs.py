@@ -73,5 +73,5 @@ def _copy(path: str, right: tuple[str, PathState] | None) -> dict[str, str | Non
     return {
         "holder": right[0] if right else None,
         "source": f"{path}/" if folder else path,
-        "case": "Kernel" if f"{posixpath.normpath(path)}/".startswith(OF_THE_KERNEL) else "Files",
+        "case": "Kernel" if f"/{posixpath.normpath(path).lstrip('/')}/".startswith(OF_THE_KERNEL) else "Files",
     }

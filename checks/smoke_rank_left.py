@@ -11,10 +11,10 @@ WATCHED = (
     "`SystemExit`, `break`, `return`."
 )
 OWN = (
-    "All ranks of this run execute the same program of doctor with the same number of steps: your own program is not to "
-    "blame. On the culprit's host, look for what changes or ends Python programs: `env | grep -E 'PYTHON|LD_PRELOAD'`, "
-    "`sitecustomize.py` in the job's Python; compare its software with the others' (`doctor check`), and run "
-    "`doctor smoke` again without that host."
+    "All ranks of this run execute the same program of doctor with the same number of steps: your own program is not "
+    "to blame. On the culprit's host, look for what changes or ends Python programs, such as a sitecustomize.py or "
+    "LD_PRELOAD; compare its software with the others' (`doctor check`), and run `doctor smoke` again without that "
+    "host."
 )
 
 

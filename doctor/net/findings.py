@@ -131,7 +131,7 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             "On {0}: `ping -c 3 {1}`. If it answers, a firewall drops the connections: as root on {2}, "
             "`nft -a list ruleset | grep -E 'table|chain|drop|reject'` prints its rules with their numbers (handles), "
             "and `nft delete rule <family> <table> <chain> handle <number>` deletes one; of iptables, "
-            "`iptables-save | grep -E 'DROP|REJECT'`, then `iptables -D` with what follows `-A` in the rule's line. "
+            "`iptables-save | grep -iE 'drop|reject'`, then `iptables -D` with what follows `-A` in the rule's line. "
             "If it does not answer, look at the routes: "
             "`ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0}, and "
             "`ip route get $(getent ahosts {0} | cut -d' ' -f1 | head -1)` on {1}. Where both name the right "

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.engine.addresses import plain_address
-from doctor.facts.network import HostAddresses
+from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.visit import Reachability
 
 ONE_HOST = "only one host: no other can have its address"
@@ -20,9 +20,9 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
 
     ## What to do
     Find out which of the two hosts the address belongs to (DHCP leases, the list of hosts), and take it from the other:
-    on {holder} `ip -br address show {interface}`, then `ip address del {address} dev {interface}` and its network
-    configuration. `arping -c 3 -I {interface} {address}` from a third host, with the name of its own interface, prints
-    two hardware addresses as long as both have it.
+    on {holder} `ip -br address show {interface}`, then `ip address del {address}/{prefix} dev {interface}`, and take it
+    out of its network configuration. `arping -c 3 -I {interface} {address}` from a third host, with the name of its
+    own interface, prints two hardware addresses as long as both have it.
 
     ## Source
     RFC 5227 (IPv4 address conflict detection), RFC 4862 section 5.4 (duplicate address detection of IPv6). Compared are
@@ -33,20 +33,20 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
     """
     if len(reach) < 2:
         raise Skip(ONE_HOST)
-    holders: dict[str, list[tuple[str, str]]] = {}
+    holders: dict[str, list[tuple[str, InterfaceAddress]]] = {}
     for host, listed in addresses.items():
         for entry in listed.interfaces:
             if entry.interface not in VIRTUAL_SERVICE:
-                holders.setdefault(str(plain_address(entry.address)), []).append((host, entry.interface))
+                holders.setdefault(str(plain_address(entry.address)), []).append((host, entry))
     reached = {host: plain_address(visit.address) for host, visit in reach.items() if visit.address}
     conflicts = {
-        (host, holder): interface
+        (host, holder): entry
         for host, number in reached.items()
         if not (number.is_loopback or number.is_link_local)
-        for holder, interface in holders.get(str(number), ())
+        for holder, entry in holders.get(str(number), ())
         if holder != host and holder in reached and reached[holder] != number
     }
-    for (host, holder), interface in conflicts.items():
+    for (host, holder), entry in conflicts.items():
         is_mutual = (holder, host) in conflicts
         if is_mutual and host > holder:
             continue
@@ -59,7 +59,8 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
             host=host,
             address=reach[host].address,
             other_address=reach[holder].address,
-            interface=interface,
+            interface=entry.interface,
+            prefix=entry.prefix,
             observed=f"{host}, {holder}",
             expected=host,
         )

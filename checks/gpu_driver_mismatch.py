@@ -23,7 +23,7 @@ def gpu_driver_mismatch(tool: NvidiaSmi, cards: GpuCards) -> Iterator[Finding]:
     """
     if tool.kind == "mismatch":
         yield Finding(
-            "the loaded driver is {observed}, its libraries are not: {text}",
+            "the loaded kernel module is {observed}, the driver's libraries are of another version: {text}",
             observed=cards.driver_version or "of another version",
             text=tool.text,
             expected="one version",

@@ -1,3 +1,4 @@
+import posixpath
 from collections import Counter
 from collections.abc import Iterator
 
@@ -5,6 +6,8 @@ from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.job_paths import JobPaths, PathState
 
 NOTHING_THERE = "not there"
+OF_THE_KERNEL = ("/proc/", "/sys/")
+"""Folders whose files rsync cannot write: it makes a file beside the old one, and the kernel allows none."""
 
 
 @check(severity=ERROR, area="versions")
@@ -16,8 +19,11 @@ def job_path_differs(paths: PerHost[JobPaths]) -> Iterator[Finding]:
     loss is wrong and no message says so.
 
     ## What to do
-    On {host}: `rsync -a {holder}:{source} {source}`, from a host that has the right one; on a shared file system, check
-    that it is mounted from the same server (`findmnt -T {path}`).
+    - Files: on {host}, copy it from a host that has the right one: `rsync -a {holder}:{source} {source}`; on a shared
+      file system, check that it is mounted from the same server (`findmnt -T {path}`).
+    - Kernel: it is a value of the kernel of {host}, and no file to copy. `findmnt -n -o TARGET {path}` prints something
+      where another file is mounted over it: `umount {path}`. Where it prints nothing, write the value that `cat {path}`
+      prints on {holder}: `echo <value> > {path}`.
 
     ## Source
     `doctor check --path PATH`, repeatable; else it is left out. Files are compared by SHA-256 up to 4 GiB, beyond by
@@ -64,4 +70,8 @@ def job_path_differs(paths: PerHost[JobPaths]) -> Iterator[Finding]:
 def _copy(path: str, right: tuple[str, PathState] | None) -> dict[str, str | None]:
     """From where to copy the path, if a host has the right one."""
     folder = right is not None and right[1].kind == "folder" and not path.endswith("/")
-    return {"holder": right[0] if right else None, "source": f"{path}/" if folder else path}
+    return {
+        "holder": right[0] if right else None,
+        "source": f"{path}/" if folder else path,
+        "case": "Kernel" if f"/{posixpath.normpath(path).lstrip('/')}/".startswith(OF_THE_KERNEL) else "Files",
+    }

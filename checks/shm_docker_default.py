@@ -15,14 +15,15 @@ def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
     ## What to do
     Recreate the container of {host} with `--shm-size=32g`, or with `--ipc=host`. For all containers:
     `"default-shm-size": "8G"` in /etc/docker/daemon.json. In Kubernetes mount an emptyDir with `medium: Memory` on
-    /dev/shm. For the running container, in it if it may mount: `mount -o remount,size=50% /dev/shm`; else by nsenter on
-    its host.
+    /dev/shm. For the running container, in it if it may mount: `mount -o remount,size=50% /dev/shm`; else as root on
+    the machine that runs it: `nsenter -t <pid> -m mount -o remount,size=32g /dev/shm`, with one of the pids that
+    `docker top <container>` prints.
 
     ## In a container
     Start the container of {host} again with `docker run --shm-size=32g`, or with `--ipc=host`. In Kubernetes, Volcano
     and MindCluster mount an emptyDir with `medium: Memory` on /dev/shm. For all containers of Docker:
     `"default-shm-size": "8G"` in /etc/docker/daemon.json. For the running container, as root on its host: `nsenter -t
-    PID -m mount -o remount,size=32g /dev/shm`.
+    <pid> -m mount -o remount,size=32g /dev/shm`, with one of the pids that `docker top <container>` prints.
 
     ## Source
     Docker documentation, `docker run --shm-size` (default 64 MB); containerd and the kubelet have the same, podman has

@@ -21,9 +21,9 @@ def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | No
     """All ranks of a group call the same collective, of the same size, type and root.
 
     ## Why it matters
-    Collectives carry no name: the third call of a rank in a group is matched with the third call of the others. If one
-    rank calls another operation there, or with another size, type or root, the job hangs, aborts, or goes on with wrong
-    numbers.
+    Collectives carry no name: call number 3 of a rank in a group is matched with call number 3 of the others, and so
+    on. If one rank calls another operation, or with another size, type or root, the job hangs, aborts, or goes on with
+    wrong numbers.
 
     ## What to do
     {look}

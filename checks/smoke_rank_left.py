@@ -5,6 +5,18 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
+WATCHED = (
+    "Give every rank the same number of steps: `drop_last=True` and a DistributedSampler, an even number of batches a "
+    "rank, or `torch.distributed.algorithms.join.Join`. Look in the program for what ends one rank early: `sys.exit`, "
+    "`SystemExit`, `break`, `return`."
+)
+OWN = (
+    "All ranks of this run execute the same program of doctor with the same number of steps: your own program is not "
+    "to blame. On the culprit's host, look for what changes or ends Python programs, such as a sitecustomize.py or "
+    "LD_PRELOAD; compare its software with the others' (`doctor check`), and run `doctor smoke` again without that "
+    "host."
+)
+
 
 @check(severity=ERROR, area="smoke")
 def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
@@ -15,8 +27,7 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     collective until it times out.
 
     ## What to do
-    Give every rank the same number of steps: `drop_last=True` and a DistributedSampler, an even number of batches a
-    rank, or `torch.distributed.algorithms.join.Join`. Check for `sys.exit`, `break` or an early return on one rank.
+    {look}
 
     ## Source
     The rank's flight recorder shows that it is done, or it exited with status 0, while members of a group wait for it
@@ -25,7 +36,7 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     that was caught, or a stream that is not waited for. With as many ranks on either side both are named, and one of
     them is innocent.
     """
-    yield from failure_findings(run, _words, "left")
+    yield from failure_findings(run, _words, "left", look=WATCHED if run.watched else OWN)
 
 
 def _words(failure: Failure) -> str:

@@ -6,10 +6,11 @@ from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
 LOOPBACK = (
-    r"([\w.-]{1,200}) \((?:127\.[\d.]+|::1)\)",
+    r"([\w.-]{1,200}) \((127\.[\d.]+|::1)\)",
     (
-        "The host takes {0} for its own loopback address. In its `/etc/hosts`, give {0} the address that "
-        "`getent ahosts {0}` prints on the other hosts."
+        "The rank's host takes {0} for its own loopback address {1}. `getent ahosts {0}` on another host prints the "
+        "right address; in `/etc/hosts` of the rank's host, replace {1} by it in the line of {0}, found by "
+        "`grep -nw {0} /etc/hosts`."
     ),
 )
 """Of a master on another host."""

@@ -32,7 +32,7 @@ GROUNDS = {
     "wait chain": "the others wait for it, and it waits for none",
     "odd choice": "it chose something else at its start than the others",
     "restart": "it follows from how the launcher started the job again",
-    "named by the cluster": "the scheduler (Slurm, Kubernetes) or the launcher names it",
+    "named by the cluster": "the message of a launcher, scheduler or driver names it",
     "named by the library": "the communication library names it",
     "named by the launcher": "the launcher names it",
     "named by the scheduler": "the scheduler names it",

@@ -131,8 +131,8 @@ def rows_in(text: str) -> tuple[str, ...]:
     """
     names = [name for word, name in _names_by_word() if word in text]
     rows = (fault_rows()[name] for name in dict.fromkeys(names))
-    found = [row.id for row in rows if compiled_pattern(row.pattern).search(text) and not _excludes(row, text)]
-    return tuple(found or _unlisted_rows_in(text))
+    ids = [row.id for row in rows if compiled_pattern(row.pattern).search(text) and not _excludes(row, text)]
+    return tuple(ids or _unlisted_rows_in(text))
 
 
 def _unlisted_rows_in(text: str) -> Iterator[str]:

@@ -125,11 +125,14 @@ class LocatedFailure(msgspec.Struct, frozen=True):
                 "`ip route show match $(getent ahosts {1} | cut -d' ' -f1 | head -1) | "
                 "grep -E '^(unreachable|prohibit|blackhole)'` prints the routes that refuse; with "
                 "`| xargs -rL1 ip route del` behind it, the command deletes them. Where it prints nothing: `ip rule`, "
-                "and the rules for outgoing packets in `nft list ruleset` and `iptables-save`."
+                "and the rules for outgoing packets in `nft -a list ruleset` and `iptables-save`."
             )
         return (
-            "On {0}: `ping -c 3 {1}`. If it answers, a firewall drops the connections: on {2}, `nft list ruleset` and "
-            "`iptables-save` print its rules. If it does not, look at the routes: "
+            "On {0}: `ping -c 3 {1}`. If it answers, a firewall drops the connections: as root on {2}, "
+            "`nft -a list ruleset | grep -E 'table|chain|drop|reject'` prints its rules with their numbers (handles), "
+            "and `nft delete rule <family> <table> <chain> handle <number>` deletes one; of iptables, "
+            "`iptables-save | grep -iE 'drop|reject'`, then `iptables -D` with what follows `-A` in the rule's line. "
+            "If it does not answer, look at the routes: "
             "`ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0}, and "
             "`ip route get $(getent ahosts {0} | cut -d' ' -f1 | head -1)` on {1}. Where both name the right "
             "interface, examine the cable and the switch port, and look for a host with the same address."

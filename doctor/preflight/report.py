@@ -163,7 +163,7 @@ def print_advice(verdict: PreflightVerdict) -> None:
     for text in oneline.advice(report, checks_by_name, 4 if command else 5):
         print_stderr(text)
     if command:
-        print_stderr(phrase("To fix it: {command}", command=command))
+        print_stderr(phrase("To fix it (this prints the plan; --apply runs it): {command}", command=command))
 
 
 def _scope_lines(verdict: PreflightVerdict) -> Iterator[str]:

@@ -39,7 +39,7 @@ END: Mapping[bool, Literal["complete", "interrupted"]] = {True: "complete", Fals
 def with_stacks(failure: Failure, stacks: Mapping[int, str]) -> Failure:
     """The failure with the Python stacks of its ranks, those that cause it first."""
     order = dict.fromkeys([*failure.culprit_ranks, *failure.waiting_ranks, *sorted(stacks)])
-    stack_texts = {rank: main_thread_stack(stacks[rank]) for rank in order if stacks.get(rank)}
+    stack_texts = {rank: main_thread_stack(stacks[rank]) for rank in order if 'File "' in stacks.get(rank, "")}
     return msgspec.structs.replace(failure, stacks=dict(list(stack_texts.items())[:MOST_STACKS]))
 
 

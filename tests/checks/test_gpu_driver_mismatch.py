@@ -13,5 +13,5 @@ def test_one_version() -> None:
 def test_both_versions_are_named() -> None:
     text = "Failed to initialize NVML: Driver/library version mismatch / NVML library version: 550.144"
     assert messages(run_check("gpu-driver-mismatch", {"w1": [tool("mismatch", text), cards()]})) == [
-        ("w1", f"the loaded driver is 550.54.15, its libraries are not: {text}")
+        ("w1", f"the loaded kernel module is 550.54.15, the driver's libraries are of another version: {text}")
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.facts.job_paths import JobPaths, PathState
-from tests.checks.run_check import fleet, messages, run_check, skipped
+from tests.checks.run_check import advice, fleet, messages, run_check, skipped
 
 VOCAB = PathState("file", 231508, 1, "07eced375cec144d")
 
@@ -40,3 +40,19 @@ def test_what_could_not_be_read_is_not_equal() -> None:
     large = PathState("large", problem="too large to be read in 45 s")
     fact = messages(run_check("job-path-differs", {**fleet(2, paths(VOCAB)), "w4": [paths(large)]}))
     assert fact == [("w4", "/data/vocab.txt: too large to be read in 45 s")]
+
+
+def test_a_value_of_the_kernel_is_written_and_no_file_is_copied_onto_it() -> None:
+    """rsync makes a file beside the old one, which /proc and /sys refuse: ``mkstemp ... failed``, exit code 23."""
+    right, other = PathState("file", 0, 1, "95cf3270"), PathState("file", 3, 1, "94d5a385")
+    for path, copied in (
+        ("/proc/sys/vm/swappiness", False),
+        ("//sys/./kernel/mm/ksm/run", False),
+        ("/data/../sys/kernel/mm/ksm/run", False),
+        ("/system/vocab.txt", True),
+        ("/data/proc/vocab.txt", True),
+    ):
+        hosts = {**fleet(3, JobPaths(states={path: right})), "w4": [JobPaths(states={path: other})]}
+        todo = advice("job-path-differs", run_check("job-path-differs", hosts))
+        assert ("rsync" in todo) is copied, path
+        assert ("umount" in todo) is not copied, path

@@ -16,7 +16,7 @@ def test_ports_of_one_host_that_a_rule_rejects() -> None:
     ((hosts, text),) = messages(outcome)
     assert hosts == "w2"
     assert "connections to w2 fail on an ephemeral port, and pass on others: 3 of 3 attempts (refused)" in text
-    assert "nft list ruleset" in advice(NAME, outcome)
+    assert "nft -a list ruleset" in advice(NAME, outcome) and "nft delete rule" in advice(NAME, outcome)
 
 
 def test_a_host_that_is_wholly_cut_off_is_another_checks() -> None:

@@ -15,4 +15,5 @@ def test_the_rank_and_what_it_met() -> None:
     finding, todo = only_finding(NAME, ran(4, 2, trouble("never-joined", 3, stage="rendezvous", text=text)))
     assert str(finding) == f"rank 3 never joined: {text}"
     assert finding.hosts == ("w2",)
+    assert "replace 127.0.0.9 by it in the line of head" in str(finding.values["remedy"])
     assert "getent hosts" in todo and "w2" in todo

@@ -64,9 +64,9 @@ def _layout(value: Any, indent: str) -> str:
 
 
 def _is_one_line(value: Mapping[str, Any] | Sequence[Any]) -> bool:
-    """Whether it is plain values, or an outcome without a finding or a gap."""
+    """Whether it is plain values, or an outcome without a finding."""
     if isinstance(value, Mapping) and "status" in value and "check" in value:
-        return not any(value[name] for name in ("findings", "unknown", "crashed", "waived"))
+        return not any(value[name] for name in ("findings", "crashed", "waived"))
     parts = value.values() if isinstance(value, Mapping) else value
     return not any(isinstance(part, (dict, list)) and part for part in parts)
 

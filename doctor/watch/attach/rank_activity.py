@@ -39,6 +39,8 @@ _LOADER = re.compile(
 TASKS = "/ray/_private/worker.py"
 """Of a worker of Ray: `main_loop` waits for tasks and runs them, `get` waits for those of others."""
 ANSWERS = "waits for results of tasks of Ray"
+_SERVES = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
+"""Of a library that runs a part of a job itself, as a server does, and does not only start the program's function."""
 _IDLE = (
     (re.compile(r"main_loop /.*/ray/_private/worker\.py$"), "waits for its next task of Ray"),
     (re.compile(r"(?:get_objects|get|wait) /.*/ray/_private/worker\.py$"), ANSWERS),
@@ -74,6 +76,10 @@ _OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
 _BESIDE = re.compile(rf"{_OF_C.pattern}|libm[.-]|libpython")
 """What any loop in Python spends its time in."""
 _LIBRARY = re.compile(r"\.so(?:$|\.)")
+_EXTENSION = re.compile(rf"(?!{_BESIDE.pattern})[^\n]*{_LIBRARY.pattern}")
+"""Not the interpreter's code: an empty loop in Python has few values as well."""
+_FEW_VALUES = 4
+"""Of each register, of a thread that only looks at memory (seen: 2, in vLLM's reduction through shared memory)."""
 _LEAST_SAMPLES = 8
 _SWITCHES = 6.0
 """Voluntary switches a second of a main thread that does not move: a wait with a time limit wakes up now and then."""
@@ -97,6 +103,8 @@ class Activity(msgspec.Struct, frozen=True):
     """It read or wrote files within the interval, or the connection that it waits for carried something."""
     spins: bool = False
     """It stays on its CPU within a library of communication."""
+    turns: bool = False
+    """It computes at one place, and does nothing that the kernel sees: a long computation, or a wait on its CPU."""
     unmoved: bool = False
     """Its main thread did not run at all."""
     is_between_two: bool = False
@@ -106,7 +114,7 @@ class Activity(msgspec.Struct, frozen=True):
     is_surely_computing: bool = False
     """Its stack or where it was sampled shows that it does not only wait on its CPU."""
     role: str = ""
-    """The outermost function of the program itself: which of the job's processes do the same work."""
+    """The outermost function of the program, or of what runs it: which of the job's processes do the same work."""
 
 
 def activity(rank: ProcessReport, seconds: float) -> Activity:
@@ -120,7 +128,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     still = _is_still(rank, looks, seconds)
     decided = _state(rank, looks) or _by_stack(frames, looks, still)
     decided = decided or _by_native_call(rank, looks)
-    library = "" if decided else _spun_library(rank.samples, _SPINS)
+    library = "" if decided else _spun_library(rank.samples, _SPINS) or _turned_library(rank)
     if library:  # a wait that does not yield: whoever also sleeps has other work
         decided = "collective", filled("waits within {0}, on its CPU", library)
         still = last.switches - first.switches <= 1
@@ -140,9 +148,10 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
     text = filled("{0}{1}", text, where)
-    works = _works(kind, rank, seconds, unmoved)
+    works, transfers = _works(kind, rank, seconds, unmoved), _transfers(first, last)
+    turns = kind == "compute" and still and last.switches - first.switches <= 1 and not transfers
     return Activity(
-        kind, text, still, place, _transfers(first, last), bool(library), unmoved, is_between_two, works,
+        kind, text, still, place, transfers, bool(library), turns, unmoved, is_between_two, works,
         works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames),
     )  # fmt: skip
 
@@ -183,8 +192,8 @@ def _idle(frames: list[Frame]) -> str:
 def _role(frames: list[Frame]) -> str:
     if any(function_of(name) == "main_loop" and path.endswith(TASKS) for name, path, _ in frames):
         return TASKS
-    of_program = [name for name, path, _ in frames if is_of_program(path) and name != "<module>"]
-    return of_program[-1] if of_program else ""
+    named = [(name, path) for name, path, _ in frames if name != "<module>"]
+    return next((name for name, path in reversed(named) if is_of_program(path) or _SERVES.search(path)), "")
 
 
 def _at_device(rank: ProcessReport) -> tuple[Kind, str] | None:
@@ -203,6 +212,12 @@ def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str], lea
     sampled = sum(count for _, count in samples)
     elsewhere = sum(count for name, count in libraries if not kind.match(name))
     return libraries[0][0] if libraries and sampled >= least and elsewhere * 50 <= sampled else ""
+
+
+def _turned_library(rank: ProcessReport) -> str:
+    """The library in which all its running threads look at memory that another process is to write, or a device."""
+    turns = 0 < rank.register_values <= _FEW_VALUES and not rank.devices
+    return _spun_library(rank.samples, _EXTENSION) if turns else ""
 
 
 def _computes_in_libraries(rank: ProcessReport) -> bool:

@@ -43,7 +43,7 @@ from doctor.watch.attach.inspector.recordings import (
     ras_answer,
     recorder_dumps,
 )
-from doctor.watch.attach.inspector.spins import sampled_files, start_samples
+from doctor.watch.attach.inspector.spins import REGISTERS, most_values, sampled_files, start_samples
 
 LOOKS = 3
 NATIVE_SECONDS = 5.0
@@ -124,7 +124,8 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     helpers = Helpers(dict((entry["pid"], entry["job"]) for entry in ranks))
     others = dict((entry["pid"], running_threads(entry["pid"])) for entry in ranks)
     threads = [entry["thread"] for entry in ranks] + [thread for entry in ranks for thread in others[entry["pid"]]]
-    samples, began = start_samples(threads, interval), time.monotonic()
+    samples, registers = start_samples(threads, interval), start_samples(threads, interval, REGISTERS)
+    began = time.monotonic()
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
         by_socket = socket_bytes() if pids else {}
@@ -145,6 +146,8 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
         maps = memory_maps(entry["pid"]) if samples else ""
         if entry["thread"] in samples:
             entry["samples"] = sampled_files(samples[entry["thread"]], maps)
+        running = [entry["thread"]] + others[entry["pid"]]
+        entry["register_values"] = most_values([registers[thread] for thread in running if thread in registers])
         entry["beside"] = [sampled_files(samples[other], maps) for other in others[entry["pid"]] if other in samples]
     return took
 

@@ -1,9 +1,9 @@
-"""In which libraries threads spend their CPU time, and whether they get on there: the kernel's samples of the instruction
-pointer, and of registers. A loop that computes counts, or goes on in memory; one that only looks at what another process
-or thread is to write finds the same again and again, and none of its registers takes new values.
+"""In which libraries threads spend their CPU time, and whether they get on: the kernel's samples of the instruction
+pointer, and of registers. A loop that computes counts, or goes on in memory; one that only looks at what another
+process or thread is to write finds the same again and again, and none of its registers takes new values.
 
-Source: perf_event_open(2), software event `cpu-clock`, PERF_SAMPLE_REGS_USER. It needs no right beyond those over the process where
-kernel.perf_event_paranoid is 2 or less, stops nothing, and answers nothing where it is not permitted.
+Source: perf_event_open(2), software event `cpu-clock`, PERF_SAMPLE_REGS_USER. It needs no right beyond those over the
+process where kernel.perf_event_paranoid is 2 or less, stops nothing, and answers nothing where it is not permitted.
 """
 
 import ctypes
@@ -67,7 +67,8 @@ def most_values(buffers):
     for rows in map(list, map(samples_of, buffers)):
         if not most and len(rows) < LEAST_SAMPLES:
             break
-        most = max([most] + [len(set(values)) for values in list(zip(*rows))[2:]])
+        known = min([len(row) for row in rows] or [0])
+        most = max([most] + [len({row[place] for row in rows}) for place in range(2, known)])
     return most
 
 

@@ -75,8 +75,7 @@ _OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
 """What any program spends some time in, one that waits as well."""
 _BESIDE = re.compile(rf"{_OF_C.pattern}|libm[.-]|libpython")
 """What any loop in Python spends its time in."""
-_LIBRARY = re.compile(r"\.so(?:$|\.)")
-_EXTENSION = re.compile(rf"(?!{_BESIDE.pattern})[^\n]*{_LIBRARY.pattern}")
+_EXTENSION = re.compile(rf"(?!{_BESIDE.pattern})[^\n]*\.so(?:$|\.)")
 """Not the interpreter's code: an empty loop in Python has few values as well."""
 _FEW_VALUES = 4
 """Of each register, of a thread that only looks at memory (seen: 2, in vLLM's reduction through shared memory)."""
@@ -222,18 +221,17 @@ def _turned_library(rank: ProcessReport) -> str:
 
 def _computes_in_libraries(rank: ProcessReport) -> bool:
     """Whether a good part of its CPU time goes into libraries of computations, as a loop in Python's never does."""
-    others = [(name, count) for name, count in rank.samples if not (_BESIDE.match(name) or _SPINS.match(name))]
-    counts = [count for name, count in others if _LIBRARY.search(name)]
+    counts = [count for name, count in rank.samples if _EXTENSION.match(name) and not _SPINS.match(name)]
     sampled = sum(count for _, count in rank.samples)
     return sampled >= _LEAST_SAMPLES and sum(counts) * 10 >= sampled
 
 
 def _is_sampled_elsewhere(rank: ProcessReport) -> bool:
     """Whether a good part of its CPU time goes into other code than libraries of communication; not: no, or unknown."""
-    counts = [(count, bool(_SPINS.match(name))) for name, count in rank.samples if not _OF_C.match(name)]
-    spun = sum(count for count, spins in counts if spins)
-    sampled = sum(count for count, _ in counts)
-    return sampled >= _LEAST_SAMPLES and (sampled - spun) * 10 >= sampled
+    samples = [(name, count) for name, count in rank.samples if not _OF_C.match(name)]
+    counts = [count for name, count in samples if not _SPINS.match(name)]
+    sampled = sum(count for _, count in samples)
+    return sampled >= _LEAST_SAMPLES and sum(counts) * 10 >= sampled
 
 
 def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

@@ -34,8 +34,7 @@ from doctor.watch.attach.inspector.rank_state import (
     look,
     ptrace_scope,
     running_threads,
-    thread_count,
-    tracer,
+    status_number,
 )
 from doctor.watch.attach.inspector.recordings import (
     heartbeat_logs,
@@ -70,8 +69,8 @@ def described(entry):
         "group": entry["group"],
         "links": entry["links"][:64],
         "devices": held_devices(pid)[:64],
-        "threads": thread_count(pid),
-        "tracer": tracer(pid),
+        "threads": status_number(pid, "Threads"),
+        "tracer": status_number(pid, "TracerPid"),
         "frozen": is_frozen(pid, (process_status(pid) or "?")[0]),
         "children": [],
         "children_ran": [],

@@ -35,8 +35,8 @@ def start_samples(threads, seconds, registers=0):
     buffers, number = {}, NUMBERS.get(platform.machine())
     call = ctypes.CDLL(None, use_errno=True).syscall
     rate = min(MOST_A_SECOND, int(PAGES * mmap.PAGESIZE / ((SAMPLE_BYTES + 8 * bin(registers).count("1")) * seconds)))
-    shown = SAMPLE_IP | (SAMPLE_REGISTERS if registers else 0)
-    attributes = ATTRIBUTES.pack(SOFTWARE, ATTRIBUTES.size, CPU_CLOCK, rate, shown, 0, USER_ONLY, registers)
+    kinds = SAMPLE_IP + bool(registers) * SAMPLE_REGISTERS
+    attributes = ATTRIBUTES.pack(SOFTWARE, ATTRIBUTES.size, CPU_CLOCK, rate, kinds, 0, USER_ONLY, registers)
     for thread in threads[:MOST_SAMPLED] if number else ():
         fd = call(number, ctypes.create_string_buffer(attributes), thread, -1, -1, CLOSE_ON_EXEC)
         if fd < 0:
@@ -67,8 +67,8 @@ def most_values(buffers):
     for rows in map(list, map(samples_of, buffers)):
         if not most and len(rows) < LEAST_SAMPLES:
             break
-        known = min([len(row) for row in rows] or [0])
-        most = max([most] + [len({row[place] for row in rows}) for place in range(2, known)])
+        shown = range(2, min([len(row) for row in rows] or [0]))
+        most = max([most] + [len({row[place] for row in rows}) for place in shown])
     return most
 
 

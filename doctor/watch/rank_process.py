@@ -222,8 +222,9 @@ class RankProcess(RankMonitor):
 
         Empty where the process does not write them, None where it did not within `STACK_SECONDS`.
         """
-        is_ready = self.pid and not self.ended and self.state not in "TtF"
-        if not is_ready or not catches(self.pid, STACK_SIGNAL):  # type: ignore[no-untyped-call]
+        if (
+            self.ended or not self.pid or self.state in "TtF" or not catches(self.pid, STACK_SIGNAL)  # type: ignore[no-untyped-call]
+        ):
             return ""
         if not _has_open(self.pid, self._stacks_descriptor, self._stacks_path):
             return ""  # it has closed it: what it would write goes into another file

@@ -35,8 +35,16 @@ def start_samples(threads, seconds, registers=0):
     buffers, number = {}, NUMBERS.get(platform.machine())
     call = ctypes.CDLL(None, use_errno=True).syscall
     rate = min(MOST_A_SECOND, int(PAGES * mmap.PAGESIZE / ((SAMPLE_BYTES + 8 * bin(registers).count("1")) * seconds)))
-    kinds = SAMPLE_IP + bool(registers) * SAMPLE_REGISTERS
-    attributes = ATTRIBUTES.pack(SOFTWARE, ATTRIBUTES.size, CPU_CLOCK, rate, kinds, 0, USER_ONLY, registers)
+    attributes = ATTRIBUTES.pack(
+        SOFTWARE,
+        ATTRIBUTES.size,
+        CPU_CLOCK,
+        rate,
+        SAMPLE_IP + bool(registers) * SAMPLE_REGISTERS,
+        0,
+        USER_ONLY,
+        registers,
+    )
     for thread in threads[:MOST_SAMPLED] if number else ():
         fd = call(number, ctypes.create_string_buffer(attributes), thread, -1, -1, CLOSE_ON_EXEC)
         if fd < 0:
@@ -67,8 +75,7 @@ def most_values(buffers):
     for rows in map(list, map(samples_of, buffers)):
         if not most and len(rows) < LEAST_SAMPLES:
             break
-        shown = range(2, min([len(row) for row in rows] or [0]))
-        most = max([most] + [len({row[place] for row in rows}) for place in shown])
+        most = max([most] + [len({row[n] for row in rows}) for n in range(2, min(map(len, rows), default=0))])
     return most
 
 

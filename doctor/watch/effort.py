@@ -17,7 +17,7 @@ from doctor.remote.runtime.reading import names_in, read_text, thread_schedule
 from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status
 from doctor.watch.attach.inspector.awaited_processes import beside, files_of, holders, other_ends
-from doctor.watch.attach.inspector.rank_state import process_times, transferred
+from doctor.watch.attach.inspector.rank_state import process_times, status_number, transferred
 from doctor.watch.local_wait import local_wait
 from doctor.watch.peer_wait import awaited_peer, threads_of
 
@@ -139,8 +139,7 @@ def _wants_cpus(before: _Counters, now: _Counters, seconds: float) -> bool:
 
 
 def _is_ready(pid: int, thread: int) -> bool:
-    text: str = read_text(f"/proc/{pid}/task/{thread}/stat", 512)
-    return text[text.rfind(")") + 2 :][:1] == "R"
+    return bool(read_text(f"/proc/{pid}/task/{thread}/stat", 512).rpartition(")")[2][1:2] == "R")
 
 
 def _thread_times(processes: Iterable[int]) -> dict[tuple[int, int], tuple[float, int]]:
@@ -164,7 +163,8 @@ def _counters(pid: int, others: Collection[int] = ()) -> _Counters:
     carried += sum(tcp_bytes(processes).values())  # type: ignore[no-untyped-call]
     status = process_status(pid)  # type: ignore[no-untyped-call]
     written = _pages_written() if status and status[0] == "D" else 0
-    return _Counters(frozenset(processes), cpu, carried, _switches(pid), written, _thread_times(processes))
+    switches = status_number(pid, "voluntary_ctxt_switches")  # type: ignore[no-untyped-call]
+    return _Counters(frozenset(processes), cpu, carried, switches, written, _thread_times(processes))
 
 
 def process_tree(pid: int) -> list[int]:
@@ -177,13 +177,6 @@ def process_tree(pid: int) -> list[int]:
     return pids
 
 
-def _switches(pid: int) -> int:
-    text: str = read_text(f"/proc/{pid}/task/{pid}/status")
-    match = re.search(r"^voluntary_ctxt_switches:\s*(\d+)", text, re.M)
-    return int(match[1]) if match else 0
-
-
 def _pages_written() -> int:
-    text: str = read_text("/proc/vmstat")
-    match = re.search(r"^nr_written (\d+)", text, re.M)
+    match = re.search(r"^nr_written (\d+)", read_text("/proc/vmstat"), re.M)
     return int(match[1]) if match else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -13,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
-from doctor.smoke.programs.agent.procfs import cpu_times, process_status
+from doctor.smoke.programs.agent.procfs import catches, cpu_times, process_status, stat_fields
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import PAGE_SIZE, STEP, STEP_SLOTS, STEPS_AT, TIMES, TIMES_AT
 from doctor.transport.host_texts import filled_here, take_texts
@@ -224,7 +222,9 @@ class RankProcess(RankMonitor):
 
         Empty where the process does not write them, None where it did not within `STACK_SECONDS`.
         """
-        if self.ended or not self.pid or self.state in "TtF" or not _catches(self.pid, STACK_SIGNAL):
+        if (
+            self.ended or not self.pid or self.state in "TtF" or not catches(self.pid, STACK_SIGNAL)  # type: ignore[no-untyped-call]
+        ):
             return ""
         if not _has_open(self.pid, self._stacks_descriptor, self._stacks_path):
             return ""  # it has closed it: what it would write goes into another file
@@ -252,19 +252,10 @@ def _has_open(pid: int, descriptor: int, path: Path) -> bool:
 
 
 def _start_time(pid: int) -> str:
-    text: str = read_text(f"/proc/{pid}/stat", 4096)
-    fields = text[text.rfind(")") + 2 :].split()
-    return fields[19] if len(fields) > 19 else ""
+    return "".join(stat_fields(pid)[19:20])  # type: ignore[no-untyped-call]
 
 
 def _exit_code(pid: int) -> int | None:
     """The wait status of a process that its parent has not reaped yet."""
-    text: str = read_text(f"/proc/{pid}/stat", 4096)
-    fields = text[text.rfind(")") + 2 :].split()
-    return int(fields[49]) if len(fields) > 49 and fields[49].isdecimal() else None
-
-
-def _catches(pid: int, number: int) -> bool:
-    """Whether the process has a handler for a signal, which would end it otherwise."""
-    match = re.search(r"^SigCgt:\s*([0-9a-f]+)", read_text(f"/proc/{pid}/status"), re.M)
-    return bool(match and int(match[1], 16) >> (number - 1) & 1)
+    code = "".join(stat_fields(pid)[49:50])  # type: ignore[no-untyped-call]
+    return int(code) if code.isdecimal() else None

@@ -286,6 +286,81 @@ def test_a_serving_group_without_work_is_not_accused() -> None:
         assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
 
 
+WORKER = ("WorkerProc.worker_main", "/x/site-packages/vllm/v1/executor/multiproc_executor.py")
+SHARED_MEMORY = (("_CPUSHMDistributed.all_reduce", "/x/site-packages/vllm/distributed/cpu_communicator.py"), WORKER)
+HELD = (("step", "/job/plugin.py"), WORKER)
+TURNED = [("_C.abi3.so", 523)]
+"""Seen with vLLM 0.32 on CPUs: all samples in one library, and at most 2 values of each register."""
+
+
+def serving_group(*, held: dict[str, object], beside: dict[str, object]) -> JobFinding:
+    """A client, its engine, and two workers: one is held up, the other stays on its CPU beside it."""
+    client = unnamed(50, ("Condition.wait", "/x/lib/python3.11/threading.py"), ("main", "/job/a.py"), call="futex")
+    engine = unnamed(51, ("Poller.poll", "/x/site-packages/zmq/sugar/poll.py"), call="poll")
+    workers = [
+        msgspec.structs.replace(unnamed(pid, *stack, call="running"), **fields)
+        for pid, stack, fields in ((52, HELD, held), (53, SHARED_MEMORY, beside))
+    ]
+    return judged(client, engine, *workers)
+
+
+ON_ITS_CPU = looks("running", "R", ran=1.9)
+RESTING = {
+    "lock": looks("futex"),
+    "socket": looks("recv", file="a socket"),
+    "sleep": looks("sleep"),
+    "file": looks("lock", file="/tmp/cache.lock"),
+    "child": looks("wait"),
+    "endless loop": ON_ITS_CPU,
+}
+
+
+@pytest.mark.parametrize("how", RESTING)
+def test_beside_a_worker_that_only_looks_at_shared_memory_the_one_that_is_held_up_is_odd(how: str) -> None:
+    finding = serving_group(
+        held={"looks": RESTING[how], "samples": [("python3.11", 900)] if how == "endless loop" else []},
+        beside={"looks": ON_ITS_CPU, "samples": TURNED, "register_values": 2},
+    )
+    assert (finding.result, [odd_rank.pid for odd_rank in finding.odd_ranks]) == ("odd", [52])
+    assert finding.ranks[3].does.text == "waits within _C.abi3.so, on its CPU"
+
+
+@pytest.mark.parametrize("how", RESTING)
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"register_values": 0},
+        {"register_values": 90},
+        {"register_values": 2, "devices": ["/dev/davinci0"]},
+        {"register_values": 2, "samples": [("python3.11", 900)]},
+        {"register_values": 2, "samples": [("libpython3.11.so.1.0", 900)]},
+        {"register_values": 2, "samples": [("_C.abi3.so", 200), ("python3.11", 20)]},
+        {"register_values": 2, "samples": [("_C.abi3.so", 5)]},
+    ],
+)
+def test_beside_one_that_may_compute_or_wait_at_one_place_nobody_is_accused_and_nothing_healthy(
+    how: str, beside: dict[str, object]
+) -> None:
+    """A long multiplication, a device, an empty loop, or no samples of registers."""
+    finding = serving_group(held={"looks": RESTING[how]}, beside={"looks": ON_ITS_CPU, "samples": TURNED, **beside})
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+
+
+def test_a_worker_that_gets_on_beside_one_that_rests_is_not_held_up() -> None:
+    """A stage of a pipeline rests until the one before it has computed, whose stack changes and which also sleeps."""
+    other = [("linear", "/x/site-packages/torch/nn/functional.py", 9), (*WORKER, 7)]
+    for fields in ({"stacks": [other, other[1:]]}, {"looks": looks("running", "R", ran=1.9, switches=40)}):
+        beside = {"looks": ON_ITS_CPU, "samples": [("libtorch_cpu.so", 900)], "register_values": 90, **fields}
+        finding = serving_group(held={"looks": RESTING["socket"]}, beside=beside)
+        assert (finding.result, odd_rank_numbers(finding)) == ("moves", [])
+
+
+def test_beside_one_that_only_looks_at_shared_memory_a_worker_that_computes_is_not_accused() -> None:
+    held = {"looks": ON_ITS_CPU, "samples": [("libtorch_cpu.so", 900)], "register_values": 90}
+    finding = serving_group(held=held, beside={"looks": ON_ITS_CPU, "samples": TURNED, "register_values": 2})
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+
+
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> None:
     idle = [unnamed(pid, MAIN_LOOP, call="futex") for pid in (51, 52)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from doctor.smoke.programs.agent.network import socket_bytes
 from doctor.watch.attach.inspector import rank_state
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
-from doctor.watch.attach.inspector.spins import sampled_files, start_samples
+from doctor.watch.attach.inspector.rank_state import running_threads
+from doctor.watch.attach.inspector.spins import REGISTERS, most_values, sampled_files, samples_of, start_samples
 from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
+from doctor.watch.attach.rank_activity import _FEW_VALUES
 from tests.watch.test_file_wait import wait_until
 from tests.watch.test_odd_ranks import host, rank
 
@@ -131,6 +134,58 @@ def test_where_a_process_spends_its_time_is_sampled() -> None:
             rows = sampled_files(samples[process.pid], memory_maps(process.pid))
         process.kill()
     assert list(samples) == [process.pid] and "python" in rows[0][0] and rows[0][1] > 0
+
+
+LOOPS = """
+#include <pthread.h>
+#include <time.h>
+volatile int flag;
+double values[1 << 16];
+static void *counts(void *none) {
+    volatile double sum = 0;
+    for (long n = 0;; n++) sum += values[n & 65535];
+    return none;
+}
+void looks(void) { while (!flag); }
+void adds(void) { counts(0); }
+long limited(void) {
+    long tries = 0;
+    while (!flag && tries < 1L << 60) tries++;
+    return tries;
+}
+void beside(void) { pthread_t thread; pthread_create(&thread, 0, counts, 0); looks(); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "waits"), [("looks", True), ("adds", False), ("limited", False), ("beside", False)]
+)
+def test_the_registers_of_a_loop_that_only_looks_at_memory_take_no_new_values(
+    function: str, waits: bool, tmp_path: Path
+) -> None:
+    """One that computes has others each time, and so has a thread for which the main one may wait on its CPU."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs gcc")
+    (tmp_path / "loops.c").write_text(LOOPS)
+    library = str(tmp_path / "loops.so")
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, f"{tmp_path}/loops.c", "-lpthread"], check=True)
+    call = f"import ctypes, sys; loops = ctypes.CDLL(sys.argv[1]); print(flush=True); loops.{function}()"
+    with subprocess.Popen([sys.executable, "-c", call, library], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        time.sleep(0.5)
+        threads = [process.pid, *running_threads(process.pid)]
+        samples = start_samples(threads, 4.0, REGISTERS)
+        if not samples:
+            process.kill()
+            pytest.skip("the kernel permits no samples")
+        values, limit = 0, time.monotonic() + 60
+        while time.monotonic() < limit and not (values and all(map(list, map(samples_of, samples.values())))):
+            time.sleep(1)
+            values = most_values(list(samples.values()))
+        process.kill()
+    assert values and (values <= _FEW_VALUES) is waits
 
 
 def test_processes_that_may_not_be_read_are_said_to_be_there() -> None:

@@ -280,7 +280,9 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
         return Judgement("undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job.")
     if moves:
         return Judgement("moves", "The ranks move: none of them is odd.")
-    at_rest = [view for view in views if view.does.kind in RESTS and view.does.unmoved]
+    # Beside one that turns at one place, whoever waits for anything all the time may hold it up.
+    rests = RESTS | {"wait"} if any(view.does.turns for view in views) else RESTS
+    at_rest = [view for view in views if view.does.kind in rests and view.does.unmoved]
     if any(view.does.kind == "compute" or view.awaits_device for view in views):
         if at_rest:
             text = "{0} Others compute, and may wait so for it, as in MPI or for a device."

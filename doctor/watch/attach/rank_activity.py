@@ -39,6 +39,8 @@ _LOADER = re.compile(
 TASKS = "/ray/_private/worker.py"
 """Of a worker of Ray: `main_loop` waits for tasks and runs them, `get` waits for those of others."""
 ANSWERS = "waits for results of tasks of Ray"
+_SERVES = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
+"""Of a library that runs a part of a job itself, as a server does, and does not only start the program's function."""
 _IDLE = (
     (re.compile(r"main_loop /.*/ray/_private/worker\.py$"), "waits for its next task of Ray"),
     (re.compile(r"(?:get_objects|get|wait) /.*/ray/_private/worker\.py$"), ANSWERS),
@@ -73,7 +75,10 @@ _OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
 """What any program spends some time in, one that waits as well."""
 _BESIDE = re.compile(rf"{_OF_C.pattern}|libm[.-]|libpython")
 """What any loop in Python spends its time in."""
-_LIBRARY = re.compile(r"\.so(?:$|\.)")
+_EXTENSION = re.compile(rf"(?!{_BESIDE.pattern})[^\n]*\.so(?:$|\.)")
+"""Not the interpreter's code: an empty loop in Python has few values as well."""
+_FEW_VALUES = 4
+"""Of each register, of a thread that only looks at memory (seen: 2, in vLLM's reduction through shared memory)."""
 _LEAST_SAMPLES = 8
 _SWITCHES = 6.0
 """Voluntary switches a second of a main thread that does not move: a wait with a time limit wakes up now and then."""
@@ -97,6 +102,8 @@ class Activity(msgspec.Struct, frozen=True):
     """It read or wrote files within the interval, or the connection that it waits for carried something."""
     spins: bool = False
     """It stays on its CPU within a library of communication."""
+    turns: bool = False
+    """It computes at one place, and does nothing that the kernel sees: a long computation, or a wait on its CPU."""
     unmoved: bool = False
     """Its main thread did not run at all."""
     is_between_two: bool = False
@@ -106,7 +113,7 @@ class Activity(msgspec.Struct, frozen=True):
     is_surely_computing: bool = False
     """Its stack or where it was sampled shows that it does not only wait on its CPU."""
     role: str = ""
-    """The outermost function of the program itself: which of the job's processes do the same work."""
+    """The outermost function of the program, or of what runs it: which of the job's processes do the same work."""
 
 
 def activity(rank: ProcessReport, seconds: float) -> Activity:
@@ -120,7 +127,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     still = _is_still(rank, looks, seconds)
     decided = _state(rank, looks) or _by_stack(frames, looks, still)
     decided = decided or _by_native_call(rank, looks)
-    library = "" if decided else _spun_library(rank.samples, _SPINS)
+    library = "" if decided else _spun_library(rank.samples, _SPINS) or _turned_library(rank)
     if library:  # a wait that does not yield: whoever also sleeps has other work
         decided = "collective", filled("waits within {0}, on its CPU", library)
         still = last.switches - first.switches <= 1
@@ -140,9 +147,10 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
     text = filled("{0}{1}", text, where)
-    works = _works(kind, rank, seconds, unmoved)
+    works, transfers = _works(kind, rank, seconds, unmoved), _transfers(first, last)
+    turns = kind == "compute" and still and last.switches - first.switches <= 1 and not transfers
     return Activity(
-        kind, text, still, place, _transfers(first, last), bool(library), unmoved, is_between_two, works,
+        kind, text, still, place, transfers, bool(library), turns, unmoved, is_between_two, works,
         works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames),
     )  # fmt: skip
 
@@ -183,8 +191,8 @@ def _idle(frames: list[Frame]) -> str:
 def _role(frames: list[Frame]) -> str:
     if any(function_of(name) == "main_loop" and path.endswith(TASKS) for name, path, _ in frames):
         return TASKS
-    of_program = [name for name, path, _ in frames if is_of_program(path) and name != "<module>"]
-    return of_program[-1] if of_program else ""
+    named = [(name, path) for name, path, _ in frames if name != "<module>"]
+    return next((name for name, path in reversed(named) if is_of_program(path) or _SERVES.search(path)), "")
 
 
 def _at_device(rank: ProcessReport) -> tuple[Kind, str] | None:
@@ -205,20 +213,25 @@ def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str], lea
     return libraries[0][0] if libraries and sampled >= least and elsewhere * 50 <= sampled else ""
 
 
+def _turned_library(rank: ProcessReport) -> str:
+    """The library in which all its running threads look at memory that another process is to write, or a device."""
+    turns = 0 < rank.register_values <= _FEW_VALUES and not rank.devices
+    return _spun_library(rank.samples, _EXTENSION) if turns else ""
+
+
 def _computes_in_libraries(rank: ProcessReport) -> bool:
     """Whether a good part of its CPU time goes into libraries of computations, as a loop in Python's never does."""
-    others = [(name, count) for name, count in rank.samples if not (_BESIDE.match(name) or _SPINS.match(name))]
-    counts = [count for name, count in others if _LIBRARY.search(name)]
+    counts = [count for name, count in rank.samples if _EXTENSION.match(name) and not _SPINS.match(name)]
     sampled = sum(count for _, count in rank.samples)
     return sampled >= _LEAST_SAMPLES and sum(counts) * 10 >= sampled
 
 
 def _is_sampled_elsewhere(rank: ProcessReport) -> bool:
     """Whether a good part of its CPU time goes into other code than libraries of communication; not: no, or unknown."""
-    counts = [(count, bool(_SPINS.match(name))) for name, count in rank.samples if not _OF_C.match(name)]
-    spun = sum(count for count, spins in counts if spins)
-    sampled = sum(count for count, _ in counts)
-    return sampled >= _LEAST_SAMPLES and (sampled - spun) * 10 >= sampled
+    samples = [(name, count) for name, count in rank.samples if not _OF_C.match(name)]
+    counts = [count for name, count in samples if not _SPINS.match(name)]
+    sampled = sum(count for _, count in samples)
+    return sampled >= _LEAST_SAMPLES and sum(counts) * 10 >= sampled
 
 
 def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

@@ -94,6 +94,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Files of code, and how often its main thread was found in them while it used a CPU; empty: not known."""
     beside: list[list[tuple[str, int]]] = []
     """The same of its other threads that used a CPU."""
+    register_values: int = 0
+    """The most values that one register had among samples of a thread that used a CPU; 0: not known."""
     children_ran: list[float] = []
     """Seconds that the processes below it had run, or waited for a CPU, at the first and at the last look, where it
     waited for something; at the last also what the busiest process ran meanwhile that is at the other end of what it

@@ -6,6 +6,7 @@ import re
 
 from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.reading import read_text
+from doctor.smoke.programs.agent.procfs import stat_fields
 
 
 def cgroup_folders(pid):
@@ -31,8 +32,7 @@ def is_exiting(pid):
 
     In control groups v1 such a process is shown in the root group (`proc_cgroup_show` in Linux's kernel/cgroup).
     """
-    text = read_text("/proc/%d/stat" % pid)
-    fields = text[text.rfind(")") + 2 :].split()
+    fields = stat_fields(pid)
     return len(fields) <= 6 or bool(int(fields[6]) & PF_EXITING)
 
 

@@ -7,10 +7,14 @@ import signal
 from doctor.remote.runtime.reading import link_at, names_in, read_text, thread_schedule
 
 
+def stat_fields(pid):
+    """What /proc/PID/stat has behind the name of a process, its state first; empty when there is none."""
+    return read_text("/proc/%d/stat" % pid).rpartition(")")[2].split()
+
+
 def process_status(pid):
     """State letter, parent and session of a process; None when there is none."""
-    text = read_text("/proc/%d/stat" % pid)
-    fields = text[text.rfind(")") + 2 :].split()
+    fields = stat_fields(pid)
     return (fields[0], int(fields[1]), int(fields[3])) if len(fields) > 4 else None
 
 
@@ -92,10 +96,10 @@ def open_files(pid, most):
     return [target for target in targets if target]
 
 
-def can_dump_stack(pid):
-    """Whether SIGUSR1 has a handler there: without one it would kill."""
+def catches(pid, number=signal.SIGUSR1):
+    """Whether a process has a handler for a signal: without one it could end it."""
     match = re.search(r"^SigCgt:\s*([0-9a-f]+)", read_text("/proc/%d/status" % pid), re.M)
-    return bool(match and int(match.group(1), 16) >> (signal.SIGUSR1 - 1) & 1)
+    return bool(match and int(match.group(1), 16) >> (number - 1) & 1)
 
 
 VISIBLE = {

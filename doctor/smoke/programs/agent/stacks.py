@@ -5,7 +5,7 @@ import signal
 import time
 
 from doctor.remote.runtime.reading import read_text
-from doctor.smoke.programs.agent.procfs import all_processes, can_dump_stack, process_status
+from doctor.smoke.programs.agent.procfs import all_processes, catches, process_status
 
 MOST_CHILDREN = 4  # of a rank, whose stacks are dumped
 
@@ -24,7 +24,7 @@ def dump_stacks(monitors, files, due):
             if turn:
                 heading = "\nloader worker %d, in %s:\n" % (pid, read_text("/proc/%d/wchan" % pid) or "?")
                 os.write(files[rank], heading.encode("ascii", "replace"))
-            if can_dump_stack(pid):
+            if catches(pid):
                 sizes[rank] = os.fstat(files[rank]).st_size
                 os.kill(pid, signal.SIGUSR1)
         wait_for_stacks(files, sizes, min(deadline, time.monotonic() + 0.25))

@@ -34,8 +34,7 @@ from doctor.watch.attach.inspector.rank_state import (
     look,
     ptrace_scope,
     running_threads,
-    thread_count,
-    tracer,
+    status_number,
 )
 from doctor.watch.attach.inspector.recordings import (
     heartbeat_logs,
@@ -43,7 +42,7 @@ from doctor.watch.attach.inspector.recordings import (
     ras_answer,
     recorder_dumps,
 )
-from doctor.watch.attach.inspector.spins import sampled_files, start_samples
+from doctor.watch.attach.inspector.spins import REGISTERS, most_values, sampled_files, start_samples
 
 LOOKS = 3
 NATIVE_SECONDS = 5.0
@@ -70,8 +69,8 @@ def described(entry):
         "group": entry["group"],
         "links": entry["links"][:64],
         "devices": held_devices(pid)[:64],
-        "threads": thread_count(pid),
-        "tracer": tracer(pid),
+        "threads": status_number(pid, "Threads"),
+        "tracer": status_number(pid, "TracerPid"),
         "frozen": is_frozen(pid, (process_status(pid) or "?")[0]),
         "children": [],
         "children_ran": [],
@@ -124,7 +123,8 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     helpers = Helpers(dict((entry["pid"], entry["job"]) for entry in ranks))
     others = dict((entry["pid"], running_threads(entry["pid"])) for entry in ranks)
     threads = [entry["thread"] for entry in ranks] + [thread for entry in ranks for thread in others[entry["pid"]]]
-    samples, began = start_samples(threads, interval), time.monotonic()
+    samples, registers = start_samples(threads, interval), start_samples(threads, interval, REGISTERS)
+    began = time.monotonic()
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
         by_socket = socket_bytes() if pids else {}
@@ -145,6 +145,8 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
         maps = memory_maps(entry["pid"]) if samples else ""
         if entry["thread"] in samples:
             entry["samples"] = sampled_files(samples[entry["thread"]], maps)
+        running = [entry["thread"]] + others[entry["pid"]]
+        entry["register_values"] = most_values([registers[thread] for thread in running if thread in registers])
         entry["beside"] = [sampled_files(samples[other], maps) for other in others[entry["pid"]] if other in samples]
     return took
 

@@ -12,6 +12,7 @@ import time
 
 from doctor.remote.runtime.reading import names_in, read_text
 from doctor.remote.runtime.stack_frames import is_of_program, is_own, without_own_frames
+from doctor.smoke.programs.agent.procfs import catches
 from doctor.watch.attach.inspector.live_environment import memory_maps
 
 MOST_FRAMES = 40
@@ -186,12 +187,6 @@ def signalled_stacks(pids, number):
         if frames:
             stacks[pid] = [frame_of(name, file, line) for file, line, name in frames[:MOST_FRAMES]]
     return stacks
-
-
-def catches(pid, number):
-    """Whether a process has a handler for a signal: without one it could end it."""
-    match = re.search(r"^SigCgt:\s*([0-9a-f]+)", read_text("/proc/%d/status" % pid), re.M)
-    return bool(match and int(match.group(1), 16) >> (number - 1) & 1)
 
 
 def signal_number(name):

@@ -5,7 +5,7 @@ import pwd
 import re
 
 from doctor.smoke.programs.agent.procfs import open_files, process_status
-from doctor.watch.attach.inspector.connected import find_groups, uses_library
+from doctor.watch.attach.inspector.connected import find_groups, user_of, uses_library
 from doctor.watch.attach.inspector.live_environment import live_environ, memory_maps
 
 # Rank, number of ranks: torchrun; Ascend; Open MPI; MVAPICH; MPICH and Intel MPI; PMIx; Slurm. The first pair decides.
@@ -138,12 +138,9 @@ def hidden_pythons(pids):
 
 def owner_name(pid):
     """The user whose process it is."""
+    uid = user_of(pid)
     try:
-        uid = os.stat("/proc/%d" % pid).st_uid
-    except OSError:
-        return ""
-    try:
-        return pwd.getpwuid(uid).pw_name
+        return "" if uid < 0 else pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
 

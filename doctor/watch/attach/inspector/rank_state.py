@@ -6,7 +6,7 @@ import re
 import struct
 
 from doctor.remote.runtime.reading import link_at, read_text
-from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status, thread_times
+from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status, stat_fields, thread_times
 from doctor.watch.attach.inspector.live_environment import memory_at
 
 X86 = {
@@ -119,13 +119,10 @@ def file_kind(pid, number):
     return (standard + target)[:200]
 
 
-def main_thread_times(pid):
-    """(seconds on a CPU, voluntary switches) of the main thread."""
-    times = cpu_times(pid, False)
-    switches = re.search(
-        r"^voluntary_ctxt_switches:\s*([0-9]+)", read_text("/proc/%d/task/%d/status" % (pid, pid)), re.M
-    )
-    return times[0] if times else -1.0, int(switches.group(1)) if switches else -1
+def status_number(pid, name, unknown=0):
+    """A number that /proc/PID/status has: of ``Threads``, of ``TracerPid``, which is 0 without a debugger."""
+    match = re.search(r"^%s:\s*([0-9]+)" % name, read_text("/proc/%d/task/%d/status" % (pid, pid)), re.M)
+    return int(match.group(1)) if match else unknown
 
 
 def running_threads(pid):
@@ -136,10 +133,8 @@ def running_threads(pid):
 
 def process_times(pid, first=11):
     """Seconds that all threads of a process ran; ``first`` 13: that its children ran which have ended."""
-    fields = read_text("/proc/%d/stat" % pid)
-    fields = fields[fields.rfind(")") + 2 :].split()
-    ticks = os.sysconf("SC_CLK_TCK")
-    return (int(fields[first]) + int(fields[first + 1])) / float(ticks) if len(fields) > first + 1 else -1.0
+    fields = stat_fields(pid)[first : first + 2]
+    return sum(map(int, fields)) / float(os.sysconf("SC_CLK_TCK")) if len(fields) == 2 else -1.0
 
 
 def descendants_ran(pid):
@@ -165,15 +160,15 @@ def look(pid, by_socket=()):
     if not status or status[0] in "ZX":
         return None
     kind, file = system_call(pid)
-    ran, switches = main_thread_times(pid)
+    times = cpu_times(pid, False)
     awaited = [by_socket[link[8:-1]] for link in awaited_links(pid) if link[8:-1] in by_socket]
     return {
         "state": status[0],
         "wchan": read_text("/proc/%d/task/%d/wchan" % (pid, pid), 64).strip("0\n"),
         "call": kind,
         "file": file,
-        "ran": ran,
-        "switches": switches,
+        "ran": times[0] if times else -1.0,
+        "switches": status_number(pid, "voluntary_ctxt_switches", -1),
         "all_ran": process_times(pid),
         "bytes": transferred(pid),
         "awaited": sum(awaited) if awaited else -1,
@@ -188,18 +183,6 @@ def ptrace_scope():
     """
     text = read_text("/proc/sys/kernel/yama/ptrace_scope", 16).strip()
     return int(text) if text in ("0", "1", "2", "3") else -1
-
-
-def tracer(pid):
-    """The pid of the debugger of a process; 0 without one."""
-    match = re.search(r"^TracerPid:\s*([0-9]+)", read_text("/proc/%d/status" % pid), re.M)
-    return int(match.group(1)) if match else 0
-
-
-def thread_count(pid):
-    """Threads of a process."""
-    match = re.search(r"^Threads:\s*([0-9]+)", read_text("/proc/%d/status" % pid), re.M)
-    return int(match.group(1)) if match else 0
 
 
 def children_of(pid):

@@ -7,6 +7,8 @@ import stat
 import time
 
 from doctor.remote.runtime.reading import link_at, names_in, read_text
+from doctor.smoke.programs.agent.procfs import stat_fields
+from doctor.watch.attach.inspector.connected import user_of
 
 DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 # Sources: torch/csrc/distributed/c10d/FlightRecorder.cpp and ProcessGroupNCCL.cpp; torch_npu, ProcessGroupHCCL.cpp.
@@ -30,8 +32,7 @@ MOST_NAMES = 100000
 
 def started_at(pid):
     """When a process was started, in seconds since the epoch; 0 where it is gone."""
-    text = read_text("/proc/%d/stat" % pid)
-    fields = text[text.rfind(")") + 2 :].split()
+    fields = stat_fields(pid)
     for line in read_text("/proc/stat", 1 << 20).splitlines():
         if line.startswith("btime ") and len(fields) > 19:
             return int(line.split()[1]) + int(fields[19]) / float(os.sysconf("SC_CLK_TCK"))
@@ -63,19 +64,14 @@ def heartbeat_logs(pid, environ):
     hicann/hccl, docs/zh/user_guide/fault_diagnosis/task_exec_stage.md (the lines).
     """
     folders = [environ.get("ASCEND_PROCESS_LOG_PATH", ""), os.path.join(environ.get("HOME", ""), "ascend/log")]
-    status = read_text("/proc/%d/status" % pid)
-    numbers = set([str(pid)] + re.findall(r"^NSpid:(?:\t[0-9]+)*\t([0-9]+)$", status, re.M))
+    numbers = [str(pid)] + re.findall(r"^NSpid:(?:\t[0-9]+)*\t([0-9]+)$", read_text("/proc/%d/status" % pid), re.M)
     places = [link_at("/proc/%d/fd/%d" % (pid, number)) for number in (1, 2)]
     for folder in folders:
         for part in ("debug", "run") if folder.startswith("/") else ():
             plogs = os.path.join(folder[:1000], part, "plog")
             places += [os.path.join(plogs, name) for name in file_names(plogs) if log_owner(name) in numbers][-4:]
-    try:
-        owner = os.stat("/proc/%d" % pid).st_uid
-    except OSError:
-        return []
     paths = [place for place in sorted(set(places)) if place.startswith("/")]
-    return [path for path in paths if speaks_of_heartbeat(path, owner)][:4]
+    return [path for path in paths if speaks_of_heartbeat(path, user_of(pid))][:4]
 
 
 def file_names(folder):

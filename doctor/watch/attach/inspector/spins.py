@@ -1,7 +1,9 @@
-"""In which libraries threads spend their CPU time: the kernel's samples of the instruction pointer.
+"""In which libraries threads spend their CPU time, and whether they get on: the kernel's samples of the instruction
+pointer, and of registers. A loop that computes counts, or goes on in memory; one that only looks at what another
+process or thread is to write finds the same again and again, and none of its registers takes new values.
 
-Source: perf_event_open(2), software event `cpu-clock`. It needs no right beyond those over the process where
-kernel.perf_event_paranoid is 2 or less, stops nothing, and answers nothing where it is not permitted.
+Source: perf_event_open(2), software event `cpu-clock`, PERF_SAMPLE_REGS_USER. It needs no right beyond those over the
+process where kernel.perf_event_paranoid is 2 or less, stops nothing, and answers nothing where it is not permitted.
 """
 
 import ctypes
@@ -12,8 +14,9 @@ import re
 import struct
 
 NUMBERS = {"x86_64": 298, "aarch64": 241}  # of the system call
-ATTRIBUTES = struct.Struct("<IIQQQQQ72x")
-SOFTWARE, CPU_CLOCK, SAMPLE_IP = 1, 0, 1
+REGISTERS = {"x86_64": 0xFF00FF, "aarch64": 0xFFFFFFFF}.get(platform.machine(), 0)  # general ones, as bits
+ATTRIBUTES = struct.Struct("<IIQQQQQ32xQ32x")
+SOFTWARE, CPU_CLOCK, SAMPLE_IP, SAMPLE_REGISTERS = 1, 0, 1, 1 << 12
 USER_ONLY = 1 << 10 | 1 << 6 | 1 << 5  # by frequency; not of the hypervisor, not of the kernel
 CLOSE_ON_EXEC = 8
 MOST_A_SECOND = 997
@@ -21,17 +24,27 @@ PAGES = 4
 SAMPLE, HEAD = 9, 1024
 SAMPLE_BYTES = 16
 MOST_SAMPLED = 128
+LEAST_SAMPLES = 8
 
 
-def start_samples(threads, seconds):
+def start_samples(threads, seconds, registers=0):
     """By thread: the buffer into which the kernel writes samples of it; without those it does not show.
 
     One buffer holds what a thread does that runs for these seconds.
     """
     buffers, number = {}, NUMBERS.get(platform.machine())
     call = ctypes.CDLL(None, use_errno=True).syscall
-    rate = min(MOST_A_SECOND, int(PAGES * mmap.PAGESIZE / (SAMPLE_BYTES * seconds)))
-    attributes = ATTRIBUTES.pack(SOFTWARE, ATTRIBUTES.size, CPU_CLOCK, rate, SAMPLE_IP, 0, USER_ONLY)
+    rate = min(MOST_A_SECOND, int(PAGES * mmap.PAGESIZE / ((SAMPLE_BYTES + 8 * bin(registers).count("1")) * seconds)))
+    attributes = ATTRIBUTES.pack(
+        SOFTWARE,
+        ATTRIBUTES.size,
+        CPU_CLOCK,
+        rate,
+        SAMPLE_IP + bool(registers) * SAMPLE_REGISTERS,
+        0,
+        USER_ONLY,
+        registers,
+    )
     for thread in threads[:MOST_SAMPLED] if number else ():
         fd = call(number, ctypes.create_string_buffer(attributes), thread, -1, -1, CLOSE_ON_EXEC)
         if fd < 0:
@@ -44,20 +57,36 @@ def start_samples(threads, seconds):
     return buffers
 
 
+def samples_of(buffer):
+    """The words of each sample: the instruction pointer; then, if asked for, the kind of registers, and these."""
+    size, place = struct.unpack_from("<Q", buffer, HEAD)[0], 0
+    while place + 16 <= min(size, PAGES * mmap.PAGESIZE):
+        kind, _, length = struct.unpack_from("<IHH", buffer, mmap.PAGESIZE + place)
+        if length < 8:
+            break
+        if kind == SAMPLE:
+            yield struct.unpack_from("<%dQ" % (length // 8 - 1), buffer, mmap.PAGESIZE + place + 8)
+        place += length
+
+
+def most_values(buffers):
+    """The most values that one register had among the samples of a thread; 0: too few of the first thread's."""
+    most = 0
+    for rows in map(list, map(samples_of, buffers)):
+        if not most and len(rows) < LEAST_SAMPLES:
+            break
+        most = max([most] + [len({row[n] for row in rows}) for n in range(2, min(map(len, rows), default=0))])
+    return most
+
+
 def sampled_files(buffer, maps):
     """[file's name, samples] of a process, the most frequent first."""
     ranges = [
         (int(start, 16), int(end, 16), os.path.basename(path))
         for start, end, path in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) ..x. \S+ \S+ \S+ *(.*)$", maps, re.M)
     ]
-    size, room, place, counts = struct.unpack_from("<Q", buffer, HEAD)[0], PAGES * mmap.PAGESIZE, 0, {}
-    while place + 16 <= min(size, room):
-        kind, _, length = struct.unpack_from("<IHH", buffer, mmap.PAGESIZE + place)
-        if length < 8:
-            break
-        if kind == SAMPLE and length == SAMPLE_BYTES:
-            at = struct.unpack_from("<Q", buffer, mmap.PAGESIZE + place + 8)[0]
-            name = next((name for start, end, name in ranges if start <= at < end), "")
-            counts[name] = counts.get(name, 0) + 1
-        place += length
+    counts = {}
+    for (at,) in samples_of(buffer):
+        name = next((name for start, end, name in ranges if start <= at < end), "")
+        counts[name] = counts.get(name, 0) + 1
     return sorted(([name[:100], count] for name, count in counts.items()), key=lambda row: -row[1])[:16]

@@ -33,7 +33,14 @@ from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.same_call import all_in_one_call
 from doctor.diagnose.rules.scheduler_states import crashed_step, ended_from_outside, explains_all, named_by_scheduler
 from doctor.diagnose.rules.silent_exits import exited_silently
-from doctor.diagnose.rules.silent_ranks import absent_ranks, own_connection, silence, silent_pair, silent_server, spawned
+from doctor.diagnose.rules.silent_ranks import (
+    absent_ranks,
+    own_connection,
+    silence,
+    silent_pair,
+    silent_server,
+    spawned,
+)
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
     common_target,
@@ -123,7 +130,9 @@ def _verdicts_of_watch(case: Case) -> tuple[str, ...]:
     """What doctor watch, which saw the ranks live, names last in each log."""
     lines = {event.file: event for event in sorted(case.events_of("verdict-of-watch"), key=lambda item: item.line)}
     return tuple(
-        filled("{0}, line {1}: doctor watch names {2}", case.files[event.file].name, event.line, event.values["verdict"])
+        filled(
+            "{0}, line {1}: doctor watch names {2}", case.files[event.file].name, event.line, event.values["verdict"]
+        )
         for event in lines.values()
     )
 

@@ -83,7 +83,9 @@ def own_connection(case: Case) -> list[Cause]:
     if event.time is not None and times and event.time > min(times):
         return []
     culprit = culprit_of(own[0])
-    claim = filled("{0} lost a connection to a process that is no rank, while {1}", culprit.name, others_wait(len(lost)))
+    claim = filled(
+        "{0} lost a connection to a process that is no rank, while {1}", culprit.name, others_wait(len(lost))
+    )
     return [Cause(_PEER_LOST, "minority", "likely", (culprit,), claim, first_evidence([event, *lost]))]
 
 

@@ -31,7 +31,7 @@ _SIGABRT = -6
 _SIGNATURE = "rank-silent"
 _PEER_LOST = "python-peer-lost"
 _OWN_SOCKET = re.compile(
-    r"(?<![\w.'\"])(?:ConnectionReset|ConnectionAborted|ConnectionRefused|BrokenPipe)Error: \[Errno (?:32|103|104|111)\] "
+    r"(?<![\w.'\"])(?:ConnectionReset|ConnectionAborted|ConnectionRefused|BrokenPipe)Error: \[Errno \d{2,3}\] "
 )
 """Of a connection that the program opened itself. Servers raise "Cannot write to closing transport", without a number,
 over a client that has gone."""
@@ -84,7 +84,7 @@ def own_connection(case: Case) -> list[Cause]:
         return []
     culprit = culprit_of(own[0])
     claim = filled(
-        "{0} lost a connection to a process that is no rank, while {1}", culprit.name, others_wait(len(lost))
+        "{0} lost a connection of its own, to what is no rank, while {1}", culprit.name, others_wait(len(lost))
     )
     return [Cause(_PEER_LOST, "minority", "likely", (culprit,), claim, first_evidence([event, *lost]))]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -158,7 +158,8 @@ def _read_processes(
     restarted = any(old)
     host_files = own_logs(summaries, names)
     for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
-        _copy_hints(reading.summary, hints)
+        named = reading.summary
+        named.rank, named.device, named.host, named.pid = hints.rank, hints.device, hints.host, hints.pid
         hints = hints if index in host_files or reading.summary.kernel else msgspec.structs.replace(hints, host="")
         kept = [] if old[index] else overcome(reading.events, signatures)
         note_overcome(reading.summary, [] if old[index] else reading.events, kept, signatures)
@@ -267,10 +268,6 @@ def _order(event: Event) -> tuple[float, int, int]:
     return (event.time if event.time is not None else float("inf"), event.file, event.line)
 
 
-def _copy_hints(summary: FileSummary, hints: NameHints) -> None:
-    summary.rank, summary.device, summary.host, summary.pid = hints.rank, hints.device, hints.host, hints.pid
-
-
 def _processes_of_file(
     index: int, reading: FileReading, events: list[Event], hints: NameHints, signatures: Mapping[str, Signature]
 ) -> list[Process]:
@@ -368,8 +365,7 @@ def _merge(processes: list[Process]) -> list[Process]:
     )
 
 
-def _merge_by(processes: list[Process], key_of: object) -> list[Process]:
-    assert callable(key_of)
+def _merge_by(processes: list[Process], key_of: Callable[[Process], object]) -> list[Process]:
     groups: dict[object, list[Process]] = defaultdict(list)
     alone: list[Process] = []
     for process in processes:

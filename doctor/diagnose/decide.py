@@ -33,7 +33,14 @@ from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.same_call import all_in_one_call
 from doctor.diagnose.rules.scheduler_states import crashed_step, ended_from_outside, explains_all, named_by_scheduler
 from doctor.diagnose.rules.silent_exits import exited_silently
-from doctor.diagnose.rules.silent_ranks import absent_ranks, silence, silent_pair, silent_server, spawned
+from doctor.diagnose.rules.silent_ranks import (
+    absent_ranks,
+    own_connection,
+    silence,
+    silent_pair,
+    silent_server,
+    spawned,
+)
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
     common_target,
@@ -58,6 +65,7 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     different_fingerprints,
     different_calls,
     silence,
+    own_connection,
     deciding_line,
     divergence,
     lateness,
@@ -73,6 +81,10 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
 )
 """Over ranks that only waited; the first that names a cause counts."""
 _ANNOUNCED = {
+    "nccl-invalid-usage": (
+        "NCCL reports an error, and no line of it says why: {0}",
+        "the output of a run with NCCL_DEBUG=WARN, in which a line 'NCCL WARN' says why",
+    ),
     "child-process-failed": (
         "a process reports the failure of another one, and not why: {0}",
         "the output of the process that it is about",
@@ -110,6 +122,18 @@ def diagnose(
         processes=len(case.processes),
         clocks_comparable=case.clocks_comparable,
         ended_well=not failed and any(case.has_trait(event, "good-end") for event in (*case.events, *case.reports)),
+        notes=() if causes else _verdicts_of_watch(case),
+    )
+
+
+def _verdicts_of_watch(case: Case) -> tuple[str, ...]:
+    """What doctor watch, which saw the ranks live, names last in each log."""
+    lines = {event.file: event for event in sorted(case.events_of("verdict-of-watch"), key=lambda item: item.line)}
+    return tuple(
+        filled(
+            "{0}, line {1}: doctor watch names {2}", case.files[event.file].name, event.line, event.values["verdict"]
+        )
+        for event in lines.values()
     )
 
 
@@ -305,7 +329,7 @@ def _without_reason(case: Case) -> tuple[str, list[str]]:
     first = min((item for item in failed if item.first), key=lambda item: item.seconds, default=None)
     block = first or (failed[0] if len(failed) == 1 else None)
     names = [name for item in ([block] if block else failed) if (name := name_of_block(item))]
-    if not names:
+    if not names or case.events_of("nccl-invalid-usage"):
         return _only_announced(case)
     name = joined(", ", names[:4])
     output = filled("the output of {0}: torchrun --log-dir DIR --redirects 3 keeps that of each rank", name)

@@ -80,7 +80,8 @@ def culprit_of(process: Process) -> Culprit:
     has_place = process.rank is not None or process.host or process.device is not None
     if process.rank is None and process.device is None and process.local_rank is not None:
         return Culprit(host=process.host, label=name_of_local_rank(process.local_rank))
-    return Culprit(process.rank, process.host, process.device, "" if has_place else process.log)
+    unplaced = ("", "") if has_place else (process.log, f"pid {process.pid}" if process.pid else "")
+    return Culprit(process.rank, process.host, process.device, *unplaced)
 
 
 def culprit_of_rank(case: Case, rank: int, host: str = "") -> Culprit:

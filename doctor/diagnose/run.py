@@ -51,5 +51,5 @@ def diagnose_record(record: LogRecord, signatures: Mapping[str, Signature]) -> D
     """The diagnosis of logs that were collected from hosts."""
     unread = unread_logs(record)
     diagnosis = diagnose_jobs(read_record(record, signatures), signatures, unread)
-    notes = tuple(collection_notes(record))
+    notes = (*diagnosis.notes, *collection_notes(record))
     return msgspec.structs.replace(diagnosis, source=record.source, notes=notes, unread=tuple(unread))

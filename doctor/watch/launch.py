@@ -445,6 +445,4 @@ class _Watch:
 
     def _data(self) -> DataReport | None:
         """What the digests show; None where there are none: not asked for, or not of torch."""
-        if not any(self.folder.data.digests.glob("*.probe")):
-            return None
-        return self.folder.data.report()
+        return self.folder.data.report() if any(self.folder.data.digests.glob("*.probe")) else None

@@ -33,9 +33,7 @@ def must_wait(operation: str, rank: int, root: int, other: int) -> bool:
     """
     if operation == "send":
         return False
-    if operation in FROM_ROOT:
-        return other == root
-    return operation not in TO_ROOT or rank == root
+    return other == root if operation in FROM_ROOT else operation not in TO_ROOT or rank == root
 
 
 def chain_end(start: Node, edges: Edges[Node]) -> Node | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -132,7 +132,8 @@ def state_before(path: Path) -> dict[str, dict[str, bytes]]:
     Raises: InputError (exit code 78) for what is none.
     """
     contents = bundle_contents(str(path))
-    entries = _state_entries(contents.files if contents else ())
+    files = contents.files if contents else ()
+    entries = {file.member: file for file in files if file.section == STATE and file.member.endswith("_before.txt")}
     if not entries:
         name = printable(str(path))
         raise InputError(filled("--before {0}: expected a file of doctor bundle-logs --devices-only", name))
@@ -147,7 +148,3 @@ def state_before(path: Path) -> dict[str, dict[str, bytes]]:
     except UNREADABLE as error:
         raise InputError(filled("--before {0}: {1}", printable(str(path)), printable(str(error)))) from None
     return texts
-
-
-def _state_entries(files: Iterable[BundledFile]) -> dict[str, BundledFile]:
-    return {entry.member: entry for entry in files if entry.section == STATE and entry.member.endswith("_before.txt")}

@@ -149,7 +149,11 @@ def _joined(kernel: FileReading, others: Sequence[FileReading], signatures: Mapp
     pids = {
         event.pid for reading in others if reading.summary.origin == kernel.summary.origin for event in reading.events
     }
-    kept = [event for event in kernel.events if window and _is_within(event, window) and _may_be_of_job(event, pids)]
+    kept = [
+        event
+        for event in kernel.events
+        if window and event.time is not None and window[0] <= event.time <= window[1] and _may_be_of_job(event, pids)
+    ]
     dropped = sum(signatures[event.signature].role == "root" for event in kernel.events)
     dropped -= sum(signatures[event.signature].role == "root" for event in kept)
     if dropped:
@@ -170,10 +174,6 @@ def _window(others: Sequence[FileReading], signatures: Mapping[str, Signature]) 
         if event.time is not None and signatures[event.signature].role in ERROR_ROLES
     ]
     return max(min(starts) - 60.0, min(failures, default=max(ends)) - BEFORE_S), max(ends) + AFTER_S
-
-
-def _is_within(event: Event, window: tuple[float, float]) -> bool:
-    return event.time is not None and window[0] <= event.time <= window[1]
 
 
 def _may_be_of_job(event: Event, pids: set[str]) -> bool:

@@ -221,6 +221,4 @@ def own_logs(summaries: Sequence[FileSummary], names: Sequence[NameHints]) -> se
 def host_of(origin: str, hints: NameHints, events: list[Event]) -> str:
     """As lines show it; their addresses say less than the host on which the file was read."""
     host = next((event.host for event in events if event.host), "")
-    if origin and not re.search("[A-Za-z]", host):
-        return origin
-    return host or hints.host
+    return origin if origin and not re.search("[A-Za-z]", host) else host or hints.host

@@ -46,13 +46,11 @@ def read_recording(blocks: Iterable[bytes]) -> Recording:
     except (ValueError, RecursionError):
         raise NoRecordingError("begins as a dump of the flight recorder, and is no complete JSON") from None
     entries = value.get("entries") if isinstance(value, dict) else value
-    if not isinstance(entries, list) or not (isinstance(value, dict) or _is_entry(entries[:1])):
+    if not isinstance(entries, list) or not (
+        isinstance(value, dict) or (entries and isinstance(entries[0], dict) and "profiling_name" in entries[0])
+    ):
         raise NoRecordingError("is a pickle, and no dump of the flight recorder: it was not read")
     return Recording(_groups(value if isinstance(value, dict) else {}, entries[-MAX_COLLECTIVES:]))
-
-
-def _is_entry(entries: list[Any]) -> bool:
-    return bool(entries) and isinstance(entries[0], dict) and "profiling_name" in entries[0]
 
 
 def _groups(head: dict[str, object], entries: list[Any]) -> list[RecordedGroup]:

@@ -6,7 +6,8 @@ Formats, with their sources:
 - torch_npu: ``[ERROR] 2025-10-24-22:03:14 (PID:123, Device:0, RankID:3) ERR02200``
 - c10d (glog): ``[rank3]:[E1120 12:00:00.123456789 file.cpp:1]``; the day has two digits, the month one or two
 - torchrun's agent (glog): ``E1120 12:00:00.123000 4711 torch/distributed/elastic/...``
-- NCCL: ``host:pid:tid [device] NCCL INFO ...``, in new versions with ``[2026-11-20 12:00:00]`` before it
+- NCCL: ``host:pid:tid [device] NCCL INFO ...``, in new versions with ``[2026-11-20 12:00:00]`` before it, in old
+  ones (2.1 to 2.3) without ``NCCL``
 - vLLM: ``ERROR 03-29 12:59:53 [core.py:1099]``; ray puts ``(RayWorkerWrapper pid=858)`` before a line of an actor,
   vLLM ``(VllmWorker rank=3 pid=9)`` and ``(Worker_TP3 pid=9)``; SGLang: ``[2025-03-09 00:57:15 TP4]``
 - Open MPI's crash report: ``[n1:4711] *** Process received signal ***``; fields ``rank`` and ``host`` of a line of JSON
@@ -53,7 +54,7 @@ _GLOG = re.compile(
 _NCCL = re.compile(
     r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] )?(?<![\w.-])(?P<host>\d{0,9}[A-Za-z][\w.-]{0,79}):"
     r"(?P<pid>\d{1,10}):\d{1,10} "
-    r"\[(?P<device>\d{1,3})\] (?:[\w/.]{1,100}:\d{1,6} )?NCCL "
+    r"\[(?P<device>\d{1,3})\] (?:[\w/.]{1,100}:\d{1,6} )?(?:NCCL|WARN|INFO) "
 )
 _VLLM = re.compile(
     r"(?<![\w-])(?:ERROR|CRITICAL|WARNING|INFO|DEBUG) (?P<month>\d\d)-(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d) "
@@ -98,7 +99,7 @@ _HEADS = (
     ("(PID:", _TORCH_NPU),
     ("", _C10D),
     (".py:", _GLOG),
-    ("NCCL ", _NCCL),
+    ("] ", _NCCL),
     ("", _VLLM),
     ("] ", _OMPI),
     ("UCX  ", _UCX),
@@ -174,9 +175,7 @@ def first_of_message(text: str, before: Sequence[bytes]) -> str:
 
 
 def _first_number(match: re.Match[str] | None) -> int | None:
-    if not match:
-        return None
-    return next((int(number) for number in match.groups() if number is not None), None)
+    return next((int(number) for number in match.groups() if number is not None), None) if match else None
 
 
 def _time(fields: dict[str, str | None], year: int) -> float | None:

@@ -86,6 +86,4 @@ def _search_text(signature: Signature) -> str:
 
 
 def _item(item: str, title: str, width: int) -> list[str]:
-    if title in ("Patterns", "Example", "Confirm"):
-        return [f"  {item}"]
-    return wrapped(f"- {item}", width)
+    return [f"  {item}"] if title in ("Patterns", "Example", "Confirm") else wrapped(f"- {item}", width)

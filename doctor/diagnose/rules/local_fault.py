@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -179,7 +179,8 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
         who = count_ranks(ranks)
     else:
         who = filled("{0} processes", len(culprits))
-    events = first_evidence(event for fault in faults for event in _evidence(fault, signature))
+    lines = ([f.event, *(e for e in f.process.events if e.signature == signature)][:3] for f in faults)
+    events = first_evidence(event for of_fault in lines for event in of_fault)
     if "ends-all" in case.signatures[signature].traits:
         return Cause(signature, "local fault", "certain", (), title, events)
     summary = _with_others(case, faults, filled("{0}: {1}", who, title))
@@ -215,10 +216,6 @@ def _with_others(case: Case, faults: list[Fault], summary: str) -> str:
     if later:
         return filled("{0}; another error stands behind it: {1}", summary, later[-1].text[:200])
     return filled("{0}; another error stands before it: {1}", summary, before[0].text[:200]) if before else summary
-
-
-def _evidence(fault: Fault, signature: str) -> Iterable[Event]:
-    return [fault.event, *(event for event in fault.process.events if event.signature == signature)][:3]
 
 
 def _time(event: Event) -> float:

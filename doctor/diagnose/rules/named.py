@@ -178,7 +178,11 @@ def _heartbeat(case: Case) -> list[Cause]:
         names = joined(" and ", (culprit.name for culprit in culprits))
         summary = filled("{0} report each other as lost: the network between them failed", names)
         return [Cause("hccl-heartbeat-exception", "named by HCCL", "likely", culprits, summary, events)]
-    best = min(by_place, key=lambda place: (_priority(by_place[place]), _first_time(by_place[place]), str(place)))
+    times = {
+        place: min((event.time for event in rows if event.time is not None), default=float("inf"))
+        for place, rows in by_place.items()
+    }
+    best = min(by_place, key=lambda place: (_priority(by_place[place]), times[place], str(place)))
     culprit, condition = _place(case, best), _condition(by_place[best])
     summary = filled("HCCL's heartbeat names {0}: {1}", culprit.name, condition)
     return [
@@ -190,9 +194,7 @@ def _heartbeat(case: Case) -> list[Cause]:
 
 def _observer(event: Event) -> tuple[str, int | None]:
     host, _, device = event.values.get("discoverer", "").partition("/")
-    if device.isdecimal():
-        return host, int(device)
-    return event.host, event.device
+    return (host, int(device)) if device.isdecimal() else (event.host, event.device)
 
 
 def _condition(events: list[Event]) -> str:
@@ -207,10 +209,6 @@ def _condition(events: list[Event]) -> str:
 def _priority(events: list[Event]) -> int:
     text = " ".join(event.values.get("condition", "") + event.text for event in events).upper()
     return next((number for number, word in enumerate(_CONDITIONS) if word in text), len(_CONDITIONS) - 1)
-
-
-def _first_time(events: list[Event]) -> float:
-    return min((event.time for event in events if event.time is not None), default=float("inf"))
 
 
 def _place(case: Case, place: tuple[str, int | None]) -> Culprit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -22,11 +23,19 @@ from doctor.diagnose.events import Event
 from doctor.diagnose.launcher_reports import ended_well_ranks, terminated_ranks
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
+from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.texts import enumerated, filled, joined
 
 MAX_RANKS = 100_000
 _SIGABRT = -6
 _SIGNATURE = "rank-silent"
+_PEER_LOST = "python-peer-lost"
+_OWN_SOCKET = re.compile(
+    r"(?<![\w.'\"])(?:ConnectionReset|ConnectionAborted|ConnectionRefused|BrokenPipe)Error: \[Errno \d{2,3}\] "
+)
+"""Of a connection that the program opened itself. Servers raise "Cannot write to closing transport", without a number,
+over a client that has gone."""
+_ERRORS = (*ERROR_ROLES, "wrapper")
 _WAITS = frozenset({"gloo-timeout", "gloo-conn-closed", "gloo-read-error", "torch-store-clients", "torch-store-lost"})
 
 
@@ -55,6 +64,29 @@ def silence(case: Case) -> list[Cause] | Undecidable:
     confidence: Confidence = "possible" if ended and len(waiting) == 1 else "likely"
     culprits = tuple(suspects[rank] for rank in ranks)
     return [Cause(_SIGNATURE, "silence", confidence, culprits, summary, _proof(case, waiting))]
+
+
+def own_connection(case: Case) -> list[Cause]:
+    """One rank reports a socket of Python's, over which no ranks reach each other, and no later than the others report
+    that they lost a rank. Clients of HTTP, as of a rollout server, raise exceptions of their own behind that of the
+    socket, and whom these wait for is another process of the job.
+    """
+    waiting = _waiting(case)
+    if waiting is None or case.unread or known_ranks(case) - {item.rank for item in waiting}:
+        return []
+    own = [item for item in waiting if all(map(_OWN_SOCKET.search, (e.text for e in case.with_role(item, *_ERRORS))))]
+    lost = [case.waits(item)[0] for item in waiting if item not in own]
+    if len(own) != 1 or not lost or any(event.signature == _PEER_LOST for event in lost):
+        return []
+    event = case.waits(own[0])[0]
+    times = [item.time for item in lost if item.time is not None and not item.inferred_time]
+    if event.time is not None and times and event.time > min(times):
+        return []
+    culprit = culprit_of(own[0])
+    claim = filled(
+        "{0} lost a connection of its own, to what is no rank, while {1}", culprit.name, others_wait(len(lost))
+    )
+    return [Cause(_PEER_LOST, "minority", "likely", (culprit,), claim, first_evidence([event, *lost]))]
 
 
 def _not_read(case: Case, ranks: Sequence[int]) -> list[int]:

@@ -143,12 +143,9 @@ def _behind(case: Case, calls: list[Call[Proof]]) -> list[Cause]:
     events = first_evidence(
         call.member.event for call in (*late, *(call for call in calls if call.sequence is not None))
     )
-    signature = next(event.signature for call in (*reached, *late) for event in _reports(case, call.member))
+    proofs = (call.member for call in (*reached, *late))
+    signature = next(event.signature for item in proofs for event in (*case.waits(item.process), item.event))
     return [Cause(signature, "behind in sequence", "likely", culprits, summary, events)]
-
-
-def _reports(case: Case, proof: Proof) -> list[Event]:
-    return [*case.waits(proof.process), proof.event]
 
 
 def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:

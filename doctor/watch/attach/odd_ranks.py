@@ -195,9 +195,7 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
         return _over(definite, world - len(views))
     if definite:
         return _blame(definite, waiting)
-    if not rest:
-        return _all_wait(waiting)
-    return _beside(rest, waiting)
+    return _beside(rest, waiting) if rest else _all_wait(waiting)
 
 
 def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:

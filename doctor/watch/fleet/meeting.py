@@ -104,9 +104,7 @@ def _is_own_name(name: str) -> bool:
 
 def starts_elsewhere(context: JobContext, world: int) -> bool | None:
     """Whether the launch has ranks on other hosts; None where its variables do not say it."""
-    if context.local_world_size is None:
-        return None
-    return context.local_world_size < world
+    return None if context.local_world_size is None else context.local_world_size < world
 
 
 def block_of(context: JobContext, world: int) -> range:

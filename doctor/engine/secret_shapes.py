@@ -141,7 +141,8 @@ SHAPES = {
 the rules of gitleaks (config/gitleaks.toml) and detectors of trufflehog (pkg/detectors) have them."""
 PRIVATE_KEY = (
     r"----[ -]BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
-    r"(?:(?:(?!----)[\s\S]){0,16384}----[ -]END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----|[A-Za-z0-9+/=\s\\]*)"
+    r"(?:(?:(?!----)[\s\S]){0,16384}----[ -]END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
+    r"|(?:(?:\\+[nr]|\s)+(?:[^\n\\]{0,80}?\s)?[A-Za-z0-9+/]{16,}={0,2})*[A-Za-z0-9+/=\s\\]*)"
     r"|(?<=Private-Lines: )[0-9]{1,4}\s[A-Za-z0-9+/=\s]{1,16384}"
 )
 """To its end, also where a log puts a time and a rank before each line."""

@@ -216,7 +216,7 @@ WORDS = (
         "proxy",
     ),
     *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),
-    *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "(printf", "minio", "ssh.connect"),
+    *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "printf", "minio", "ssh.connect"),
     *("salt", "pepper", "setuser", "otp=", '"sk"', "'sk'", "session_id", "session-id", "identified", "signature:"),
     *("dingtalk", "7z"),
     *("send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
@@ -285,7 +285,39 @@ def _without_own(text: str) -> str:
     """Without the secrets that stand in it as they are."""
     lower = text.lower()
     words = [word for word in WORDS if word in lower]
-    return hide_in_lines(text, _lines_with(words, lower)) if words else text
+    return _without_cut_end(hide_in_lines(text, _lines_with(words, lower))) if words else text
+
+
+def _without_cut_end(text: str) -> str:
+    """A text may have been cut before it came here: its end is searched again with what would close a secret there.
+
+    >>> _without_cut_end("sh: echo Hunter2hunter2"), _without_cut_end("token: 'Hunter2hun"), _without_cut_end("echo it")
+    ('sh: echo [hidden]', 'token: [hidden]', 'echo it')
+    """
+    body = text.rstrip("\\ \t\r\n…")
+    start = max(body.rfind("\n") + 1, len(body) - _LONGEST_END)
+    tail = _compiled(_cut_token()).sub(HIDDEN, body[start:])
+    for mark, close in _CLOSES:
+        if tail.endswith(HIDDEN) or mark not in tail or (mark == close and tail.count(mark) % 2 == 0):
+            continue
+        hidden = _searched(tail + close).removesuffix(close)
+        cut = "".join([*parts_between(tail, hidden, HIDDEN)][-1:])
+        if hidden.endswith(HIDDEN) and (mark == close or _compiled(r"(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z]).{8}").match(cut)):
+            tail = hidden
+    return text if tail == body[start:] else text[:start] + tail + text[len(body) :]
+
+
+_LONGEST_END = 1000
+_CLOSES = (('"', '"'), ("'", "'"), ("<", "</"), ("echo", " | kinit"), ("printf", " | kinit"), ("://", "@h"))
+"""What a text with a secret at its end holds, and what would stand behind the secret."""
+
+
+@cache
+def _cut_token() -> str:
+    """The beginning of a token at the end of a text; one of a few letters may begin any word, or a version."""
+    starts = (start for start, shape in SHAPES.items() if shape.startswith((start, re.escape(start), "(?:", "[prs]")))
+    usual = (start for start in starts if len(start) > 3 and start not in ("key-", "v1.0-") or "(?=…)" in SHAPES[start])
+    return rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, usual))})(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z])[\w.+/=~,$-]{{8,}}\Z"
 
 
 def _hidden_words(text: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from doctor.engine.secret_layers import LEAST_WORD, inner_texts, parts_between, without_words
-from doctor.engine.secret_shapes import COMMANDS, GAP, PRIVATE_KEY, SHAPES
+from doctor.engine.secret_shapes import CLOSES, COMMANDS, GAP, INNOCENT, LONGEST_END, PRIVATE_KEY, SHAPES, cut_token
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,17 +32,7 @@ _AT_THE_END = (
     r"|mot[_.-]?de[_.-]?passe)"
 )
 """Of a name. ``tokenizer`` and ``max_tokens`` are none, nor are ``PWD``, ``OLDPWD`` and a bare ``key``."""
-_INNOCENT = (
-    r"(?:[\w.-]*[_.-])?(?:(?:eos|bos|pad|unk|sep|cls|mask|per|first|next|stop|start|image|video|audio|special)[_-]token"
-    r"|(?:barrier|sort|primary|foreign|missing|unexpected|past|json|metric|reward|input|label|prompt|text|image|host"
-    r"|cache|group|partition|lookup|row|column|dict|order|state|module|param|dataset|feature|target|query|attention|layer"
-    r"|weight|output|batch|sample|unique|dedup|rank|prefix|hash|kv|loss|score|answer|question|response|messages|chosen"
-    r"|rejected|caption|tensor|checkpoint|ckpt|tokenizer|split|content)"
-    r"[_-]key|password-?less|(?:secrets?|passw(?:or)?d|token|key|credentials?)[_-]?(?:file|path|dir|name|policy|length|ttl))"
-    r"(?![\w.-])"
-)
-"""Names of a tokenizer, of a column of data, and of statistics."""
-_NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!{_INNOCENT})(?!oldpwd(?![\w.-]))[\w.-]+"
+_NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!{INNOCENT})(?!oldpwd(?![\w.-]))[\w.-]+"
 _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|failed|required|missing|invalid|expired
     |unset|empty|not|command|[*]{3,}|(?:self|args|cfg|config|kwargs|opts|options|settings)(?:[.][a-z_]{1,40}){1,4}
     |os[.]environ(?=\[))(?![\w./+=(-])
@@ -295,29 +285,17 @@ def _without_cut_end(text: str) -> str:
     ('sh: echo [hidden]', 'token: [hidden]', 'echo it')
     """
     body = text.rstrip("\\ \t\r\n…")
-    start = max(body.rfind("\n") + 1, len(body) - _LONGEST_END)
-    tail = _compiled(_cut_token()).sub(HIDDEN, body[start:])
-    for mark, close in _CLOSES:
+    start = max(body.rfind("\n") + 1, len(body) - LONGEST_END)
+    tail = _compiled(cut_token()).sub(HIDDEN, body[start:])
+    for mark, close in CLOSES:
         if tail.endswith(HIDDEN) or mark not in tail or (mark == close and tail.count(mark) % 2 == 0):
             continue
         hidden = _searched(tail + close).removesuffix(close)
         cut = "".join([*parts_between(tail, hidden, HIDDEN)][-1:])
-        if hidden.endswith(HIDDEN) and (mark == close or _compiled(r"(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z]).{8}").match(cut)):
+        is_named = hidden.endswith(HIDDEN) and not hidden.endswith(f"/{HIDDEN}")
+        if is_named and (mark == close or _compiled(r"(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z]).{8}").match(cut)):
             tail = hidden
     return text if tail == body[start:] else text[:start] + tail + text[len(body) :]
-
-
-_LONGEST_END = 1000
-_CLOSES = (('"', '"'), ("'", "'"), ("<", "</"), ("echo", " | kinit"), ("printf", " | kinit"), ("://", "@h"))
-"""What a text with a secret at its end holds, and what would stand behind the secret."""
-
-
-@cache
-def _cut_token() -> str:
-    """The beginning of a token at the end of a text; one of a few letters may begin any word, or a version."""
-    starts = (start for start, shape in SHAPES.items() if shape.startswith((start, re.escape(start), "(?:", "[prs]")))
-    usual = (start for start in starts if len(start) > 3 and start not in ("key-", "v1.0-") or "(?=…)" in SHAPES[start])
-    return rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, usual))})(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z])[\w.+/=~,$-]{{8,}}\Z"
 
 
 def _hidden_words(text: str) -> Iterator[str]:

@@ -238,5 +238,5 @@ def cut_token() -> str:
     """The beginning of a token at the end of a text; one of a few letters may begin any word, or a version."""
     starts = (start for start, shape in SHAPES.items() if shape.startswith((start, re.escape(start), "(?:", "[prs]")))
     others = ("key-", "v1.0-", "LS0tLS1CRUdJTi")
-    usual = (start for start in starts if len(start) > 3 and start not in others or "(?=…)" in SHAPES[start])
+    usual = (start for start in starts if (len(start) > 3 and start not in others) or "(?=…)" in SHAPES[start])
     return rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, usual))})(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z])[\w.+/=~,$-]{{12,}}\Z"

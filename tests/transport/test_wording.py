@@ -59,8 +59,8 @@ def test_spans_and_sizes_are_short() -> None:
 
 
 def test_a_secret_in_which_a_text_is_cut_is_hidden_first() -> None:
-    """Each place and name of the corpus, cut right behind the secret and within it: by what shows, and on the host."""
-    for held in corpus(random.Random(5)):
+    """Every eighth secret of the corpus, cut right behind the secret and within it: by what shows, and on the host."""
+    for held in [*corpus(random.Random(5))][::8]:
         if held.hidden not in held.text or held.text.count(" PASS ") or "\n" in held.text:
             continue
         end = held.text.index(held.hidden) + len(held.hidden)

@@ -99,7 +99,9 @@ def _cuts(pairs: Collection[tuple[End, End, bool]]) -> tuple[list[Cut[End]], set
     Beside them, the ends of sides that fewer ends are on than on the other, where one way alone is cut.
     """
     failed: dict[End, set[End]] = defaultdict(set)
+    from_end: dict[End, list[tuple[End, End, bool]]] = defaultdict(list)
     for source, target, worked in pairs:
+        from_end[source].append((source, target, worked))
         if not worked:
             failed[source].add(target)
             failed[target].add(source)
@@ -110,11 +112,11 @@ def _cuts(pairs: Collection[tuple[End, End, bool]]) -> tuple[list[Cut[End]], set
         connected = {end: tried[end] - failed.get(end, set()) for end in ends}
         parts = _merged(sorted(_components(connected), key=_by_size), failed)
         if 2 * len(parts[0]) > len(ends):
-            parts = _sides([pair for pair in pairs if pair[0] in ends]) or parts
+            parts = _sides([pair for end in ends for pair in from_end.get(end, ())]) or parts
             fewer |= parts[-1]
         if len(ends) > 2 and 2 * len(parts[0]) <= len(ends):
             part_of = {end: place for place, part in enumerate(parts) for end in part}
-            across = {pair[:2] for pair in pairs if not pair[2] and pair[0] in part_of}
+            across = {pair[:2] for end in ends for pair in from_end.get(end, ()) if not pair[2]}
             crossing = [pair for pair in across if part_of[pair[0]] != part_of[pair[1]]]
             in_order = tuple(tuple(sorted(part, key=_sort_key)) for part in parts)
             cut_list.append(Cut(in_order, tuple(sorted(crossing))))

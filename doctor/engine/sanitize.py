@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from doctor.engine.texts import filled, origin
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
-_LONGEST_WORD = 400
+_BEHIND = 600
+"""Characters behind a cut in which a secret before it may end."""
 
 
 def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
@@ -19,27 +20,24 @@ def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
     'red alert'
     """
     if isinstance(text, bytes):
-        text = text[: limit * 8].decode("utf-8", "replace")
-    text = _ESCAPES.sub(" ", text[: limit * 8])
+        text = text[: limit * 8 + _BEHIND].decode("utf-8", "replace")
+    text = _ESCAPES.sub(" ", text[: limit * 8 + _BEHIND])
     # Word by word: nearly every word is printable, and a host may send many megabytes of them.
     cleaned = " ".join(word if word.isprintable() else _spaced(word) for word in text.split()).strip()
     if len(cleaned) > limit:
-        cleaned = _without_cut_token(cleaned, limit - 1)[: limit - 1] + "…"
+        cleaned = _start(cleaned, limit - 1) + "…"
     return cleaned if cleaned.isprintable() and "  " not in cleaned else " ".join(cleaned.split())
 
 
-def _without_cut_token(text: str, limit: int) -> str:
-    r"""``text`` with the word at ``limit`` free of secrets: the part of one before the cut has no shape to know it by.
+def _start(text: str, limit: int) -> str:
+    r"""The beginning of ``text``, free of secrets and for a cut at ``limit``: behind it, part of one has no shape.
 
-    >>> _without_cut_token("at https://me:hunter2hunter2@h/ x", 20)
-    'at https://me:[hidden]@h/ x'
+    >>> _start("echo Hunter2hunter2 | sudo -S ls", 21)
+    'echo [hidden] | sudo '
     """
-    from doctor.engine.secrets import hide_tokens  # most texts are short
+    from doctor.engine.secrets import hide_secrets  # most texts are short
 
-    start = max(text.rfind(" ", 0, limit) + 1, limit - _LONGEST_WORD)
-    end = text.find(" ", limit, limit + _LONGEST_WORD)
-    end = end if end >= 0 else limit + _LONGEST_WORD
-    return text[:start] + hide_tokens(text[start:end]) + text[end:]
+    return hide_secrets(text[: limit + _BEHIND])[:limit]
 
 
 def last_line(text: str, limit: int = 200) -> str:
@@ -59,7 +57,7 @@ def _spaced(word: str) -> str:
 def printable(text: str, limit: int = 200) -> str:
     """What a user typed or wrote, with what cannot be printed spelled out, at most ``limit`` characters of it."""
     is_cut = len(text) > limit
-    text = _without_cut_token(text, limit)[:limit] if is_cut else text
+    text = _start(text, limit) if is_cut else text
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return escaped + "…" if is_cut else escaped
 
@@ -73,8 +71,7 @@ def comparable_excerpt(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     checksum = zlib.crc32(text.encode("utf-8", "surrogatepass"))
-    start = _without_cut_token(text, limit)[:limit]
-    return filled("{0}... ({1} characters, CRC-32 {2})", start, len(text), f"{checksum:08x}")
+    return filled("{0}... ({1} characters, CRC-32 {2})", _start(text, limit), len(text), f"{checksum:08x}")
 
 
 def quote(text: str) -> str:

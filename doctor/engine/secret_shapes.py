@@ -1,5 +1,10 @@
 """What is a secret by its own shape, such as tokens of services, and by the command that it stands in."""
 
+from __future__ import annotations
+
+import re
+from functools import cache
+
 SHAPES = {
     "hf_": r"hf_(?:[A-Za-z0-9]{28,}|[A-Za-z0-9]+(?=…))",
     **{f"gh{kind}_": rf"gh{kind}_(?:[A-Za-z0-9]{{20,}}|[A-Za-z0-9]+(?=…))" for kind in "opsur"},
@@ -141,7 +146,8 @@ SHAPES = {
 the rules of gitleaks (config/gitleaks.toml) and detectors of trufflehog (pkg/detectors) have them."""
 PRIVATE_KEY = (
     r"----[ -]BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
-    r"(?:(?:(?!----)[\s\S]){0,16384}----[ -]END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----|[A-Za-z0-9+/=\s\\]*)"
+    r"(?:(?:(?!----)[\s\S]){0,16384}----[ -]END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
+    r"|(?:(?:\\+[nr]|\s)+(?:[^\n\\]{0,80}?\s)?[A-Za-z0-9+/]{16,}={0,2})*[A-Za-z0-9+/=\s\\]*)"
     r"|(?<=Private-Lines: )[0-9]{1,4}\s[A-Za-z0-9+/=\s]{1,16384}"
 )
 """To its end, also where a log puts a time and a rank before each line."""
@@ -210,3 +216,27 @@ COMMANDS = (
     ("7z|7za|7zr", "-p"),
 )
 """Programs, and what stands before a secret among their words."""
+
+INNOCENT = (
+    r"(?:[\w.-]*[_.-])?(?:(?:eos|bos|pad|unk|sep|cls|mask|per|first|next|stop|start|image|video|audio|special)[_-]token"
+    r"|(?:barrier|sort|primary|foreign|missing|unexpected|past|json|metric|reward|input|label|prompt|text|image|host"
+    r"|cache|group|partition|lookup|row|column|dict|order|state|module|param|dataset|feature|target|query|attention|layer"
+    r"|weight|output|batch|sample|unique|dedup|rank|prefix|hash|kv|loss|score|answer|question|response|messages|chosen"
+    r"|rejected|caption|tensor|checkpoint|ckpt|tokenizer|split|content)"
+    r"[_-]key|password-?less|(?:secrets?|passw(?:or)?d|token|key|credentials?)[_-]?(?:file|path|dir|name|policy|length|ttl))"
+    r"(?![\w.-])"
+)
+"""Names of a tokenizer, of a column of data, and of statistics."""
+
+LONGEST_END = 1000
+CLOSES = (('"', '"'), ("'", "'"), ("<", "</"), ("echo", " | kinit"), ("printf", " | kinit"), ("://", "@h"))
+"""What a text with a secret at its end holds, and what would stand behind the secret."""
+
+
+@cache
+def cut_token() -> str:
+    """The beginning of a token at the end of a text; one of a few letters may begin any word, or a version."""
+    starts = (start for start, shape in SHAPES.items() if shape.startswith((start, re.escape(start), "(?:", "[prs]")))
+    others = ("key-", "v1.0-", "LS0tLS1CRUdJTi")
+    usual = (start for start in starts if (len(start) > 3 and start not in others) or "(?=…)" in SHAPES[start])
+    return rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, usual))})(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z])[\w.+/=~,$-]{{12,}}\Z"

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from doctor.engine.secret_layers import LEAST_WORD, inner_texts, parts_between, without_words
-from doctor.engine.secret_shapes import COMMANDS, GAP, PRIVATE_KEY, SHAPES
+from doctor.engine.secret_shapes import CLOSES, COMMANDS, GAP, INNOCENT, LONGEST_END, PRIVATE_KEY, SHAPES, cut_token
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,17 +32,7 @@ _AT_THE_END = (
     r"|mot[_.-]?de[_.-]?passe)"
 )
 """Of a name. ``tokenizer`` and ``max_tokens`` are none, nor are ``PWD``, ``OLDPWD`` and a bare ``key``."""
-_INNOCENT = (
-    r"(?:[\w.-]*[_.-])?(?:(?:eos|bos|pad|unk|sep|cls|mask|per|first|next|stop|start|image|video|audio|special)[_-]token"
-    r"|(?:barrier|sort|primary|foreign|missing|unexpected|past|json|metric|reward|input|label|prompt|text|image|host"
-    r"|cache|group|partition|lookup|row|column|dict|order|state|module|param|dataset|feature|target|query|attention|layer"
-    r"|weight|output|batch|sample|unique|dedup|rank|prefix|hash|kv|loss|score|answer|question|response|messages|chosen"
-    r"|rejected|caption|tensor|checkpoint|ckpt|tokenizer|split|content)"
-    r"[_-]key|password-?less|(?:secrets?|passw(?:or)?d|token|key|credentials?)[_-]?(?:file|path|dir|name|policy|length|ttl))"
-    r"(?![\w.-])"
-)
-"""Names of a tokenizer, of a column of data, and of statistics."""
-_NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!{_INNOCENT})(?!oldpwd(?![\w.-]))[\w.-]+"
+_NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!{INNOCENT})(?!oldpwd(?![\w.-]))[\w.-]+"
 _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|failed|required|missing|invalid|expired
     |unset|empty|not|command|[*]{3,}|(?:self|args|cfg|config|kwargs|opts|options|settings)(?:[.][a-z_]{1,40}){1,4}
     |os[.]environ(?=\[))(?![\w./+=(-])
@@ -216,7 +206,7 @@ WORDS = (
         "proxy",
     ),
     *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),
-    *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "(printf", "minio", "ssh.connect"),
+    *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "printf", "minio", "ssh.connect"),
     *("salt", "pepper", "setuser", "otp=", '"sk"', "'sk'", "session_id", "session-id", "identified", "signature:"),
     *("dingtalk", "7z"),
     *("send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
@@ -285,7 +275,27 @@ def _without_own(text: str) -> str:
     """Without the secrets that stand in it as they are."""
     lower = text.lower()
     words = [word for word in WORDS if word in lower]
-    return hide_in_lines(text, _lines_with(words, lower)) if words else text
+    return _without_cut_end(hide_in_lines(text, _lines_with(words, lower))) if words else text
+
+
+def _without_cut_end(text: str) -> str:
+    """A text may have been cut before it came here: its end is searched again with what would close a secret there.
+
+    >>> _without_cut_end("sh: echo Hunter2hunter2"), _without_cut_end("token: 'Hunter2hun"), _without_cut_end("echo it")
+    ('sh: echo [hidden]', 'token: [hidden]', 'echo it')
+    """
+    body = text.rstrip("\\ \t\r\n…")
+    start = max(body.rfind("\n") + 1, len(body) - LONGEST_END)
+    tail = _compiled(cut_token()).sub(HIDDEN, body[start:])
+    for mark, close in CLOSES:
+        if tail.endswith(HIDDEN) or mark not in tail or (mark == close and tail.count(mark) % 2 == 0):
+            continue
+        hidden = _searched(tail + close).removesuffix(close)
+        cut = "".join([*parts_between(tail, hidden, HIDDEN)][-1:])
+        is_named = hidden.endswith(HIDDEN) and not hidden.endswith(f"/{HIDDEN}")
+        if is_named and (mark == close or _compiled(r"(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z]).{8}").match(cut)):
+            tail = hidden
+    return text if tail == body[start:] else text[:start] + tail + text[len(body) :]
 
 
 def _hidden_words(text: str) -> Iterator[str]:

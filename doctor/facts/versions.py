@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from doctor.analysis.majority import agreed_value
+from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
@@ -49,8 +50,12 @@ def package_values(finding: Finding, products: Mapping[str, NpuProduct] | None) 
 
 def driver_to_install(cards: GpuCards, fleet: Mapping[str, GpuCards] | None) -> str | None:
     """The version of the loaded driver, else the one that most of several other hosts have; None: not known."""
-    others = (other.driver_version for other in (fleet or {}).values())
-    return cards.driver_version or agreed_value(version for version in others if version)
+    return cards.driver_version or (_agreed_driver(fleet) if fleet else None)
+
+
+@once_per_fleet
+def _agreed_driver(fleet: Mapping[str, GpuCards]) -> str | None:
+    return agreed_value(version for cards in fleet.values() if (version := cards.driver_version))
 
 
 class NpuVersions(Fact, frozen=True):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import comparable_excerpt, printable, strip_control_chars
+from doctor.engine.secrets import hide_secrets
 from doctor.transport import format_seconds, format_size, transport_error
+from tests.attack.secrets import corpus
 
 
 @pytest.mark.parametrize(
@@ -53,3 +56,29 @@ def test_spans_and_sizes_are_short() -> None:
         "1.5 KiB",
         "7 bytes",
     )
+
+
+def test_a_secret_in_which_a_text_is_cut_is_hidden_first() -> None:
+    """Every eighth secret of the corpus, cut right behind the secret and within it: by what shows, and on the host."""
+    for held in [*corpus(random.Random(5))][::8]:
+        if held.hidden not in held.text or held.text.count(" PASS ") or "\n" in held.text:
+            continue
+        end = held.text.index(held.hidden) + len(held.hidden)
+        text = held.text + " and then" * 200
+        for limit in (end + 1, end - 4):
+            seen = held.hidden[: limit - end - 2] if limit < end else held.hidden
+            for cut in (strip_control_chars, printable, comparable_excerpt):
+                assert len(seen) <= 8 or seen not in cut(text, limit), (cut, held)
+
+
+@pytest.mark.parametrize("end", ["echo Xa7hunter2hunter", "printf '%s' Xa7hunter2hunter", "<X_TOKEN>Xa7hunter2hunter",
+                                 "password='Xa7hunter2hunter", 'token: "Xa7hunter2hunter',
+                                 "at https://me:Xa7hunter2hunter", "glpat-Xa7hunter2hunter"])  # fmt: skip
+def test_a_shape_whose_end_was_cut_on_the_host_is_hidden(end: str) -> None:
+    assert "hunter" not in hide_secrets(f"failed: {end}")
+
+
+@pytest.mark.parametrize("end", ["echo done", "tcp://node1:29500", "usage: --token <token>", "it's 3 o'clock",
+                                 'said "stop', "<b>text of 12345678 words"])  # fmt: skip
+def test_the_end_of_an_innocent_text_stays(end: str) -> None:
+    assert hide_secrets(f"the key: {end}").endswith(end)

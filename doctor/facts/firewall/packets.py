@@ -7,7 +7,9 @@ be told. Nothing is tried out by sample, so no port and no host is missed, and 2
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 
 import msgspec
 
@@ -34,15 +36,14 @@ def to_ranges(spans: Iterable[tuple[int, int]]) -> Ranges:
 
 def intersect(first: Ranges, second: Ranges) -> Ranges:
     """What both sets hold."""
-    common, i, j = [], 0, 0
-    while i < len(first) and j < len(second):
-        low, high = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
-        if low <= high:
-            common.append((low, high))
-        if first[i][1] < second[j][1]:
-            i += 1
-        else:
-            j += 1
+    few, many = sorted((first, second), key=len)
+    common: list[tuple[int, int]] = []
+    for low, high in few:
+        part = [*many[bisect_left(many, low, key=itemgetter(1)) : bisect_right(many, high, key=itemgetter(0))]]
+        if part:
+            part[0] = (max(low, part[0][0]), part[0][1])
+            part[-1] = (part[-1][0], min(high, part[-1][1]))
+            common += part
     return tuple(common)
 
 

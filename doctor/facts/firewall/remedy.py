@@ -132,13 +132,15 @@ def is_listable(block: BlockedConnections) -> bool:
 
 @lru_cache(maxsize=8)
 def networks(addresses: Ranges) -> Sequence[str]:
-    """The addresses in as few networks as hold no other one."""
+    """The addresses in as few networks as hold no other one; of many, some more than a command may name."""
     texts: list[str] = []
-    for low, high in addresses:
+    for low, high in addresses[: MAX_ADDRESSES + 1]:
         kind = ipaddress.IPv4Address if high < 1 << 32 else ipaddress.IPv6Address
         for network in ipaddress.summarize_address_range(kind(low), kind(high)):
             single = network.prefixlen == network.max_prefixlen
             texts.append(str(network.network_address) if single else str(network))
+        if len(texts) > MAX_ADDRESSES:
+            break
     return tuple(texts)
 
 

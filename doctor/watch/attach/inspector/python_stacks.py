@@ -85,10 +85,10 @@ def spied_stacks(pids, program, deadline):
                 process.kill()
                 process.communicate()
                 out, err = b"", b"py-spy did not answer in time"
-            found = working_thread(out[:MAX_DUMP], pid)
+            thread_frames = working_thread(out[:MAX_DUMP], pid)
             waiting[pid] += 1
-            if found:
-                stacks[pid] = found
+            if thread_frames:
+                stacks[pid] = thread_frames
                 problems.pop(pid, None)
                 del waiting[pid]
                 continue

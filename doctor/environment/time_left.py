@@ -45,8 +45,8 @@ def seconds_left(
     except OSError:
         return None
     first = answer.strip().splitlines()[0].strip() if answer.strip() else ""
-    seconds = slurm_seconds(first) if ":" in first or "-" in first else None  # without a colon it is no time
-    return float(seconds) if seconds is not None else None
+    left = slurm_seconds(first) if ":" in first or "-" in first else None  # without a colon it is no time
+    return float(left) if left is not None else None
 
 
 def step_limit(line: LaunchLine) -> int | None:

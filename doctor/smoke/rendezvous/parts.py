@@ -76,10 +76,10 @@ def blame_fewer(failure: Failure, plan: SmokePlan) -> Failure:
     silent = {rank for rank in failure.culprit_ranks if failure.limit and plan.host_of(rank) == UNKNOWN_HOST}
     if 2 * len(silent) < plan.world:
         return failure.blaming(failure.culprit_ranks)
-    text = filled(
+    sentence = filled(
         "{0} of {1} have not, so that either side may be cut off: {2}", rank_names(silent), plan.world, failure.text
     )
-    return failure.blaming(set(failure.culprit_ranks) - silent, text=text)
+    return failure.blaming(set(failure.culprit_ranks) - silent, text=sentence)
 
 
 def result_without_run(

@@ -143,12 +143,16 @@ def _absent_failure(
         reasons = filled(
             "not started, directed elsewhere by {0}, or blocked by a firewall", leader.leader_address_source
         )
-        text = filled(
+        silence = filled(
             "no connection within {0} s: {1}; see the stderr of that process, if it runs", f"{patience:g}", reasons
         )
-        why[text] = silent
-    who = {text: rank_names(ranks) if ranks[0] >= 0 else "a process without a rank" for text, ranks in why.items()}
-    texts = [text if len(who) == 1 else filled("{0}: {1}", ranks, text) for text, ranks in who.items()]
+        why[silence] = silent
+    names_by_text = {
+        text: rank_names(ranks) if ranks[0] >= 0 else "a process without a rank" for text, ranks in why.items()
+    }
+    texts = [
+        text if len(names_by_text) == 1 else filled("{0}: {1}", names, text) for text, names in names_by_text.items()
+    ]
     return _failure(
         absent_ranks, joined("; ", texts[:8]), "timeout" if silent else "evidence", patience if silent else 0.0
     )

@@ -35,8 +35,8 @@ def seconds_left(
     for name in _END_VARIABLES:
         text = environ.get(name, "")
         if re.fullmatch(r"[0-9]{9,11}(\.[0-9]{1,9})?", text, re.ASCII):
-            seconds = float(text) - now()
-            return max(0.0, seconds) if seconds < _FOREVER else None
+            remaining = float(text) - now()
+            return max(0.0, remaining) if remaining < _FOREVER else None
     job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID") or ""
     if not re.fullmatch(r"[0-9]{1,12}", job, re.ASCII) or environ.get("SLURM_PROCID", "0") != "0":
         return None

@@ -23,8 +23,8 @@ def gpu_busy(inventory: GpuInventory) -> Iterator[Finding]:
     ## Source
     The processes of type C (compute) in `nvidia-smi -q -x`. Display servers (type G) and NVIDIA's own services are no
     finding. In a container nvidia-smi lists no processes of others. A warning while more than a twentieth of the GPU's
-    memory is left: two jobs may share a GPU. With less no job starts (torch on an H200 of which 138 of 140 GiB were
-    held: CUBLAS_STATUS_ALLOC_FAILED).
+    memory is left: two jobs may share a GPU. With less no job starts (torch, beside a process that held 138 of the 140
+    GiB of an H200: CUBLAS_STATUS_ALLOC_FAILED).
     """
     for gpu in inventory.gpus:
         is_full = bool(gpu.memory) and sum(one.mebibytes or 0 for one in gpu.processes) >= FULL * (gpu.memory or 0)

@@ -25,7 +25,7 @@ from doctor.report.explain.examples import EXAMPLES, EXAMPLES_FILE, ExampleFindi
 
 CHECK_TESTS = Path(__file__).with_name("checks")
 CHECKS = str(bundled_folder("checks"))
-MAX_VALUE_CHARS = 400
+MAX_VALUE_CHARS = 1200
 PAGE_SECTIONS = ("What to do", "Back again")
 
 

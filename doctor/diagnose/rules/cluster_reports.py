@@ -98,8 +98,7 @@ def _with_fields(case: Case, report: Event) -> ClusterReport:
     values = {name: [report.values[name]] for name in _NAMES if report.values.get(name)}
     fields = [event for event in case.reports if event.file == report.file and _is_near(case, event, report)]
     others = [e.line for e in case.reports if e.file == report.file and _tells_of_another(case, e, report)]
-    between = {field: range(*sorted((field.line, report.line))) for field in fields}
-    fields = [field for field in fields if not any(line in between[field][1:] for line in others)]
+    fields = [field for field in fields if not any(_is_between(line, field.line, report.line) for line in others)]
     for event in sorted(fields, key=lambda event: (abs(event.line - report.line), event.line)):
         for name in _NAMES:
             if event.values.get(name) and (name not in report.values):
@@ -110,6 +109,10 @@ def _with_fields(case: Case, report: Event) -> ClusterReport:
 def _tells_of_another(case: Case, event: Event, report: Event) -> bool:
     explained = event.signature in case.signatures[report.signature].explains
     return bool(case.signatures[event.signature].reports) and not explained
+
+
+def _is_between(line: int, first: int, last: int) -> bool:
+    return min(first, last) < line < max(first, last)
 
 
 def _is_near(case: Case, field: Event, report: Event) -> bool:

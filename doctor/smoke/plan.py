@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan, SmokeSettings
@@ -245,6 +246,19 @@ def common_backend(devices: Sequence[Mapping[str, object]]) -> Backend:
         if devices and all(held.get(kind) for held in devices):
             return backend
     return "gloo"
+
+
+def hidden_notes(plan: SmokePlan, options: SmokeOptions, hidden: Mapping[str, Sequence[str]]) -> list[str]:
+    """That the ranks ran on CPUs as the environment hides the devices; ``hidden``: by host, the kinds.
+
+    A job that needs them ends where it starts: on an H200 with CUDA_VISIBLE_DEVICES=-1, "no GPUs found".
+    """
+    hosts = [host for host, kinds in hidden.items() if kinds]
+    if not hosts or options.backend is not None or plan.backend != "gloo":
+        return []
+    kinds = sorted({kind.upper() for host in hosts for kind in hidden[host]})
+    text = "The ranks ran on CPUs: the job's environment hides all {0}s of {1}. A job that needs them does not start"
+    return [filled(text, kinds[0], folded(hosts))]
 
 
 def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeOptions) -> tuple[RankPlacement, ...]:

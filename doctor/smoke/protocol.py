@@ -73,6 +73,8 @@ class AgentHello(msgspec.Struct, frozen=True):
     """The address that an SSH connection came in on."""
     devices: dict[str, list[int]] = {}
     """By kind: the accelerators that its environment lets a program use, in the order of their ordinals."""
+    hidden: list[str] = []
+    """The kinds of which the host has some, and its environment leaves none."""
     npu_model: str = ""
     """PCI device id of its NPUs, such as ``d801``; empty where there is none."""
     uid: int = -1

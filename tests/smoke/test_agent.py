@@ -983,3 +983,11 @@ def test_the_jobs_variables_are_in_force_all_some_or_none(monkeypatch: pytest.Mo
     assert variables_in_force(keep=["GLOO_SOCKET_IFNAME"]) == ("eth7", None)
     assert variables_in_force(environment="clean")[1] is None
     assert variables_in_force(interface="eth1")[0] == "eth1"
+
+
+@pytest.mark.parametrize(("value", "hidden"), [("-1", ["gpu"]), ("", ["gpu"]), ("7", ["gpu"]), ("0", []), (None, [])])
+def test_devices_that_the_environment_hides(value: str | None, hidden: list[str], monkeypatch: Any) -> None:
+    """As on a host with one GPU: the job that sees none of its devices ends."""
+    monkeypatch.setattr(procfs, "numbered_files", lambda prefix: [0] if prefix == "nvidia" else [])
+    environ = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
+    assert procfs.hidden_accelerators(environ) == hidden

@@ -20,6 +20,7 @@ from doctor.smoke.plan import (
     buffer_notes,
     build_plan,
     default_layouts,
+    hidden_notes,
     parse_layout,
     plan_as_dict,
 )
@@ -264,3 +265,13 @@ def test_options_count_for_ranks_of_a_launcher_as_for_those_of_doctor() -> None:
     assert launched.master_port == 29500
     trial = msgspec.structs.replace(options, keep=())
     assert build_launched_plan(context, [Hello(0, 1, "w1", 7)], (), trial).master_port == 0
+
+
+def test_a_run_on_cpus_says_that_the_environment_hides_the_devices() -> None:
+    """A healthy run says nothing of a job that needs them: on an H200 with CUDA_VISIBLE_DEVICES=-1 that one ended."""
+    plan = build_plan({"w1": PlanHost(), "w2": PlanHost()}, SmokeOptions())
+    hidden = {"w1": ["gpu"], "w2": ["gpu"]}
+    (note,) = hidden_notes(plan, SmokeOptions(), hidden)
+    assert "hides all GPUs of w[1-2]" in note or "hides all GPUs of w1,w2" in note
+    assert hidden_notes(plan, SmokeOptions(), {"w1": [], "w2": []}) == []
+    assert hidden_notes(plan, SmokeOptions(backend="gloo"), hidden) == []  # CPUs were asked for

@@ -293,6 +293,8 @@ class _Supervisor:
             master_addr=self.plan.master_addr or self.endpoints[first].address,
         )
         self.notes += planning.buffer_notes(self.plan, {**self.channels.hellos[first].variables, **self.plan.variables})
+        hidden = {self.endpoints[name].host: hello.hidden for name, hello in self.channels.hellos.items()}
+        self.notes += planning.hidden_notes(self.plan, self.options, hidden)
         order = self.start_order()
         for name in self.endpoints:
             peer = self.channels.peer_address(name)

@@ -20,7 +20,7 @@ from doctor.smoke.programs.agent.network import (
     probe_connections,
     tcp_sockets,
 )
-from doctor.smoke.programs.agent.procfs import accelerators, npu_model
+from doctor.smoke.programs.agent.procfs import accelerators, hidden_accelerators, npu_model
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.agent.rank_watcher import RankWatcher
 from doctor.smoke.programs.agent.stacks import dump_stacks
@@ -99,6 +99,7 @@ class Agent(OrderedProgram):
                 "port_error": problem,
                 "server": server[2] if len(server) == 4 else "",
                 "devices": accelerators(os.environ),
+                "hidden": hidden_accelerators(os.environ),
                 "npu_model": npu_model(),
                 "uid": os.getuid(),
                 "variables": job_variables(os.environ),

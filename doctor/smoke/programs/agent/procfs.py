@@ -132,6 +132,12 @@ def accelerators(environ=None):
     return numbers
 
 
+def hidden_accelerators(environ):
+    """The kinds of accelerators that this host shows, and of which this environment leaves none."""
+    visible = accelerators(environ)
+    return sorted(kind for kind, devices in accelerators().items() if devices and not visible[kind])
+
+
 def numbered_files(prefix):
     """The numbers of the files under /dev whose names are this and a number."""
     matches = (re.match(prefix + r"(\d{1,4})$", name) for name in os.listdir("/dev"))

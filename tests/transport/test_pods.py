@@ -550,6 +550,19 @@ def test_pages_of_a_real_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
+def test_pages_without_end_are_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API server that always has one more page, and nothing in it."""
+    asked: list[str] = []
+
+    def ask(program: Sequence[str], *argv: str, **limits: Any) -> bytes:
+        asked.append(argv[-1])
+        return b'{"items": [], "metadata": {"continue": "more"}}'
+
+    monkeypatch.setattr(kubectl, "ask", ask)
+    assert list_pods(("kubectl",), "default") == []
+    assert len(asked) == 40
+
+
 def test_a_stream_that_ends_before_its_command_has_begun() -> None:
     """Kubectl ends with 0 and prints nothing, where the API server lost the stream: that is no command that ran."""
     transport = Kubernetes(PodAccess(kubectl=("/bin/true",)), ("w-0",), 0.1)

@@ -22,7 +22,7 @@ from doctor.transport.options import CONNECT_TIMEOUT
 
 AnswerT = TypeVar("AnswerT")
 ObjectT = TypeVar("ObjectT")
-_PAGE = 500
+_PAGE, _MOST_PAGES = 500, 40
 MAX_PODS = 10_000
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
@@ -291,14 +291,16 @@ def list_pods(
 def list_objects(
     program: Sequence[str], path: str, selector: str, kind: type[Page[ObjectT]], patience: float = CONNECT_TIMEOUT
 ) -> Iterator[ObjectT]:
-    """All objects of a path, those with these labels; by pages. Raises: TransportError."""
+    """The objects of a path, those with these labels; by pages, at most `_MOST_PAGES`. Raises: TransportError."""
     options = f"?limit={_PAGE}" + (f"&labelSelector={quote(selector, safe='')}" if selector else "")
-    following = " "
-    while following:
-        more = f"&continue={quote(following, safe='')}" if following.strip() else ""
+    following = ""
+    for _ in range(_MOST_PAGES):
+        more = f"&continue={quote(following, safe='')}" if following else ""
         page = decoded(kubectl.ask(program, "get", "--raw", path + options + more, patience=patience), kind)
         yield from page.items
         following = page.metadata.next
+        if not following:
+            return
 
 
 def read_pod(program: Sequence[str], namespace: str, name: str, patience: float = CONNECT_TIMEOUT) -> Pod:

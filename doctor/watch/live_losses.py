@@ -44,10 +44,11 @@ class LiveLosses:
     def timeout_of(self, rank: int) -> str:
         """What the watchdog of a rank's backend has said of a collective that did not end; empty where it has not.
 
-        It ends the process up to a minute later, from a thread without Python.
+        It ends the process up to a minute later, from a thread without Python. Told once: the next process of this
+        rank, after a restart, is another one.
         """
         self.read(time.monotonic())
-        return self._timed_out.get(rank, "")
+        return self._timed_out.pop(rank, "")
 
     def look(self, now: float) -> list[LossVerdict]:
         """The verdicts that have not been announced yet. ``now``: seconds of one clock."""

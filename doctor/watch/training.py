@@ -25,7 +25,7 @@ from doctor.watch.outcome import with_stacks
 from doctor.watch.pace import Entry, StepPace, StepTimes
 from doctor.watch.paths import PathRow, joined_paths
 from doctor.watch.rank_process import RankProcess
-from doctor.watch.verdict import ON_DEVICE, TrainingWatch
+from doctor.watch.verdict import TrainingWatch
 
 GATHER_SECONDS = 2.0
 """Seconds for the ranks of this host to show up, before those that did not are looked for on others."""
@@ -163,7 +163,7 @@ class Training:
         """
         paths = joined_paths({rank: (self.hosts.get(rank, UNKNOWN_HOST), rows) for rank, rows in self.paths.items()})
         run = self.pace.parts.usual(self.hosts, paths, newest)
-        if not ON_DEVICE.search(self.watch.backend):
+        if not self.watch.on_device:
             return run
         ranks = {
             rank: RankPace(rank, pace.host, pace.input, unsplit=pace.step - pace.input, cpu_wait=pace.cpu_wait)
@@ -374,7 +374,7 @@ class Training:
 
         Empty where ranks waited for a CPU: whose host is busy takes longer for the same work.
         """
-        work = {} if self._ranks_without_cpu() else self.pace.work(bool(ON_DEVICE.search(self.watch.backend)))
+        work = {} if self._ranks_without_cpu() else self.pace.work(self.watch.on_device)
         if self.post is None or not work:
             return work
         now = time.monotonic()
@@ -402,13 +402,13 @@ class Training:
     def busy_sentence(self) -> str:
         """Why the paces of the ranks were not compared; empty where they were, or there were too few steps."""
         ranks = self._ranks_without_cpu()
-        if all(len(steps.compute) < MIN_TIMES for steps in self.pace.work().values()):
+        work = self.pace.work() if ranks or self.watch.on_device else {}
+        if all(len(steps.compute) < MIN_TIMES for steps in work.values()):
             return ""
         if not ranks:
-            return DEVICE_WAITS if ON_DEVICE.search(self.watch.backend) else ""
-        most = f"{100 * max(self.cpu_waits.values()):.0f}"
+            return DEVICE_WAITS
         text = "The paces of the ranks were not compared: {0} waited for a CPU, up to {1} % of the time"
-        return filled(text, rank_names(ranks), most)
+        return filled(text, rank_names(ranks), f"{100 * max(self.cpu_waits.values()):.0f}")
 
     def unseen_sentence(self) -> str:
         """Which ranks were not seen; empty where all were."""

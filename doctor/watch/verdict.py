@@ -46,7 +46,7 @@ MOST_UNANSWERED = 5
 GRACE = 1.0
 """Seconds for the cause of a rank's end to be heard of."""
 
-ON_DEVICE = re.compile(r"(?:nc|hc|rc|xc|mc)cl|cncl")
+_ON_DEVICE = re.compile(r"(?:nc|hc|rc|xc|mc)cl|cncl")
 """Backends whose collectives run on a stream of the device."""
 
 RankPage = dict[str, Any]
@@ -98,7 +98,7 @@ class TrainingWatch:
         self.snapshots: dict[int, Snapshot] = {}
         self.backend = ""
         self.library: Literal["torch", "mindspore"] = "torch"
-        self.runs_ahead = False
+        self.on_device = self.runs_ahead = False
         """A call ends before its collective does; who waits for a device, or for a result, uses a CPU."""
         self.joined: dict[int, float] = {}
         """When each rank had met the others."""
@@ -135,7 +135,8 @@ class TrainingWatch:
             self.joined.setdefault(rank, now)
             self.backend = str(event.get("backend", ""))
             self.library = "mindspore" if event.get("library") == "mindspore" else "torch"
-            self.runs_ahead = self.library == "mindspore" or bool(ON_DEVICE.search(self.backend))
+            self.on_device = bool(_ON_DEVICE.search(self.backend))
+            self.runs_ahead = self.on_device or self.library == "mindspore"
         elif event.get("ev") == "group":
             self._learn_group(rank, event)
         elif event.get("ev") == "hook" and event.get("gone"):

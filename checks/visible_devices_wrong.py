@@ -8,10 +8,8 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 from doctor.job.variables import VISIBLE_DEVICES
-from doctor.smoke.programs.agent.procfs import VISIBLE
+from doctor.smoke.programs.agent.procfs import VISIBLE, visible_devices
 
-HIDES_ALL = re.compile(r"\s*-[0-9]{1,4}(\s*,.{0,200})?|NoDevFiles")
-"""A list that begins with no device; slurmd writes the word for jobs without GPUs."""
 Inventories = Mapping[str, Mapping[str, NpuInventory | GpuCards | AmdGpus]]
 
 
@@ -45,12 +43,12 @@ def visible_devices_wrong(
         for host, devices in inventory.items():
             earlier = ""
             for variable, value, existing in _lists(launch.environ_of(host), vendor, _numbers(devices)):
-                if variable and HIDES_ALL.fullmatch(value) and existing and vendor != "npu":
-                    judged = True
-                    yield _nothing_left(host, variable, value, len(existing))
-                elif variable and _is_list(value):
+                if variable and _is_list(value):
                     judged = True
                     yield from _wrong_list(host, variable, value, existing, launch, earlier)
+                elif variable and vendor != "npu" and existing and not visible_devices(value, sorted(existing), vendor):  # type: ignore[no-untyped-call]
+                    judged = True
+                    yield _nothing_left(host, variable, value, len(existing))
                 earlier = variable
     if not any(inventories.values()):
         alone = list(_of_launch_alone(launch))

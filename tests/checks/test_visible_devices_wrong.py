@@ -33,7 +33,9 @@ def test_visible_devices(value: str, line: str, message: str) -> None:
     assert all(message in text for text in list_messages(outcome))
 
 
-@pytest.mark.parametrize(("value", "left"), [("-1", False), ("-1,0", False), ("NoDevFiles", False), ("0,-1", True)])
+@pytest.mark.parametrize(
+    ("value", "left"), [("-1", False), ("-1,0", False), ("NoDevFiles", False), ("0,-1", True), ("GPU-8f2c", True)]
+)
 def test_a_list_that_begins_with_no_device_hides_all_of_them(value: str, left: bool) -> None:
     """On an H200 with -1: "ProcessGroupNCCL is only supported with GPUs, no GPUs found!"."""
     cards = {"w1": [GpuCards(pci=8, driver="550.90", tool=True)]}

@@ -990,4 +990,4 @@ def test_devices_that_the_environment_hides(value: str | None, hidden: list[str]
     """As on a host with one GPU: the job that sees none of its devices ends."""
     monkeypatch.setattr(procfs, "numbered_files", lambda prefix: [0] if prefix == "nvidia" else [])
     environ = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
-    assert procfs.hidden_accelerators(environ) == hidden
+    assert procfs.hidden_accelerators(procfs.accelerators(environ)) == hidden

@@ -87,6 +87,7 @@ class Agent(OrderedProgram):
             except OSError as error:
                 problem = filled("port {0}: {1}", port, error.strerror or error)
         server = os.environ.get("SSH_CONNECTION", "").split()
+        devices = accelerators(os.environ)
         self.controller.send(
             hello={
                 "host": os.uname()[1],
@@ -98,8 +99,8 @@ class Agent(OrderedProgram):
                 "port": port if listen and not problem else 0,
                 "port_error": problem,
                 "server": server[2] if len(server) == 4 else "",
-                "devices": accelerators(os.environ),
-                "hidden": hidden_accelerators(os.environ),
+                "devices": devices,
+                "hidden": hidden_accelerators(devices),
                 "npu_model": npu_model(),
                 "uid": os.getuid(),
                 "variables": job_variables(os.environ),

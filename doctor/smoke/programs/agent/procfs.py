@@ -132,9 +132,8 @@ def accelerators(environ=None):
     return numbers
 
 
-def hidden_accelerators(environ):
-    """The kinds of accelerators that this host shows, and of which this environment leaves none."""
-    visible = accelerators(environ)
+def hidden_accelerators(visible):
+    """The kinds of accelerators that this host shows, and of which an environment leaves none ``visible``."""
     return sorted(kind for kind, devices in accelerators().items() if devices and not visible[kind])
 
 

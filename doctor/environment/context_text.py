@@ -86,7 +86,8 @@ def tag(origin: Origin) -> str:
 
     ``no-job`` outside of any.
     """
-    name = kind(origin).replace("alone", "no-job")
+    name = kind(origin)
+    name = "no-job" if name == "alone" else name
     job_id = origin.allocation.job_id if origin.allocation else ""
     text = f"{name}:{job_id}" if job_id else name
     launcher = origin.launch.launcher if origin.launch and origin.started == "ranks" else None

@@ -26,6 +26,18 @@ except TransportError as error:
 """
 
 
+def output_of_stopped(program: str, *arguments: str, begun: float, seconds: float) -> str:
+    """What a doctor prints that is stopped for so many seconds, when it has begun for a while."""
+    doctor = subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True)
+    assert doctor.stdout is not None and doctor.stdout.readline() == "ready\n"
+    time.sleep(begun)
+    os.kill(doctor.pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    os.kill(doctor.pid, signal.SIGCONT)
+    output, _ = doctor.communicate(timeout=60)
+    return output.strip()
+
+
 @pytest.mark.parametrize(
     ("command", "answer"),
     [
@@ -35,14 +47,7 @@ except TransportError as error:
     ],
 )
 def test_a_controller_that_was_stopped_still_hears_what_its_hosts_said(command: str, answer: str) -> None:
-    doctor = subprocess.Popen([sys.executable, "-c", PROGRAM, command], stdout=subprocess.PIPE, text=True)
-    assert doctor.stdout is not None and doctor.stdout.readline() == "ready\n"
-    time.sleep(0.5)
-    os.kill(doctor.pid, signal.SIGSTOP)
-    time.sleep(8.0)
-    os.kill(doctor.pid, signal.SIGCONT)
-    output, _ = doctor.communicate(timeout=60)
-    assert output.strip() == answer
+    assert output_of_stopped(PROGRAM, command, begun=0.5, seconds=8.0) == answer
 
 
 CONNECTING = """
@@ -73,12 +78,4 @@ def test_a_host_that_doctor_was_stopped_before_reaching_is_reached(ground: Groun
     script = ground.folder / "way"
     script.write_text(delay.format(ground.folder / "begun") + way)
     config = ground.config(f"Host {host}\n ProxyCommand sh {script}\n")
-    argv = [sys.executable, "-c", CONNECTING, str(config), host]
-    doctor = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    assert doctor.stdout is not None and doctor.stdout.readline() == "ready\n"
-    time.sleep(1.5)
-    os.kill(doctor.pid, signal.SIGSTOP)
-    time.sleep(5.0)
-    os.kill(doctor.pid, signal.SIGCONT)
-    output, _ = doctor.communicate(timeout=60)
-    assert output.strip() == answer
+    assert output_of_stopped(CONNECTING, str(config), host, begun=1.5, seconds=5.0) == answer

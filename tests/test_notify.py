@@ -80,13 +80,13 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def told(target: NotifyTarget, code: int = 10) -> None:
+def notify_receiver(target: NotifyTarget, code: int = 10) -> None:
     notify([target], reports.smoke_hang(), reports.CHECKS, code, "smoke")
     await_notifications()
 
 
-def one_check(found: Finding, name: str = "smoke-rank-blocked") -> Report:
-    return reports.report(Outcome(name, Severity.ERROR, "smoke", "", (found,), ("node001",)))
+def one_check(finding: Finding, name: str = "smoke-rank-blocked") -> Report:
+    return reports.report(Outcome(name, Severity.ERROR, "smoke", "", (finding,), ("node001",)))
 
 
 def settings(text: str) -> ConfigFile:
@@ -95,10 +95,10 @@ def settings(text: str) -> ConfigFile:
 
 class TestMessage:
     def test_ranks_hosts_cause_and_action_are_in_it(self) -> None:
-        found = Finding(
+        finding = Finding(
             "ranks {ranks} hold up the others", hosts=["node001"], ranks=[3, 1], why="They sleep.", remedy="End them."
         )
-        message = message_of(one_check(found), {}, 10, "watch", "w0")
+        message = message_of(one_check(finding), {}, 10, "watch", "w0")
         assert (message.verdict, message.exit_code, message.machine) == ("failed", 10, "w0")
         assert message.headline.startswith("FAILED: ") and message.hosts == ("node001",)
         told_finding = message.findings[0]
@@ -108,16 +108,16 @@ class TestMessage:
         assert told_finding.text in message.text and "End them." in message.text and message.headline in message.text
 
     def test_no_secret_is_in_it(self) -> None:
-        found = Finding("{text}", hosts=["node001"], text="HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789 is set")
-        message = message_of(one_check(found), {}, 10, "check", "w0")
+        finding = Finding("{text}", hosts=["node001"], text="HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789 is set")
+        message = message_of(one_check(finding), {}, 10, "check", "w0")
         line = line_message("password=hunter2hunter2", "watch", "w0", "train.py --api-key sk-12345678", is_error=True)
         for text in map(str, (message, line)):
             assert not [word for word in ("hf_abc", "hunter2", "sk-1234") if word in text]
         assert message.findings
 
     def test_it_is_bounded(self) -> None:
-        found = Finding("x" * 5000, hosts=[f"n{host}" for host in range(500)], remedy="y" * 50_000)
-        outcomes = [one_check(found, f"check-{number}").outcomes[0] for number in range(20)]
+        finding = Finding("x" * 5000, hosts=[f"n{host}" for host in range(500)], remedy="y" * 50_000)
+        outcomes = [one_check(finding, f"check-{number}").outcomes[0] for number in range(20)]
         message = message_of(reports.report(*outcomes), {}, 10, "check", "w0")
         assert len(message.findings) == MAX_FINDINGS and message.more == 20 - MAX_FINDINGS
         assert len(str(message)) < 80_000 and len(message.text) < 20_000
@@ -125,7 +125,7 @@ class TestMessage:
 
 class TestWebhook:
     def test_json_is_posted(self, server: Server) -> None:
-        told(NotifyTarget("hook", url=server.url, http=True))
+        notify_receiver(NotifyTarget("hook", url=server.url, http=True))
         assert [post.path for post in server.posts] == [f"/{TOKEN}"]
         body = server.posts[0].body
         assert body["format"] == "doctor.notify/1" and body["findings"] and body["exit_code"] == 10
@@ -142,7 +142,7 @@ class TestWebhook:
         self, server: Server, shape: str, answer: bytes, place: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
         server.answer[0] = (200, {}, answer)
-        told(NotifyTarget("chat", url=server.url, shape=shape, http=True))
+        notify_receiver(NotifyTarget("chat", url=server.url, shape=shape, http=True))
         assert place(server.posts[0].body).startswith("doctor smoke on ")
         assert capsys.readouterr().err == ""
 
@@ -168,7 +168,7 @@ class TestWebhook:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         server.answer[0] = (status, headers, answer)
-        told(NotifyTarget("chat", url=server.url, shape=shape, http=True))
+        notify_receiver(NotifyTarget("chat", url=server.url, shape=shape, http=True))
         error = capsys.readouterr().err
         assert error.startswith("doctor: --notify chat: not sent: ") and why in error
         assert error.count("\n") == 1 and TOKEN not in error and "\x1b" not in error
@@ -176,14 +176,16 @@ class TestWebhook:
 
     def test_a_server_that_does_not_answer(self, capsys: pytest.CaptureFixture[str]) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
-            told(NotifyTarget("hook", url=f"http://127.0.0.1:{silent.getsockname()[1]}/{TOKEN}", http=True, seconds=1))
+            notify_receiver(
+                NotifyTarget("hook", url=f"http://127.0.0.1:{silent.getsockname()[1]}/{TOKEN}", http=True, seconds=1)
+            )
         error = capsys.readouterr().err
         assert error == "doctor: --notify hook: not sent: no answer in time\n"
 
     def test_nobody_listens(self, capsys: pytest.CaptureFixture[str]) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-        told(NotifyTarget("hook", url=f"http://127.0.0.1:{port}/{TOKEN}", http=True))
+        notify_receiver(NotifyTarget("hook", url=f"http://127.0.0.1:{port}/{TOKEN}", http=True))
         assert capsys.readouterr().err == "doctor: --notify hook: not sent: Connection refused\n"
 
     def test_redact_holds_for_the_name_of_this_machine(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +237,7 @@ class TestCommandAndMail:
     def test_a_command_gets_json_without_a_shell(self, tmp_path: Path) -> None:
         out = tmp_path / "got $(id)"
         code = "import sys; open(sys.argv[1], 'wb').write(sys.stdin.buffer.read())"
-        told(NotifyTarget("pager", command=(sys.executable, "-c", code, str(out))))
+        notify_receiver(NotifyTarget("pager", command=(sys.executable, "-c", code, str(out))))
         assert json.loads(out.read_text())["command"] == "smoke"
 
     @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ class TestCommandAndMail:
         ],
     )
     def test_its_failure_is_one_line(self, argv: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]) -> None:
-        told(NotifyTarget("pager", command=argv, seconds=1))
+        notify_receiver(NotifyTarget("pager", command=argv, seconds=1))
         assert capsys.readouterr().err == f"doctor: --notify pager: not sent: {why}\n"
 
     def test_mail_goes_through_sendmail(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +257,7 @@ class TestCommandAndMail:
         program.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/argv\ncat >{tmp_path}/mail\n')
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-        told(NotifyTarget("team", mail=("ops@example.org", "b@example.org")))
+        notify_receiver(NotifyTarget("team", mail=("ops@example.org", "b@example.org")))
         assert (tmp_path / "argv").read_text() == "-i -t\n"
         head, _, body = (tmp_path / "mail").read_text().partition("\n\n")
         assert "To: ops@example.org, b@example.org" in head and "Subject: doctor smoke: FAILED" in head
@@ -264,7 +266,7 @@ class TestCommandAndMail:
     def test_no_sendmail(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.setenv("PATH", "/nonexistent")
         monkeypatch.setattr("doctor.session.notify.send.SENDMAIL", ())
-        told(NotifyTarget("team", mail=("ops@example.org",)))
+        notify_receiver(NotifyTarget("team", mail=("ops@example.org",)))
         assert capsys.readouterr().err == "doctor: --notify team: not sent: this machine has no sendmail\n"
 
 
@@ -273,10 +275,10 @@ class TestWords:
         hook = tmp_path / "hook"
         hook.write_text("https://chat.example/secret\n")
         text = f'[notify.oncall]\nurl_file = "{hook}"\nshape = "feishu"\nwhen = "always"\nseconds = 5\n'
-        words = ["oncall", f"slack:@{hook}", "https://a.example/b", "mailto:a@b.example", "command:/bin/page 'x y'"]
-        oncall, slack, plain, mail, command = parse_notify(words, settings(text))
+        receivers = ["oncall", f"slack:@{hook}", "https://a.example/b", "mailto:a@b.example", "command:/bin/page 'x y'"]
+        oncall, slack, plain_url, mail, command = parse_notify(receivers, settings(text))
         assert (oncall.url, oncall.shape, oncall.when) == ("https://chat.example/secret", "feishu", "always")
-        assert slack.url == oncall.url and plain.shape == "json" and mail.mail == ("a@b.example",)
+        assert slack.url == oncall.url and plain_url.shape == "json" and mail.mail == ("a@b.example",)
         assert command.command == ("/bin/page", "x y")
 
     @pytest.mark.parametrize(
@@ -351,6 +353,6 @@ def test_a_thread_that_hangs_is_left_behind(
     ended = threading.Event()
     monkeypatch.setattr("doctor.session.notify.notifier.send", lambda *_: ended.wait(60))
     monkeypatch.setattr("doctor.session.notify.notifier.GRACE_SECONDS", -0.9)
-    told(NotifyTarget("hook", url="https://x.example/", seconds=1))
+    notify_receiver(NotifyTarget("hook", url="https://x.example/", seconds=1))
     assert capsys.readouterr().err == "doctor: --notify hook: not sent: no answer within 1 s\n"
     ended.set()

@@ -124,9 +124,9 @@ def test_no_command_that_reads_a_saved_run_lets_it_pass(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     outputs = {"HostAddresses": {"": Output(out=json.dumps([["lo", "127.0.0.1", 8], ["eth0", "10.0.0.1", 24]]))}}
     hosts = {name: HostRecord(Visit(name=name, python="3.11.2", uid=0), outputs) for name in ("n1", "n2")}
-    whole = msgspec.structs.replace(HEALTHY, hosts=hosts, probe_inputs=ProbeInputs(hosts=("n1", "n2")))
-    whole = msgspec.structs.replace(whole, checks=("host-unreachable",))
-    files = {"FILE": without(whole, "n2"), "WHOLE": whole}
+    full_report = msgspec.structs.replace(HEALTHY, hosts=hosts, probe_inputs=ProbeInputs(hosts=("n1", "n2")))
+    full_report = msgspec.structs.replace(full_report, checks=("host-unreachable",))
+    files = {"FILE": without(full_report, "n2"), "WHOLE": full_report}
     for name, saved in files.items():
         (tmp_path / name).write_bytes(encoded(saved))
     argv = [str(tmp_path / word) if word in files else word for word in words]

@@ -64,13 +64,13 @@ print(*sorted(sys.modules), file=sys.stderr)
 )
 def test_an_answer_that_is_saved_loads_little_to_be_shown(arguments: tuple[str, ...], not_loaded: set[str]) -> None:
     environ = {"PATH": "/usr/bin", "LANG": "C.UTF-8"}
-    words = [sys.executable, "-c", SAVED, *arguments]
-    shown = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env=environ)
-    assert shown.returncode == 0, shown.stderr
-    bare = subprocess.run([*words[:2], "import sys; print(*sys.modules)"], capture_output=True, text=True, env=environ)
-    assert not set(shown.stderr.split()) & not_loaded - set(bare.stdout.split())
-    made = subprocess.run([*words, "--lang=en"], cwd=ROOT, capture_output=True, text=True, env=environ)
-    assert shown.stdout == made.stdout  # not saved: the option has to be read
+    argv = [sys.executable, "-c", SAVED, *arguments]
+    completed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, env=environ)
+    assert completed.returncode == 0, completed.stderr
+    bare = subprocess.run([*argv[:2], "import sys; print(*sys.modules)"], capture_output=True, text=True, env=environ)
+    assert not set(completed.stderr.split()) & not_loaded - set(bare.stdout.split())
+    made = subprocess.run([*argv, "--lang=en"], cwd=ROOT, capture_output=True, text=True, env=environ)
+    assert completed.stdout == made.stdout  # not saved: the option has to be read
 
 
 def test_the_page_of_a_check_that_was_changed_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:

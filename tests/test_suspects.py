@@ -110,14 +110,14 @@ def test_two_that_failed_with_each_other_alone_and_one_that_all_tried_are_no_cut
 
 
 def test_a_pair_that_fails_within_a_part_is_judged_beside_the_cut() -> None:
-    pairs = [(one, two, worked and (one, two) != (("n00",), ("n02",))) for one, two, worked in fleet("aaabbb")]
+    pairs = [(first, two, worked and (first, two) != (("n00",), ("n02",))) for first, two, worked in fleet("aaabbb")]
     assert blame(pairs)[0] == {("n02",): [("n00",)]}
     assert len(blame(pairs)[1]) == 1
 
 
 def test_planes_that_never_try_each_other_are_judged_apart() -> None:
-    cut = [((*one, 0), (*two, 0), worked) for one, two, worked in fleet("aabb")]
-    healthy = [((*one, 1), (*two, 1), True) for one, two, _ in fleet("aaaa")]
+    cut = [((*first, 0), (*two, 0), worked) for first, two, worked in fleet("aabb")]
+    healthy = [((*first, 1), (*two, 1), True) for first, two, _ in fleet("aaaa")]
     assert [len(found.hosts) for found in blame([*cut, *healthy])[1]] == [4]
 
 

@@ -12,12 +12,12 @@ from tests.checks.run_check import messages, run_check
 RECOVERY = "ice 0000:b1:00.0: Firmware recovery mode detected. Limiting functionality."
 
 
-def found(kernel: KernelLog) -> list[str]:
+def finding_texts(kernel: KernelLog) -> list[str]:
     return [text for _, text in messages(run_check("kernel-error-logged", {"w1": [kernel]}))]
 
 
 def test_a_driver_that_says_that_its_device_fails_is_shown_with_the_device() -> None:
-    (text,) = found(log(RECOVERY))
+    (text,) = finding_texts(log(RECOVERY))
     assert "0000:b1:00.0, 1 time, last" in text and "Firmware recovery mode" in text
 
 
@@ -33,26 +33,26 @@ def test_a_driver_that_says_that_its_device_fails_is_shown_with_the_device() -> 
     ],
 )
 def test_what_another_check_finds_or_is_harmless_is_not_shown(text: str) -> None:
-    assert found(log(text)) == []
+    assert finding_texts(log(text)) == []
 
 
 def test_what_is_printed_below_warning_level_does_not_count() -> None:
     lines = (LogLine(5.0, RECOVERY, 6),)
-    assert found(KernelLog(uptime=1e6, lines=lines)) == []
-    assert found(KernelLog(uptime=1e6, lines=(LogLine(5.0, RECOVERY, 3),)))
+    assert finding_texts(KernelLog(uptime=1e6, lines=lines)) == []
+    assert finding_texts(KernelLog(uptime=1e6, lines=(LogLine(5.0, RECOVERY, 3),)))
 
 
 def test_a_device_that_recovered_is_history_and_another_one_is_not() -> None:
     failed = "mlx5_core 0000:41:00.0: mlx5_sync_reset: device reset failed"
     recovered = "mlx5_core 0000:41:00.0: mlx5_health_try_recover:350:(pid 20): health recovery succeeded"
     for text, count in ((recovered, 0), (recovered.replace("41:00", "42:00"), 1)):
-        assert len(found(KernelLog(uptime=1e6, lines=(LogLine(9.0, failed), LogLine(5.0, text))))) == count
+        assert len(finding_texts(KernelLog(uptime=1e6, lines=(LogLine(9.0, failed), LogLine(5.0, text))))) == count
 
 
 def test_an_error_of_the_kernel_itself_counts_until_the_host_is_restarted() -> None:
     text = "BUG: kernel NULL pointer dereference, address: 0000000000000008"
-    (shown,) = found(log(text, age=200000))
-    assert shown.startswith("the kernel reported an error of the kernel itself, 1 time")
+    (text_shown,) = finding_texts(log(text, age=200000))
+    assert text_shown.startswith("the kernel reported an error of the kernel itself, 1 time")
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_an_error_of_the_kernel_itself_counts_until_the_host_is_restarted() -> N
     ],
 )
 def test_an_unknown_driver_counts_by_the_class_of_its_function(text: str, pci_class: str, count: int) -> None:
-    assert len(found(KernelLog(uptime=1e6, lines=(LogLine(5.0, text, 3, pci_class),)))) == count
+    assert len(finding_texts(KernelLog(uptime=1e6, lines=(LogLine(5.0, text, 3, pci_class),)))) == count
 
 
 def test_a_line_that_several_rows_find_counts_once() -> None:
     text = "tg3 0000:01:00.0: DMA engine test failed, aborting"
     lines = tuple(LogLine(age, text, 3, "0200") for age in (9.0, 7.0, 5.0))
-    (shown,) = found(KernelLog(uptime=1e6, lines=lines))
-    assert "at 0000:01:00.0, 3 times, last 5 s ago" in shown
+    (text_shown,) = finding_texts(KernelLog(uptime=1e6, lines=lines))
+    assert "at 0000:01:00.0, 3 times, last 5 s ago" in text_shown

@@ -15,8 +15,8 @@ def attempt(target: str = "b", code: int | None = 255, ran: bool = False, text: 
 
 
 def outcome(*attempts: LoginAttempt, **more: Any) -> Any:
-    own = LauncherLogins(program="mpirun", results=attempts, **more)
-    return run_check("launcher-login-fails", {"a": [own], "b": [OTHERS], "c": [OTHERS], "d": [OTHERS]})
+    logins = LauncherLogins(program="mpirun", results=attempts, **more)
+    return run_check("launcher-login-fails", {"a": [logins], "b": [OTHERS], "c": [OTHERS], "d": [OTHERS]})
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_the_way_back_counts_where_the_way_there_is_well() -> None:
     """Which host the launch starts on is not known where doctor runs on none of them."""
 
     def both(there: LoginAttempt, back: LoginAttempt) -> Any:
-        own = LauncherLogins(program="mpirun", results=(there,))
+        logins = LauncherLogins(program="mpirun", results=(there,))
         other = LauncherLogins(program="mpirun", results=(back,), is_back=True)
-        return run_check("launcher-login-fails", {"a": [own], "b": [other]})
+        return run_check("launcher-login-fails", {"a": [logins], "b": [other]})
 
     denied, well = "Permission denied (publickey).", attempt(code=0, ran=True)
     (warning,) = both(well, attempt("a", text=denied)).findings
@@ -103,6 +103,6 @@ def test_banners_and_escapes_of_a_stranger_make_no_other_verdict() -> None:
 
 def test_each_daemon_but_the_first_has_one_parent() -> None:
     for count in (1, 2, 65, 66, 200, 5000):
-        started = sorted(child for own in children(count) for child in own)
+        started = sorted(child for logins in children(count) for child in logins)
         assert started == list(range(1, count))
-        assert all(len(own) <= 64 for own in children(count))
+        assert all(len(logins) <= 64 for logins in children(count))

@@ -20,9 +20,11 @@ QUIET = "".join(
 )
 
 
-def found(fleet: dict[str, Any]) -> list[tuple[str, str, list[str]]]:
+def observed(fleet: dict[str, Any]) -> list[tuple[str, str, list[str]]]:
     findings = run_check("network-errors-many", fleet).findings
-    return [(" ".join(one.hosts), one.values["interface"], list(one.values["observed"])) for one in findings]
+    return [
+        (" ".join(finding.hosts), finding.values["interface"], list(finding.values["observed"])) for finding in findings
+    ]
 
 
 def fleet(sick: str, uptime: float = 86400.0 * 30) -> dict[str, Any]:
@@ -46,55 +48,55 @@ def fleet(sick: str, uptime: float = 86400.0 * 30) -> dict[str, Any]:
     ],
 )
 def test_a_sick_card_among_sound_ones(text: str, names: list[str]) -> None:
-    assert found(fleet(text)) == [("bad", "eth1", names)]
+    assert observed(fleet(text)) == [("bad", "eth1", names)]
 
 
 def test_a_host_that_makes_the_switch_wait() -> None:
     """556 s of pauses: more than a thousandth of a day, less than that of a month."""
-    assert found(fleet(printed.MLX5_PAUSES, uptime=86400.0)) == [("bad", "eth1", ["tx_global_pause_duration"])]
-    assert found(fleet(printed.MLX5_PAUSES)) == []
+    assert observed(fleet(printed.MLX5_PAUSES, uptime=86400.0)) == [("bad", "eth1", ["tx_global_pause_duration"])]
+    assert observed(fleet(printed.MLX5_PAUSES)) == []
 
 
 @pytest.mark.parametrize("text", [printed.I40E_HEALTHY, printed.R8169, printed.VIRTIO, QUIET])
 def test_sound_cards(text: str) -> None:
-    assert found(fleet(text)) == []
-    assert found({"w1": [counters(text)]}) == []
+    assert observed(fleet(text)) == []
+    assert observed({"w1": [counters(text)]}) == []
 
 
 def test_cards_alike_are_no_finding() -> None:
-    assert found({f"w{n}": [counters(printed.MLX5_SICK)] for n in range(4)}) == []
+    assert observed({f"w{n}": [counters(printed.MLX5_SICK)] for n in range(4)}) == []
 
 
 def test_few_cards_are_judged_by_what_stands_still_on_each_sound_link() -> None:
-    assert found({"w1": [counters(printed.MLX5_SICK)]}) == []
+    assert observed({"w1": [counters(printed.MLX5_SICK)]}) == []
     flapping = printed.MLX5_SMALL.replace("link_down_events_phy: 0", "link_down_events_phy: 412")
-    assert found({"w1": [counters(flapping)]}) == [("w1", "eth0", ["link_down_events_phy"])]
+    assert observed({"w1": [counters(flapping)]}) == [("w1", "eth0", ["link_down_events_phy"])]
     storm = printed.MLX5_SMALL.replace("storm_error_events: 0", "storm_error_events: 2")
-    assert found({"w1": [counters(storm, uptime=3600)]}) == [("w1", "eth0", ["tx_pause_storm_error_events"])]
-    assert found({"w1": [counters(storm, uptime=400 * 86400.0)]}) == []
+    assert observed({"w1": [counters(storm, uptime=3600)]}) == [("w1", "eth0", ["tx_pause_storm_error_events"])]
+    assert observed({"w1": [counters(storm, uptime=400 * 86400.0)]}) == []
 
 
 def test_what_the_rdma_adapter_counts_as_well_is_not_said_twice() -> None:
     flapping = printed.MLX5_SMALL.replace("link_down_events_phy: 0", "link_down_events_phy: 412")
-    assert found({"w1": [counters(flapping, adapter=" mlx5_0")]}) == []
+    assert observed({"w1": [counters(flapping, adapter=" mlx5_0")]}) == []
 
 
 def test_a_host_that_was_started_today_is_not_taken_for_one_with_a_high_rate() -> None:
     others = {f"w{n}": [counters(QUIET.replace("errors_phy: 0", "errors_phy: 900"))] for n in range(4)}
     new = counters(QUIET.replace("errors_phy: 0", "errors_phy: 40"), uptime=600.0)
-    assert found(others | {"new": [new]}) == []
+    assert observed(others | {"new": [new]}) == []
 
 
 def test_a_host_that_invents_cards_decides_nothing_about_others() -> None:
     """After a restart of the switches all cards have counted; one host says that it has sixty that have not."""
     downs = "     link_down_events: 900\n"
     others = {f"w{n}": [counters(downs, downs)] for n in range(4)}
-    assert found(others | {"liar": [counters(*["     link_down_events: 0\n"] * 60)]}) == []
-    assert {host for host, *_ in found(others | {"liar": [counters(*["     link_down_events: 900000\n"] * 60)]})} == {
-        "liar"
-    }
+    assert observed(others | {"liar": [counters(*["     link_down_events: 0\n"] * 60)]}) == []
+    assert {
+        host for host, *_ in observed(others | {"liar": [counters(*["     link_down_events: 900000\n"] * 60)]})
+    } == {"liar"}
 
 
 @pytest.mark.parametrize("value", ["9" * 20, "0", "18446744073709551615"])
 def test_any_number_is_a_number(value: str) -> None:
-    assert isinstance(found(fleet(f"     rx_crc_errors: {value}\n")), list)
+    assert isinstance(observed(fleet(f"     rx_crc_errors: {value}\n")), list)

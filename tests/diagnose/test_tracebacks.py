@@ -23,7 +23,7 @@ def labelled(label: str, text: str = TRACEBACK) -> str:
     return "".join(f"{label.replace('#', f'{number:03}')}{line}\n" for number, line in lines)
 
 
-def seen(diagnosis: Diagnosis) -> list[tuple[str, int | None, str]]:
+def summary(diagnosis: Diagnosis) -> list[tuple[str, int | None, str]]:
     return [(cause.signature, end.rank, end.host) for cause in diagnosis.causes for end in cause.culprits]
 
 
@@ -44,14 +44,14 @@ def test_a_label_that_is_not_known_is_learned_from_the_first_line_of_a_traceback
     label: str, rank: int | None, host: str
 ) -> None:
     diagnosis = logs(train="step 1\n" + labelled(label) + "NCCL\n")
-    assert seen(diagnosis) == [("program-failed", rank, host)]
+    assert summary(diagnosis) == [("program-failed", rank, host)]
     assert diagnosis.causes[0].evidence[0].text.endswith(MISMATCH[-40:])
 
 
 @pytest.mark.parametrize("head", ["  0%|   | 0/800 [00:22<?, ?it/s]", "2026-11-20 12:00:00,123 ERROR train: ", "E: "])
 def test_what_only_the_first_line_of_a_traceback_begins_with_is_no_label(head: str) -> None:
     text = f"{head}{TRACEBACK}{head}done\nDone\n"
-    assert seen(logs(train=text)) == [("program-failed", None, "")]
+    assert summary(logs(train=text)) == [("program-failed", None, "")]
     assert logs(train=text).causes[0].evidence[0].text == MISMATCH
 
 
@@ -65,12 +65,12 @@ def test_labels_without_end_are_learned_up_to_a_bound() -> None:
 def test_two_hosts_that_pdsh_mixes_are_two_processes() -> None:
     pairs = zip(labelled("10.0.0.1: ").splitlines(), labelled("10.0.0.2: ").splitlines(), strict=True)
     diagnosis = logs(train="".join(f"{one}\n{other}\n" for one, other in pairs))
-    assert seen(diagnosis) == [("program-failed", None, "10.0.0.1"), ("program-failed", None, "10.0.0.2")]
+    assert summary(diagnosis) == [("program-failed", None, "10.0.0.1"), ("program-failed", None, "10.0.0.2")]
 
 
 def test_a_traceback_whose_first_line_is_cut_off_is_read_at_the_beginning_of_a_log_alone() -> None:
     tail = TRACEBACK.split("\n", 1)[1]
-    assert seen(logs(train=tail)) == [("program-failed", None, "")]
+    assert summary(logs(train=tail)) == [("program-failed", None, "")]
     frames = tail.replace(MISMATCH, "Done")
     assert not logs(train=frames).failed and not logs(train="step 1\n" * 5 + frames).failed
 
@@ -79,7 +79,7 @@ def test_a_log_that_ends_within_a_traceback_shows_a_failure_and_not_why() -> Non
     cut = TRACEBACK.rsplit("\n", 2)[0]
     diagnosis = logs(train="step 1\n" + cut + "\n")
     assert diagnosis.failed and not diagnosis.causes and diagnosis.undecidable
-    assert seen(logs(train=TRACEBACK + cut)) == [("program-failed", None, "")]
+    assert summary(logs(train=TRACEBACK + cut)) == [("program-failed", None, "")]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ ray.exceptions.RayTaskError(ValueError): ray::WorkerDict.update() (pid=77, ip=10
     raise ValueError("bad batch")
 ValueError: bad batch
 """
-    assert seen(logs(driver=text)) == [("python-exception", None, "10.0.0.3")]
+    assert summary(logs(driver=text)) == [("python-exception", None, "10.0.0.3")]
 
 
 FAILED = (
@@ -139,7 +139,7 @@ def test_a_worker_that_torchrun_killed_half_a_minute_after_another_failed_is_inn
     later: int, is_named: bool
 ) -> None:
     diagnosis = logs(train=listed(row(0, -9, 5 + later), row(1, 1, 5)))
-    assert ((0, "torchrun-sigkill") in {(end[1], end[0]) for end in seen(diagnosis)}) == is_named
+    assert ((0, "torchrun-sigkill") in {(end[1], end[0]) for end in summary(diagnosis)}) == is_named
     assert diagnosis.failed
 
 
@@ -178,7 +178,7 @@ Root Cause (first observed failure):
     ],
 )
 def test_a_traceback_that_torchrun_quotes_is_that_of_the_worker_in_the_list(error: str, signature: str) -> None:
-    assert seen(logs(job=QUOTED.format(error))) == [(signature, 8, "node1")]
+    assert summary(logs(job=QUOTED.format(error))) == [(signature, 8, "node1")]
 
 
 @pytest.mark.parametrize(

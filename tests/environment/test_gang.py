@@ -22,43 +22,43 @@ def place(environ: Mapping[str, str], host_name: str, size: int = 0, hosts_file:
 
 
 def test_a_stateful_set_has_its_ordinal_and_the_subdomain_of_the_kubelet() -> None:
-    found = place({}, "train-1", 3, KUBELET)
-    assert found.index == 1
-    assert found.hosts == ("train-0", "train-1", "train-2")
-    assert found.names == ("train-0.train", "train-1.train", "train-2.train")
+    member = place({}, "train-1", 3, KUBELET)
+    assert member.index == 1
+    assert member.hosts == ("train-0", "train-1", "train-2")
+    assert member.names == ("train-0.train", "train-1.train", "train-2.train")
 
 
 def test_an_indexed_job_has_its_completion_index() -> None:
-    found = place({"JOB_COMPLETION_INDEX": "1"}, "train-1", 2, KUBELET)
-    assert (found.index, found.names) == (1, ("train-0.train", "train-1.train"))
-    assert found.source == "2 pods of a gang, by JOB_COMPLETION_INDEX"
+    member = place({"JOB_COMPLETION_INDEX": "1"}, "train-1", 2, KUBELET)
+    assert (member.index, member.names) == (1, ("train-0.train", "train-1.train"))
+    assert member.source == "2 pods of a gang, by JOB_COMPLETION_INDEX"
 
 
 def test_a_job_of_a_jobset() -> None:
     text = "10.0.0.9 js-workers-2-1.js.ns.svc.cluster.local js-workers-2-1\n"
-    found = place({"JOB_COMPLETION_INDEX": "1"}, "js-workers-2-1", 2, text)
-    assert found.names == ("js-workers-2-0.js", "js-workers-2-1.js")
+    member = place({"JOB_COMPLETION_INDEX": "1"}, "js-workers-2-1", 2, text)
+    assert member.names == ("js-workers-2-0.js", "js-workers-2-1.js")
 
 
 def test_a_leader_worker_set() -> None:
     environ = {"LWS_LEADER_ADDRESS": "l-0.l.ns", "LWS_GROUP_SIZE": "3", "LWS_WORKER_INDEX": "2"}
-    found = place(environ, "l-0-2")
-    assert (found.index, found.names) == (2, ("l-0.l.ns", "l-0-1.l.ns", "l-0-2.l.ns"))
+    member = place(environ, "l-0-2")
+    assert (member.index, member.names) == (2, ("l-0.l.ns", "l-0-1.l.ns", "l-0-2.l.ns"))
 
 
 @pytest.mark.parametrize(("host_name", "rank"), [("t-master-0", 0), ("t-worker-0", 1), ("t-worker-1", 2)])
 def test_a_pytorchjob(host_name: str, rank: int) -> None:
     environ = {"PET_NNODES": "3", "PET_NODE_RANK": str(rank), "PET_NPROC_PER_NODE": "8", "RANK": str(rank)}
-    found = place({**environ, "WORLD_SIZE": "24", "MASTER_ADDR": "t-master-0", "MASTER_PORT": "23456"}, host_name)
-    assert (found.index, found.hosts) == (rank, ("t-master-0", "t-worker-0", "t-worker-1"))
+    member = place({**environ, "WORLD_SIZE": "24", "MASTER_ADDR": "t-master-0", "MASTER_PORT": "23456"}, host_name)
+    assert (member.index, member.hosts) == (rank, ("t-master-0", "t-worker-0", "t-worker-1"))
 
 
 @pytest.mark.parametrize("number", range(2))
 def test_an_elastic_pytorchjob_has_no_master(number: int) -> None:
     """kubeflow/training-operator, examples/pytorch/elastic/imagenet: replicas of the type Worker alone."""
     environ = {"PET_NNODES": "2:4", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "t-worker-0:23456"}
-    found = place(environ, f"t-worker-{number}")
-    assert (found.index, found.leader, found.hosts) == (number, "t-worker-0", ("t-worker-0", "t-worker-1"))
+    member = place(environ, f"t-worker-{number}")
+    assert (member.index, member.leader, member.hosts) == (number, "t-worker-0", ("t-worker-0", "t-worker-1"))
 
 
 PYTORCH = {"MINDX_TASK_ID": "6a8f", "MASTER_ADDR": "10.96.4.7", "MASTER_PORT": "2222", "WORLD_SIZE": "16"}
@@ -80,23 +80,23 @@ SCHEDULER = {"MS_ROLE": "MS_SCHED", "MS_SCHED_HOST": "10.0.0.3"}
 )
 def test_an_ascendjob_whose_first_pod_has_npus(environ: Mapping[str, str], host_name: str, index: int) -> None:
     """Its service has the name of the first pod; the workers have no names for each other."""
-    found = place(environ, host_name, 2 if "CM_RANK" in environ else 0)
+    member = place(environ, host_name, 2 if "CM_RANK" in environ else 0)
     first = "scheduler" if "MS_ROLE" in environ else "chief" if "CM_RANK" in environ else "master"
-    assert (found.index, found.leader, found.hosts) == (index, f"t-{first}-0", (f"t-{first}-0", "t-worker-0"))
-    assert not any(found.names)
+    assert (member.index, member.leader, member.hosts) == (index, f"t-{first}-0", (f"t-{first}-0", "t-worker-0"))
+    assert not any(member.names)
 
 
 def test_a_pod_of_a_rank_table_is_the_one_with_its_address() -> None:
-    found = place({"DOCTOR_HOSTS": "10.0.0.4,10.0.0.3"}, "train-1", hosts_file=KUBELET)
-    assert (found.index, found.leader) == (1, "10.0.0.4")
+    member = place({"DOCTOR_HOSTS": "10.0.0.4,10.0.0.3"}, "train-1", hosts_file=KUBELET)
+    assert (member.index, member.leader) == (1, "10.0.0.4")
 
 
 @pytest.mark.parametrize(("host_name", "index"), [("r-head-x7k2p", 0), ("r-head", 0), ("r-head-worker-x7k2p", -1)])
 def test_a_raycluster_has_a_name_for_its_head_alone(host_name: str, index: int) -> None:
-    found = place({"FQ_RAY_IP": "r-head-svc.ns.svc.cluster.local"}, host_name, 3)
-    assert (found.index, found.names[1:], found.is_numbered) == (index, ("", ""), False)
-    assert found.leader == "r-head-svc.ns.svc.cluster.local"
-    assert found.hosts == (found.leader if index else host_name, "pod-1", "pod-2")
+    member = place({"FQ_RAY_IP": "r-head-svc.ns.svc.cluster.local"}, host_name, 3)
+    assert (member.index, member.names[1:], member.is_numbered) == (index, ("", ""), False)
+    assert member.leader == "r-head-svc.ns.svc.cluster.local"
+    assert member.hosts == (member.leader if index else host_name, "pod-1", "pod-2")
 
 
 def test_volcano_lists_its_pods_whose_numbers_are_within_one_kind_of_task() -> None:
@@ -108,15 +108,15 @@ def test_volcano_lists_its_pods_whose_numbers_are_within_one_kind_of_task() -> N
         "VC_WORKER_HOSTS": "t-worker-0.t,t-worker-1.t",
         "VC_WORKER_NUM": "2",
     }
-    found = place(environ, "t-worker-0")
-    assert (found.index, found.names) == (1, ("t-master-0.t", "t-worker-0.t", "t-worker-1.t"))
+    member = place(environ, "t-worker-0")
+    assert (member.index, member.names) == (1, ("t-master-0.t", "t-worker-0.t", "t-worker-1.t"))
 
 
 def test_a_tensorflow_cluster() -> None:
     cluster = {"chief": ["t-chief-0.ns.svc:2222"], "worker": ["t-worker-0.ns.svc:2222", "t-worker-1.ns.svc:2222"]}
     text = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}})
-    found = place({"TF_CONFIG": text}, "t-worker-1")
-    assert (found.index, len(found.hosts)) == (2, 3)
+    member = place({"TF_CONFIG": text}, "t-worker-1")
+    assert (member.index, len(member.hosts)) == (2, 3)
 
 
 @pytest.mark.parametrize(

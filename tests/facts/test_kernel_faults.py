@@ -67,16 +67,16 @@ def test_a_pattern_takes_linear_time(row: KernelFaultRow) -> None:
 def test_a_phrase_is_looked_for_behind_a_text_that_all_its_matches_have(name: str) -> None:
     texts = [text for row in ROWS for text in (*row.samples, *row.emulated)]
     for text in (*texts, *map(str.upper, texts)):
-        found = [literal for literal, pattern in _phrases(name) if pattern.search(text)]
-        assert all(literal in text.lower() for literal in found)
-        assert bool(found) == says(name, text)
+        matches = [literal for literal, pattern in _phrases(name) if pattern.search(text)]
+        assert all(literal in text.lower() for literal in matches)
+        assert bool(matches) == says(name, text)
 
 
 def test_words_are_short_and_few() -> None:
     """They are sent to every host."""
-    words = (*fault_words(), *fault_words(unlisted=True))
-    assert len(words) < 300
-    assert all(3 <= len(word) < 40 for word in words)
+    patterns = (*fault_words(), *fault_words(unlisted=True))
+    assert len(patterns) < 300
+    assert all(3 <= len(word) < 40 for word in patterns)
 
 
 BY_TABLE = [pair for pair in SAMPLES if pair[0].check and pair[0].check != "gpu-xid-logged"]
@@ -98,19 +98,19 @@ def device_in(pattern: str, text: str) -> str:
 def test_what_clears_a_fault(row: KernelFaultRow, sample: str) -> None:
     """Its age, a newer message about its own device, and a start of the host, after which the log is a new one."""
 
-    def found(*lines: tuple[float, str]) -> bool:
+    def matches(*lines: tuple[float, str]) -> bool:
         log = KernelLog(uptime=1e6, lines=tuple(line_of(row, age, text) for age, text in lines))
         judged = {fault.row.id for fault in log.faults(row.check)}
         return bool(judged) if row.unlisted else row.id in judged
 
     oldest = row.hours * HOUR if row.hours else 1e6
-    assert found((oldest, sample)) and not found((oldest + 1, sample)) and not found()
+    assert matches((oldest, sample)) and not matches((oldest + 1, sample)) and not matches()
     device = device_in(row.pattern, sample)
     if row.cleared_by and device:
         pattern = fault_rows()[row.cleared_by].pattern
         other = fault_rows()[row.cleared_by].samples[0]
         clearing = other.replace(device_in(pattern, other), device)
         match = compiled_pattern(pattern).search(clearing)
-        assert found((9.0, sample), (5.0, clearing)) != bool(match and named_device(match) == device)
-        assert found((9.0, clearing), (5.0, sample))
-        assert found((9.0, sample), (5.0, other)) or other == clearing
+        assert matches((9.0, sample), (5.0, clearing)) != bool(match and named_device(match) == device)
+        assert matches((9.0, clearing), (5.0, sample))
+        assert matches((9.0, sample), (5.0, other)) or other == clearing

@@ -136,17 +136,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             fleet = Ipv6Hosts(fleet, Path(directory.name), alone=options.ipv6 == "alone")
         for kind in kinds:
             began = time.monotonic()
-            for number in (one for one in range(options.runs) if tally.is_due(kind, one)):
+            for number in (number_of_run for number_of_run in range(options.runs) if tally.is_due(kind, number_of_run)):
                 run_faults(fleet, tally, kind, [kind], Random(f"{options.seed} {kind} {number}"))
             tally.show(kind, began)
         began = time.monotonic()
-        for number in (one for one in range(options.two) if tally.is_due("two faults", one)):
+        for number in (
+            number_of_run for number_of_run in range(options.two) if tally.is_due("two faults", number_of_run)
+        ):
             random = Random(f"{options.seed} two {number}")
             run_faults(fleet, tally, "two faults", random.sample(COMBINED, 2), random)
         if options.two:
             tally.show("two faults", began)
         began = time.monotonic()
-        for number in (one for one in range(options.clean) if tally.is_due("clean", one)):
+        for number in (number_of_run for number_of_run in range(options.clean) if tally.is_due("clean", number_of_run)):
             code, findings, error = tried(fleet, CLEAN_MODES[number % len(CLEAN_MODES)])
             surplus = wrong([], findings) or (f"exit code {code}" if code else "")
             tally.add("clean", error or surplus, f"exit {code}, load {os.getloadavg()[0]:.1f}")

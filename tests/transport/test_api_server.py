@@ -117,9 +117,9 @@ def _forbidden(verb: str, resource: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("account")
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=kubernetes"]
-    made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key"), "-out", str(folder / "ca.crt")]
-    subprocess.run(made, check=True, capture_output=True)
+    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=kubernetes"]
+    argv += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key"), "-out", str(folder / "ca.crt")]
+    subprocess.run(argv, check=True, capture_output=True)
     (folder / "token").write_text("t0ken-of-the-account\n")
     return folder
 
@@ -166,16 +166,16 @@ def server(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Small
         thread.join()
 
 
-def found(*hosts: str, text: str = "eth1 is down", check: str = "link-down") -> Report:
+def failed_report(*hosts: str, text: str = "eth1 is down", check: str = "link-down") -> Report:
     return reports.report(Outcome(check, Severity.ERROR, "links", "", (Finding(text, hosts=hosts),), (NODE,)))
 
 
-def told(report: Report, code: int, command: str = "check", target: NotifyTarget = TARGET) -> None:
+def notify_receiver(report: Report, code: int, command: str = "check", target: NotifyTarget = TARGET) -> None:
     notify([target], report, {}, code, command)
     await_notifications()
 
 
-def one(report: Report) -> Report:
+def of_one_host(report: Report) -> Report:
     """The same report, of one host."""
     return msgspec.structs.replace(report, hosts=(NODE,))
 
@@ -196,14 +196,14 @@ class TestRecorded:
         self, server: SmallServer, capsys: pytest.CaptureFixture[str], name: str, code: int, line: str
     ) -> None:
         server.recorded = list(RECORDED[name])
-        told(one(found(NODE) if code else reports.healthy()), code)
+        notify_receiver(of_one_host(failed_report(NODE) if code else reports.healthy()), code)
         assert not server.recorded
         assert line in capsys.readouterr().err
-        told(one(reports.healthy()), 0)  # the small server again
+        notify_receiver(of_one_host(reports.healthy()), 0)  # the small server again
 
     def test_each_refusal(self, server: SmallServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.recorded = list(RECORDED["forbidden"])
-        told(one(found(NODE)), 10)
+        notify_receiver(of_one_host(failed_report(NODE)), 10)
         forbids = 'the API server forbids this user to {0} resource "nodes"'
         lines = "; ".join(forbids.format(verb) for verb in ("get", "patch"))
         assert capsys.readouterr().err == f"doctor: --notify kubernetes: not sent: {lines}\n"
@@ -229,7 +229,7 @@ class TestWriting:
     def test_a_sick_node_gets_it_and_a_mended_one_loses_it(
         self, server: SmallServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        told(one(found(NODE)), 10)
+        notify_receiver(of_one_host(failed_report(NODE)), 10)
         condition = server.condition()
         assert (condition["type"], condition["status"]) == ("ClusterDoctorCheckFailed", "True")
         assert (condition["reason"], condition["message"]) == ("LinkDown", "link-down: eth1 is down")
@@ -240,7 +240,7 @@ class TestWriting:
         ]
         (event,) = server.events
         assert (event["type"], event["reason"], event["involvedObject"]["name"]) == ("Warning", "LinkDown", NODE)
-        told(one(reports.healthy()), 0)
+        notify_receiver(of_one_host(reports.healthy()), 0)
         assert (server.condition()["status"], server.condition()["reason"]) == ("False", "NoErrorFound")
         assert server.node["metadata"]["labels"]["cluster-doctor.dev/check"] == "healthy"
         assert server.node["spec"]["taints"] == []
@@ -248,34 +248,36 @@ class TestWriting:
         assert capsys.readouterr().err == ""
 
     def test_the_same_again_is_no_event_and_keeps_the_time_of_the_change(self, server: SmallServer) -> None:
-        told(one(found(NODE)), 10)
+        notify_receiver(of_one_host(failed_report(NODE)), 10)
         server.node["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-        told(one(found(NODE)), 10)
+        notify_receiver(of_one_host(failed_report(NODE)), 10)
         assert len(server.events) == 1 and server.condition()["lastTransitionTime"] == "2026-01-01T00:00:00Z"
         assert server.condition()["lastHeartbeatTime"] > "2026-01-01T00:00:00Z"
-        told(one(found(NODE, check="ntp-unsynced")), 10)
+        notify_receiver(of_one_host(failed_report(NODE, check="ntp-unsynced")), 10)
         assert len(server.events) == 2
 
     def test_unknown_is_neither_and_takes_no_taint_away(self, server: SmallServer) -> None:
-        told(one(found(NODE)), 10)
-        told(one(reports.healthy()), 12)
+        notify_receiver(of_one_host(failed_report(NODE)), 10)
+        notify_receiver(of_one_host(reports.healthy()), 12)
         assert server.condition()["status"] == "Unknown" and server.node["spec"]["taints"]
         assert server.node["metadata"]["labels"]["cluster-doctor.dev/check"] == "unknown"
 
     def test_each_command_has_a_condition_of_its_own(self, server: SmallServer) -> None:
-        told(one(found(NODE)), 10, "smoke")
+        notify_receiver(of_one_host(failed_report(NODE)), 10, "smoke")
         assert server.condition()["type"] == "ClusterDoctorSmokeFailed"
         assert server.node["spec"]["taints"][0]["key"] == "cluster-doctor.dev/smoke"
 
     def test_an_interrupted_run_leaves_the_verdict_that_stands(self, server: SmallServer) -> None:
-        told(one(found(NODE)), 143)
+        notify_receiver(of_one_host(failed_report(NODE)), 143)
         notify_line([TARGET], "loss is NaN", "watch", "train.py", is_error=True)
         await_notifications()
         assert not server.requests
 
     @pytest.mark.parametrize("part", NODE_PARTS)
     def test_only_what_was_requested_is_written(self, server: SmallServer, part: str) -> None:
-        told(one(found(NODE)), 10, target=NotifyTarget("kubernetes", when="always", node_parts=(part,)))
+        notify_receiver(
+            of_one_host(failed_report(NODE)), 10, target=NotifyTarget("kubernetes", when="always", node_parts=(part,))
+        )
         written = {
             "condition": bool(server.node["status"]),
             "event": bool(server.events),
@@ -297,7 +299,7 @@ class TestWriting:
         self, server: SmallServer, right: str, others: set[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         server.forbidden = {right}
-        told(one(found(NODE)), 10)
+        notify_receiver(of_one_host(failed_report(NODE)), 10)
         verb, resource = right.split()
         expected = (
             f'doctor: --notify kubernetes: not sent: the API server forbids this user to {verb} resource "{resource}"\n'
@@ -311,20 +313,20 @@ class TestWriting:
         self, server: SmallServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
         server.statuses = [503, 429, 500]
-        told(one(found(NODE)), 10)
+        notify_receiver(of_one_host(failed_report(NODE)), 10)
         assert server.condition()["status"] == "True" and capsys.readouterr().err == ""
 
     def test_taints_of_others_stay_whoever_writes_meanwhile(self, server: SmallServer) -> None:
         other = {"key": "maintenance", "effect": "NoExecute"}
         server.node["spec"]["taints"] = [other]
         server.changes = 4
-        told(one(found(NODE)), 10)
+        notify_receiver(of_one_host(failed_report(NODE)), 10)
         assert server.node["spec"]["taints"][0] == other and len(server.node["spec"]["taints"]) == 2
         server.changes = 2
-        told(one(reports.healthy()), 0)
+        notify_receiver(of_one_host(reports.healthy()), 0)
         assert server.node["spec"]["taints"] == [other]
         patches = [line for line in server.requests if line.startswith("PATCH") and not line.endswith("/status")]
-        told(one(reports.healthy()), 0)
+        notify_receiver(of_one_host(reports.healthy()), 0)
         after = [line for line in server.requests if line.startswith("PATCH") and not line.endswith("/status")]
         assert len(after) == len(patches) + 1  # the labels alone
 
@@ -332,16 +334,20 @@ class TestWriting:
         self, server: SmallServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
-        told(one(found(NODE)), 10, target=NotifyTarget("kubernetes", when="always", node_parts=("label",), seconds=1))
+        notify_receiver(
+            of_one_host(failed_report(NODE)),
+            10,
+            target=NotifyTarget("kubernetes", when="always", node_parts=("label",), seconds=1),
+        )
         error = capsys.readouterr().err
         assert error == "doctor: --notify kubernetes: not sent: the API server is not reached: Connection refused\n"
 
     def test_a_stranger_with_another_certificate_gets_no_token(
         self, server: SmallServer, certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=other"]
-        made += ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "ca.crt")]
-        subprocess.run(made, check=True, capture_output=True)
+        argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=other"]
+        argv += ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "ca.crt")]
+        subprocess.run(argv, check=True, capture_output=True)
         (tmp_path / "token").write_text("t0ken")
         with pytest.raises(TransportError, match="certificate is not accepted"):
             ApiServer(5, account=tmp_path).request("GET", "/api/v1/nodes/n")
@@ -349,15 +355,15 @@ class TestWriting:
 
     def test_outside_of_a_cluster(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-        told(one(found(NODE)), 10)
+        notify_receiver(of_one_host(failed_report(NODE)), 10)
         expected = "doctor: --notify kubernetes: not sent: this process is in no pod of Kubernetes\n"
         assert capsys.readouterr().err == expected
 
     def test_names_that_are_hidden_or_a_command_that_judges_no_node(
         self, server: SmallServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        notify([TARGET], one(found(NODE)), {}, 10, "check", redact=True)
-        told(one(found(NODE)), 10, "diagnose")
+        notify([TARGET], of_one_host(failed_report(NODE)), {}, 10, "check", redact=True)
+        notify_receiver(of_one_host(failed_report(NODE)), 10, "diagnose")
         lines = capsys.readouterr().err.splitlines()
         assert len(lines) == 2 and all(line.startswith("doctor: --notify kubernetes: not sent: ") for line in lines)
         assert not server.requests
@@ -371,7 +377,7 @@ def verdicts(report: Report, code: int) -> dict[str, NodeVerdict]:
 
 class TestVerdict:
     def test_of_several_each_is_judged_for_itself(self) -> None:
-        states = {name: item.state for name, item in verdicts(found("node002"), 10).items()}
+        states = {name: item.state for name, item in verdicts(failed_report("node002"), 10).items()}
         assert states["node002"] == "failed" and states["node001"] == "healthy"
         assert set(states.values()) == {"failed", "healthy", "unknown"}  # only node001 was looked at
 
@@ -379,28 +385,28 @@ class TestVerdict:
         ("code", "state"), [(0, HEALTHY), (11, HEALTHY), (10, FAILED), (12, "unknown"), (78, "unknown")]
     )
     def test_of_one_the_exit_code_decides(self, code: int, state: str) -> None:
-        assert verdicts(one(reports.healthy()), code)[NODE].state == state
+        assert verdicts(of_one_host(reports.healthy()), code)[NODE].state == state
 
     def test_a_warning_that_fails_is_named(self) -> None:
         finding = Finding("the queue is short", hosts=[NODE])
         report = reports.report(Outcome("listen-queue-short", Severity.WARNING, "kernel", "", (finding,), (NODE,)))
-        item = verdicts(one(report), 10)[NODE]
+        item = verdicts(of_one_host(report), 10)[NODE]
         assert (item.reason, item.message) == ("ListenQueueShort", "listen-queue-short: the queue is short")
 
     def test_what_a_host_printed_is_one_short_line(self) -> None:
         text = "\x1b[31mdown\n" * 400
-        item = verdicts(one(found(NODE, text=text)), 10)[NODE]
+        item = verdicts(of_one_host(failed_report(NODE, text=text)), 10)[NODE]
         assert len(item.message) <= 500 and item.message.isprintable()
 
     def test_a_node_whose_object_is_strange(self) -> None:
-        item = verdicts(one(found(NODE)), 10)[NODE]
+        item = verdicts(of_one_host(failed_report(NODE)), 10)[NODE]
         now = datetime.now(timezone.utc)
         for node in ({}, {"status": 3}, {"status": {"conditions": {}}}, {"status": {"conditions": [1, None]}}):
             assert item.condition(node, now)["status"] == "True" and item.changes(node)
 
     def test_time_of_a_label_is_utc_seconds(self) -> None:
         now = datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=8)))
-        item = verdicts(one(found(NODE)), 10)[NODE]
+        item = verdicts(of_one_host(failed_report(NODE)), 10)[NODE]
         assert item.labels(now)["cluster-doctor.dev/check-time"] == str(int(now.timestamp()))
         assert item.condition({}, now)["lastHeartbeatTime"] == "2025-12-31T16:00:00Z"
 

@@ -191,21 +191,21 @@ def test_one_that_says_nothing_does_not_hold_the_leader(monkeypatch: pytest.Monk
 
 @pytest.fixture
 def gathering() -> Iterator[Gathering]:
-    made = Gathering(("localhost", "b", "c"), KEY, "1")
-    yield made
-    made.close()
+    gathered = Gathering(("localhost", "b", "c"), KEY, "1")
+    yield gathered
+    gathered.close()
 
 
 def member(gathering: Gathering, index: int, version: str = "1") -> tuple[threading.Thread, list[bytes | None]]:
     verdicts: list[bytes | None] = []
-    one = Membership("localhost", KEY, index, version, lambda text: None)
-    thread = threading.Thread(target=lambda: verdicts.append(one.receive_verdict(20, time.monotonic() + 60)))
+    membership = Membership("localhost", KEY, index, version, lambda text: None)
+    thread = threading.Thread(target=lambda: verdicts.append(membership.receive_verdict(20, time.monotonic() + 60)))
     thread.start()
     return thread, verdicts
 
 
 def test_commands_run_on_members_and_all_get_the_verdict(gathering: Gathering) -> None:
-    (first, one), (second, two) = member(gathering, 1), member(gathering, 2, version="2")
+    (first, membership), (second, two) = member(gathering, 1), member(gathering, 2, version="2")
     gathering.wait(time.monotonic() + 20)
     transport = GangTransport(gathering)
     result = transport.run("b", "echo 42; exit 3", b"", 20)
@@ -215,7 +215,7 @@ def test_commands_run_on_members_and_all_get_the_verdict(gathering: Gathering) -
     transport.close()
     gathering.announce(b"{}", time.monotonic() + 10)
     first.join(20), second.join(20)
-    assert one == two == [b"{}"]
+    assert membership == two == [b"{}"]
 
 
 def test_one_that_never_came_is_named_by_its_index(gathering: Gathering) -> None:
@@ -246,13 +246,13 @@ def test_a_silent_service_on_the_first_port_does_not_hide_the_leader(monkeypatch
     """It takes connections, and waits for the client to begin, as HTTP servers do."""
     monkeypatch.setattr(sealed, "HANDSHAKE_SECONDS", 0.5)
     silent = socket.create_server(("127.0.0.1", 0))
-    made = Gathering(("localhost", "b"), KEY, "1")
-    monkeypatch.setattr("doctor.transport.gang.member.PORTS", (silent.getsockname()[1], made.port))
-    thread, verdicts = member(made, 1)
-    made.wait(time.monotonic() + 20)
-    made.announce(b"{}", time.monotonic() + 10)
+    gathered = Gathering(("localhost", "b"), KEY, "1")
+    monkeypatch.setattr("doctor.transport.gang.member.PORTS", (silent.getsockname()[1], gathered.port))
+    thread, verdicts = member(gathered, 1)
+    gathered.wait(time.monotonic() + 20)
+    gathered.announce(b"{}", time.monotonic() + 10)
     thread.join(20)
-    made.close(), silent.close()
+    gathered.close(), silent.close()
     assert verdicts == [b"{}"]
 
 
@@ -271,25 +271,25 @@ def connect(gathering: Gathering) -> Iterator[Callable[[str], SealedLink]]:
 
 def test_members_without_numbers_get_them_in_the_order_in_which_they_come() -> None:
     """As the workers of a RayCluster: one whose container is started again keeps its number, one too many has none."""
-    made = Gathering(("head", "pod-1", "pod-2"), KEY, "1", is_numbered=False)
+    gathered = Gathering(("head", "pod-1", "pod-2"), KEY, "1", is_numbered=False)
     with contextlib.ExitStack() as opened:
-        opened.callback(made.close)
+        opened.callback(gathered.close)
 
-        def come(host: str, start: str) -> SealedLink:
-            link = socket.create_connection(("localhost", made.port))
+        def join_gang(host: str, start: str) -> SealedLink:
+            link = socket.create_connection(("localhost", gathered.port))
             opened.callback(link.close)
             return introduce(link, KEY, Introduction(NEW, host, "1", start))
 
-        come("w-x7k2p", "first")
-        made.link("w-x7k2p", patience=10)
+        join_gang("w-x7k2p", "first")
+        gathered.link("w-x7k2p", patience=10)
         with pytest.raises(TransportError, match="index 2 of the gang did not come"):
-            made.link("pod-2")
-        come("w-x7k2p", "again"), come("w-abcde", "other")
-        made.wait(time.monotonic() + 20)
-        assert (made.hosts, made.absent) == (("head", "w-x7k2p", "w-abcde"), [])
-        assert ends(come("w-fifth", "late"))
-        made._absence("w-abcde")
-        assert "as w-fifth, with another key, of another gang, or beyond the number" in made._strangers[0]
+            gathered.link("pod-2")
+        join_gang("w-x7k2p", "again"), join_gang("w-abcde", "other")
+        gathered.wait(time.monotonic() + 20)
+        assert (gathered.hosts, gathered.absent) == (("head", "w-x7k2p", "w-abcde"), [])
+        assert ends(join_gang("w-fifth", "late"))
+        gathered._absence("w-abcde")
+        assert "as w-fifth, with another key, of another gang, or beyond the number" in gathered._strangers[0]
 
 
 @pytest.mark.parametrize("host", ["", "a b", "a\x1b[2J", "a" * 256])

@@ -36,8 +36,8 @@ def test_each_kind_of_job_has_its_pods_and_no_others(row: Any) -> None:
     owner = f"{row.owner or 'Job'}/{'train' if not row.label else 'train-0'}"
     members = [pod(f"w-{number}", labels={row.label: "train"} if row.label else {}, owner=owner) for number in (10, 2)]
     other = pod("x", labels={row.label: "train-2"} if row.label else {}, owner=f"{row.owner or 'Job'}/train-2")
-    found = pods_of_job("train", read(*members, other))
-    assert [item.name for item in found.pods] == ["w-2", "w-10"]
+    job_pods = pods_of_job("train", read(*members, other))
+    assert [item.name for item in job_pods.pods] == ["w-2", "w-10"]
     assert [item.name for item in pods_of_job(f"{row.kinds[-1]}/train", read(*members, other)).pods] == ["w-2", "w-10"]
 
 
@@ -63,56 +63,64 @@ def test_the_launcher_of_an_mpijob_is_no_host() -> None:
     label = "training.kubeflow.org/job-name"
     launcher = pod("m-launcher-x", labels={label: "m", "training.kubeflow.org/job-role": "launcher"}, owner="Job/m")
     workers = [pod(f"m-worker-{number}", labels={label: "m"}, owner="MPIJob/m") for number in range(2)]
-    found = pods_of_job("m", read(launcher, *workers))
-    assert [item.name for item in found.pods] == ["m-worker-0", "m-worker-1"]
-    assert found.notes == ("m-launcher-x starts the job, and is no host of it",)
+    job_pods = pods_of_job("m", read(launcher, *workers))
+    assert [item.name for item in job_pods.pods] == ["m-worker-0", "m-worker-1"]
+    assert job_pods.notes == ("m-launcher-x starts the job, and is no host of it",)
 
 
-def made(name: str, minute: int, *, phase: str = "Running", index: str = "", **metadata: Any) -> dict[str, Any]:
+def pod_object(name: str, minute: int, *, phase: str = "Running", index: str = "", **metadata: Any) -> dict[str, Any]:
     """A pod of the job ``t``, as its controller makes it."""
     base = f"t-{index}-" if index else "t-"
     annotations = {"batch.kubernetes.io/job-completion-index": index} if index else {}
     more = {"generateName": base, **metadata}
     created = f"2026-01-01T00:{minute:02}:00Z"
-    labels, whole = {"job-name": "t"}, f"{base}{name}" if more["generateName"] else name
+    labels, full_name = {"job-name": "t"}, f"{base}{name}" if more["generateName"] else name
     return pod(
-        whole, phase=phase, labels=labels, owner="Job/t", created=created, annotations=annotations, metadata=more
+        full_name, phase=phase, labels=labels, owner="Job/t", created=created, annotations=annotations, metadata=more
     )
 
 
 @pytest.mark.parametrize(
     ("pods", "names", "left_out"),
     [
-        ([made("aaaaa", 0, phase="Failed"), made("bbbbb", 5)], ["t-bbbbb"], 1),
-        ([made("aaaaa", 0, phase="Failed")], ["t-aaaaa"], 0),  # nobody came after it
-        ([made("aaaaa", 5, phase="Failed"), made("bbbbb", 0)], ["t-aaaaa", "t-bbbbb"], 0),
+        ([pod_object("aaaaa", 0, phase="Failed"), pod_object("bbbbb", 5)], ["t-bbbbb"], 1),
+        ([pod_object("aaaaa", 0, phase="Failed")], ["t-aaaaa"], 0),  # nobody came after it
+        ([pod_object("aaaaa", 5, phase="Failed"), pod_object("bbbbb", 0)], ["t-aaaaa", "t-bbbbb"], 0),
         # A node that died: its pod stays, and is being deleted for ever.
-        ([made("aaaaa", 0, deletionTimestamp="2026-01-01T00:04:00Z"), made("bbbbb", 5)], ["t-bbbbb"], 1),
-        ([made("aaaaa", 0, deletionTimestamp="2026-01-01T00:04:00Z")], ["t-aaaaa"], 0),
+        ([pod_object("aaaaa", 0, deletionTimestamp="2026-01-01T00:04:00Z"), pod_object("bbbbb", 5)], ["t-bbbbb"], 1),
+        ([pod_object("aaaaa", 0, deletionTimestamp="2026-01-01T00:04:00Z")], ["t-aaaaa"], 0),
         # Another index was made later, and this one waits for its turn.
         (
-            [made("aaaaa", 0, index="0", phase="Failed"), made("bbbbb", 5, index="1")],
+            [pod_object("aaaaa", 0, index="0", phase="Failed"), pod_object("bbbbb", 5, index="1")],
             ["t-0-aaaaa", "t-1-bbbbb"],
             0,
         ),
         (
-            [made("aaaaa", 0, index="0", phase="Failed"), made("bbbbb", 5, index="0"), made("ccccc", 0, index="1")],
+            [
+                pod_object("aaaaa", 0, index="0", phase="Failed"),
+                pod_object("bbbbb", 5, index="0"),
+                pod_object("ccccc", 0, index="1"),
+            ],
             ["t-0-bbbbb", "t-1-ccccc"],
             1,
         ),
         # Names that a controller has fixed: no other pod can have come in its place.
-        ([made("t-0", 0, phase="Failed", generateName=""), made("t-1", 5, generateName="")], ["t-0", "t-1"], 0),
-        ([made("0", 0, phase="Failed"), made("1", 5)], ["t-0", "t-1"], 0),
+        (
+            [pod_object("t-0", 0, phase="Failed", generateName=""), pod_object("t-1", 5, generateName="")],
+            ["t-0", "t-1"],
+            0,
+        ),
+        ([pod_object("0", 0, phase="Failed"), pod_object("1", 5)], ["t-0", "t-1"], 0),
     ],
 )
 def test_pods_that_were_replaced_are_no_hosts_and_the_others_are(
     pods: list[dict[str, Any]], names: list[str], left_out: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = pods_of_job("t", read(*pods))
-    assert [item.name for item in found.pods] == names
-    assert [note.startswith("left out, as later pods stand in their place: 1 pod, ended") for note in found.notes] == [
-        True
-    ] * left_out
+    job_pods = pods_of_job("t", read(*pods))
+    assert [item.name for item in job_pods.pods] == names
+    assert [
+        note.startswith("left out, as later pods stand in their place: 1 pod, ended") for note in job_pods.notes
+    ] == [True] * left_out
     monkeypatch.setattr(select_pods, "list_pods", lambda *_: read(*pods))
     monkeypatch.setattr(select_pods, "namespace_of", lambda *_: "team")
     monkeypatch.setattr(kubectl, "command_line", lambda *_: ("kubectl",))
@@ -159,11 +167,11 @@ def test_pods_of_an_earlier_revision_of_a_deployment(pods: list[dict[str, Any]],
 def test_a_starter_that_does_not_run_is_named_with_its_reason() -> None:
     label, role = "training.kubeflow.org/job-name", "training.kubeflow.org/job-role"
     launcher = pod("m-launcher-x", phase="Failed", labels={label: "m", role: "launcher"}, status={"reason": "Evicted"})
-    found = pods_of_job("m", read(launcher, pod("m-worker-0", labels={label: "m"})))
-    assert found.notes == ("m-launcher-x starts the job, and is no host of it: its pod has ended: Evicted",)
+    job_pods = pods_of_job("m", read(launcher, pod("m-worker-0", labels={label: "m"})))
+    assert job_pods.notes == ("m-launcher-x starts the job, and is no host of it: its pod has ended: Evicted",)
     scheduler = pod("a-scheduler-0", labels={"replica-type": "scheduler"}, owner="AscendJob/a")
-    found = pods_of_job("acjob/a", read(scheduler, pod("a-worker-0", owner="AscendJob/a")))
-    assert [item.name for item in found.pods] == ["a-worker-0"]
+    job_pods = pods_of_job("acjob/a", read(scheduler, pod("a-worker-0", owner="AscendJob/a")))
+    assert [item.name for item in job_pods.pods] == ["a-worker-0"]
 
 
 @pytest.mark.parametrize(
@@ -181,10 +189,10 @@ def test_a_starter_that_does_not_run_is_named_with_its_reason() -> None:
 def test_pods_that_a_stateful_set_should_have(
     answer: Any, absent: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def ask(program: Sequence[str], *argv: str, **limits: Any) -> bytes:
-        asked.append(argv[-1])
+        requests.append(argv[-1])
         if answer is None:
             raise TransportError("auth", "the API server forbids it")
         return msgspec.json.encode(answer)
@@ -192,10 +200,10 @@ def test_pods_that_a_stateful_set_should_have(
     monkeypatch.setattr(kubectl, "ask", ask)
     pods = read(*(pod(f"t-{number}", owner="StatefulSet/t") for number in (0, 2)), pod("x", owner="Job/j"))
     assert absent_replicas(("kubectl",), "team", pods) == absent
-    assert asked == ["/apis/apps/v1/namespaces/team/statefulsets/t"]
-    asked.clear()
+    assert requests == ["/apis/apps/v1/namespaces/team/statefulsets/t"]
+    requests.clear()
     hostile = read(pod("y", owner="StatefulSet/..%2f"))
-    assert absent_replicas(("kubectl",), "team", hostile) == () and not asked
+    assert absent_replicas(("kubectl",), "team", hostile) == () and not requests
 
 
 def test_a_number_of_replicas_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,22 +399,22 @@ def test_names_are_in_natural_order() -> None:
         ("\x1b[31mError\x1b[0m from somewhere", "error", "somewhere"),
     ],
 )
-def test_what_kubectl_says(said: str, kind: str, text: str) -> None:
-    error = kubectl.complaint(said.encode())
+def test_what_kubectl_says(stderr: str, kind: str, text: str) -> None:
+    error = kubectl.complaint(stderr.encode())
     assert (error.kind, text in error.text) == (kind, True), error.text
     assert "\x1b" not in error.text
 
 
 def test_the_last_of_several_complaints_counts() -> None:
-    said = b'W1 error: websocket: bad handshake\nError from server (NotFound): pods "a" not found\n'
-    assert kubectl.complaint(said).kind == "name"
+    stderr = b'W1 error: websocket: bad handshake\nError from server (NotFound): pods "a" not found\n'
+    assert kubectl.complaint(stderr).kind == "name"
 
 
 def test_exit_codes_are_kubectls_own_words() -> None:
     assert kubectl.reported_exit_code(b"x\ncommand terminated with exit code 12\n") == 12
     assert kubectl.reported_exit_code(b"command terminated with exit code 12\nmore\n") is None
-    own = b"E1124 14:46:31.687105   25087 v2.go:104] websocket: close sent\n"
-    assert kubectl.without_report(b"mine\n" + own + b"command terminated with exit code 3\n") == b"mine\n"
+    own_message = b"E1124 14:46:31.687105   25087 v2.go:104] websocket: close sent\n"
+    assert kubectl.without_report(b"mine\n" + own_message + b"command terminated with exit code 3\n") == b"mine\n"
 
 
 def test_names_that_are_none_become_no_path_and_no_word() -> None:
@@ -530,15 +538,15 @@ def test_pages_of_a_real_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recorded by `tests/hosts/kubernetes/record.py`: pods in many states, on two pages."""
     path = Path(__file__).parents[1] / "hosts" / "kubernetes" / "recorded.json"
     pages = [json.dumps(page).encode() for page in json.loads(path.read_text("utf-8"))["pages"]]
-    asked: list[str] = []
+    requests: list[str] = []
 
     def ask(program: Sequence[str], *argv: str, **limits: Any) -> bytes:
-        asked.append(argv[-1])
-        return pages[len(asked) - 1]
+        requests.append(argv[-1])
+        return pages[len(requests) - 1]
 
     monkeypatch.setattr(kubectl, "ask", ask)
     pods = {pod.name: pod for pod in list_pods(("kubectl",), "default")}
-    assert len(asked) == 2 and "&continue=" in asked[1]
+    assert len(requests) == 2 and "&continue=" in requests[1]
     why = {name: pod.why_unready(pod.container()) for name, pod in pods.items()}
     assert why.pop("runs") == "" and pods["runs"].container("beside") == "beside"
     assert why.pop("absent").startswith("its container main waits: ErrImageNeverPull")
@@ -552,15 +560,15 @@ def test_pages_of_a_real_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pages_without_end_are_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """An API server that always has one more page, and nothing in it."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def ask(program: Sequence[str], *argv: str, **limits: Any) -> bytes:
-        asked.append(argv[-1])
+        requests.append(argv[-1])
         return b'{"items": [], "metadata": {"continue": "more"}}'
 
     monkeypatch.setattr(kubectl, "ask", ask)
     assert list_pods(("kubectl",), "default") == []
-    assert len(asked) == 40
+    assert len(requests) == 40
 
 
 def test_a_stream_that_ends_before_its_command_has_begun() -> None:

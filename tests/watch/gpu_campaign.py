@@ -75,7 +75,7 @@ class Result(NamedTuple):
     named: list[str]
     """Checks that found something, and whom."""
     notes: list[str]
-    told: list[str]
+    messages: list[str]
     """What diagnose says of its log."""
     seconds: float
 
@@ -97,24 +97,24 @@ def job(name: str, folder: Path, *, bare: bool = False) -> tuple[list[str], dict
     log = folder / f"{name.replace(' ', '-')}{'.bare' * bare}.log"
     argv = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(PROGRAM), name]
     limit = "12" if bare else "40" if name in ("loop", "kernel") else "600"
-    own = {"GROUP_SECONDS": limit, "OMP_NUM_THREADS": "1"}
+    variables = {"GROUP_SECONDS": limit, "OMP_NUM_THREADS": "1"}
     if bare:
-        own |= {
+        variables |= {
             "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
             "TORCH_FR_BUFFER_SIZE": "2000",
             "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
             "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{log}.dump_",
             "TORCH_FR_DUMP_TEMP_FILE": f"{log}.dump_",
         }
-    return [*argv, str(KINDS[name].culprit)], {**os.environ, **own}, log
+    return [*argv, str(KINDS[name].culprit)], {**os.environ, **variables}, log
 
 
 def explain(*files: str) -> list[str]:
     """What diagnose says of them."""
-    told = subprocess.run([*DOCTOR, "diagnose", "--json", *files], capture_output=True, text=True, check=False)
-    if not told.stdout.startswith("{"):
-        return [f"exit {told.returncode}: {told.stdout[-200:]}{told.stderr[-200:]}"]
-    causes = json.loads(told.stdout)["causes"]
+    diagnosed = subprocess.run([*DOCTOR, "diagnose", "--json", *files], capture_output=True, text=True, check=False)
+    if not diagnosed.stdout.startswith("{"):
+        return [f"exit {diagnosed.returncode}: {diagnosed.stdout[-200:]}{diagnosed.stderr[-200:]}"]
+    causes = json.loads(diagnosed.stdout)["causes"]
     return [f"{cause['signature']} ({cause['confidence']}): {cause['summary']}" for cause in causes] or ["no cause"]
 
 
@@ -144,10 +144,10 @@ def conduct_bare(name: str, folder: Path) -> list[str]:
     with log.open("wb") as file:
         ended = subprocess.run(["timeout", "-k", "5", "100", *argv], stdout=file, stderr=file, env=environ, check=False)
     dumps = sorted(map(str, folder.glob(f"{log.name}.dump_*")))
-    told = [f"    log: {text}" for text in explain(str(log))] + [
+    messages = [f"    log: {text}" for text in explain(str(log))] + [
         f"    log and dumps: {text}" for text in explain(str(log), *dumps)
     ]
-    return [f"without watch: {name}: exit {ended.returncode}, {len(dumps)} dumps", *told]
+    return [f"without watch: {name}: exit {ended.returncode}, {len(dumps)} dumps", *messages]
 
 
 def main() -> None:
@@ -168,7 +168,9 @@ def main() -> None:
             result = waiting.result()
             print(f"{result.kind:16} {result.verdict:10} exit {result.code}, {result.seconds:.0f} s", flush=True)
             print(
-                *(f"    {text}" for text in result.named), *(f"    diagnose: {text}" for text in result.told), sep="\n"
+                *(f"    {text}" for text in result.named),
+                *(f"    diagnose: {text}" for text in result.messages),
+                sep="\n",
             )
             if result.verdict != "right":
                 print(*(f"    note: {note[:300]}" for note in result.notes[:4]), sep="\n", flush=True)

@@ -29,7 +29,7 @@ def until(path: Path) -> str:
     return f"while [ ! -e {path} ]; do sleep 0.02; done"
 
 
-def seen(terminal: TerminalProgram) -> bytes:
+def shown_bytes(terminal: TerminalProgram) -> bytes:
     """The ordinary screen without doctor's own lines, whose seconds differ."""
     return b"\n".join(line for line in terminal.ordinary.split(b"\n") if b"doctor watch:" not in line)
 
@@ -41,104 +41,104 @@ def test_output_and_exit_code_are_those_of_the_same_command_without_a_view(code:
     gate.touch()
     with TerminalProgram(
         ["sh", "-c", f'exec {" ".join(WATCH[:-1])} -- sh -c "$SCRIPT"'], environ={"SCRIPT": script}
-    ) as plain:
-        assert plain.end() == code
-        plain.wait_for(b"no rank was seen")
+    ) as plain_run:
+        assert plain_run.end() == code
+        plain_run.wait_for(b"no rank was seen")
     gate.unlink()
-    with live(script) as shown:
-        shown.wait_for(FOOTER)
-        shown.wait_for(b"half")  # the view has the last lines
-        assert shown.ordinary == b"" or ENTER in shown.output
+    with live(script) as live_run:
+        live_run.wait_for(FOOTER)
+        live_run.wait_for(b"half")  # the view has the last lines
+        assert live_run.ordinary == b"" or ENTER in live_run.output
         gate.touch()
-        assert shown.end() == code
-        shown.wait_until_sane()
-        shown.wait_for(b"no rank was seen")
-        assert seen(shown) == seen(plain)
+        assert live_run.end() == code
+        live_run.wait_until_sane()
+        live_run.wait_for(b"no rank was seen")
+        assert shown_bytes(live_run) == shown_bytes(plain_run)
 
 
 def test_q_closes_the_view_and_the_job_goes_on(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    with live(f"echo before; {until(gate)}; echo after; exit 5") as shown:
-        shown.wait_for(FOOTER)
-        shown.press(b"xq")
-        shown.wait_until_sane()
-        shown.wait_for(lambda output: b"before" in output.rpartition(LEAVE)[2])
-        assert shown.process.poll() is None
+    with live(f"echo before; {until(gate)}; echo after; exit 5") as live_run:
+        live_run.wait_for(FOOTER)
+        live_run.press(b"xq")
+        live_run.wait_until_sane()
+        live_run.wait_for(lambda output: b"before" in output.rpartition(LEAVE)[2])
+        assert live_run.process.poll() is None
         gate.touch()
-        assert shown.end() == 5
-        shown.wait_for(lambda output: b"no rank was seen" in output.rpartition(b"after")[2])
-        assert shown.output.count(ENTER) == 1 and shown.is_sane
+        assert live_run.end() == 5
+        live_run.wait_for(lambda output: b"no rank was seen" in output.rpartition(b"after")[2])
+        assert live_run.output.count(ENTER) == 1 and live_run.is_sane
 
 
 @pytest.mark.skipif(os.uname().machine not in READ_CALLS, reason="which call is read(2) is not known")
 def test_a_job_that_reads_the_terminal_gets_it() -> None:
-    with live("printf 'name? '; read name; echo hello $name; exit 6") as shown:
-        shown.wait_for(FOOTER)
-        shown.wait_until_sane()
-        shown.wait_for(lambda output: b"name? " in output.rpartition(LEAVE)[2])
-        shown.press(b"quinn\r")
-        assert shown.end() == 6
-        shown.wait_for(b"hello quinn")
-        assert shown.output.count(ENTER) == 1
+    with live("printf 'name? '; read name; echo hello $name; exit 6") as live_run:
+        live_run.wait_for(FOOTER)
+        live_run.wait_until_sane()
+        live_run.wait_for(lambda output: b"name? " in output.rpartition(LEAVE)[2])
+        live_run.press(b"quinn\r")
+        assert live_run.end() == 6
+        live_run.wait_for(b"hello quinn")
+        assert live_run.output.count(ENTER) == 1
 
 
 def test_a_job_that_reads_a_pipe_keeps_the_view() -> None:
-    with live("sleep 2 | cat; exit 4") as shown:
-        shown.wait_for(FOOTER)
-        assert shown.end() == 4
-        assert shown.output.count(ENTER) == 1
+    with live("sleep 2 | cat; exit 4") as live_run:
+        live_run.wait_for(FOOTER)
+        assert live_run.end() == 4
+        assert live_run.output.count(ENTER) == 1
 
 
 def test_ctrl_c_reaches_the_job_and_leaves_the_terminal_sane() -> None:
-    with live("trap 'echo caught; exit 9' INT; echo rea''dy; while :; do sleep 0.05; done") as shown:
-        shown.wait_for(b"ready")
-        shown.press(b"\x03")
-        assert shown.end() == 9
-        shown.wait_until_sane()
-        assert b"caught\r\n" in shown.ordinary
+    with live("trap 'echo caught; exit 9' INT; echo rea''dy; while :; do sleep 0.05; done") as live_run:
+        live_run.wait_for(b"ready")
+        live_run.press(b"\x03")
+        assert live_run.end() == 9
+        live_run.wait_until_sane()
+        assert b"caught\r\n" in live_run.ordinary
 
 
 def test_after_a_killed_doctor_the_terminal_is_sane_and_the_job_is_read_on(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     script = f"echo before; {until(gate)}; echo after"
-    with TerminalProgram([*WATCH, "--", "sh", "-c", script], controls=False) as shown:
-        shown.wait_for(FOOTER)
-        shown.process.kill()
-        shown.wait_until_sane()
+    with TerminalProgram([*WATCH, "--", "sh", "-c", script], controls=False) as live_run:
+        live_run.wait_for(FOOTER)
+        live_run.process.kill()
+        live_run.wait_until_sane()
         gate.touch()
-        shown.wait_for(lambda output: b"before\r\nafter\r\n" in output.rpartition(LEAVE)[2])
+        live_run.wait_for(lambda output: b"before\r\nafter\r\n" in output.rpartition(LEAVE)[2])
 
 
 def test_after_a_killed_keeper_nothing_is_lost(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    with live(f"echo bef''ore; {until(gate)}; echo after; exit 4") as shown:
-        shown.wait_for(b"before")  # among the last lines of the output; the title has another text
+    with live(f"echo bef''ore; {until(gate)}; echo after; exit 4") as live_run:
+        live_run.wait_for(b"before")  # among the last lines of the output; the title has another text
         keepers = [
             child
-            for child in psutil.Process(shown.process.pid).children()
+            for child in psutil.Process(live_run.process.pid).children()
             if "terminal_keeper" in " ".join(child.cmdline())
         ]
         keepers[0].kill()
-        shown.wait_until_sane()
+        live_run.wait_until_sane()
         gate.touch()
-        assert shown.end() == 4
-        shown.wait_for(lambda output: b"before\r\nafter\r\n" in output.rpartition(LEAVE)[2])
+        assert live_run.end() == 4
+        live_run.wait_for(lambda output: b"before\r\nafter\r\n" in output.rpartition(LEAVE)[2])
 
 
 def test_a_terminal_that_is_gone_ends_the_job_as_without_a_view(tmp_path: Path) -> None:
-    shown = live("while echo more; do sleep 0.05; done; exit 6")
+    live_run = live("while echo more; do sleep 0.05; done; exit 6")
     job = []
     try:
-        shown.wait_for(b"more")
-        job = psutil.Process(shown.process.pid).children(recursive=True)
+        live_run.wait_for(b"more")
+        job = psutil.Process(live_run.process.pid).children(recursive=True)
     finally:
-        os.close(shown._stopped)
-        shown.reader.join()
-        os.close(shown.slave)
-        os.close(shown.master)
-    assert shown.end() != 0
+        os.close(live_run._stopped)
+        live_run.reader.join()
+        os.close(live_run.slave)
+        os.close(live_run.master)
+    assert live_run.end() != 0
     assert not psutil.wait_procs(job, timeout=60)[1]
-    os.close(shown.stop)
+    os.close(live_run.stop)
 
 
 def test_the_frame_follows_the_size_and_the_job_sees_it(tmp_path: Path) -> None:
@@ -153,16 +153,16 @@ while not os.path.exists({str(gate)!r}):
         open({str(sizes)!r}, "a").write(str(size))
     time.sleep(0.02)
 """
-    with TerminalProgram([*WATCH, "--", sys.executable, "-c", script]) as shown:
-        shown.wait_for(FOOTER)
-        shown.resize(120, 30)
-        shown.wait_for(lambda output: max(map(len, frame_lines(output))) > 100)
-        shown.resize(40, 8)
-        shown.wait_for(lambda output: len(frame_lines(output)) == 8 and max(map(len, frame_lines(output))) <= 39)
-        shown.wait_for(lambda _: "columns=40, lines=8" in sizes.read_text())
+    with TerminalProgram([*WATCH, "--", sys.executable, "-c", script]) as live_run:
+        live_run.wait_for(FOOTER)
+        live_run.resize(120, 30)
+        live_run.wait_for(lambda output: max(map(len, frame_lines(output))) > 100)
+        live_run.resize(40, 8)
+        live_run.wait_for(lambda output: len(frame_lines(output)) == 8 and max(map(len, frame_lines(output))) <= 39)
+        live_run.wait_for(lambda _: "columns=40, lines=8" in sizes.read_text())
         gate.touch()
-        assert shown.end() == 0
-        assert b"columns=120, lines=30" in shown.ordinary and b"columns=40, lines=8" in shown.ordinary
+        assert live_run.end() == 0
+        assert b"columns=120, lines=30" in live_run.ordinary and b"columns=40, lines=8" in live_run.ordinary
 
 
 def frame_lines(output: bytes) -> list[str]:
@@ -176,11 +176,11 @@ def frame_lines(output: bytes) -> list[str]:
     [({"TERM": "dumb"}, "TERM=dumb"), ({"TERM": ""}, "TERM=)")],
 )
 def test_where_the_terminal_can_show_none_one_line_says_so(environ: dict[str, str], why: str) -> None:
-    with live("echo out; exit 3", **environ) as shown:
-        assert shown.end() == 3
-        shown.wait_for(b"no rank was seen")
-        assert ENTER not in shown.output
-        lines = [line for line in shown.output.decode().splitlines() if "--live" in line]
+    with live("echo out; exit 3", **environ) as live_run:
+        assert live_run.end() == 3
+        live_run.wait_for(b"no rank was seen")
+        assert ENTER not in live_run.output
+        lines = [line for line in live_run.output.decode().splitlines() if "--live" in line]
         assert len(lines) == 1 and why in lines[0]
 
 
@@ -193,9 +193,9 @@ def test_in_a_pipe_one_line_says_so_and_all_else_is_the_same() -> None:
 
 
 def test_in_the_background_there_is_no_view() -> None:
-    with TerminalProgram(["bash", "-c", f"set -m; {' '.join(WATCH)} -- sh -c 'exit 3' & wait $!"]) as shown:
-        assert shown.end() == 3
-        assert ENTER not in shown.output and b"runs in the background" in shown.output
+    with TerminalProgram(["bash", "-c", f"set -m; {' '.join(WATCH)} -- sh -c 'exit 3' & wait $!"]) as live_run:
+        assert live_run.end() == 3
+        assert ENTER not in live_run.output and b"runs in the background" in live_run.output
 
 
 def test_live_is_for_a_command() -> None:
@@ -205,20 +205,20 @@ def test_live_is_for_a_command() -> None:
 
 def test_in_chinese_without_colours(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    with live(until(gate), NO_COLOR="1", DOCTOR_LANG="zh", LC_ALL="C.UTF-8") as shown:
-        shown.wait_for("按 q".encode())
+    with live(until(gate), NO_COLOR="1", DOCTOR_LANG="zh", LC_ALL="C.UTF-8") as live_run:
+        live_run.wait_for("按 q".encode())
         gate.touch()
-        shown.end()
-        frames = shown.output.partition(ENTER)[2].partition(LEAVE)[0]
+        live_run.end()
+        frames = live_run.output.partition(ENTER)[2].partition(LEAVE)[0]
         assert not re.search(rb"\x1b\[[1-9][0-9;]*m", frames)
 
 
 def test_a_stopped_terminal_stops_no_watch() -> None:
     """Ctrl-S: the view misses frames, and doctor still sees the signal that ends the job."""
-    with live("trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done") as shown:
-        shown.wait_for(b"ready")
-        shown.press(b"\x13")
-        shown.process.send_signal(signal.SIGTERM)
-        shown.press(b"\x11")
-        assert shown.end() == 9
-        shown.wait_until_sane()
+    with live("trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done") as live_run:
+        live_run.wait_for(b"ready")
+        live_run.press(b"\x13")
+        live_run.process.send_signal(signal.SIGTERM)
+        live_run.press(b"\x11")
+        assert live_run.end() == 9
+        live_run.wait_until_sane()

@@ -93,7 +93,9 @@ def test_a_worker_without_a_number_elsewhere_is_a_misfit() -> None:
         for pid, rank in ((1, 0), (2, None))
     ]
     assert [misfit.subject for misfit in judge(views)] == ["RANK"]
-    later = [replace(one, rank=None, variables={**one.variables, "MS_ROLE": "MS_WORKER"}) for one in views]
+    later = [
+        replace(rank_seen, rank=None, variables={**rank_seen.variables, "MS_ROLE": "MS_WORKER"}) for rank_seen in views
+    ]
     assert not [misfit for misfit in judge(later) if misfit.subject == "RANK"]
 
 
@@ -141,8 +143,8 @@ def test_torchrun(program: Path) -> None:
     )
     temporary = program.parent / "temporary"
     temporary.mkdir()
-    own = {"NCCL_DEBUG": "WARN", "HF_TOKEN": "hush-hush-1", "TMPDIR": str(temporary)}
-    code, document = rehearse(program.parent, *line, **own)
+    user_variables = {"NCCL_DEBUG": "WARN", "HF_TOKEN": "hush-hush-1", "TMPDIR": str(temporary)}
+    code, document = rehearse(program.parent, *line, **user_variables)
     assert not list(temporary.glob("torchelastic_*"))
     temporary.rmdir()
     assert (code, ranks(document)) == (0, [(0, 0), (1, 1)])
@@ -229,8 +231,8 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES)
 def test_the_program_alone_is_replaced(line: str) -> None:
-    found = rehearsed_line(line.split(), {}, "STUB", "LOGS")
-    assert " ".join(found.argv).replace(os.getcwd(), "CWD") == LINES[line]
+    rewritten = rehearsed_line(line.split(), {}, "STUB", "LOGS")
+    assert " ".join(rewritten.argv).replace(os.getcwd(), "CWD") == LINES[line]
 
 
 @pytest.mark.parametrize(
@@ -353,7 +355,7 @@ def test_a_limit_that_one_rank_has_otherwise() -> None:
         {"Max address space": "unlimited"},
     )
     variables = ({"RANK": str(number)} for number in range(3))
-    views = [view_of(replace(ANSWER, limits=own, variables=next(variables))) for own in limits]
+    views = [view_of(replace(ANSWER, limits=user_variables, variables=next(variables))) for user_variables in limits]
     (misfit,) = [misfit for misfit in judge(views) if "address space" in misfit.text]
     assert (misfit.severity, misfit.ranks) == ("warning", (1,))
 
@@ -413,10 +415,10 @@ def test_two_ranks_with_one_device_and_a_store_that_does_not_answer() -> None:
 def test_a_name_of_the_master_that_means_the_own_host_of_a_rank(rank: int, name: str, is_wrong: bool) -> None:
     """Rank 2 is on the host of rank 0; that MASTER_ADDR itself is localhost, a check says."""
     views = [replace(view, variables={**view.variables, "MASTER_ADDR": name}) for view in job()]
-    found = [
+    rewritten = [
         misfit for misfit in judge(changed(rank, views, master=frozenset({"127.0.1.1"}))) if "own host" in misfit.text
     ]
-    assert [(misfit.severity, misfit.ranks) for misfit in found] == [("error", (rank,))] * is_wrong
+    assert [(misfit.severity, misfit.ranks) for misfit in rewritten] == [("error", (rank,))] * is_wrong
 
 
 def test_cpus_that_do_not_fit_the_device_or_the_other_ranks() -> None:

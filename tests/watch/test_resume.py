@@ -77,20 +77,23 @@ def test_digests_of_shards_add_up_to_that_of_the_whole() -> None:
 
     from doctor.watch.hook.additive_digest import Piece, digest_all
 
-    whole = torch.randn(300, 517)
-    pieces = [Piece(whole[:, :100], whole.shape, (0, 0)), Piece(whole[:, 100:], whole.shape, (0, 100))]
-    rows = [Piece(whole[:7], whole.shape, (0, 0)), Piece(whole[7:], whole.shape, (7, 0))]
-    flat = whole.reshape(-1)
+    full_tensor = torch.randn(300, 517)
+    pieces = [
+        Piece(full_tensor[:, :100], full_tensor.shape, (0, 0)),
+        Piece(full_tensor[:, 100:], full_tensor.shape, (0, 100)),
+    ]
+    rows = [Piece(full_tensor[:7], full_tensor.shape, (0, 0)), Piece(full_tensor[7:], full_tensor.shape, (7, 0))]
+    flat = full_tensor.reshape(-1)
     cut = [Piece(flat[:77777], (flat.numel(),), None, 0), Piece(flat[77777:], (flat.numel(),), None, 77777)]
-    expected = joined_tensors({0: digest_all(torch, [("w", Piece(whole, whole.shape))])}).complete["w"]
+    expected = joined_tensors({0: digest_all(torch, [("w", Piece(full_tensor, full_tensor.shape))])}).complete["w"]
     for shards in (pieces, rows, cut):
         rows_by_rank = {rank: digest_all(torch, [("w", shard)]) for rank, shard in enumerate(shards)}
         assert joined_tensors(rows_by_rank).complete["w"] == expected
-    other = whole.clone()
+    other = full_tensor.clone()
     other[299, 516] += 1
-    assert joined_tensors({0: digest_all(torch, [("w", Piece(other, whole.shape))])}).complete["w"] != expected
-    swapped = whole[[1, 0, *range(2, 300)]]
-    assert joined_tensors({0: digest_all(torch, [("w", Piece(swapped, whole.shape))])}).complete["w"] != expected
+    assert joined_tensors({0: digest_all(torch, [("w", Piece(other, full_tensor.shape))])}).complete["w"] != expected
+    swapped = full_tensor[[1, 0, *range(2, 300)]]
+    assert joined_tensors({0: digest_all(torch, [("w", Piece(swapped, full_tensor.shape))])}).complete["w"] != expected
 
 
 def test_a_shard_that_is_not_there_makes_no_whole() -> None:

@@ -97,7 +97,7 @@ def record_inside(folder: Path) -> None:
     from doctor.transport.kubernetes import api_server
     from doctor.transport.kubernetes.idle import pod_with_devices
     from tests.report import reports
-    from tests.transport.test_api_server import found, one, told
+    from tests.transport.test_api_server import failed_report, notify_receiver, of_one_host
 
     exchanges: list[Exchange] = []
 
@@ -133,16 +133,16 @@ def record_inside(folder: Path) -> None:
         act()
         recorded[name] = list(exchanges)
 
-    scenario("sick", "token-admin", lambda: told(one(found(NODE)), 10))
-    scenario("healthy", "token-admin", lambda: told(one(reports.healthy()), 0))
-    scenario("forbidden", "token-nobody", lambda: told(one(found(NODE)), 10))
-    scenario("expired", "token-expired", lambda: told(one(found(NODE)), 10))
+    scenario("sick", "token-admin", lambda: notify_receiver(of_one_host(failed_report(NODE)), 10))
+    scenario("healthy", "token-admin", lambda: notify_receiver(of_one_host(reports.healthy()), 0))
+    scenario("forbidden", "token-nobody", lambda: notify_receiver(of_one_host(failed_report(NODE)), 10))
+    scenario("expired", "token-expired", lambda: notify_receiver(of_one_host(failed_report(NODE)), 10))
     scenario("idle", "token-admin", lambda: pod_with_devices(api_server.ApiServer(5), "node1"))
     scenario("conflict", "token-admin", lambda: _conflict(api_server.ApiServer(5)))
     (path,) = {item["path"] for item in recorded["sick"] if item["method"] == "GET"}
     (account / "token").write_text("token-admin")
     api_server.ApiServer(5).request("DELETE", path)
-    scenario("gone", "token-admin", lambda: told(one(found(NODE)), 10))
+    scenario("gone", "token-admin", lambda: notify_receiver(of_one_host(failed_report(NODE)), 10))
     print(json.dumps(recorded))
 
 

@@ -202,9 +202,9 @@ def jax_rank():
 
 def jax_job(call):
     """Three processes that a shell's loop starts."""
-    own = {**os.environ, "JAX_AT": f"127.0.0.1:{free_port()}", "JAX_CALL": call, "JAX_PLATFORMS": "cpu"}
+    child_environ = {**os.environ, "JAX_AT": f"127.0.0.1:{free_port()}", "JAX_CALL": call, "JAX_PLATFORMS": "cpu"}
     argv = [sys.executable, __file__, *sys.argv[1:], "rank"]
-    ranks = [subprocess.Popen(argv, env={**own, "JAX_NUMBER": str(rank)}) for rank in range(WORLD)]
+    ranks = [subprocess.Popen(argv, env={**child_environ, "JAX_NUMBER": str(rank)}) for rank in range(WORLD)]
     for process in ranks:
         process.wait()
 
@@ -321,9 +321,9 @@ def mpi_program():
 
 def mpirun(*argv):
     """Three ranks on this host."""
-    own = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    child_environ = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     options = os.environ.get("MPI_OPTIONS", "--mca mpi_yield_when_idle 1").split()
-    subprocess.run(["mpirun", "--oversubscribe", "-n", str(WORLD), *options, *argv], check=False, env=own)
+    subprocess.run(["mpirun", "--oversubscribe", "-n", str(WORLD), *options, *argv], check=False, env=child_environ)
 
 
 def mpi4py_rank():
@@ -361,7 +361,7 @@ def notebook_launcher():
 
 def two_jobs():
     """A healthy job beside the one with the fault."""
-    own = {**os.environ, **DISTRIBUTED}
+    child_environ = {**os.environ, **DISTRIBUTED}
     options = ["-m", "torch.distributed.run", "--nproc-per-node", str(WORLD), "--master-port"]
     other = FOLDER / "other"
     other.mkdir()
@@ -378,7 +378,7 @@ def two_jobs():
             str(CULPRIT),
             "rank",
         ]
-        jobs.append(subprocess.Popen(argv, env=own))
+        jobs.append(subprocess.Popen(argv, env=child_environ))
     for job in jobs:
         job.wait()
 
@@ -511,9 +511,9 @@ def pipes():
     context = multiprocessing.get_context(os.environ.get("START", "spawn"))
     ends = []
     for worker in range(WORLD):
-        own, other = context.Pipe()
+        child_environ, other = context.Pipe()
         context.Process(target=pipe_worker, args=(worker, other), daemon=True).start()
-        ends.append(own)
+        ends.append(child_environ)
     for number in range(1 << 30):
         for end in ends:
             end.send(number)

@@ -34,13 +34,13 @@ def gpu_busy(inventory: GpuInventory) -> Iterator[Finding]:
     for gpu in inventory.gpus:
         memory, named = gpu.memory or 0, sum(one.mebibytes or 0 for one in gpu.processes)
         rest = (gpu.memory_used or 0) - named
-        if memory and not any("C" in process.kind for process in gpu.processes):
-            if held := held_memory("MiB", rest, memory):
-                yield Finding(
-                    "GPU {gpu} has {observed} of its memory in use and no process; expected at most {expected}",
-                    gpu=gpu.index,
-                    **held,
-                ).as_warning(rest < FULL * memory)
+        held = {} if any("C" in one.kind for one in gpu.processes) else held_memory("MiB", rest, memory)
+        if memory and held:
+            yield Finding(
+                "GPU {gpu} has {observed} of its memory in use and no process; expected at most {expected}",
+                gpu=gpu.index,
+                **held,
+            ).as_warning(rest < FULL * memory)
         for process in gpu.processes:
             if process.kind in ("C", "M+C") and not process.name.endswith(SERVICES):
                 yield Finding(

@@ -233,10 +233,10 @@ def loss_findings(
     suspects, cuts = blame(pairs)
     for (host, npu), others in sorted(suspects.items()):
         peers = [other[0] for other in others]
-        counts = {"lost": len(others), "tried": len(tried[host, npu])}
-        more = {"first": peers[0], "owner": host, **values(host, npu)}
-        yield Finding(at_one, **hosts_to_name(host, peers), npu=npu, **counts, peers=peers, **more)
+        more: dict[str, Any] = {"lost": len(others), "tried": len(tried[host, npu]), "owner": host}
+        more |= {**hosts_to_name(host, peers), "peers": peers, "first": peers[0], **values(host, npu)}
+        yield Finding(at_one, npu=npu, **more)
     for cut in cuts:
         (source, npu), (target, _) = cut.failed[0]
-        more = {"first": source, "owner": target, **values(target, npu)}
-        yield Finding(between_parts, hosts=cut.hosts, **cut.values, npu=npu, **more)
+        more = {**cut.values, "first": source, "owner": target, **values(target, npu)}
+        yield Finding(between_parts, hosts=cut.hosts, npu=npu, **more)

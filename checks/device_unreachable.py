@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.pairwise_blame import blame, hosts_to_name, partners
+from doctor.engine.pairwise_blame import loss_findings
 from doctor.facts.hccn import DeviceAddresses, Neighbours
 from doctor.facts.hccn.neighbour import switch_port
 from doctor.facts.hccn.pings import DevicePings
@@ -47,30 +47,12 @@ def device_unreachable(
         for ping in host_pings.pings
         if ping.address in owner
     ]
-    tried = partners(pairs)
-    suspects, cuts = blame(pairs)
-    for (host, npu), others in sorted(suspects.items()):
-        yield Finding(
-            "NPU {npu} ({address}) lost packets to or from {lost} of {tried} peers: {peers}",
-            **hosts_to_name(host, [other[0] for other in others]),
-            npu=npu,
-            address=addresses[host].by_npu[npu].ip,
-            lost=len(others),
-            tried=len(tried[host, npu]),
-            peers=[other[0] for other in others],
-            first=others[0][0],
-            owner=host,
-            switch_port=switch_port(neighbours, host, npu),
-        )
-    for cut in cuts:
-        (source, npu), (target, _) = cut.failed[0]
-        yield Finding(
-            "NPU {npu}: packets are lost between {between}; none of them holds more than half of {count} hosts",
-            hosts=cut.hosts,
-            **cut.values,
-            npu=npu,
-            address=addresses[target].by_npu[npu].ip,
-            first=source,
-            owner=target,
-            switch_port=switch_port(neighbours, target, npu),
-        )
+    yield from loss_findings(
+        pairs,
+        "NPU {npu} ({address}) lost packets to or from {lost} of {tried} peers: {peers}",
+        "NPU {npu}: packets are lost between {between}; none of them holds more than half of {count} hosts",
+        lambda host, npu: {
+            "address": addresses[host].by_npu[npu].ip,
+            "switch_port": switch_port(neighbours, host, npu),
+        },
+    )

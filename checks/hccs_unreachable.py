@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.pairwise_blame import blame, hosts_to_name, partners
+from doctor.engine.pairwise_blame import loss_findings
 from doctor.facts.hccn import SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.npu import NpuChips, card_and_chip
@@ -47,30 +47,12 @@ def hccs_unreachable(
         for ping in host_pings.pings
         if host in pods and (pods[host].id, ping.address) in ends
     ]
-    tried = partners(pairs)
-    suspects, cuts = blame(pairs)
-    for (host, npu), others in sorted(suspects.items()):
-        yield Finding(
-            "NPU {npu} ({address}) lost HCCS packets to or from {lost} of {tried} peers: {peers}",
-            **hosts_to_name(host, [other[0] for other in others]),
-            npu=npu,
-            address=vnics[host].by_npu[npu].address.ip,
-            lost=len(others),
-            tried=len(tried[host, npu]),
-            peers=[other[0] for other in others],
-            first=others[0][0],
-            owner=host,
+    yield from loss_findings(
+        pairs,
+        "NPU {npu} ({address}) lost HCCS packets to or from {lost} of {tried} peers: {peers}",
+        "NPU {npu}: HCCS packets are lost between {between}; none of them holds more than half of {count} hosts",
+        lambda host, npu: {
+            "address": vnics[host].by_npu[npu].address.ip,
             **card_and_chip(chips.get(host) if chips else None, npu),
-        )
-    for cut in cuts:
-        (source, npu), (target, _) = cut.failed[0]
-        yield Finding(
-            "NPU {npu}: HCCS packets are lost between {between}; none of them holds more than half of {count} hosts",
-            hosts=cut.hosts,
-            **cut.values,
-            npu=npu,
-            address=vnics[target].by_npu[npu].address.ip,
-            first=source,
-            owner=target,
-            **card_and_chip(chips.get(target) if chips else None, npu),
-        )
+        },
+    )

@@ -60,7 +60,7 @@ def interface_doubtful(
     for host, choice in _container_bridges(fleet):
         what = filled("{0} uses {1}, chosen by {2}", choice.library, choice.interface, choice.source)
         found[what, choice.setting, "it leads only to the host's own containers", choice.interface].append(host)
-    for host, choice, reason in _further_interfaces(fleet, set(adapters or {})):
+    for host, choice, reason in _further_interfaces(fleet, {host for host, own in (adapters or {}).items() if own}):
         what = filled("{0} uses {1}, chosen by {2}", choice.library, choice.interface, choice.source)
         found[what, choice.setting, reason, choice.interface].append(host)
     traffic = fleet.openmpi_traffic()

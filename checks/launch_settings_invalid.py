@@ -3,6 +3,7 @@ from collections.abc import Iterator, Mapping
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuCards
+from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
@@ -12,7 +13,7 @@ from doctor.job.nccl_lists import FIRST_TORCH, STRICT, list_faults
 from doctor.job.variable_values import is_read_on_npus_alone, refused
 from doctor.job.variable_versions import is_rule_of_release, release_numbers
 
-VERSIONS = ("python", "cann", "gpus")
+VERSIONS = ("python", "cann", "gpus", "adapters")
 
 
 @check(severity=ERROR, area="ranks", advisory=VERSIONS)
@@ -24,6 +25,7 @@ def launch_settings_invalid(
     python: PerHost[PythonEnv] | None,
     cann: PerHost[CannVersion] | None,
     gpus: PerHost[GpuCards] | None,
+    adapters: PerHost[RdmaAdapters] | None,
 ) -> Iterator[Finding]:
     """The variables of HCCL, NCCL, OpenMP, torch and MindSpore whose values doctor knows have valid ones.
 
@@ -49,7 +51,11 @@ def launch_settings_invalid(
     """
     has_npu = any(inventory.devices or inventory.pci_count for inventory in (npus or {}).values())
     without_npu = bool(fleet) and not has_npu and launch.framework != "mindspore"
-    without_gpu = not any(cards.pci for cards in (gpus or {}).values())
+    with_gpus = {host for host, cards in (gpus or {}).items() if cards.pci}
+    without_gpu = not with_gpus
+    bare = [host for host, own in (adapters or {}).items() if host in with_gpus and not own]
+    if bare and (net := launch.env.get("NCCL_NET", "")).lower() == "ib":
+        yield _finding(EnvSetting("NCCL_NET", net, filled("Socket: {0} has no RDMA adapter", bare[0])))
     for setting in refused(launch.env, "ends_nccl"):
         yield _finding(setting).as_warning(without_gpu)
     for setting in refused(launch.env, "ignored"):

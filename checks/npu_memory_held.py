@@ -2,9 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
 from doctor.facts.npu_table import NpuTable
-
-IDLE_PERCENT = 12
-"""HBM that the driver keeps for itself: 2.8 to 4.8 GB of 32 to 96 GB in published tables of idle NPUs."""
+from doctor.facts.reported_value import held_memory
 
 
 @check(severity=WARNING, area="devices")
@@ -21,7 +19,7 @@ def npu_memory_held(table: NpuTable) -> Iterator[Finding]:
 
     ## Source
     HBM-Usage and the list of processes of `npu-smi info`. An idle NPU shows 3 to 9 % of its HBM in published tables of
-    drivers 23 to 26; the limit of 12 % is our own, Huawei publishes none.
+    drivers 23 to 26, 2.8 to 4.8 GB of 32 to 96 GB; the limit of 12 % is our own, Huawei publishes none.
     """
     if table.process_problem:
         return  # npu-busy reports that the list is not complete
@@ -29,12 +27,11 @@ def npu_memory_held(table: NpuTable) -> Iterator[Finding]:
     for state in table.npus:
         if state.hbm_used is None or not state.hbm_total or (state.npu, state.chip) in named:
             continue
-        if state.hbm_used * 100 > IDLE_PERCENT * state.hbm_total:
+        if held := held_memory("MB", state.hbm_used, state.hbm_total):
             yield Finding(
                 "NPU {npu} has {observed} of HBM in use and no process; expected at most {expected}",
                 npu=state.device,
                 card=state.npu,
                 chip=state.chip,
-                observed=f"{state.hbm_used} MB",
-                expected=f"{state.hbm_total * IDLE_PERCENT // 100} MB",
+                **held,
             )

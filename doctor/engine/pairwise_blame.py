@@ -8,14 +8,14 @@ a part is a strongly connected component.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from doctor.engine.result import CUT_PARTS
+from doctor.engine.result import CUT_PARTS, Finding
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 
@@ -217,3 +217,26 @@ def _sort_key(end: tuple[object, ...]) -> tuple[str, ...]:
 
 def _by_size(ends: Collection[tuple[object, ...]]) -> tuple[int, tuple[str, ...]]:
     return -len(ends), min(map(_sort_key, ends))
+
+
+def loss_findings(
+    pairs: Collection[tuple[tuple[str, int], tuple[str, int], bool]],
+    at_one: str,
+    between_parts: str,
+    values: Callable[[str, int], Mapping[str, Any]],
+) -> Iterator[Finding]:
+    """Of devices that did not reach each other, by host and number: one for each culprit, and one for each cut.
+
+    ``values``: the address of a device, and what else a finding shows of it.
+    """
+    tried = partners(pairs)
+    suspects, cuts = blame(pairs)
+    for (host, npu), others in sorted(suspects.items()):
+        peers = [other[0] for other in others]
+        more: dict[str, Any] = {"lost": len(others), "tried": len(tried[host, npu]), "owner": host}
+        more |= {**hosts_to_name(host, peers), "peers": peers, "first": peers[0], **values(host, npu)}
+        yield Finding(at_one, npu=npu, **more)
+    for cut in cuts:
+        (source, npu), (target, _) = cut.failed[0]
+        more = {**cut.values, "first": source, "owner": target, **values(target, npu)}
+        yield Finding(between_parts, hosts=cut.hosts, npu=npu, **more)

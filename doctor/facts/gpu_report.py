@@ -26,6 +26,8 @@ _DATA_CENTER = re.compile(
     r"\b(K80|M[46]0|P4|P40|P100|V100S?|T4|A2|A10G?|A16|A30X?|A40|A100X?|A800|L2|L4|L20|L40S?|H20|H800|G?H[12]00"
     r"|G?B[123]00|RTX PRO [0-9]{4}D? Blackwell Server Edition)\b"
 )
+_COHERENT = re.compile(r"\bG(?:H|B)[1-9]")
+"""Superchips with a Grace processor: their memory is a NUMA node of Linux, which keeps files there as well."""
 _UNSOUND = ("Unhealthy", "Limited Capacity", "Degraded", "True", "Yes")
 """Values of the fabric's health (NVML_GPU_FABRIC_HEALTH of nvml.h); sound are Healthy, Full, False and None."""
 _READ = {
@@ -96,6 +98,8 @@ class Gpu(msgspec.Struct, frozen=True):
     """Uncorrected since the driver was loaded; None for a GPU without ECC, or with it turned off."""
     bus: str = ""
     """PCI address, as 0000:3b:00.0."""
+    memory_used: int | None = None
+    """MiB. None where it is not reported, and where the memory is part of the host's, which Linux fills by itself."""
     persistence: bool | None = None
     mig: str = ""
     """Enabled, Disabled, or empty for a GPU without MIG."""
@@ -220,6 +224,9 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         _number(element, "fb_memory_usage/total"),
         _uncorrected(element.find("ecc_errors/volatile")),
         bus=bus,
+        memory_used=None
+        if _COHERENT.search(_text(element, "product_name"))
+        else _number(element, "fb_memory_usage/used"),
         persistence=_switch(element, "persistence_mode"),
         mig=_text(element, "mig_mode/current_mig"),
         mig_pending=_text(element, "mig_mode/pending_mig"),

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read
+from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, read
 from doctor.engine.texts import filled
 
 
@@ -76,8 +76,10 @@ class RdmaAdapters(Fact, frozen=True):
 
     names: tuple[str, ...]
 
+    def __bool__(self) -> bool:
+        """The host has one."""
+        return bool(self.names)
+
     @classmethod
     def read(cls, answer: ProbeAnswer) -> RdmaAdapters:
-        if not len(answer):
-            raise Absent("the host has no RDMA adapter")
         return cls(names=tuple(path.split("/")[4] for path in answer))

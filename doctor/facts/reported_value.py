@@ -73,6 +73,21 @@ class ToolBlock(NamedTuple):
     """Its exit status; None where the output was cut before it."""
 
 
+IDLE_PERCENT = 12
+"""Of a device's memory that its driver and a display keep; the rest belongs to a program."""
+
+
+def held_memory(unit: str, used: int, total: int) -> dict[str, str]:
+    """What a finding shows of memory that no listed process has; empty where it is that of an idle device.
+
+    >>> held_memory("MB", 61609, 65536), held_memory("MB", 4765, 65536)
+    ({'observed': '61609 MB', 'expected': '7864 MB'}, {})
+    """
+    if used * 100 <= IDLE_PERCENT * total:
+        return {}
+    return {"observed": f"{used} {unit}", "expected": f"{total * IDLE_PERCENT // 100} {unit}"}
+
+
 def tool_blocks(text: str, names: str) -> list[ToolBlock]:
     r"""The blocks of a script that calls a tool for each of several names, a pattern without groups.
 

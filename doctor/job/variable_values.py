@@ -56,6 +56,8 @@ class ValueRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Blanks around the value are none to the reader."""
     by_python: bool = False
     """Python's int() reads the number of ``digits``: with blanks, a plus sign and underscores."""
+    beside: str = ""
+    """Another variable; beside it any value is right."""
     expected: str = ""
     """What ``pattern`` demands, in words."""
     rule: str = ""
@@ -111,7 +113,8 @@ def refused(environ: Mapping[str, str], on_bad: OnBad, family: Family = "") -> l
     >>> refused({"NCCL_P2P_DISABLE": "true", "NCCL_CROSS_NIC": "2"}, "ignored")[0].expected
     'a whole number: NCCL reads 0 there'
     """
-    rows = {name: value_rows()[name] for name in sorted(environ) if name in value_rows()}
+    known = {name: value_rows()[name] for name in sorted(environ) if name in value_rows()}
+    rows = {name: row for name, row in known.items() if row.beside not in environ}
     refusals = {name: row.refuse(environ[name], family) for name, row in rows.items() if row.on_bad == on_bad}
     return [EnvSetting(name, printable(environ[name], 80), text) for name, text in refusals.items() if text]
 

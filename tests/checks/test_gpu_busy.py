@@ -30,3 +30,23 @@ def test_a_gpu_without_memory_left_lets_no_job_start() -> None:
     shared = gpu(1, memory=143771, processes=(GpuProcess(9431, "C", "python3", 130000),))
     findings = run_check("gpu-busy", {"w1": [gpus(held, shared)]}).findings
     assert [finding.is_warning for finding in findings] == [False, True]
+
+
+def test_memory_that_no_process_has_in_this_container() -> None:
+    """Its process is one of another container; what a desktop, the driver or a service has is none of it."""
+    held = gpu(0, memory=81559, memory_used=62000)
+    full = gpu(1, memory=81559, memory_used=80100, processes=(GpuProcess(725, "G", "/usr/lib/xorg/Xorg", 22),))
+    findings = run_check("gpu-busy", {"w1": [gpus(held, full)]}).findings
+    assert [str(finding) for finding in findings] == [
+        "GPU 0 has 62000 MiB of its memory in use and no process; expected at most 9787 MiB",
+        "GPU 1 has 80078 MiB of its memory in use and no process; expected at most 9787 MiB",
+    ]
+    assert [finding.is_warning for finding in findings] == [True, False]
+
+
+def test_memory_of_an_idle_gpu_and_memory_that_is_named() -> None:
+    idle = gpu(0, memory=81920, memory_used=869)
+    desktop = gpu(1, memory=20475, memory_used=3534, processes=(GpuProcess(1, "G", "Xorg", 2900),))
+    named = gpu(2, memory=20475, memory_used=9000, processes=(GpuProcess(2, "C+G", "chromium", None),))
+    unread = gpu(3, memory=None, memory_used=9000)
+    assert messages(run_check("gpu-busy", {"w1": [gpus(idle, desktop, named, unread)]})) == []

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.evaluate import FactCache, evaluate_check
-from doctor.engine.fact import PerHost, Visit
+from doctor.engine.fact import Fact, PerHost, Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.result import Outcome, Severity, Status
+from doctor.facts.gpu import GpuCards
+from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuProduct
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
@@ -57,7 +59,14 @@ def test_the_hosts_say_which_product() -> None:
         len(
             list(
                 check(NAME).function(
-                    launch=launch, products=products, python=None, cann=None, gpus=None, fleet=None, npus=None
+                    launch=launch,
+                    products=products,
+                    python=None,
+                    cann=None,
+                    gpus=None,
+                    fleet=None,
+                    npus=None,
+                    adapters=None,
                 )
             )
         )
@@ -146,3 +155,16 @@ def test_what_only_npus_read_ends_no_job_without_one() -> None:
 )
 def test_numbers_are_read_as_the_job_reads_them(variable: str, value: str, right: bool) -> None:
     assert (check_findings(**{variable: value}).status is Status.PASSED) is right
+
+
+@pytest.mark.parametrize(
+    ("net", "adapters", "found"),
+    [("IB", (), True), ("ib", (), True), ("IB", ("mlx5_0",), False), ("Socket", (), False), ("IB", None, False)],
+)
+def test_a_network_of_nccl_that_a_host_has_not(net: str, adapters: tuple[str, ...] | None, found: bool) -> None:
+    """Adapters that nobody has looked for accuse nothing."""
+    facts: list[Fact] = [GpuCards(pci=8, driver="", tool=False)]
+    facts += [] if adapters is None else [RdmaAdapters(names=adapters)]
+    launch = LaunchConfig.from_environment({"NCCL_NET": net})
+    findings = [str(each) for each in run_check.run_check(NAME, {"w1": facts}, launch).findings]
+    assert findings == ([f"NCCL_NET is {net}; expected Socket: w1 has no RDMA adapter"] if found else [])

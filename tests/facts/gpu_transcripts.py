@@ -41,6 +41,11 @@ ELEMENTS: list[tuple[str, dict[str, Any]]] = [
     # NVIDIA GB10, https://github.com/marimo-team/marimo/pull/6822: the memory is the host's.
     ("<fb_memory_usage><total>N/A</total></fb_memory_usage>", {"memory": None}),
     ("<fb_memory_usage><total>Not Supported</total></fb_memory_usage>", {"memory": None}),
+    # https://raw.githubusercontent.com/influxdata/telegraf, of an RTX 3080 whose processes are another container's
+    (
+        "<fb_memory_usage><total>10240 MiB</total><used>9184 MiB</used><free>660 MiB</free></fb_memory_usage>",
+        {"memory": 10240, "memory_used": 9184},
+    ),
     # https://github.com/leptonai/gpud/pull/80 and pull/128: pending rows, and GPUs without row remapping.
     (
         (

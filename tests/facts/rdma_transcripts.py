@@ -97,6 +97,11 @@ TOOL_OUTPUTS: tuple[ToolOutput, ...] = (
         frozenset({"rdma-port-down"}),
     ),
     ToolOutput(
+        "60859828466 (two lanes of HDR)",
+        "".join(_ibstat(f"mlx5_{number}", "MT4123", "20.36.1010", (*UP, "100", INFINIBAND)) for number in range(8)),
+        tuple(f"mlx5_{number}:1" for number in range(8)),
+    ),
+    ToolOutput(
         "36058085149",
         _ibstat("mlx5_0", "MT4123", "20.35.1012", (*UP, "100", INFINIBAND)),
         ("mlx5_0:1",),

@@ -91,6 +91,14 @@ def test_elements_of_real_reports(elements: str, values: dict[str, Any]) -> None
     assert {name: getattr(gpu, name) for name in values} == values
 
 
+@pytest.mark.parametrize(("name", "used"), [("NVIDIA GH200 480GB", None), ("NVIDIA H100 80GB HBM3", 60000)])
+def test_memory_in_use_where_it_is_not_the_hosts(name: str, used: int | None) -> None:
+    """That of a GH200 is a NUMA node of Linux (NVIDIA, Grace Performance Tuning Guide), which keeps files there."""
+    memory = "<fb_memory_usage><total>97871 MiB</total><used>60000 MiB</used></fb_memory_usage>"
+    report = in_report(memory).out.replace("<product_name>NVIDIA<", f"<product_name>{name}<")
+    assert read_outputs(GpuInventory, one=Output(out=report)).gpus[0].memory_used == used
+
+
 @pytest.mark.parametrize(("source", "text", "code", "expected"), FAILURES)
 def test_failures_of_nvidia_smi(source: str, text: str, code: int, expected: tuple[str, tuple[str, ...]]) -> None:
     output = Output(out=text, code=code)

@@ -171,6 +171,58 @@ def test_a_port_of_a_bluefield_with_a_copper_cable_is_healthy() -> None:
     assert not outcome.findings and not outcome.unknown
 
 
+HDR100 = """
+Operational Info
+----------------
+State                           : Active
+Physical state                  : LinkUp
+Speed                           : IB-HDR
+Width                           : 2x
+FEC                             : RS-FEC - (544,514) + PLR
+Loopback Mode                   : No Loopback
+Auto Negotiation                : ON
+
+Troubleshooting Info
+--------------------
+Status Opcode                   : 0
+Group Opcode                    : N/A
+Recommendation                  : No issue was observed
+
+Tool Information
+----------------
+Firmware Version                : 20.36.1010
+amBER Version                   : 2.13
+MFT Version                     : mft 4.24.0-72
+
+Physical Counters and BER Info
+Symbol Errors                   : 0
+Symbol BER                      : 15E-255
+Effective Physical Errors       : 0
+Effective Physical BER          : 15E-255
+Raw Physical Errors Per Lane    : {errors}
+Raw Physical BER                : {rate}
+Link Error Recovery Counter     : 0
+"""
+HDR100_PORTS = (
+    ("3183333,242074", "1E-8"),
+    ("2361678,219959", "9E-9"),
+    ("10214417,628099", "3E-8"),
+    ("32379149,224947", "1E-7"),
+    ("5811465,2509001", "2E-8"),
+    ("4014318,15682171", "6E-8"),
+    ("1068084,136509", "4E-9"),
+    ("5015610,1687775", "2E-8"),
+)
+"""Public file 60859828466: eight ConnectX-6 of a host with A100, MFT 4.24.0; a port there has two lanes."""
+
+
+def test_errors_that_fec_corrects_are_usual_at_two_lanes_of_hdr() -> None:
+    fact = modules(*(HDR100.format(errors=errors, rate=rate) for errors, rate in HDR100_PORTS))
+    assert {module.state for module in fact.by_device.values()} == {"Active"} and len(fact.by_device) == 8
+    outcome: Any = run_check("rdma-module-out-of-range", {"w1": [fact]})
+    assert not outcome.findings and not outcome.unknown
+
+
 @pytest.mark.parametrize(
     "text",
     [

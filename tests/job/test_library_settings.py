@@ -23,6 +23,7 @@ ENDS_EVERY_JOB = ("TORCH_FR_BUFFER_SIZE", "MS_ROLE", "TORCH_DISTRIBUTED_DEBUG", 
 ENDS_WITH_NPUS = ("ASCEND_GLOBAL_LOG_LEVEL", "HCCL_CONNECT_TIMEOUT", "HCCL_RDMA_TC")
 ENDS_WITH_GPUS = (
     "CUDA_DEVICE_ORDER",
+    "NCCL_BUFFSIZE",
     "NCCL_COMM_ID",
     "NCCL_NET=",
     "NCCL_PROTO=LL256",
@@ -67,7 +68,7 @@ NCCL_DMABUF_ENABLE=1
 NCCL_P2P_NET_CHUNKSIZE=524288
 NCCL_P2P_LL_THRESHOLD=16384
 NCCL_ALLOC_P2P_NET_LL_BUFFERS=1
-NCCL_COMM_BLOCKING=0
+NCCL_COMM_BLOCKING=1
 NCCL_CGA_CLUSTER_SIZE=4
 NCCL_MAX_CTAS=32
 NCCL_MIN_CTAS=1
@@ -322,6 +323,8 @@ NCCL_SHM_DISABLE=on
 NCCL_P2P_LEVEL=NVLINK
 NCCL_CROSS_NIC=3
 NCCL_BUFFSIZE=8M
+NCCL_BUFFSIZE=1
+NCCL_COMM_BLOCKING=0
 CUDA_DEVICE_ORDER=FOO
 PYTORCH_CUDA_ALLOC_CONF=max_split_size:128
 PYTORCH_ALLOC_CONF=expandable_segments:True,max_split_size_mb:abc
@@ -409,3 +412,9 @@ def test_a_number_of_thousands_of_digits_is_one_that_is_too_large(digits: str) -
     """Python refuses to read it; the check is to say what is expected, and not to crash."""
     [setting] = refused({"NCCL_IB_TC": digits}, "ignored")
     assert (setting.variable, setting.expected) == ("NCCL_IB_TC", "a whole number from -1 to 255")
+
+
+def test_a_communicator_without_blocking_needs_a_torch_that_waits_for_it() -> None:
+    beside = {"NCCL_COMM_BLOCKING": "0", "TORCH_NCCL_USE_COMM_NONBLOCKING": "1"}
+    assert not refused(beside, "ignored")
+    assert [one.variable for one in refused({"NCCL_COMM_BLOCKING": "0"}, "ignored")] == ["NCCL_COMM_BLOCKING"]

@@ -61,6 +61,7 @@ TRACEBACK = "program-failed"
 UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
 UNKNOWN = "error-unknown"
+_NCCL_FAILED = "nccl-invalid-usage"
 _ERROR_LEVEL = re.compile(
     r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|\[[\d:, -]{19,27} [EF] \d"
     r"|\[(?:error|fatal|critical)\]|^(?:Error|fatal): [a-z]|(?:^|\) |\[)[EF]\d{3,4}(?:\d{4})? \d\d:"
@@ -99,6 +100,8 @@ _BLOCK = re.compile(
     r".{0,120}\(pid: (?P<pid>\d{1,10})\)"
 )
 """Before the traceback of a worker that torchrun quotes in its list of failures: whose it is."""
+_LAST_ERROR = re.compile(rb"^(?:\[rank\d{1,6}\]: ?)?Last error:\s*\n(?:\[rank\d{1,6}\]: ?)?([^\n]{4,200})", re.M)
+"""The reason in the last lines of torch's message of an error of NCCL."""
 _QUOTED = re.compile(r"\bfailed with error '(.{8,2000}?)', please check the stack trace")
 """The message of a worker's exception, in that of the process which waits for it."""
 
@@ -357,6 +360,8 @@ class _Scanner:
             return
         time = stamp.time if stamp.time is not None else kubelet_time(place.lines[place.at], self.year)
         inferred = time is None
+        if signature == _NCCL_FAILED and (why := _LAST_ERROR.search(b"\n".join(place.lines[place.at : place.at + 5]))):
+            values = values | {"reason": self._decode(why[1])}
         world = world_rank(text[:MAX_TEXT], place.lines[max(0, place.at - 3) : place.at] if stamp.rank is None else [])
         if inferred:
             time = self._first_time(reversed(place.lines[: place.at + 1][-_LOOK_BACK:]))

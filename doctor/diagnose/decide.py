@@ -341,10 +341,10 @@ def _without_reason(case: Case) -> tuple[str, list[str]]:
 
 def _only_announced(case: Case) -> tuple[str, list[str]]:
     """Nothing but a line that tells of a failure in words of the program, or of that of another process."""
+    if told := next((told for event in case.events if (told := event.values.get("told"))), ""):
+        return filled(_ANNOUNCED["error-unknown"][0], told), []
     for signature, (reason, output) in _ANNOUNCED.items():
         event = next(iter(case.events_of(signature)), None)
-        if event and (why := event.values.get("reason")):
-            return filled(_ANNOUNCED["error-unknown"][0], why), []
         if event:
             return filled(reason, event.text.strip()[:200]), [output] if output else []
     return "the logs show that something failed, and not why", []

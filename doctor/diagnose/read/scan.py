@@ -61,7 +61,7 @@ TRACEBACK = "program-failed"
 UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
 UNKNOWN = "error-unknown"
-_NCCL_FAILED = "nccl-invalid-usage"
+_ABORTED, _NCCL_FAILED = "process-aborted", "nccl-invalid-usage"
 _ERROR_LEVEL = re.compile(
     r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|\[[\d:, -]{19,27} [EF] \d"
     r"|\[(?:error|fatal|critical)\]|^(?:Error|fatal): [a-z]|(?:^|\) |\[)[EF]\d{3,4}(?:\d{4})? \d\d:"
@@ -83,6 +83,8 @@ _LAST_LINES = 25
 """Of a log: those in which its last error is looked for."""
 _ENDED = frozenset({"SystemExit", "KeyboardInterrupt", "SignalException", "GeneratorExit"})
 """Of the wrappers, those with which a process is ended."""
+_UNREAD = frozenset({"_pickle.UnpicklingError", "EOFError"})
+"""What a process raises whose parent ended while it sent the child what to do: multiprocessing.spawn."""
 _EXCEPTIONS = frozenset({TRACEBACK, "python-exception"})
 _OF_OTHERS = re.compile(
     r"reported as above|reader raises an exception"
@@ -100,8 +102,10 @@ _BLOCK = re.compile(
     r".{0,120}\(pid: (?P<pid>\d{1,10})\)"
 )
 """Before the traceback of a worker that torchrun quotes in its list of failures: whose it is."""
-_LAST_ERROR = re.compile(rb"^(?:\[rank\d{1,6}\]: ?)?Last error:\s*\n(?:\[rank\d{1,6}\]: ?)?([^\n]{4,200})", re.M)
-"""The reason in the last lines of torch's message of an error of NCCL."""
+_THROWN = re.compile(r"instance of '((?:\w{1,60}::){0,4}(?!Dist)\w{1,60})'$")
+"""The exception of C++ over which a process ends. That of torch over a collective says what another rank did."""
+_TOLD = re.compile(rb"(?:Last error:\s*\n(?:\[rank\d{1,6}\]: ?)?|^.{0,80} what\(\): {1,4})([^\n]{4,200})", re.M)
+"""The reason in the last lines of torch's message of an error of NCCL, and behind the head of C++ for an exception."""
 _QUOTED = re.compile(r"\bfailed with error '(.{8,2000}?)', please check the stack trace")
 """The message of a worker's exception, in that of the process which waits for it."""
 
@@ -302,6 +306,8 @@ class _Scanner:
             self.origin = quoted.groupdict() if quoted else {}
             if not label_before_head(text):  # type: ignore[no-untyped-call]
                 self.opener = read_stamp(text, self.year).rank
+        if _ABORTED in matched:
+            matched = self._thrown(text, place) or matched
         if matched.keys() & _EXCEPTIONS and _OF_OTHERS.search(text):
             self.child_failed = text, place
             matched = {name: values for name, values in matched.items() if name not in _EXCEPTIONS}
@@ -310,6 +316,16 @@ class _Scanner:
                 matched[name] = match.groupdict("") | matched[name]
         for signature, values in matched.items():
             self._add(signature, values, text, place)
+
+    def _told_below(self, place: _Line) -> str:
+        told = _TOLD.search(b"\n".join(place.lines[place.at : place.at + 5]))
+        return self._decode(told[1]) if told else ""
+
+    def _thrown(self, text: str, place: _Line) -> dict[str, dict[str, str]]:
+        """The exception of C++ that no signature knows over which the process aborts, as one of Python would be."""
+        thrown, told = _THROWN.search(text), self._told_below(place)
+        found = self._matches_of_exception(f"{thrown[1].replace('::', '.')}: {told}") if thrown and told else {}
+        return found if found.keys() == {TRACEBACK} else {}
 
     def _matches_of_exception(self, exception: str) -> dict[str, dict[str, str]]:
         """What the exception of a traceback within a line is: a fault with a signature, or any exception."""
@@ -327,6 +343,10 @@ class _Scanner:
             self.origin = origin.groupdict() if origin else self.origin
             return
         values = {key: value for key, value in exception.groupdict().items() if value}
+        if values["exception"] in _UNREAD and self.tracebacks.place.startswith("multiprocessing/spawn.py:"):
+            matched.clear()
+            self.child_failed = text, place
+            return
         if not matched:
             name = values.get("exception", "").rpartition(".")[2]
             if name in _WRAPPERS:
@@ -360,8 +380,8 @@ class _Scanner:
             return
         time = stamp.time if stamp.time is not None else kubelet_time(place.lines[place.at], self.year)
         inferred = time is None
-        if signature == _NCCL_FAILED and (why := _LAST_ERROR.search(b"\n".join(place.lines[place.at : place.at + 5]))):
-            values = values | {"reason": self._decode(why[1])}
+        if signature == _NCCL_FAILED and (told := self._told_below(place)):
+            values = values | {"told": told}
         world = world_rank(text[:MAX_TEXT], place.lines[max(0, place.at - 3) : place.at] if stamp.rank is None else [])
         if inferred:
             time = self._first_time(reversed(place.lines[: place.at + 1][-_LOOK_BACK:]))

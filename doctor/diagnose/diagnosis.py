@@ -77,11 +77,12 @@ class Culprit(msgspec.Struct, frozen=True):
 
 def culprit_of(process: Process) -> Culprit:
     """The process as a culprit."""
-    has_place = process.rank is not None or process.host or process.device is not None
-    if process.rank is None and process.device is None and process.local_rank is not None:
+    if process.rank is not None or process.device is not None:
+        return Culprit(process.rank, process.host, process.device)
+    if process.local_rank is not None:
         return Culprit(host=process.host, label=name_of_local_rank(process.local_rank))
-    unplaced = ("", "") if has_place else (process.log, f"pid {process.pid}" if process.pid else "")
-    return Culprit(process.rank, process.host, process.device, *unplaced)
+    label = f"pid {process.pid}" if process.pid else ""
+    return Culprit(host=process.host, log="" if process.host else process.log, label=label)
 
 
 def culprit_of_rank(case: Case, rank: int, host: str = "") -> Culprit:

@@ -45,3 +45,14 @@ class Matcher:
         """The patterns whose literal is a number that occurs in a block, by the index of the line."""
         self.is_quiet: Callable[[bytes], bool] = index.is_quiet
         """Whether a line is at INFO level, and of no signature for which such lines are looked at."""
+
+    def matches(self, text: str, candidates: Iterable[Candidate]) -> dict[str, dict[str, str]]:
+        """By signature that the line matches: the values of all of its patterns that match."""
+        values_by_id: dict[str, dict[str, str]] = {}
+        for signature, pattern in candidates:
+            if not all(literal in text for literal in pattern.literals):
+                continue
+            if selected := self.limit.search(signature.id, pattern.regex, text):
+                values = values_by_id.setdefault(signature.id, {})
+                values.update((name, value) for name, value in selected.groupdict().items() if value is not None)
+        return values_by_id

@@ -26,8 +26,8 @@ from doctor.diagnose.excerpter.tracebacks import (
     OpenTracebacks,
     label_before_head,
 )
-from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
+from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, raised, thrown, told_below
 from doctor.diagnose.read.stamps import KUBELET, first_of_message, kubelet_time, read_stamp, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
@@ -61,6 +61,7 @@ TRACEBACK = "program-failed"
 UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
 UNKNOWN = "error-unknown"
+_ABORTED, _NCCL_FAILED = "process-aborted", "nccl-invalid-usage"
 _ERROR_LEVEL = re.compile(
     r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|\[[\d:, -]{19,27} [EF] \d"
     r"|\[(?:error|fatal|critical)\]|^(?:Error|fatal): [a-z]|(?:^|\) |\[)[EF]\d{3,4}(?:\d{4})? \d\d:"
@@ -82,25 +83,14 @@ _LAST_LINES = 25
 """Of a log: those in which its last error is looked for."""
 _ENDED = frozenset({"SystemExit", "KeyboardInterrupt", "SignalException", "GeneratorExit"})
 """Of the wrappers, those with which a process is ended."""
+_UNREAD = frozenset({"_pickle.UnpicklingError", "EOFError"})
+"""What a process raises whose parent ended while it sent the child what to do: multiprocessing.spawn."""
 _EXCEPTIONS = frozenset({TRACEBACK, "python-exception"})
-_OF_OTHERS = re.compile(
-    r"reported as above|reader raises an exception"
-    r"|\b(?:[Ss]ee|[Cc]heck|[Rr]ead|[Ll]ook at|[Rr]efer to) (?:the )?(?:\w{1,20} )?"
-    r"(?:stack ?trace|inner exception|root cause|errors?|logs?|output|traceback)\b.{0,40}(?:above|root cause|details)"
-    r"|\b(?:[Ss]erver|[Ww]orker|[Aa]ctor|[Rr]eplica|[Ee]ngine|[Nn]ode) \d{1,6} (?:has )?"
-    r"(?:failed|died|crashed|exited)\b"
-    r"|\bother (?:ranks|workers|processes)\b.{0,80}(?:fail|finish|died|exit)"
-    r"|\b(?:exception|error|failure) (?:on|in|of) (?:one|another|some) (?:of the )?(?:ranks?|workers?|process(?:es)?)\b"
-    r"|\b(?:child|background|worker|sub|or more)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
-)
-"""What the message of an exception says that only reports what failed elsewhere."""
 _BLOCK = re.compile(
     r" host      : (?P<host>[\w.-]{1,200})\n.{0,80} rank      : (?P<rank>\d{1,9}) .{0,40}\n"
     r".{0,120}\(pid: (?P<pid>\d{1,10})\)"
 )
 """Before the traceback of a worker that torchrun quotes in its list of failures: whose it is."""
-_QUOTED = re.compile(r"\bfailed with error '(.{8,2000}?)', please check the stack trace")
-"""The message of a worker's exception, in that of the process which waits for it."""
 
 
 def scan(name: str, blocks: Iterable[bytes], matcher: Matcher, *, file: int, year: int) -> FileReading:
@@ -149,7 +139,7 @@ class _Scanner:
         """What the end of a log without a fault says of a failure: that of another process, or within a traceback."""
         if self.child_failed:
             text, place = self.child_failed
-            quoted = _QUOTED.search(text) if read_stamp(text, self.year).rank is None else None
+            quoted = QUOTED.search(text) if read_stamp(text, self.year).rank is None else None
             matched = self._matches_of_exception(": ".join(("Error", quoted[1]))) if quoted else {CHILD_FAILED: {}}
             for signature, values in matched.items():
                 self._add(signature, values, text, place)
@@ -173,7 +163,7 @@ class _Scanner:
         first: tuple[str, int] | None = None
         for place, line in reversed(last):
             text = self._decode(line[:MAX_LINE])
-            matched = {name for name, _ in _matches(text, self.matcher.candidates(line), self.matcher.limit)}
+            matched = self.matcher.matches(text, self.matcher.candidates(line)).keys()
             behind_bar = _BAR.sub("", text[:1000], count=1)
             if matched & self.matcher.progress and (behind_bar == text[:1000] or not _is_error(behind_bar)):
                 break
@@ -278,7 +268,7 @@ class _Scanner:
 
     def _read_line(self, place: _Line, line: bytes, selected: tuple[Candidate, ...]) -> None:
         text = self._decode(line)
-        matched = dict(_matches(text, selected, self.matcher.limit))
+        matched = self.matcher.matches(text, selected)
         failed = matched.pop(TRACEBACK, None) is not None
         if self.matcher.benign & matched.keys():
             matched.clear()
@@ -299,7 +289,8 @@ class _Scanner:
             self.origin = quoted.groupdict() if quoted else {}
             if not label_before_head(text):  # type: ignore[no-untyped-call]
                 self.opener = read_stamp(text, self.year).rank
-        if matched.keys() & _EXCEPTIONS and _OF_OTHERS.search(text):
+        matched = self._thrown(text, place, matched) if _ABORTED in matched else matched
+        if matched.keys() & _EXCEPTIONS and OF_OTHERS.search(text):
             self.child_failed = text, place
             matched = {name: values for name, values in matched.items() if name not in _EXCEPTIONS}
         if (alone := _EXCEPTIONS & matched.keys()) and (match := EXCEPTION.match(text)):
@@ -308,9 +299,15 @@ class _Scanner:
         for signature, values in matched.items():
             self._add(signature, values, text, place)
 
+    def _thrown(self, text: str, place: _Line, matched: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        """The exception of C++ that no signature knows over which the process aborts, as one of Python would be."""
+        exception = thrown(text, told_below(place.lines, place.at))
+        found = self._matches_of_exception(exception) if exception else {}
+        return found if found.keys() == {TRACEBACK} else matched
+
     def _matches_of_exception(self, exception: str) -> dict[str, dict[str, str]]:
         """What the exception of a traceback within a line is: a fault with a signature, or any exception."""
-        matched = dict(_matches(exception, self.matcher.candidates(exception.encode()), self.matcher.limit))
+        matched = self.matcher.matches(exception, self.matcher.candidates(exception.encode()))
         match = EXCEPTION.match(exception)
         if not matched.keys() & self.matcher.faults and match:
             matched[TRACEBACK] = {key: value for key, value in match.groupdict().items() if value}
@@ -324,6 +321,10 @@ class _Scanner:
             self.origin = origin.groupdict() if origin else self.origin
             return
         values = {key: value for key, value in exception.groupdict().items() if value}
+        if values["exception"] in _UNREAD and self.tracebacks.place.startswith("multiprocessing/spawn.py:"):
+            matched.clear()
+            self.child_failed = text, place
+            return
         if not matched:
             name = values.get("exception", "").rpartition(".")[2]
             if name in _WRAPPERS:
@@ -357,6 +358,8 @@ class _Scanner:
             return
         time = stamp.time if stamp.time is not None else kubelet_time(place.lines[place.at], self.year)
         inferred = time is None
+        if signature == _NCCL_FAILED and (told := told_below(place.lines, place.at)):
+            values = values | {"told": told}
         world = world_rank(text[:MAX_TEXT], place.lines[max(0, place.at - 3) : place.at] if stamp.rank is None else [])
         if inferred:
             time = self._first_time(reversed(place.lines[: place.at + 1][-_LOOK_BACK:]))
@@ -407,42 +410,9 @@ def _number(values: dict[str, str], name: str, otherwise: int | None) -> int | N
     return int(word) if word.isdecimal() and len(word) < 8 else otherwise
 
 
-def _matches(text: str, candidates: tuple[Candidate, ...], limit: MatchLimit) -> Iterator[tuple[str, dict[str, str]]]:
-    """Signatures that the line matches, with the values of all of their patterns that match."""
-    values_by_id: dict[str, dict[str, str]] = {}
-    for signature, pattern in candidates:
-        if not all(literal in text for literal in pattern.literals):
-            continue
-        if selected := limit.search(signature.id, pattern.regex, text):
-            values = values_by_id.setdefault(signature.id, {})
-            values.update((name, value) for name, value in selected.groupdict().items() if value is not None)
-    yield from values_by_id.items()
-
-
 class _Line(NamedTuple):
     """Where a line stands in its block."""
 
     lines: list[bytes]
     at: int
     number: int
-
-
-_FIELD = re.compile(r'(?:[^"\\]|\\.){0,4096}')
-_ESCAPE = re.compile(r'\\(["\\/])')
-
-
-def raised(text: str) -> str:
-    r"""The exception's line of the traceback in a field of a line of JSON, as structured logging writes it; empty where
-    it holds none.
-
-    >>> raised(r'{"rank": 2, "exc": "Traceback (most recent call last):\n  File \"t.py\", line 3\nValueError: bad"}')
-    'ValueError: bad'
-    """
-    if not text.startswith("{"):
-        return ""
-    _, head, rest = text.partition(TRACEBACK_HEAD)
-    field = _FIELD.match(rest)
-    if not head or not field:
-        return ""
-    lines = [_ESCAPE.sub(r"\1", line) for line in field.group().split("\\n")]
-    return next((line for line in reversed(lines) if line.strip() and not line.startswith((" ", "\\t", ":"))), "")

@@ -71,6 +71,10 @@ _SGLANG = re.compile(
 )
 _OMPI = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10})\] (?:\*\*\* |Signal|Failing at |\[ ?\d)")
 """Where Open MPI prints how a process crashed: opal/util/stacktrace.c."""
+_MVAPICH = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,79}):mpi_rank_(?P<rank>\d{1,7})\]\[")
+"""Before each message of MVAPICH2: src/mpid/ch3/channels/common/src/util/error_handling.c."""
+_SHELL = re.compile(r": line \d{1,6}: +(?P<pid>\d{1,10}) (?:Segm|Abort|Kill|Term|Bus|Ill|Float)[a-z]{2,11}\b")
+"""How a shell says by which signal a program of its script ended."""
 _UCX = re.compile(r"\] \[(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10}) ?:\d{1,6}\] +\w{1,40}\.c:\d{1,5} +UCX  ")
 _JSON_RANK = re.compile(r'"(?:global_)?rank": ?"?(?P<rank>\d{1,6})\b')
 _JSON_HOST = re.compile(r'"(?:host|hostname|host_name)": ?"(?P<host>[\w.-]{1,80})"')
@@ -102,6 +106,8 @@ _HEADS = (
     ("] ", _NCCL),
     ("", _VLLM),
     ("] ", _OMPI),
+    (":mpi_rank_", _MVAPICH),
+    (": line ", _SHELL),
     ("UCX  ", _UCX),
     ("-", _ISO),
     ("", _SYSLOG),

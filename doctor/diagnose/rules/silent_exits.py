@@ -65,7 +65,7 @@ def _exited_by_local_rank(case: Case) -> list[Cause]:
 def _of_unknown_rank(case: Case) -> bool:
     """Some error is of a process whose rank no line shows."""
     unplaced = [process for process in case.processes if process.rank is None]
-    return any(case.role(event) in ERROR_ROLES for item in unplaced for event in item.events)
+    return any(case.with_role(item, *ERROR_ROLES, "wrapper" if item.host else "root") for item in unplaced)
 
 
 def _without_label(case: Case) -> bool:

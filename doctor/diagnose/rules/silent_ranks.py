@@ -100,8 +100,7 @@ def _not_read(case: Case, ranks: Sequence[int]) -> list[int]:
 def _silent_ranks(case: Case) -> tuple[dict[int, Culprit], set[int]]:
     """The ranks of the job that report no waiting; and those of them that neither a log nor a launcher shows."""
     ranks = {item.rank: item for item in case.processes if item.rank is not None}
-    cut = {event.rank for event in case.events_of("traceback-cut")}
-    suspects = {rank: culprit_of(item) for rank, item in ranks.items() if not case.waits(item) and rank not in cut}
+    suspects = {rank: culprit_of(item) for rank, item in ranks.items() if not case.with_role(item, *_ERRORS)}
     blocks = case.failure_blocks
     if case.aborts_on_others:  # the watchdog of NCCL ended it over the same timeout
         blocks = tuple(block for block in blocks if block.exit_code != _SIGABRT)

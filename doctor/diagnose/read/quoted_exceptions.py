@@ -1,0 +1,61 @@
+"""Exceptions that a line quotes, and those that stand below the line that announces them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
+
+OF_OTHERS = re.compile(
+    r"reported as above|reader raises an exception"
+    r"|\b(?:[Ss]ee|[Cc]heck|[Rr]ead|[Ll]ook at|[Rr]efer to) (?:the )?(?:\w{1,20} )?"
+    r"(?:stack ?trace|inner exception|root cause|errors?|logs?|output|traceback)\b.{0,40}(?:above|root cause|details)"
+    r"|\b(?:[Ss]erver|[Ww]orker|[Aa]ctor|[Rr]eplica|[Ee]ngine|[Nn]ode) \d{1,6} (?:has )?"
+    r"(?:failed|died|crashed|exited)\b"
+    r"|\bother (?:ranks|workers|processes)\b.{0,80}(?:fail|finish|died|exit)"
+    r"|\b(?:exception|error|failure) (?:on|in|of) (?:one|another|some) (?:of the )?(?:ranks?|workers?|process(?:es)?)\b"
+    r"|\b(?:child|background|worker|sub|or more)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
+)
+"""What the message of an exception says that only reports what failed elsewhere."""
+QUOTED = re.compile(r"\bfailed with error '(.{8,2000}?)', please check the stack trace")
+"""The message of a worker's exception, in that of the process which waits for it."""
+_THROWN = re.compile(r"instance of '((?:\w{1,60}::){0,4}(?!Dist)\w{1,60})'$")
+"""The exception of C++ over which a process ends. That of torch over a collective says what another rank did."""
+_TOLD = re.compile(rb"(?:Last error:\s*\n(?:\[rank\d{1,6}\]: ?)?|^.{0,80} what\(\): {1,4})([^\n]{4,200})", re.M)
+"""The reason in the last lines of torch's message of an error of NCCL, and behind the head of C++ for an exception."""
+_FIELD = re.compile(r'(?:[^"\\]|\\.){0,4096}')
+_ESCAPE = re.compile(r'\\(["\\/])')
+
+
+def told_below(lines: Sequence[bytes], at: int) -> str:
+    """What the lines below one give as the reason of its error; empty where they give none."""
+    told = _TOLD.search(b"\n".join(lines[at : at + 5]))
+    return told[1].decode("utf-8", "replace") if told else ""
+
+
+def thrown(text: str, told: str) -> str:
+    """The exception of C++ over which a process says that it aborts, in the form of Python's.
+
+    >>> thrown("terminate called after throwing an instance of 'std::system_error'", "Broken pipe")
+    'std.system_error: Broken pipe'
+    """
+    kind = _THROWN.search(text)
+    return f"{kind[1].replace('::', '.')}: {told}" if kind and told else ""
+
+
+def raised(text: str) -> str:
+    r"""The exception's line of the traceback in a field of a line of JSON, as structured logging writes it; empty where
+    it holds none.
+
+    >>> raised(r'{"rank": 2, "exc": "Traceback (most recent call last):\n  File \"t.py\", line 3\nValueError: bad"}')
+    'ValueError: bad'
+    """
+    if not text.startswith("{"):
+        return ""
+    _, head, rest = text.partition(TRACEBACK_HEAD)
+    field = _FIELD.match(rest)
+    if not head or not field:
+        return ""
+    lines = [_ESCAPE.sub(r"\1", line) for line in field.group().split("\\n")]
+    return next((line for line in reversed(lines) if line.strip() and not line.startswith((" ", "\\t", ":"))), "")

@@ -1,0 +1,143 @@
+"""What a log tells in words that no signature has: usage, native exceptions, signals; and who printed it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.diagnose.test_rules import logs, named
+
+TIMEOUT = (
+    "[rank2]:[E816 01:09:38.174648046 ProcessGroupNCCL.cpp:1515] [PG 0 (default_pg) Rank 2] Process group watchdog"
+    " thread terminated with exception: [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1,"
+    " OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600034 milliseconds before timing out.\n"
+)
+ENDS_ITSELF = (
+    "[rank0]:[E816 01:09:38.266910599 ProcessGroupNCCL.cpp:627] [Rank 0] To avoid data inconsistency, we are taking"
+    " the entire process down.\n"
+)
+USAGE = "main_pretrain.py: error: unrecognized arguments: --local-rank=1\n"
+EXITED = (
+    "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 2) local_rank: 0 (pid: 1499185) of binary:"
+    " /bin/python\n"
+)
+PARENT_GONE = """Traceback (most recent call last):
+  File "<string>", line 1, in <module>
+  File "/usr/lib/python3.8/multiprocessing/spawn.py", line 116, in spawn_main
+    exitcode = _main(fd, parent_sentinel)
+  File "/usr/lib/python3.8/multiprocessing/spawn.py", line 126, in _main
+    self = reduction.pickle.load(from_parent)
+"""
+"""https://github.com/open-mmlab/OpenPCDet/issues/1286"""
+MVAPICH = "[{}][error_sighandler] Caught error: Segmentation fault (signal 11)\n"
+SHELL = "bash: line 1: 26598 Segmentation fault      (core dumped) /usr/mpi/bin/orted --hnp-topo-sig 0N:2S\n"
+QUEUE_PAIR = "host-01:11221:11300 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with "
+NO_REASON = """[rank4]: torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:317, internal error - please report this issue to the NCCL developers, NCCL version 2.21.5
+[rank4]: ncclInternalError: Internal check failed.
+[rank4]: Last error:
+[rank4]: Attribute arch of node cpu not found
+"""  # noqa: E501
+"""https://github.com/pytorch/pytorch/issues/140541"""
+
+
+def culprits(text: str) -> list[str]:
+    return [culprit.name for cause in logs(job=text).causes for culprit in cause.culprits]
+
+
+def test_a_refused_command_line_is_the_cause_of_the_exit_that_the_launcher_saw() -> None:
+    """https://github.com/tsujuifu/pytorch_violet/issues/17"""
+    (cause,) = logs(job=USAGE + EXITED).causes
+    assert cause.signature == "program-usage-wrong"
+
+
+@pytest.mark.parametrize(
+    ("text", "who"),
+    [
+        (
+            "*** SIGABRT received by PID 545434 (TID 545434) on cpu 25 from PID 545434; stack trace: ***\n",
+            ["pid 545434"],
+        ),
+        (
+            MVAPICH.format("A-c7-023-14:mpi_rank_24") + MVAPICH.format("A-c7-025-01:mpi_rank_0"),
+            ["rank 0 (host A-c7-025-01)", "rank 24 (host A-c7-023-14)"],
+        ),
+        (
+            "[tonglu:26598] Signal: Segmentation fault (11)\n" + SHELL,
+            ["pid 26598 (host tonglu)"],
+        ),
+    ],
+)
+def test_a_signal_is_told_with_the_process_that_its_head_names(text: str, who: list[str]) -> None:
+    """jax-ml/jax#9642, lanl/MPI-Bash#14, open-mpi/ompi#1826."""
+    (cause,) = logs(job=text).causes
+    assert (cause.signature, [item.name for item in cause.culprits]) == ("torch-signal-segv", who)
+
+
+def test_a_wrong_argument_is_that_of_its_process_and_a_truncated_message_that_of_nobody() -> None:
+    """https://github.com/open-mpi/ompi/issues/1530"""
+    assert culprits("[bend001:21445] *** MPI_ERR_RANK: invalid rank\n") == ["pid 21445 (host bend001)"]
+    assert culprits("[bend001:21445] *** MPI_ERR_TRUNCATE: message truncated\n") == []
+
+
+def test_a_rank_that_says_that_it_ends_itself_is_not_silent() -> None:
+    """https://github.com/DataArcTech/SQL-R1/issues/18"""
+    assert logs(job=ENDS_ITSELF + TIMEOUT).causes == ()
+    assert named(
+        logs(rank_0="step 1\n", rank_2=TIMEOUT, rank_1=TIMEOUT.replace("ank2", "ank1").replace("nk 2", "nk 1"))
+    )
+
+
+@pytest.mark.parametrize("error", ["_pickle.UnpicklingError: pickle data was truncated", "EOFError: Ran out of input"])
+def test_a_child_whose_parent_ended_is_not_the_cause(error: str) -> None:
+    diagnosis = logs(job=PARENT_GONE + error + "\n")
+    assert diagnosis.causes == ()
+    assert diagnosis.undecidable is not None
+
+
+def test_a_child_that_cannot_read_what_the_program_gave_it_is_the_cause() -> None:
+    error = "AttributeError: Can't get attribute 'Batches' on <module '__main__' (built-in)>"
+    assert [cause.signature for cause in logs(job=PARENT_GONE + error + "\n").causes] == ["python-exception"]
+
+
+def test_the_reason_that_nccl_gives_last_is_told() -> None:
+    diagnosis = logs(job=NO_REASON)
+    assert diagnosis.undecidable is not None
+    assert diagnosis.undecidable.reason.endswith("Attribute arch of node cpu not found")
+
+
+@pytest.mark.parametrize(
+    ("thrown", "text", "signatures"),
+    [
+        ("std::system_error", "Transport endpoint is not connected", ["program-failed"]),
+        ("std::runtime_error", "[Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)", []),
+        ("c10::DistBackendError", "what another rank did", []),
+    ],
+)
+def test_an_exception_of_native_code_is_told_as_one_of_python(thrown: str, text: str, signatures: list[str]) -> None:
+    """https://github.com/facebookresearch/moco/issues/25"""
+    log = f"terminate called after throwing an instance of '{thrown}'\n  what():  {text}\n"
+    assert [cause.signature for cause in logs(job=log).causes] == signatures
+
+
+@pytest.mark.parametrize("error", ["error No such device", "22 Invalid argument Invalid argument, on dev mlx5_1:1"])
+def test_a_queue_pair_with_a_wrong_setting_is_the_fault_of_its_own_host(error: str) -> None:
+    diagnosis = logs(job=QUEUE_PAIR + error + "\n")
+    assert [(cause.signature, cause.confidence) for cause in diagnosis.causes] == [("nccl-ib-modify-qp", "certain")]
+
+
+def test_a_queue_pair_that_reaches_nobody_is_the_fault_of_one_of_its_ends() -> None:
+    """https://github.com/NVIDIA/nccl/issues/2013"""
+    error = "110 Connection timed out, on dev mlx5_5:1, curr state INIT, next state RTR, remote GID ::ffff:192.0.2.77"
+    (cause,) = logs(job=QUEUE_PAIR + error + "\n").causes
+    assert (cause.signature, cause.rule, cause.confidence) == ("nccl-ib-no-path", "both ends", "possible")
+    assert [culprit.host for culprit in cause.culprits] == ["192.0.2.77", "host-01"]
+
+
+def test_a_launcher_names_nobody_as_silent_beside_errors_without_a_rank() -> None:
+    """https://github.com/NVIDIA/nccl-tests/issues/322"""
+    failed = (
+        "HCA-14: Test NCCL failure common.cu:1204 'unhandled cuda error (run with NCCL_DEBUG=INFO for details) / '\n"
+    )
+    first = (
+        "the job to be terminated. The first process to do so was:\n\n  Process name: [[44912,1],251]\n  Exit code: 3\n"
+    )
+    assert logs(job=failed + failed.replace("HCA-14", "HCA-28") + first).causes == ()

@@ -291,7 +291,7 @@ int main(int argc, char **argv) {
             if (!strcmp(argv[2], "endless")) for (volatile int n = 0;;) n++;
             if (!strcmp(argv[2], "skips")) MPI_Barrier(ompi_mpi_comm_world);
             if (!strcmp(argv[2], "fifo")) {
-                snprintf(name, sizeof name, "mkfifo %s/f; cat %s/f", argv[1], argv[1]);
+                snprintf(name, sizeof name, "mkfifo %s/shard-00017.tar; cat %s/shard-00017.tar", argv[1], argv[1]);
                 system(name);
             }
             if (!strcmp(argv[2], "server")) {
@@ -499,7 +499,10 @@ def pool():
 
 
 def pipe_worker(worker, pipe):
-    """Answers each request."""
+    """Answers each request, as the vectorized environments of RL libraries do, whose program uses torch."""
+    import torch
+
+    torch.ones(1)
     while True:
         number = pipe.recv()
         step(number, worker)
@@ -508,11 +511,15 @@ def pipe_worker(worker, pipe):
 
 def pipes():
     """Environments of an RL program, each in a process of its own, asked over pipes."""
+    import torch
+
+    torch.ones(1)
     context = multiprocessing.get_context(os.environ.get("START", "spawn"))
     ends = []
     for worker in range(WORLD):
         own, other = context.Pipe()
         context.Process(target=pipe_worker, args=(worker, other), daemon=True).start()
+        other.close()
         ends.append(own)
     for number in range(1 << 30):
         for end in ends:

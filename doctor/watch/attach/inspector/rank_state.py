@@ -137,14 +137,20 @@ def process_times(pid, first=11):
     return sum(map(int, fields)) / float(os.sysconf("SC_CLK_TCK")) if len(fields) == 2 else -1.0
 
 
+def descendants(pid):
+    """The processes below one, its children first."""
+    below = child_pids(pid)[:MOST_CHILDREN]
+    for child in below:
+        below += child_pids(child)[: MOST_CHILDREN - len(below)]
+    return below
+
+
 def descendants_ran(pid):
     """Seconds that the processes below one have run, those that have ended included, or waited for a CPU."""
-    total, below = process_times(pid, 13), child_pids(pid)[:MOST_CHILDREN]
-    for child in below:
+    total = process_times(pid, 13)
+    for child in descendants(pid):
         total += max(process_times(child), 0.0) + max(process_times(child, 13), 0.0)
         total += (cpu_times(child, False) or (0.0, 0.0))[1]
-        if len(below) < MOST_CHILDREN:
-            below += child_pids(child)[:MOST_CHILDREN]
     return total
 
 
@@ -186,9 +192,9 @@ def ptrace_scope():
 
 
 def children_of(pid):
-    """[pid, state, call, file] of a process's children, its loader workers among them."""
+    """[pid, state, call, file] of the processes below one, its loader workers among them."""
     rows = []
-    for child in child_pids(pid)[:MOST_CHILDREN]:
+    for child in descendants(pid):
         status = process_status(child)
         if status:
             kind, file = system_call(child)

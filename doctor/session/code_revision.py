@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +16,15 @@ from doctor.engine.bounded_read import read_bounded, read_bounded_text
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line import LaunchLine
+from doctor.report.diff.values import UNREAD
 
 MAX_FILES = 32
 """Files of one launch line."""
 MAX_FILE_BYTES = 16 << 20
 MAX_SOURCES, MAX_READ, MAX_DEPTH = 1000, 10_000, 3
 """Files below the program's folder of which each is named, and that are read; folders below it."""
+MAX_SOURCE_BYTES, SOURCE_SECONDS = 256 << 20, 5.0
+"""For all of these files together, with the search for them; beyond it none of them is compared."""
 SOURCES = (".py", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg")
 MAX_GIT_BYTES = 4 << 20
 MAX_PARENTS = 12
@@ -40,11 +44,13 @@ def code_of_line(line: LaunchLine | None) -> dict[str, str] | None:
     for path in dict.fromkeys(_named_files(line)):
         if len(code) >= MAX_FILES:
             break
-        digest = _digest(path)
-        if digest:
+        if digest := _digest(_content(path)):
             code[filled("file {0}", printable(path, 300))] = digest
     if line.program.endswith(".py") and os.path.isfile(line.program):
-        code |= _sources(line.program)
+        try:
+            code |= _sources(line.program)
+        except TimeoutError:
+            code[UNREAD] = "sources"
     top = _repository(Path(os.path.abspath(line.program or ".")).parent)
     if top:
         revision = _revision(top)
@@ -61,12 +67,22 @@ def _named_files(line: LaunchLine) -> Iterator[str]:
 
 
 def _sources(program: str) -> dict[str, str]:
-    """Digests of sources and configurations in the program's folder and below; of each folder's together where many."""
+    """Digests of sources and configurations in the program's folder and below; of each folder's together where many.
+
+    Raises: TimeoutError, beyond `SOURCE_SECONDS` or `MAX_SOURCE_BYTES`.
+    """
     folder, digests = os.path.dirname(program), dict[str, str]()
-    places = list(_source_files(folder or "."))
+    until, left = time.monotonic() + SOURCE_SECONDS, MAX_SOURCE_BYTES
+    places = list(_source_files(folder or ".", until))
     is_each = sum(len(names) for _, names in places) <= MAX_SOURCES
     for place, names in places:
-        read = {name: _digest(os.path.join(place, name)) for name in names}
+        read = dict[str, str]()
+        for name in names:
+            content = _content(os.path.join(place, name))
+            left -= len(content or b"")
+            if left < 0 or time.monotonic() > until:
+                raise TimeoutError
+            read[name] = _digest(content)
         below = os.path.normpath(os.path.join(folder, os.path.relpath(place, folder or ".")))
         if is_each:
             digests |= {
@@ -82,10 +98,12 @@ def _sources(program: str) -> dict[str, str]:
     return digests
 
 
-def _source_files(folder: str) -> Iterator[tuple[str, list[str]]]:
-    """By folder, three deep, the names of its files of `SOURCES`; `MAX_READ` at most."""
+def _source_files(folder: str, until: float) -> Iterator[tuple[str, list[str]]]:
+    """By folder, three deep, the names of its files of `SOURCES`; `MAX_READ` at most. Raises: TimeoutError."""
     count = 0
     for place, folders, names in os.walk(folder):
+        if time.monotonic() > until:
+            raise TimeoutError
         depth = place.count("/") - folder.count("/")
         folders[:] = sorted(name for name in folders if name[:1] not in "._" and depth < MAX_DEPTH)
         sources = sorted(name for name in names if name.endswith(SOURCES))[: MAX_READ - count]
@@ -96,14 +114,16 @@ def _source_files(folder: str) -> Iterator[tuple[str, list[str]]]:
             return
 
 
-def _digest(path: str) -> str:
-    """Of a regular file of at most 16 MiB; empty for anything else."""
-    if not path or "\0" in path:
-        return ""
+def _content(path: str) -> bytes | None:
+    """Of a regular file of at most 16 MiB; None for anything else."""
     try:
-        return hashlib.sha256(read_bounded(path, MAX_FILE_BYTES)).hexdigest()[:12]
-    except OSError:
-        return ""
+        return read_bounded(path, MAX_FILE_BYTES)
+    except (OSError, ValueError):  # ValueError: a path with a zero byte
+        return None
+
+
+def _digest(content: bytes | None) -> str:
+    return "" if content is None else hashlib.sha256(content).hexdigest()[:12]
 
 
 def _repository(folder: Path) -> Path | None:

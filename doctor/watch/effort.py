@@ -13,11 +13,17 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from doctor.engine.texts import filled
-from doctor.remote.runtime.reading import names_in, read_text, thread_schedule
+from doctor.remote.runtime.reading import read_text, thread_schedule
 from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status
 from doctor.watch.attach.inspector.awaited_processes import beside, files_of, holders, other_ends
-from doctor.watch.attach.inspector.rank_state import process_times, status_number, transferred
+from doctor.watch.attach.inspector.rank_state import (
+    MOST_PROCESSES,
+    process_times,
+    process_tree,
+    status_number,
+    transferred,
+)
 from doctor.watch.local_wait import local_wait
 from doctor.watch.peer_wait import awaited_peer, threads_of
 
@@ -35,9 +41,6 @@ WRITEBACK_PAGES = 64
 """A second, by all writers of the host, while the rank waits in the kernel for its own (fsync)."""
 SEARCHED_EVERY = 10
 """Looks for which processes count that have the other end of a wait: a server may hand it to a child."""
-MOST_PROCESSES = 64
-MOST_TASKS = 512
-_CHILDREN = re.compile(r"\d{1,10}")
 
 
 class _Counters(NamedTuple):
@@ -154,7 +157,7 @@ def _thread_times(processes: Iterable[int]) -> dict[tuple[int, int], tuple[float
 
 
 def _counters(pid: int, others: Collection[int] = ()) -> _Counters:
-    processes = [*process_tree(pid), *others]
+    processes = [*process_tree(pid), *others]  # type: ignore[no-untyped-call]
     cpu, carried = 0.0, 0
     for process in processes:
         times = cpu_times(process, False)  # type: ignore[no-untyped-call]
@@ -165,16 +168,6 @@ def _counters(pid: int, others: Collection[int] = ()) -> _Counters:
     written = _pages_written() if status and status[0] == "D" else 0
     switches = status_number(pid, "voluntary_ctxt_switches")  # type: ignore[no-untyped-call]
     return _Counters(frozenset(processes), cpu, carried, switches, written, _thread_times(processes))
-
-
-def process_tree(pid: int) -> list[int]:
-    """A process and those that it has started, with whatever thread, and these in turn."""
-    pids = [pid]
-    for process in pids:
-        for task in names_in(f"/proc/{process}/task", MOST_TASKS):
-            text: str = read_text(f"/proc/{process}/task/{task}/children")
-            pids += [int(word) for word in _CHILDREN.findall(text)][: MOST_PROCESSES - len(pids)]
-    return pids
 
 
 def _pages_written() -> int:

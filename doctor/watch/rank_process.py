@@ -17,7 +17,8 @@ from doctor.smoke.programs.agent.procfs import catches, cpu_times, process_statu
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import PAGE_SIZE, STEP, STEP_SLOTS, STEPS_AT, TIMES, TIMES_AT
 from doctor.transport.host_texts import filled_here, take_texts
-from doctor.watch.effort import Effort, process_tree
+from doctor.watch.attach.inspector.rank_state import process_tree
+from doctor.watch.effort import Effort
 from doctor.watch.pace import WARM_STEPS, Entry, StepTimes
 from doctor.watch.paths import RankPaths
 from doctor.watch.verdict import UNKNOWN_END

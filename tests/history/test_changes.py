@@ -26,6 +26,7 @@ from doctor.report.diff.render_changes import SCHEMA_FILE, ChangesPage, render, 
 from doctor.report.diff.value_lines import change_line
 from doctor.report.diff.values import RunValues, ValueChange, compare_values, uncompared, values_of_run
 from doctor.report.layout.host_names import Fleet
+from doctor.session import code_revision
 from doctor.session.code_revision import code_of_line
 from tests.history.seeded_changes import JOB_CHANGES, JobChange
 from tests.report import reports as example_reports
@@ -271,6 +272,24 @@ def test_a_change_of_the_job(change: JobChange, tmp_path: Path, monkeypatch: pyt
     changes = compare_values(before, job_values(change, tmp_path))
     assert (change.category, True) in [(entry.category, entry.name.startswith(change.name)) for entry in changes]
     assert all(entry.hosts == () for entry in changes)
+
+
+@pytest.mark.parametrize("limit", [("MAX_SOURCE_BYTES", 8), ("SOURCE_SECONDS", -1.0)])
+def test_sources_that_are_too_many_are_not_compared(
+    limit: tuple[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.py", "a.py", "run.yaml"):
+        (tmp_path / name).write_text("import torch\n")
+    before = job_values(JobChange("", ""), tmp_path)
+    monkeypatch.setattr(code_revision, *limit)
+    (tmp_path / "run.yaml").write_text("lr: 3e-4\n")
+    now = job_values(JobChange("", ""), tmp_path)
+    for changes in (compare_values(before, now), compare_values(now, before)):
+        assert [change.name for change in changes] == ["file run.yaml"]  # named on the line, whatever the folder holds
+    gap = "not compared: sources in the program's folder, too many to be read"
+    for one, other, told in ((before, now, True), (now, now, True), (before, before, False)):
+        assert (gap in render(ChangesPage(before=one, now=other, worked=True, changes=()), 0)) == told
 
 
 LONG_LINE = ("torchrun", "train.py", *(f"--option-{number}={'v' * 90}" for number in range(40)))

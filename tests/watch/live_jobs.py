@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = os.environ.get("DOCTOR_PROGRAMS_PYTHON", sys.executable)
-START_LIMIT = 200.0
+START_LIMIT = 600.0
 SETTLED = 2.5
 """Seconds until the others wait: no event says that they do."""
 WORDS = {
@@ -96,7 +96,7 @@ def conduct(kind: str, fault: str, culprit: int, stacks: bool, environ: dict[str
         argv = [*spaces, sys.executable, "-m", "tests.watch.live_jobs", "--inside", *trial]
         own = {name: text for name, text in os.environ.items() if not name.startswith(("SLURM_", "DOCTOR_W"))}
         done = subprocess.run(argv, env={**own, "PYTHONPATH": str(ROOT), **environ}, capture_output=True, text=True,
-                              timeout=300, check=False, cwd=ROOT)  # fmt: skip
+                              timeout=900, check=False, cwd=ROOT)  # fmt: skip
         try:
             return Trial(kind, fault, culprit, *json.loads(done.stdout))
         except ValueError:

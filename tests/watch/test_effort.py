@@ -16,7 +16,8 @@ import pytest
 
 from doctor.watch import effort as effort_module
 from doctor.watch.attach.inspector.awaited_processes import other_ends
-from doctor.watch.effort import Effort, process_tree
+from doctor.watch.attach.inspector.rank_state import process_tree
+from doctor.watch.effort import Effort
 from doctor.watch.peer_wait import awaited_peer
 from tests.watch.test_awaited_processes import until
 

@@ -16,7 +16,7 @@ import pytest
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls, readable_name
 from doctor.watch.attach.inspector.python_stacks import working_thread
-from doctor.watch.attach.inspector.rank_state import descendants_ran
+from doctor.watch.attach.inspector.rank_state import children_of, descendants_ran
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_activity import activity
 from tests.watch.test_odd_ranks import COMPUTES, host, looks, rank
@@ -198,6 +198,24 @@ def test_the_worker_that_holds_a_loader_up_is_named(call: str, file: str, text: 
     loader = [("_next_data", "/x/site-packages/torch/utils/data/dataloader.py", 3)]
     seen = activity(rank(0, looks("poll"), loader, children=[(7, "S", call, file)]), 4.0)
     assert seen.text == "waits for its data loader" + text
+
+
+def test_the_process_below_a_shell_that_holds_a_rank_up_is_named(tmp_path: Path) -> None:
+    """As `system` in C and `subprocess` with a shell start it."""
+    path = tmp_path / "shard-7.tar"
+    os.mkfifo(path)
+    process = subprocess.Popen(["sh", "-c", 'sh -c "cat $0; true"; true', str(path)], start_new_session=True)
+    try:
+        limit = time.monotonic() + 60
+        while "open" not in (calls := {row[2]: row for row in children_of(process.pid)}) and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert calls["wait"][0] != calls["open"][0]  # the inner shell, and what it has started
+        children = [(pid, state, call, str(path)) for pid, state, call, _ in calls.values()]
+        seen = activity(rank(0, looks("wait"), children=children), 4.0)
+        assert seen.text == f"waits for a child process: pid {calls['open'][0]} is in open of {path}"
+    finally:
+        os.killpg(process.pid, 9)
+        process.wait()
 
 
 FORWARD = [("forward", "/x/site-packages/torch/nn/modules/linear.py", 3), ("evaluate", "/job/train.py", 9)]

@@ -20,7 +20,14 @@ from doctor.watch.attach.inspector import rank_state
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
 from doctor.watch.attach.inspector.rank_state import running_threads
-from doctor.watch.attach.inspector.spins import REGISTERS, most_values, sampled_files, samples_of, start_samples
+from doctor.watch.attach.inspector.spins import (
+    LEAST_SAMPLES,
+    REGISTERS,
+    most_values,
+    sampled_files,
+    samples_of,
+    start_samples,
+)
 from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
 from doctor.watch.attach.rank_activity import _FEW_VALUES
 from tests.watch.test_file_wait import wait_until
@@ -131,9 +138,31 @@ def test_where_a_process_spends_its_time_is_sampled() -> None:
             pytest.skip("the kernel permits no samples")
         rows: list[list[Any]] = []
         while not rows:
-            rows = sampled_files(samples[process.pid], memory_maps(process.pid))
+            rows = sampled_files([samples[process.pid]], memory_maps(process.pid))
         process.kill()
     assert list(samples) == [process.pid] and "python" in rows[0][0] and rows[0][1] > 0
+
+
+def test_of_a_thread_that_hardly_gets_a_cpu_each_moment_is_sampled_and_no_more_than_fit() -> None:
+    """As of ranks of MPI that yield on a busy host: at the usual rate a few samples of it show nothing."""
+    loop = "import sys, time\nprint(flush=True)\nwhile True:\n    sum(range(30000))\n    time.sleep(float(sys.argv[1]))"
+    for pause, least, most in (("0.2", LEAST_SAMPLES, 1024), ("0", 1000, 1024)):
+        with subprocess.Popen([sys.executable, "-c", loop, pause], stdout=subprocess.PIPE) as process:
+            assert process.stdout
+            process.stdout.readline()
+            usual, burst = start_samples([process.pid], 60.0), start_samples([process.pid], 0)
+            if not burst:
+                process.kill()
+                pytest.skip("the kernel permits no samples")
+            limit = time.monotonic() + 60
+            while len(list(samples_of(burst[process.pid]))) < least and time.monotonic() < limit:
+                time.sleep(0.2)
+            buffers = [usual[process.pid], burst[process.pid]]
+            rows = sampled_files(buffers if pause != "0" else buffers[1:], memory_maps(process.pid))
+            time.sleep(0.5)
+            assert len(list(samples_of(burst[process.pid]))) <= most
+            process.kill()
+        assert sum(count for _, count in rows) >= least and "python" in rows[0][0]
 
 
 LOOPS = """

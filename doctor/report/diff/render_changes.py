@@ -13,7 +13,7 @@ from doctor import __version__
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.report.diff.rank_changes import FINDINGS, REASONS, RankedChange
 from doctor.report.diff.value_lines import category_name, change_line
-from doctor.report.diff.values import RunValues
+from doctor.report.diff.values import UNREAD, RunValues
 from doctor.report.formats.json import to_json_value
 from doctor.report.layout.formatting import count_noun, format_time
 from doctor.report.layout.host_names import Fleet
@@ -119,6 +119,8 @@ def _gaps(page: ChangesPage, fleet: Fleet) -> Iterator[str]:
         yield phrase("not compared: {where}, in this run alone", where=fleet.fold(added))
     for category in sorted(page.before.job.keys() ^ page.now.job.keys()):
         yield phrase("not compared: {listed}, known of one of the two runs", listed=category_name(category))
+    if UNREAD in {**page.before.job.get("code", {}), **page.now.job.get("code", {})}:
+        yield phrase("not compared: sources in the program's folder, too many to be read")
     yield from page.notes
 
 

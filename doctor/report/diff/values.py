@@ -29,6 +29,8 @@ PER_RUN = frozenset(
 MAX_VALUE = 4000
 """Characters of one value."""
 LAUNCH_LINE = "launch line"
+UNREAD = "not read"
+"""A name whose value says what else belongs to a category, and was not read: no name of one run alone is compared."""
 
 HostValues = dict[str, dict[str, dict[str, str]]]
 """By fact, then by category: values by name."""
@@ -137,7 +139,8 @@ def _host_differences(before: HostValues, now: HostValues) -> Iterator[tuple[str
 
 
 def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str | None, str | None]]:
-    for name in dict.fromkeys((*before, *now)):
+    names = before.keys() & now.keys() if UNREAD in {**before, **now} else dict.fromkeys((*before, *now))
+    for name in names:
         if before.get(name) != now.get(name):
             yield name, before.get(name), now.get(name)
 

@@ -49,6 +49,11 @@ _IDLE = (
     (re.compile(r"_run_once /.*/asyncio/base_events\.py$"), "waits for an event"),
 )
 """Function and file of the innermost frames of a process that has nothing to do."""
+_HOLDS: dict[Kind, str] = {
+    "loader": "waits for its data loader, whose worker (pid {0}) is in {1}",
+    "child": "waits for a child process: pid {0} is in {1}",
+}
+"""What is said of a rank that waits for a process below it."""
 _HOLDS_WORKER = frozenset({"read", "write", "open", "stat", "lock", "sync", "recv", "connect", "sleep", "page fault"})
 _DEBUGGER = re.compile(r"(?:^|/)(?:pdb|bdb|cmd|ipdb/__main__|pudb/debugger)\.py$|debugpy/")
 _SPINS = re.compile(
@@ -139,8 +144,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     kind, text = decided or _by_call(looks, seconds)
     if kind in ("blocked", "file") and rank.file_wait is not None:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
-    if kind == "loader" and (held := _held_worker(rank)):
-        text = held
+    if kind in _HOLDS and (held := _held_process(rank)):
+        text = filled(_HOLDS[kind], *held)
     where = _where(frames)
     unmoved = first.ran == last.ran and first.switches == last.switches
     is_between_two = any(
@@ -256,13 +261,16 @@ def _held_by_file(kind: Kind, last: Look, wait: FileWait) -> str:
     return filled("is held by the kernel ({0}) in {1}{2}", last.wchan or "uninterruptible", last.call, wait.text)
 
 
-def _held_worker(rank: ProcessReport) -> str:
-    """Of a rank that waits for its loader, the worker that is held up: one with nothing to do waits at a pipe."""
-    for pid, _, call, file in rank.children:
-        if call in _HOLDS_WORKER and "pipe" not in file:
-            what = filled("{0} of {1}", call, file) if file else call
-            return filled("waits for its data loader, whose worker (pid {0}) is in {1}", pid, what)
-    return ""
+def _held_process(rank: ProcessReport) -> tuple[int, str] | None:
+    """Of a rank that waits for one below it, the one that is held up, and in what: idle workers wait at a pipe."""
+    return next(
+        (
+            (pid, filled("{0} of {1}", call, file) if file else call)
+            for pid, _, call, file in rank.children
+            if call in _HOLDS_WORKER and "pipe" not in file
+        ),
+        None,
+    )
 
 
 def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

@@ -202,9 +202,9 @@ def jax_rank():
 
 def jax_job(call):
     """Three processes that a shell's loop starts."""
-    child_environ = {**os.environ, "JAX_AT": f"127.0.0.1:{free_port()}", "JAX_CALL": call, "JAX_PLATFORMS": "cpu"}
+    own = {**os.environ, "JAX_AT": f"127.0.0.1:{free_port()}", "JAX_CALL": call, "JAX_PLATFORMS": "cpu"}
     argv = [sys.executable, __file__, *sys.argv[1:], "rank"]
-    ranks = [subprocess.Popen(argv, env={**child_environ, "JAX_NUMBER": str(rank)}) for rank in range(WORLD)]
+    ranks = [subprocess.Popen(argv, env={**own, "JAX_NUMBER": str(rank)}) for rank in range(WORLD)]
     for process in ranks:
         process.wait()
 
@@ -291,7 +291,7 @@ int main(int argc, char **argv) {
             if (!strcmp(argv[2], "endless")) for (volatile int n = 0;;) n++;
             if (!strcmp(argv[2], "skips")) MPI_Barrier(ompi_mpi_comm_world);
             if (!strcmp(argv[2], "fifo")) {
-                snprintf(name, sizeof name, "mkfifo %s/f; cat %s/f", argv[1], argv[1]);
+                snprintf(name, sizeof name, "mkfifo %s/shard-00017.tar; cat %s/shard-00017.tar", argv[1], argv[1]);
                 system(name);
             }
             if (!strcmp(argv[2], "server")) {
@@ -321,9 +321,9 @@ def mpi_program():
 
 def mpirun(*argv):
     """Three ranks on this host."""
-    child_environ = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    own = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     options = os.environ.get("MPI_OPTIONS", "--mca mpi_yield_when_idle 1").split()
-    subprocess.run(["mpirun", "--oversubscribe", "-n", str(WORLD), *options, *argv], check=False, env=child_environ)
+    subprocess.run(["mpirun", "--oversubscribe", "-n", str(WORLD), *options, *argv], check=False, env=own)
 
 
 def mpi4py_rank():
@@ -361,7 +361,7 @@ def notebook_launcher():
 
 def two_jobs():
     """A healthy job beside the one with the fault."""
-    child_environ = {**os.environ, **DISTRIBUTED}
+    own = {**os.environ, **DISTRIBUTED}
     options = ["-m", "torch.distributed.run", "--nproc-per-node", str(WORLD), "--master-port"]
     other = FOLDER / "other"
     other.mkdir()
@@ -378,7 +378,7 @@ def two_jobs():
             str(CULPRIT),
             "rank",
         ]
-        jobs.append(subprocess.Popen(argv, env=child_environ))
+        jobs.append(subprocess.Popen(argv, env=own))
     for job in jobs:
         job.wait()
 
@@ -499,7 +499,10 @@ def pool():
 
 
 def pipe_worker(worker, pipe):
-    """Answers each request."""
+    """Answers each request, as the vectorized environments of RL libraries do, whose program uses torch."""
+    import torch
+
+    torch.ones(1)
     while True:
         number = pipe.recv()
         step(number, worker)
@@ -508,12 +511,16 @@ def pipe_worker(worker, pipe):
 
 def pipes():
     """Environments of an RL program, each in a process of its own, asked over pipes."""
+    import torch
+
+    torch.ones(1)
     context = multiprocessing.get_context(os.environ.get("START", "spawn"))
     ends = []
     for worker in range(WORLD):
-        child_environ, other = context.Pipe()
+        own, other = context.Pipe()
         context.Process(target=pipe_worker, args=(worker, other), daemon=True).start()
-        ends.append(child_environ)
+        other.close()
+        ends.append(own)
     for number in range(1 << 30):
         for end in ends:
             end.send(number)

@@ -82,11 +82,11 @@ def cpu_ticks():
     return (fields[7], fields[3], sum(fields)) if len(fields) == 8 else (0, 0, 0)
 
 
-def child_pids(pid):
-    """Processes that the main thread has forked."""
-    path = "/proc/%d/task/%d/children" % (pid, pid)
-    if os.path.exists(path):
-        return [int(word) for word in read_text(path).split()]
+def child_pids(pid, threads=()):
+    """Processes that the main thread has forked, or that these threads have."""
+    if os.path.exists("/proc/%d/task/%d/children" % (pid, pid)):
+        texts = [read_text("/proc/%d/task/%s/children" % (pid, thread)) for thread in threads or [pid]]
+        return [int(word) for word in " ".join(texts).split()]
     return [child for child, (_, parent, _) in all_processes().items() if parent == pid]
 
 

@@ -123,7 +123,9 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     helpers = Helpers(dict((entry["pid"], entry["job"]) for entry in ranks))
     others = dict((entry["pid"], running_threads(entry["pid"])) for entry in ranks)
     threads = [entry["thread"] for entry in ranks] + [thread for entry in ranks for thread in others[entry["pid"]]]
-    samples, registers = start_samples(threads, interval), start_samples(threads, interval, REGISTERS)
+    sampled = [start_samples(threads, seconds) for seconds in (interval, 0)]
+    samples = dict((thread, [buffers[thread] for buffers in sampled if thread in buffers]) for thread in threads)
+    registers = start_samples(threads, interval, REGISTERS)
     began = time.monotonic()
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
@@ -142,12 +144,11 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
     for entry in ranks:
         entry["native"] = calls.get(entry["thread"], [])
-        maps = memory_maps(entry["pid"]) if samples else ""
-        if entry["thread"] in samples:
-            entry["samples"] = sampled_files(samples[entry["thread"]], maps)
+        maps = memory_maps(entry["pid"])
+        entry["samples"] = sampled_files(samples[entry["thread"]], maps)
         running = [entry["thread"]] + others[entry["pid"]]
         entry["register_values"] = most_values([registers[thread] for thread in running if thread in registers])
-        entry["beside"] = [sampled_files(samples[other], maps) for other in others[entry["pid"]] if other in samples]
+        entry["beside"] = [sampled_files(samples[other], maps) for other in others[entry["pid"]]]
     return took
 
 

@@ -5,7 +5,7 @@ import platform
 import re
 import struct
 
-from doctor.remote.runtime.reading import link_at, read_text
+from doctor.remote.runtime.reading import link_at, names_in, read_text
 from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status, stat_fields, thread_times
 from doctor.watch.attach.inspector.live_environment import memory_at
 
@@ -33,7 +33,8 @@ WAITS = (
 )  # fmt: skip
 PAGE = "page fault"
 HAS_FD = ("read", "write", "recv", "send", "connect", "accept", "lock", "sync")
-MOST_CHILDREN = 32
+MOST_PROCESSES = 64
+MOST_TASKS = 512
 MOST_LISTED = 1024
 MOST_RUNNING = 3
 MOST_POLLED = 8
@@ -137,14 +138,20 @@ def process_times(pid, first=11):
     return sum(map(int, fields)) / float(os.sysconf("SC_CLK_TCK")) if len(fields) == 2 else -1.0
 
 
+def process_tree(pid):
+    """A process and those that it has started, with whatever thread, and these in turn."""
+    pids = [pid]
+    for process in pids:
+        pids += child_pids(process, names_in("/proc/%d/task" % process, MOST_TASKS))[: MOST_PROCESSES - len(pids)]
+    return pids
+
+
 def descendants_ran(pid):
     """Seconds that the processes below one have run, those that have ended included, or waited for a CPU."""
-    total, below = process_times(pid, 13), child_pids(pid)[:MOST_CHILDREN]
-    for child in below:
+    total = process_times(pid, 13)
+    for child in process_tree(pid)[1:]:
         total += max(process_times(child), 0.0) + max(process_times(child, 13), 0.0)
         total += (cpu_times(child, False) or (0.0, 0.0))[1]
-        if len(below) < MOST_CHILDREN:
-            below += child_pids(child)[:MOST_CHILDREN]
     return total
 
 
@@ -186,9 +193,9 @@ def ptrace_scope():
 
 
 def children_of(pid):
-    """[pid, state, call, file] of a process's children, its loader workers among them."""
+    """[pid, state, call, file] of the processes below one, its loader workers among them."""
     rows = []
-    for child in child_pids(pid)[:MOST_CHILDREN]:
+    for child in process_tree(pid)[1:]:
         status = process_status(child)
         if status:
             kind, file = system_call(child)

@@ -7,6 +7,7 @@ process where kernel.perf_event_paranoid is 2 or less, stops nothing, and answer
 """
 
 import ctypes
+import fcntl
 import mmap
 import os
 import platform
@@ -19,7 +20,8 @@ ATTRIBUTES = struct.Struct("<IIQQQQQ32xQ32x")
 SOFTWARE, CPU_CLOCK, SAMPLE_IP, SAMPLE_REGISTERS = 1, 0, 1, 1 << 12
 USER_ONLY = 1 << 10 | 1 << 6 | 1 << 5  # by frequency; not of the hypervisor, not of the kernel
 CLOSE_ON_EXEC = 8
-MOST_A_SECOND = 997
+MOST_A_SECOND, BURST = 997, 9973
+REFRESH = 0x2402  # PERF_EVENT_IOC_REFRESH: so many samples, then none
 PAGES = 4
 SAMPLE, HEAD = 9, 1024
 SAMPLE_BYTES = 16
@@ -30,11 +32,13 @@ LEAST_SAMPLES = 8
 def start_samples(threads, seconds, registers=0):
     """By thread: the buffer into which the kernel writes samples of it; without those it does not show.
 
-    One buffer holds what a thread does that runs for these seconds.
+    One buffer holds what a thread does that runs for these seconds. ``seconds`` 0: as many samples as it holds, from
+    the first ones on, of a thread that hardly gets a CPU.
     """
     buffers, number = {}, NUMBERS.get(platform.machine())
     call = ctypes.CDLL(None, use_errno=True).syscall
-    rate = min(MOST_A_SECOND, int(PAGES * mmap.PAGESIZE / ((SAMPLE_BYTES + 8 * bin(registers).count("1")) * seconds)))
+    held = PAGES * mmap.PAGESIZE // (SAMPLE_BYTES + 8 * bin(registers).count("1"))
+    rate = min(MOST_A_SECOND, int(held / seconds)) if seconds else BURST
     attributes = ATTRIBUTES.pack(
         SOFTWARE,
         ATTRIBUTES.size,
@@ -51,6 +55,8 @@ def start_samples(threads, seconds, registers=0):
             continue
         try:
             buffers[thread] = mmap.mmap(fd, (1 + PAGES) * mmap.PAGESIZE)
+            if not seconds:
+                fcntl.ioctl(fd, REFRESH, held - 1)
         except (OSError, ValueError):
             pass
         os.close(fd)  # the mapping keeps the event
@@ -79,14 +85,15 @@ def most_values(buffers):
     return most
 
 
-def sampled_files(buffer, maps):
-    """[file's name, samples] of a process, the most frequent first."""
+def sampled_files(buffers, maps):
+    """[file's name, samples] of a thread, the most frequent first, by the first of its buffers that holds enough."""
+    samples = next((rows for rows in map(list, map(samples_of, buffers)) if len(rows) >= LEAST_SAMPLES), [])
     ranges = [
         (int(start, 16), int(end, 16), os.path.basename(path))
         for start, end, path in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) ..x. \S+ \S+ \S+ *(.*)$", maps, re.M)
     ]
     counts = {}
-    for (at,) in samples_of(buffer):
+    for (at,) in samples:
         name = next((name for start, end, name in ranges if start <= at < end), "")
         counts[name] = counts.get(name, 0) + 1
     return sorted(([name[:100], count] for name, count in counts.items()), key=lambda row: -row[1])[:16]

@@ -307,6 +307,8 @@ class Report(msgspec.Struct, frozen=True):
     """What a usual step of each rank of a watched program consists of, where that was measured."""
     after_reboot: bool = False
     """It says what will be after a reboot of the hosts, by what they load when they start."""
+    connection_words: tuple[str, ...] = ()
+    """Options by which the hosts were reached, for a next command; none of a saved run."""
 
     @property
     def checks_for_root(self) -> tuple[str, ...]:

@@ -242,7 +242,10 @@ def examine_smoke(
         transport.close()
     run = job.run(started, agents.began, smoke_round.records, transport.warnings, smoke_round, smoke_round.stopped)
     return Examination(
-        run, _evaluated(run, () if smoke_round.rejection else checks(), options), smoke_round.stopped, smoke_round.rejection
+        run,
+        _evaluated(run, () if smoke_round.rejection else checks(), options),
+        smoke_round.stopped,
+        smoke_round.rejection,
     )
 
 

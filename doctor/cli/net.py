@@ -62,8 +62,8 @@ CAUSES_ON_HOSTS = (
     "master-address-unresolved",
     "master-address-wrong",
 )
-"""Checks of what decides on the hosts themselves whether the job's programs reach each other: names, interfaces, rules of
-firewalls. What these lead to is tried."""
+"""Checks of what decides on the hosts themselves whether the job's programs reach each other: names, interfaces, rules
+of firewalls. What these lead to is tried."""
 
 
 @expand_option_groups

@@ -135,7 +135,11 @@ def fill_template(template: str, values: Mapping[str, Any]) -> str:
     >>> fill_template("{count} processes on {total} hosts", {"count": 1, "total": 2})
     '1 process on 2 hosts'
     """
-    texts = {name: value_in_sentence(value) for name, value in values.items()}
+    return fill_texts(template, {name: value_in_sentence(value) for name, value in values.items()})
+
+
+def fill_texts(template: str, texts: Mapping[str, str]) -> str:
+    """The same with values that are texts already, which may be translated."""
     if not is_english():
         texts = {name: with_own_spaces(text) for name, text in texts.items()}
     singular = with_singulars(template, texts)

@@ -15,6 +15,7 @@ from doctor.config.file import ConfigError
 from doctor.config.skips import read_skips
 from doctor.engine.bounded_read import read_text_file
 from doctor.engine.errors import InputError
+from doctor.engine.language import localized
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, Scope, choose_scope, detect

@@ -14,7 +14,7 @@ def device_mtu_differs(mtus: PerHost[DeviceMtu]) -> Iterator[Finding]:
     transfer stalls until its retries are used up (EI0013, error CQE), or is very slow.
 
     ## What to do
-    `hccn_tool -i {npu} -mtu -s size {expected}`, and make sure that the switch passes packets of that size.
+    On {host}: `hccn_tool -i {npu} -mtu -s size {expected}`. Make sure that the switch passes packets of that size.
 
     ## Source
     How Ethernet works; read with `hccn_tool -mtu -g`, and compared with what most NPUs of the fleet have.

@@ -36,10 +36,11 @@ def device_net_unhealthy(
     fail too.
 
     ## What to do
-    {watch} `hccn_tool -i {npu} -netdetect -g` shows what it pings, `hccn_tool -i {npu} -ping -g address {address}`
-    repeats the ping by hand. Check `hccn_tool -i {npu} -ip -g`, `hccn_tool -i {npu} -gateway -g` and `hccn_tool -i
-    {npu} -lldp -g`, then the VLAN of its switch port. `hccn_tool -i {npu} -cfg recovery` sets the NPU up again from
-    /etc/hccn.conf; run it only while no job runs. After a change the net health takes some seconds to follow.
+    {watch} On {host}, `hccn_tool -i {npu} -netdetect -g` shows what it pings, `hccn_tool -i {npu} -ping -g address
+    {address}` repeats the ping by hand. Check `hccn_tool -i {npu} -ip -g`, `hccn_tool -i {npu} -gateway -g` and
+    `hccn_tool -i {npu} -lldp -g`, then the VLAN of its switch port. `hccn_tool -i {npu} -cfg recovery` sets the NPU up
+    again from /etc/hccn.conf; run it only while no job runs. After a change the net health takes some seconds to
+    follow.
 
     ## Source
     `hccn_tool -net_health -g`. As the vendor's own cluster manager does, `Init` counts as neither: an NPU reports it

@@ -18,8 +18,8 @@ def link_flapping(history: LinkHistory) -> Iterator[Finding]:
     it. A flapping link is about to fail: a dirty or loose module, a bad fibre, a failing switch port.
 
     ## What to do
-    `hccn_tool -i {npu} -link_stat -g` for the times, `hccn_tool -i {npu} -optical -g` for the module; clean or reseat
-    it, then the fibre, then the switch port.
+    On {host} `hccn_tool -i {npu} -link_stat -g` shows the times, `hccn_tool -i {npu} -optical -g` the module. Clean or
+    reseat it, then the fibre, then the switch port.
 
     ## Source
     `hccn_tool -link_stat -g`, judged by the NPU's own clock. HCCL's fault guide looks there for error CQEs.

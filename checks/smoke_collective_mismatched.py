@@ -3,16 +3,12 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings
+from doctor.smoke.results.trouble_findings import OWN_PROGRAM, failure_findings
 
 WATCHED = (
     "Correct the program where the call of that rank differs from the others'. Of another size or type: give the "
     "tensor the same shape and dtype on every rank. Another operation: look for a condition on the rank, the data or "
     "the loss, an uneven last batch, an unused parameter."
-)
-OWN = (
-    "All ranks of this run execute the same program of doctor: compare the software of the culprit's host with the "
-    "others' (`doctor check`), and run `doctor smoke` again without that host."
 )
 
 
@@ -34,7 +30,7 @@ def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | No
     the same call. Of two sides, the culprit is the one whose calls differ from its own previous step, else the
     minority. PyTorch and NCCL document that calls must match on all ranks.
     """
-    yield from failure_findings(run, _sentence, "mismatch", look=WATCHED if run.watched else OWN)
+    yield from failure_findings(run, _sentence, "mismatch", look=WATCHED if run.watched else OWN_PROGRAM)
 
 
 def _sentence(failure: Failure) -> str:

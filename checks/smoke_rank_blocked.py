@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import awaited_call, failure_findings
+from doctor.smoke.results.trouble_findings import OWN_PROGRAM, awaited_call, failure_findings
 
 HEARTBEAT = (
     (
@@ -52,13 +52,16 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     stacks = [failure.stacks.get(rank) for failure in run.failures for rank in failure.culprit_ranks]
     remedies = HEARTBEAT if any(stacks) else (*HEARTBEAT, *NO_STACK)
     for finding in failure_findings(run, _sentence, "blocked", "busy", remedies=remedies):
-        finding.values["remedy"] = finding.values["remedy"] or _place(**finding.values)
+        finding.values["remedy"] = finding.values["remedy"] or (
+            _place(**finding.values) if run.watched else OWN_PROGRAM
+        )
         yield finding
 
 
 def _place(frame: str, state: str, **_: object) -> str:
-    """Where the rank is, and in which state, as far as that is known."""
-    return filled("Its stack: {0}; its state: {1}.", frame, state) if state else filled("Its stack: {0}.", frame)
+    """What to correct, where the rank is, and in which state, as far as that is known."""
+    stack = filled("Its stack, innermost call first, names the line of the program to correct: {0}.", frame)
+    return filled("{0} Its state: {1}.", stack, state) if state else stack
 
 
 def _sentence(failure: Failure) -> str:

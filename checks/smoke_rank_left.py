@@ -3,18 +3,12 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings
+from doctor.smoke.results.trouble_findings import OWN_PROGRAM, failure_findings
 
 WATCHED = (
     "Give every rank the same number of steps: `drop_last=True` and a DistributedSampler, an even number of batches a "
     "rank, or `torch.distributed.algorithms.join.Join`. Look in the program for what ends one rank early: `sys.exit`, "
     "`SystemExit`, `break`, `return`."
-)
-OWN = (
-    "All ranks of this run execute the same program of doctor with the same number of steps: your own program is not "
-    "to blame. On the culprit's host, look for what changes or ends Python programs, such as a sitecustomize.py or "
-    "LD_PRELOAD; compare its software with the others' (`doctor check`), and run `doctor smoke` again without that "
-    "host."
 )
 
 
@@ -36,7 +30,7 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     that was caught, or a stream that is not waited for. With as many ranks on either side both are named, and one of
     them is innocent.
     """
-    yield from failure_findings(run, _words, "left", look=WATCHED if run.watched else OWN)
+    yield from failure_findings(run, _words, "left", look=WATCHED if run.watched else OWN_PROGRAM)
 
 
 def _words(failure: Failure) -> str:

@@ -14,7 +14,7 @@ def tls_switch_differs(switches: PerHost[TlsSwitches]) -> Iterator[Finding]:
     drivers with EI0016, which names the ranks. Boards that were replaced often come with the other setting.
 
     ## What to do
-    Set it to the same value everywhere, as root: `hccn_tool -i {npu} -tls -s enable 0`, or `enable 1` where
+    Set it to the same value everywhere. As root on {host}: `hccn_tool -i {npu} -tls -s enable 0`, or `enable 1` where
     certificates are in place on all NPUs.
 
     ## Source

@@ -53,15 +53,17 @@ DEVICE_NETWORK = (
 )
 """Checks of the accelerators' own network, which are made beside those of the hosts'."""
 
-ADDRESSES_OF_JOB = (
+CAUSES_ON_HOSTS = (
     "duplicate-address",
+    "firewall-blocks-job",
     "host-name-ambiguous",
     "host-name-unresolved",
     "interface-unreachable",
     "master-address-unresolved",
     "master-address-wrong",
 )
-"""Checks of the names and interfaces by which the job's programs find each other: what they lead to is tried."""
+"""Checks of what decides on the hosts themselves whether the job's programs reach each other: names, interfaces, rules
+of firewalls. What these lead to is tried."""
 
 
 @expand_option_groups
@@ -113,7 +115,7 @@ def command(
     require_one_of("--net", net, MODES)
     catalog = load_catalog(choice.checks)
     selected = choose_checks(
-        catalog, choice.select or ["network", *ADDRESSES_OF_JOB, *DEVICE_NETWORK], choice.ignore, roots=True
+        catalog, choice.select or ["network", *CAUSES_ON_HOSTS, *DEVICE_NETWORK], choice.ignore, roots=True
     )
     if not any(fact.probe.kind == "network-test" for check in selected for fact in check.facts):
         raise UsageError("--select and --ignore leave no check of the network test; expected one of the area network")

@@ -135,7 +135,11 @@ def fill_template(template: str, values: Mapping[str, Any]) -> str:
     >>> fill_template("{count} processes on {total} hosts", {"count": 1, "total": 2})
     '1 process on 2 hosts'
     """
-    texts = {name: value_in_sentence(value) for name, value in values.items()}
+    return fill_texts(template, {name: value_in_sentence(value) for name, value in values.items()})
+
+
+def fill_texts(template: str, texts: Mapping[str, str]) -> str:
+    """The same with values that are texts already, which may be translated."""
     if not is_english():
         texts = {name: with_own_spaces(text) for name, text in texts.items()}
     singular = with_singulars(template, texts)
@@ -307,6 +311,8 @@ class Report(msgspec.Struct, frozen=True):
     """What a usual step of each rank of a watched program consists of, where that was measured."""
     after_reboot: bool = False
     """It says what will be after a reboot of the hosts, by what they load when they start."""
+    connection_words: tuple[str, ...] = ()
+    """Options by which the hosts were reached, for a next command; none of a saved run."""
 
     @property
     def checks_for_root(self) -> tuple[str, ...]:

@@ -119,6 +119,15 @@ class LocatedFailure(msgspec.Struct, frozen=True):
                 "On {0}: `ip link show lo` must say UP, and no rule of its firewall (`nft list ruleset`, "
                 "`iptables-save`, `iptables-legacy-save`) may drop what comes in by `lo`."
             )
+        if self.parts:
+            return (
+                "Look between the parts: the trunk or VLAN of their switches, the router's access list, the cloud's "
+                "security group, a network policy. On {0}: `ping -c 3 {1}`. If it answers, only connections are "
+                "dropped, so a list of rules is to blame. If not, "
+                "`ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the interface and the "
+                "gateway; follow its switch port to the other part. The hosts' own firewalls are judged by "
+                "`firewall-blocks-job`."
+            )
         if self.is_refused_at_source:
             return (
                 "{0} itself refuses to send to {1}. On {0}, "

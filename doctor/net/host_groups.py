@@ -23,6 +23,7 @@ from doctor.net.grid import Grid, mask_of, members
 MAX_GROUPS = 512
 MAX_CONF_BYTES = 1 << 20
 PART = "hosts"
+_LABELS = {"host": "host {0}", PART: "hosts {0}", "subnet": "subnet {0}", "switch": "switch {0}"}
 """The kind of a part that the matrix itself shows: its hosts reach each other, and nobody else."""
 MOST_PARTS, MOST_PATTERNS = 16, 16
 """Parts of one port, and ports that connect the hosts differently: what is cut into more pieces is no cut."""
@@ -40,7 +41,7 @@ class HostGroup(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        return f"{self.kind} {self.name}"
+        return filled(_LABELS.get(self.kind, "{1} {0}"), self.name, self.kind)
 
 
 def group_by(kind: str, names: Sequence[str | None]) -> tuple[HostGroup, ...]:

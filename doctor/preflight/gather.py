@@ -15,6 +15,7 @@ from doctor.config.file import ConfigError
 from doctor.config.skips import read_skips
 from doctor.engine.bounded_read import read_text_file
 from doctor.engine.errors import InputError
+from doctor.engine.language import localized
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, Scope, choose_scope, detect
@@ -163,7 +164,7 @@ def _wait_for_table(context: JobContext, budget: TimeBudget, progress: GatherPro
     """Until it is complete there is nothing to evaluate. Raises: NotReady, when it never is."""
     from doctor.environment.mounted_rank_table import wait_for_table
 
-    progress.heartbeat.activity = "waiting for the rank table to be completed"
+    progress.heartbeat.activity = localized("waiting for the rank table to be completed")
     why = filled("rank table {0}: it was not completed before the budget ended", printable(context.rank_table_path))
     progress.pending = NotReady(why, "rank-table-not-complete")
     why = wait_for_table(context.rank_table_path, budget.start_time + budget.seconds * TABLE_WAIT_SHARE)
@@ -178,7 +179,7 @@ def _follow_leader(
     """The verdict of the process that checks this host for all; None when that is this one. Raises: NotReady."""
     from doctor.preflight.host_leader import LeaderVerdict, join
 
-    progress.heartbeat.activity = "waiting for the process that checks this host"
+    progress.heartbeat.activity = localized("waiting for the process that checks this host")
     leader_or_verdict = join(context, scope, budget.end - 1.0, environ=environ, about=shlex.join(sys.argv[1:]))
     if isinstance(leader_or_verdict, LeaderVerdict):
         if leader_or_verdict.reason:

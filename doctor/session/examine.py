@@ -21,6 +21,7 @@ from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
+from doctor.engine.result import Report
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.engine.utc_time import utc_text
@@ -100,6 +101,23 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     code: Mapping[str, str] | None = None
     """See `doctor.session.replay.Examination`."""
 
+    @property
+    def connection_words(self) -> tuple[str, ...]:
+        """The options by which another command reaches the same hosts; a password is none of them."""
+        ssh = self.ssh
+        options = [
+            ("--transport", self.transport if self.transport != "ssh" else ""),
+            ("-F", ssh.config),
+            ("-l", ssh.user),
+            ("-p", ssh.port),
+            *(("-i", file) for file in ssh.identity),
+            ("--gateways", ssh.gateways),
+            ("--within", self.within),
+        ]
+        flags = {"--ask-pass": ssh.password, "--accept-new": ssh.accept_new, "--sudo": self.sudo}
+        given = [word for option, value in options if value for word in (option, str(value))]
+        return (*given, *(flag for flag, is_set in flags.items() if is_set))
+
 
 def examine(
     inventory: Inventory,
@@ -154,7 +172,7 @@ def examine(
         from doctor.session.after_reboot import AS_NOW
 
         run = msgspec.structs.replace(run, after_reboot=True, notes=(AS_NOW, *run.notes))
-    report = replay(run, checks, options.evaluation)
+    report = _evaluated(run, checks, options)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing, options.code)
 
 
@@ -224,7 +242,10 @@ def examine_smoke(
         transport.close()
     run = job.run(started, agents.began, smoke_round.records, transport.warnings, smoke_round, smoke_round.stopped)
     return Examination(
-        run, replay(run, () if smoke_round.rejection else checks()), smoke_round.stopped, smoke_round.rejection
+        run,
+        _evaluated(run, () if smoke_round.rejection else checks(), options),
+        smoke_round.stopped,
+        smoke_round.rejection,
     )
 
 
@@ -245,7 +266,12 @@ def examine_partial(
     run = _JobInput(inventory, options, environ, rank_table).run(
         utc_text(), time.monotonic(), complete, (), None, stopped
     )
-    return Examination(run, replay(run, checks, options.evaluation), stopped)
+    return Examination(run, _evaluated(run, checks, options), stopped)
+
+
+def _evaluated(run: Run, checks: Sequence[Check], options: ExamineOptions) -> Report:
+    report = replay(run, checks, options.evaluation)
+    return msgspec.structs.replace(report, connection_words=options.connection_words)
 
 
 def _names_among_hosts(inventory: Inventory) -> tuple[str, ...]:

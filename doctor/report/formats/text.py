@@ -39,7 +39,7 @@ FOLLOWING_ROWS = 3
 """Most rows of a consequence."""
 AREA_CELLS = max(map(len, AREAS))
 SHORT_LEVEL = DetailLevel(
-    3, 4, lists_every_check=False, names_checks=False, max_chars=160, shortens=True, joins=True, max_lines=8
+    3, 4, lists_every_check=False, names_checks=False, max_chars=160, shortens=True, joins=True, max_lines=16
 )
 PAGE_ROWS = 50
 """Rows for the table and the details of all findings, as long as each has `MIN_ROWS`."""

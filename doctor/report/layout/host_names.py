@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from doctor.engine.language import is_english, localized, localized_filled, localized_template, phrase
-from doctor.engine.result import Finding, fill_template, format_value, value_in_sentence
+from doctor.engine.result import Finding, fill_texts, format_value, value_in_sentence
 from doctor.engine.sanitize import with_visible_ends
 from doctor.report.layout.formatting import MAX_VALUE_CHARS, bracketed, clean, clean_value, count_noun
 
@@ -93,7 +93,7 @@ class Fleet:
 
     def message(self, finding: Finding, limit: int) -> str:
         """The text of a finding, safe to show."""
-        return clean(fill_template(localized_template(finding.template), self.localized_values(finding.values)), limit)
+        return clean(fill_texts(localized_template(finding.template), self.localized_values(finding.values)), limit)
 
     def _format_value(self, value: Any, limit: int, as_text: Callable[[Any], str]) -> str:
         many = isinstance(value, (list, tuple)) and len(value) > 2

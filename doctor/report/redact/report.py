@@ -49,6 +49,7 @@ class _ReportRedactor:
         return msgspec.structs.replace(
             report,
             source=self.text(report.source),
+            connection_words=(),
             hosts=self.hosts(report.hosts),
             outcomes=tuple(map(self.outcome, report.outcomes)),
             notes=self.texts(report.notes),

@@ -18,6 +18,13 @@ from doctor.smoke.results.to_facts import unreached_reason
 FRAMES = 4
 """Of a stack, innermost first."""
 MAX_LISTED = 8
+OWN_PROGRAM = (
+    "All ranks of this run execute the same program of doctor with the same number of steps: your own program is not "
+    "to blame. On the host of that rank, look for what changes, ends or holds up Python "
+    "programs: a sitecustomize.py or LD_PRELOAD, a file system that does not answer (`df`, `dmesg -T | tail`). Compare "
+    "its software with that of the others (`doctor check`), and run `doctor smoke` again without that host."
+)
+"""Behind what only one rank does in a run that executes no program of the user's."""
 CUT = "no data passes between {between}; none of them holds more than half of {count} hosts"
 """Whatever the failure of a fleet that is cut."""
 Remedies = Sequence[tuple[str, str]]

@@ -6,25 +6,18 @@ Runs with ``--full``, and whenever KUBERNETES_BIN names the folder that ``tests/
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.hosts.kubernetes.cluster import Cluster, programs, unavailable
+from tests.hosts.kubernetes.cluster import Cluster, programs
 
-pytestmark = [
-    pytest.mark.hosts,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
-    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
-]
+pytestmark = pytest.mark.cluster(2)
 DOCTOR = (sys.executable, "-m", "doctor")
 MOUNTS = {"usr": "/usr"}
 
@@ -69,22 +62,10 @@ def gang(name: str, size: int) -> list[dict[str, Any]]:
     ]
 
 
-@contextmanager
-def cluster_with_gang() -> Iterator[Cluster]:
-    """Two nodes, and the three pods of ``train``."""
-    made = Cluster(2)
-    try:
-        made.apply(*gang("train", 3))
-        made.wait_for_pods("app=train", 3)
-        yield made
-    finally:
-        made.end()
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with cluster_with_gang() as made:
-        yield made
+def furnish(cluster: Cluster) -> None:
+    """The three pods of ``train``."""
+    cluster.apply(*gang("train", 3))
+    cluster.wait_for_pods("app=train", 3)
 
 
 def doctor(cluster: Cluster, *argv: str, user: str = "admin") -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.containers.podman import ROOT, Podman, unavailable
+from tests.containers.podman import FIXED, ROOT, Podman, unavailable
 
 pytestmark = [
     pytest.mark.hosts,
@@ -30,7 +30,7 @@ PACKAGES = ("python3", "coreutils", "dash", "tar", "libc-bin")
 KUBECTL = "#!/bin/sh\necho a kubectl\n"
 RESTRICTED = ("--read-only", "--read-only-tmpfs=false", "--cap-drop=all", "--security-opt=no-new-privileges")
 """As the manifests have it: no right, and no file system that can be written to but /tmp."""
-AS_A_USER = (*RESTRICTED, "--user=65532:65532", "--network=none", "--tmpfs=/tmp", "--shm-size=1g", "--env=HOME=/tmp")
+AS_A_USER = (*RESTRICTED, "--user=65532:65532", "--tmpfs=/tmp", "--shm-size=1g", "--env=HOME=/tmp")
 
 
 def with_dependencies(names: Iterable[str]) -> list[str]:
@@ -93,7 +93,7 @@ def podman_says(podman: Podman, *words: str) -> subprocess.CompletedProcess[str]
 
 
 def run(podman: Podman, options: Iterable[str], *words: str) -> subprocess.CompletedProcess[str]:
-    return podman_says(podman, "run", "--rm", "--cgroups=disabled", *options, "localhost/doctor:1", *words)
+    return podman_says(podman, "run", *FIXED, *options, "localhost/doctor:1", *words)
 
 
 def test_an_ordinary_user_checks_with_a_read_only_root(podman: Podman) -> None:
@@ -102,7 +102,7 @@ def test_an_ordinary_user_checks_with_a_read_only_root(podman: Podman) -> None:
     failed = {item["check"] for item in report["outcomes"] if item["status"] == "failed"}
     unknown = [item["check"] for item in report["outcomes"] if item["unknown"] or item["crashed"]]
     assert (done.returncode, done.stderr, unknown) == (0, "", []), (failed, unknown, done.stderr)
-    assert failed <= {"container-user-unnamed"}, failed
+    assert failed <= {"container-user-unnamed", "open-files-limit-low"}, failed  # of this container, and true of it
     assert sum(item["status"] == "passed" for item in report["outcomes"]) > 30
 
 
@@ -115,7 +115,7 @@ def test_a_fault_of_the_container_is_found(podman: Podman) -> None:
 
 def test_without_arguments_it_helps_and_kubectl_is_beside_it(podman: Podman) -> None:
     done = run(podman, RESTRICTED)
-    assert (done.returncode, done.stderr) == (0, "") and "doctor check" in done.stdout, done.stderr
+    assert (done.returncode, done.stderr) == (0, "") and "Usage: doctor" in done.stdout, done.stderr
     done = run(podman, (*RESTRICTED, "--entrypoint=kubectl"))
     assert (done.returncode, done.stdout) == (0, "a kubectl\n"), done.stderr
     done = run(podman, (*RESTRICTED, "--entrypoint=sh"), "-c", "ls -d /tmp/* /opt/cluster-doctor/wheels 2>/dev/null")

@@ -26,6 +26,8 @@ from tests.examples import register_profiles
 from tests.file_times import FileTimes
 from tests.hosts.fleet import Fleet, Overrides, merge, sweep, unavailable
 from tests.hosts.gpu import gpu_fleet
+from tests.hosts.kubernetes.cluster import Cluster
+from tests.hosts.kubernetes.cluster import unavailable as no_cluster
 from tests.hosts.npu import Family, npu_fleet
 
 register_profiles()
@@ -84,6 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("cluster"):
+            mark_of_cluster(item)
     if not config.getoption("--full"):
         extra = [item for item in items if item.get_closest_marker("full")]
         items[:] = [item for item in items if not item.get_closest_marker("full")]
@@ -96,6 +101,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "make_fleet" in getattr(item, "fixturenames", ()):
             item.add_marker("hosts")
     items.sort(key=lambda item: -scheduling.seconds_of(item.nodeid))
+
+
+def mark_of_cluster(item: pytest.Item) -> None:
+    """With ``--full``, and whenever KUBERNETES_BIN names the folder that tests/hosts/kubernetes/build.sh has filled."""
+    item.add_marker(pytest.mark.hosts)
+    item.add_marker(pytest.mark.timeout(900))
+    if not os.environ.get("KUBERNETES_BIN"):
+        item.add_marker(pytest.mark.full)
+    if reason := no_cluster():
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A real Kubernetes, of as many nodes as the module's marker says, with what its ``furnish`` puts there."""
+    made = Cluster(*request.node.get_closest_marker("cluster").args)
+    try:
+        if furnish := getattr(request.module, "furnish", None):
+            furnish(made)
+        yield made
+    finally:
+        made.end()
 
 
 @pytest.fixture(scope="session")

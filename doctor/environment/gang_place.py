@@ -13,6 +13,9 @@ The pods are numbered by index, and index 0 leads. Where they come from, in this
   has a service, whose address leads to the ports that its container declares; the others have no names.
 - a RayCluster (KubeRay, ray-operator/controllers/ray/common/pod.go, service.go): the headless service FQ_RAY_IP leads
   to the head; the workers ``NAME-GROUP-worker-x7k2p`` have neither numbers nor names, and the head numbers them.
+- pods on the network of their nodes, which have the nodes' names, too (kubernetes/kubernetes, pkg/kubelet/
+  kubelet_pods.go, managedHostsHeaderWithHostNetwork; AscendJob: env.go, HostNetwork): a PyTorchJob's, by rank and
+  MASTER_ADDR; an AscendJob's, by rank and the address of the first pod's service. Others need a list.
 - a host name that ends with a number: a StatefulSet (kubernetes.io, "StatefulSets", section "Stable Network ID":
   ``NAME-ORDINAL.SERVICE``), an Indexed Job (kubernetes.io, "Jobs", section "Completion mode": host names
   ``JOB-INDEX``, with ``subdomain`` in the pod's template), and the jobs that a JobSet makes
@@ -40,6 +43,7 @@ _ORDINAL = re.compile(r"(.*[^-])-(0|[1-9][0-9]{0,5})\Z", re.ASCII)
 _ROLE_POD = re.compile(r"(.+)-(master|chief|scheduler|worker)-(0|[1-9][0-9]{0,5})\Z", re.ASCII)
 _RAY_HEAD = re.compile(r".+-head(-[a-z0-9]{5})?\Z", re.ASCII)
 _INDEX = "JOB_COMPLETION_INDEX"
+_HEAD_ON_NODE = "# Kubernetes-managed hosts file (host network)."
 _FIRST_PODS = {"MS_SCHED_HOST": "scheduler", "CM_CHIEF_IP": "chief", "": "master"}
 """By a variable of all pods of the job: what its first one is called, where it is no worker."""
 _OF_ROLES = {"kubeflow": "the names of a PyTorchJob's pods", "mindcluster": "the names of an AscendJob's pods"}
@@ -53,20 +57,24 @@ class GangPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Their names in the report, by index."""
     names: tuple[str, ...]
     """By which they look each other up; empty for one that has none."""
-    is_numbered: bool = True
-    """Whether each knows its index; else ``hosts`` has words in the place of the others, which the leader numbers."""
+    is_named: bool = True
+    """Whether ``hosts`` are names; else words in the place of the others, until these have come."""
+    address: str = ""
+    """Of index 0, where no name leads there."""
+    job: str = ""
+    """What the gang is known by, where index 0 has another address for itself."""
     source: str
     """In words: ``4 pods of a gang, by JOB_COMPLETION_INDEX``."""
 
     @property
     def identity(self) -> str:
         """The same in all pods of the gang, and another one in other gangs."""
-        return "\0".join((self.leader, *self.names[1:]))
+        return "\0".join((self.job or self.leader, *self.names[1:]))
 
     @property
     def leader(self) -> str:
-        """The name that leads to index 0."""
-        return self.names[0] or self.hosts[0]
+        """What leads to index 0."""
+        return self.address or self.names[0] or self.hosts[0]
 
 
 class PodDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,12 +96,27 @@ def find_place(pod: PodDescription, context: JobContext, listed: Sequence[str], 
         return _of_list(pod, context, listed, source)
     if pod.environ.get("LWS_LEADER_ADDRESS"):
         return _of_leader_worker_set(pod, context)
+    name = _name_by_rank(pod, context) or pod.host_name
+    if name == pod.host_name and _is_on_network_of_node(pod):
+        return _of_nodes(pod, context)
     if pod.environ.get("FQ_RAY_IP"):
         return _of_ray_cluster(pod, context)
-    match = _ROLE_POD.match(pod.host_name)
+    match = _ROLE_POD.match(name)
     if match and context.scheduler in _OF_ROLES:
         return _of_roles(pod, context, match[1], match[2], int(match[3]))
     return _of_ordinal(pod, context)
+
+
+def _is_on_network_of_node(pod: PodDescription) -> bool:
+    return pod.hosts_file.startswith(_HEAD_ON_NODE) or pod.environ.get("HostNetwork") == "true"
+
+
+def _name_by_rank(pod: PodDescription, context: JobContext) -> str:
+    """Of a PyTorchJob's pod, whatever its host name is; empty where its variables do not have it."""
+    master, rank = _ROLE_POD.match(pod.environ.get("MASTER_ADDR", "")), context.node_rank
+    if master is None or master[2] != "master" or rank is None or context.scheduler != "kubeflow":
+        return ""
+    return f"{master[1]}-worker-{rank - 1}" if rank else master[0]
 
 
 def _of_list(pod: PodDescription, context: JobContext, listed: Sequence[str], source: str) -> GangPlace:
@@ -135,11 +158,24 @@ def _of_roles(pod: PodDescription, context: JobContext, job: str, role: str, num
     return _place(index, hosts, hosts if is_kubeflow else ("",) * size, _OF_ROLES[context.scheduler])
 
 
+def _of_nodes(pod: PodDescription, context: JobContext) -> GangPlace:
+    """Each has its node's name in the report, from itself."""
+    address = next((pod.environ[name] for name in ("MASTER_ADDR", "MS_SCHED_HOST") if name in pod.environ), "")
+    rank, of_workers_alone = context.node_rank, not context.node_rank and pod.environ.get("MS_ROLE") == "MS_WORKER"
+    if context.scheduler != "mindcluster" or rank is None or not address or of_workers_alone:
+        text = "--gang: this pod has the network and the name of its node, {0}; expected HOSTS"
+        raise InputError(filled(text, printable(pod.host_name)))
+    size = _size(pod, context, "")
+    hosts = (address if rank else pod.host_name, *(f"pod-{number}" for number in range(1, size)))
+    place = _place(rank, hosts, ("",) * size, _OF_ROLES[context.scheduler], is_named=False)
+    return msgspec.structs.replace(place, address=address, job=context.job_id)
+
+
 def _of_ray_cluster(pod: PodDescription, context: JobContext) -> GangPlace:
     size, head = _size(pod, context, ""), pod.environ["FQ_RAY_IP"]
     leads = _RAY_HEAD.match(pod.host_name) is not None
     hosts = (pod.host_name if leads else head, *(f"pod-{number}" for number in range(1, size)))
-    return _place(0 if leads else UNNUMBERED, hosts, (head, *[""] * (size - 1)), "FQ_RAY_IP", is_numbered=False)
+    return _place(0 if leads else UNNUMBERED, hosts, (head, *[""] * (size - 1)), "FQ_RAY_IP", is_named=False)
 
 
 def _of_ordinal(pod: PodDescription, context: JobContext) -> GangPlace:
@@ -157,14 +193,12 @@ def _of_ordinal(pod: PodDescription, context: JobContext) -> GangPlace:
     return _place(index, hosts, names, _INDEX if completion else "the number in the host name")
 
 
-def _place(
-    index: int, hosts: tuple[str, ...], names: tuple[str, ...], source: str, is_numbered: bool = True
-) -> GangPlace:
+def _place(index: int, hosts: tuple[str, ...], names: tuple[str, ...], source: str, is_named: bool = True) -> GangPlace:
     if index >= len(hosts):
         text = "--gang: this pod has index {0}, and the gang has {1}; expected --gang with the number of all pods"
         raise InputError(filled(text, index, count_pods(len(hosts))))
     described = filled("{0} of a gang, by {1}", count_pods(len(hosts)), source)
-    return GangPlace(index=index, hosts=hosts, names=names, is_numbered=is_numbered, source=described)
+    return GangPlace(index=index, hosts=hosts, names=names, is_named=is_named, source=described)
 
 
 def count_pods(count: int) -> str:

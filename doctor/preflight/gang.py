@@ -117,7 +117,7 @@ def join_gang(
         return _follow(options.gang, place, key, budget, progress)
     is_at = None if is_keyed else lambda index, address: address in _addresses(place.names[index])
     try:
-        gathering = Gathering(place.hosts, key, __version__, is_at, place.is_numbered)
+        gathering = Gathering(place.hosts, key, __version__, is_at, place.is_named)
     except OSError as error:
         raise NotReady(filled("no port to meet the gang's pods at: {0}", error.strerror or error), "no-port") from None
     earlier_ports = PORTS[: PORTS.index(gathering.port)]
@@ -203,7 +203,7 @@ def _follow(
     data = member.receive_verdict(gang.wait, budget.report_end - 1.0)
     if data is None:
         text = "no verdict from {0}, which leads the gang (this pod has index {1}): {2}"
-        number = place.index if place.is_numbered else "none"
+        number = place.index if place.index >= 0 else "none"
         raise NotReady(filled(text, place.leader, number, member.why or "its time ended"), "no-leader")
     try:
         verdict = msgspec.json.decode(data, type=GangVerdict)

@@ -13,6 +13,9 @@ ROOT = Path(__file__).parents[2]
 WITHOUT_HYBRID = 'umount -l /sys/fs/cgroup/unified 2>/dev/null; exec "$@"'
 """crun refuses a machine whose control groups are of both versions: in a mount namespace they are of one."""
 
+FIXED = ["--rm", "--cgroups=disabled", "--network=none", "--ulimit", "nofile=1024:4096", "--ulimit", "nproc=4096"]
+"""Of each container: no limit beyond those of this process, which a machine may forbid."""
+
 
 def unavailable() -> str:
     """Why there can be no container here; empty where there can."""
@@ -49,9 +52,7 @@ class Podman:
         visible = {sys.prefix, sys.base_prefix, str(ROOT), str(Path(doctor.__file__).parents[1]), *sys.path}
         folders = sorted({path for path in visible if Path(path).is_dir() and not path.startswith("/usr/")})
         mounts = [word for path in ["/usr", *folders] for word in ("-v", f"{path}:{path}:ro")]
-        limits = ["--ulimit", "nofile=1024:4096", "--ulimit", "nproc=4096"]
-        fixed = ["--rm", "--cgroups=disabled", "--network=none", *limits, *mounts]
-        return self.argv("run", *fixed, *options, "--rootfs", str(self.rootfs), *command)
+        return self.argv("run", *FIXED, *mounts, *options, "--rootfs", str(self.rootfs), *command)
 
     def run(self, options: Sequence[str], command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """A command in a container of its own."""

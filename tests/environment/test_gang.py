@@ -86,6 +86,52 @@ def test_an_ascendjob_whose_first_pod_has_npus(environ: Mapping[str, str], host_
     assert not any(member.names)
 
 
+OF_NODE = "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"
+"""What the kubelet writes for a pod with hostNetwork, before the node's own file."""
+
+
+@pytest.mark.parametrize("host_name", ["node-7", "npu-worker-1", "npu"])
+@pytest.mark.parametrize(
+    ("environ", "index"),
+    [
+        ({**PYTORCH, "RANK": "0"}, 0),
+        ({**PYTORCH, "RANK": "1"}, 1),
+        ({**MINDSPORE, **SCHEDULER, "MS_NODE_RANK": "0"}, 0),
+        ({**MINDSPORE, "MS_NODE_RANK": "1"}, 1),
+    ],
+)
+def test_an_ascendjob_on_the_network_of_its_nodes(environ: Mapping[str, str], index: int, host_name: str) -> None:
+    """Their names are those of nodes, and tell nothing of their places."""
+    member = place({**environ, "HostNetwork": "true"}, host_name)
+    assert (member.index, member.hosts[index], member.is_named) == (index, "pod-1" if index else host_name, False)
+    assert member.leader == (SCHEDULER["MS_SCHED_HOST"] if environ.get("MS_ROLE") == "MS_SCHED" else "10.96.4.7")
+    other = place({**MINDSPORE, "MS_NODE_RANK": "1", "HostNetwork": "true"}, "other")
+    assert member.identity == other.identity
+
+
+@pytest.mark.parametrize(("host_name", "rank"), [("node-7", 0), ("gpu-worker-0", 1), ("gpu", 2)])
+def test_a_pytorchjob_on_the_network_of_its_nodes(host_name: str, rank: int) -> None:
+    environ = {"PET_NNODES": "3", "PET_NODE_RANK": str(rank), "PET_NPROC_PER_NODE": "8", "RANK": str(rank)}
+    environ |= {"WORLD_SIZE": "24", "MASTER_ADDR": "t-master-0", "MASTER_PORT": "23456"}
+    member = place(environ, host_name, hosts_file=OF_NODE)
+    assert (member.index, member.names) == (rank, ("t-master-0", "t-worker-0", "t-worker-1"))
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"JOB_COMPLETION_INDEX": "1"},
+        {"FQ_RAY_IP": "r-head-svc.ns.svc.cluster.local"},
+        {"MINDX_TASK_ID": "6a8f", "CM_CHIEF_IP": "10.96.4.7", "CM_RANK": "1"},
+        {**MINDSPORE, "MS_NODE_RANK": "0"},  # its scheduler has no NPUs, and no service leads to the workers
+    ],
+)
+def test_a_nodes_number_is_no_index(environ: Mapping[str, str]) -> None:
+    with pytest.raises(InputError, match="the network and the name of its node, node-1; expected HOSTS"):
+        place(environ, "node-1", 2, OF_NODE)
+
+
 def test_a_pod_of_a_rank_table_is_the_one_with_its_address() -> None:
     member = place({"DOCTOR_HOSTS": "10.0.0.4,10.0.0.3"}, "train-1", hosts_file=KUBELET)
     assert (member.index, member.leader) == (1, "10.0.0.4")
@@ -94,7 +140,7 @@ def test_a_pod_of_a_rank_table_is_the_one_with_its_address() -> None:
 @pytest.mark.parametrize(("host_name", "index"), [("r-head-x7k2p", 0), ("r-head", 0), ("r-head-worker-x7k2p", -1)])
 def test_a_raycluster_has_a_name_for_its_head_alone(host_name: str, index: int) -> None:
     member = place({"FQ_RAY_IP": "r-head-svc.ns.svc.cluster.local"}, host_name, 3)
-    assert (member.index, member.names[1:], member.is_numbered) == (index, ("", ""), False)
+    assert (member.index, member.names[1:], member.is_named) == (index, ("", ""), False)
     assert member.leader == "r-head-svc.ns.svc.cluster.local"
     assert member.hosts == (member.leader if index else host_name, "pod-1", "pod-2")
 

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.hosts.kubernetes.cluster import Cluster, unavailable
+from tests.hosts.kubernetes.cluster import Cluster
 from tests.smoke.interpreter import ROOT, visible_folders
 
-pytestmark = [
-    pytest.mark.hosts,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
-    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
-]
+pytestmark = pytest.mark.cluster(2)
 Json = dict[str, Any]
 FOLDERS = [path for path in dict.fromkeys([*visible_folders(), str(ROOT), sys.prefix]) if not path.startswith("/usr")]
 """What doctor and its interpreter are made of, beside /usr."""
@@ -150,15 +143,10 @@ def ends(cluster: Cluster, name: str, count: int, seconds: float = 150.0) -> dic
     return ended
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    made = Cluster(2)
-    try:
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "gang"}, "stringData": {"key": "k" * 32}}
-        made.apply(secret)
-        yield made
-    finally:
-        made.end()
+def furnish(cluster: Cluster) -> None:
+    """The key of its gangs."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "gang"}, "stringData": {"key": "k" * 32}}
+    cluster.apply(secret)
 
 
 def codes(done: dict[str, tuple[int, str]]) -> set[int]:

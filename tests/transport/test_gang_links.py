@@ -271,7 +271,7 @@ def connect(gathering: Gathering) -> Iterator[Callable[[str], SealedLink]]:
 
 def test_members_without_numbers_get_them_in_the_order_in_which_they_come() -> None:
     """As the workers of a RayCluster: one whose container is started again keeps its number, one too many has none."""
-    gathered = Gathering(("head", "pod-1", "pod-2"), KEY, "1", is_numbered=False)
+    gathered = Gathering(("head", "pod-1", "pod-2"), KEY, "1", is_named=False)
     with contextlib.ExitStack() as opened:
         opened.callback(gathered.close)
 
@@ -290,6 +290,27 @@ def test_members_without_numbers_get_them_in_the_order_in_which_they_come() -> N
         assert ends(join_gang("w-fifth", "late"))
         gathered._absence("w-abcde")
         assert "as w-fifth, with another key, of another gang, or beyond the number" in gathered._strangers[0]
+
+
+def test_members_with_numbers_and_names_of_their_own() -> None:
+    """As an AscendJob's pods on the network of their nodes: two of one node are two, and none takes another's place."""
+    gathered = Gathering(("node-9", "pod-1", "pod-2", "pod-3"), KEY, "1", is_named=False)
+    with contextlib.ExitStack() as opened:
+        opened.callback(gathered.close)
+
+        def join_gang(index: int, host: str, start: str) -> SealedLink:
+            link = socket.create_connection(("localhost", gathered.port))
+            opened.callback(link.close)
+            return introduce(link, KEY, Introduction(index, host, "1", start))
+
+        join_gang(2, "node-1", "first")
+        gathered.link("node-1", patience=10)
+        assert gathered.absent == ["pod-1", "pod-3"]
+        assert ends(join_gang(2, "node-5", "elsewhere")) and ends(join_gang(4, "node-6", "beyond"))
+        join_gang(3, "node-1", "beside"), join_gang(1, "node-9", "of the leader's node")
+        gathered.wait(time.monotonic() + 20)
+        assert (gathered.hosts, gathered.absent) == (("node-9", "pod-1", "node-1", "pod-3"), [])
+        assert len({id(gathered.link(host)) for host in gathered.hosts[1:]}) == 3
 
 
 @pytest.mark.parametrize("host", ["", "a b", "a\x1b[2J", "a" * 256])

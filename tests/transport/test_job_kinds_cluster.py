@@ -9,22 +9,16 @@ StatefulSets in between are real. Runs with ``--full``, and whenever KUBERNETES_
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.hosts.kubernetes.cluster import Cluster, unavailable
+from tests.hosts.kubernetes.cluster import Cluster
 from tests.preflight.test_gang_cluster import container, preflight, service, volumes
+from tests.preflight.test_gang_cluster import furnish as give_key
 from tests.transport.test_kubernetes_cluster import doctor
 
-pytestmark = [
-    pytest.mark.hosts,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
-    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
-]
+pytestmark = pytest.mark.cluster(2)
 Json = dict[str, Any]
 OWNERS = {
     "js": ("jobset.x-k8s.io/v1alpha2", "JobSet"),
@@ -34,13 +28,15 @@ OWNERS = {
     "vc": ("batch.volcano.sh/v1alpha1", "Job"),
     "ac": ("mindxdl.gitee.com/v1", "AscendJob"),
     "at": ("mindxdl.gitee.com/v1", "AscendJob"),
+    "ah": ("mindxdl.gitee.com/v1", "AscendJob"),
+    "ph": ("kubeflow.org/v1", "PyTorchJob"),
     "ray": ("ray.io/v1", "RayCluster"),
 }
 """Of the object that a user makes, and that owns what is made for it."""
 QUIET = ["sleep", "100000"]
 QUICK = ["--net", "off", "--select", "shm-docker-default,host-unreachable,host-name-unresolved,interface-mtu-differs"]
 PORTS = range(28640, 28644)
-CLUSTER_IP = "10.96.4.7"
+CLUSTER_IPS = {"at-master-0": "10.96.4.7", "ah-master-0": "10.96.4.8"}
 
 
 def in_gang(size: str) -> list[str]:
@@ -115,14 +111,20 @@ def leader_worker_set() -> list[Json]:
     return [group, {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "lw"}, "spec": body}, worker]
 
 
-def pytorch_job() -> list[Json]:
+def on_nodes(number: int) -> Json:
+    """What else is in the spec of a pod on the network of its node."""
+    return {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet", "nodeName": f"node{number + 1}"}
+
+
+def pytorch_job(job: str = "pt", of_nodes: bool = False) -> list[Json]:
     """Each pod has a service of its own name: pkg/controller.v1/pytorch/envvar.go."""
     made = []
-    for rank, name in enumerate(("pt-master-0", "pt-worker-0")):
-        labels = {"training.kubeflow.org/job-name": "pt", "training.kubeflow.org/replica-type": name.split("-")[1]}
+    for rank, name in enumerate((f"{job}-master-0", f"{job}-worker-0")):
+        labels = {"training.kubeflow.org/job-name": job, "training.kubeflow.org/replica-type": name.split("-")[1]}
         environ = {"PET_NNODES": "2", "PET_NODE_RANK": str(rank), "PET_NPROC_PER_NODE": "1", "RANK": str(rank)}
-        environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "pt-master-0", "MASTER_PORT": "23456"}
-        made += [member(name, labels, in_gang("auto"), environ), named_service(name, labels)]
+        environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": f"{job}-master-0", "MASTER_PORT": "23456"}
+        spec = on_nodes(rank) if of_nodes else {}
+        made += [member(name, labels, in_gang("auto"), environ, **spec), named_service(name, labels)]
     return made
 
 
@@ -157,38 +159,41 @@ def ascend_job() -> list[Json]:
     return [member(name, about | {"replica-type": role}, QUIET) for name, role in names.items()]
 
 
-def ascend_job_of_pytorch() -> list[Json]:
+def ascend_job_of_pytorch(job: str = "at", workers: int = 2, of_nodes: bool = False) -> list[Json]:
     """The first pod has a service, with the ports that its container declares; the others have none.
 
     ascend-operator/pkg/controllers/v1/service.go (genService, GetPortsFromJob), env.go (setPytorchEnv, setCommonEnv).
     """
+    address = CLUSTER_IPS[f"{job}-master-0"]
     ports = [{"name": "ascendjob-port", "port": 2222}, *({"name": f"gang-{port}", "port": port} for port in PORTS)]
-    first = {"job-name": "at", "training.kubeflow.org/replica-type": "master"}
-    environ = {"MINDX_TASK_ID": "6a8f", "MASTER_ADDR": CLUSTER_IP, "MASTER_PORT": "2222", "WORLD_SIZE": "24"}
-    environ |= {"LOCAL_WORLD_SIZE": "8", "LOCAL_RANK": "0,1,2,3,4,5,6,7", "HostNetwork": "false"}
-    pods = [
-        member(name, {**first, "training.kubeflow.org/replica-type": name.split("-")[1]}, in_gang("auto"), own)
-        for rank, name in enumerate(("at-master-0", "at-worker-0", "at-worker-1"))
-        if (own := {**environ, "RANK": str(rank)})
-    ]
-    spec = {"selector": first, "ports": ports, "clusterIP": CLUSTER_IP}
-    return [*pods, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "at-master-0"}, "spec": spec}]
+    first = {"job-name": job, "training.kubeflow.org/replica-type": "master"}
+    environ = {"MINDX_TASK_ID": "6a8f", "MASTER_ADDR": address, "MASTER_PORT": "2222", "LOCAL_WORLD_SIZE": "8"}
+    environ |= {"WORLD_SIZE": str(8 + 8 * workers), "LOCAL_RANK": "0,1,2,3,4,5,6,7"}
+    environ |= {"HostNetwork": str(of_nodes).lower()}
+    pods = []
+    for rank, name in enumerate((f"{job}-master-0", *(f"{job}-worker-{number}" for number in range(workers)))):
+        labels = {**first, "training.kubeflow.org/replica-type": name.split("-")[1]}
+        spec = {**on_nodes(rank), "dnsPolicy": "ClusterFirst"} if of_nodes else {}
+        pods.append(member(name, labels, in_gang("auto"), {**environ, "RANK": str(rank)}, **spec))
+    about = {"name": f"{job}-master-0"}
+    spec = {"selector": first, "ports": ports, "clusterIP": address}
+    return [*pods, {"apiVersion": "v1", "kind": "Service", "metadata": about, "spec": spec}]
 
 
-def serve(cluster: Cluster) -> None:
-    """Leads the service of the AscendJob to its pod, in the place of kube-proxy: the ports that it has, no others."""
+def serve(cluster: Cluster, pod: str) -> None:
+    """Leads the service of an AscendJob to its pod, in the place of kube-proxy: the ports that it has, no others."""
     address = ""
 
     def has_address() -> bool:
         nonlocal address
-        address = cluster.get("pod", "at-master-0")["status"].get("podIP", "")
+        address = cluster.get("pod", pod)["status"].get("podIP", "")
         return bool(address)
 
-    cluster.wait(has_address, "at-master-0 has no address")
+    cluster.wait(has_address, f"{pod} has no address")
     ports = f"{PORTS[0]}-{PORTS[-1]}"
     for node in cluster.nodes:
         for chain in ("prerouting", "output"):
-            rule = f"ip services {chain} ip daddr {CLUSTER_IP} tcp dport {ports} dnat to {address}"
+            rule = f"ip services {chain} ip daddr {CLUSTER_IPS[pod]} tcp dport {ports} dnat to {address}"
             done = cluster.enter(node, "nft", "add", "rule", *rule.split())
             assert done.returncode == 0, done.stderr
 
@@ -215,6 +220,8 @@ JOBS = {
     "vc": volcano_job(),
     "ac": ascend_job(),
     "at": ascend_job_of_pytorch(),
+    "ah": ascend_job_of_pytorch("ah", 1, of_nodes=True),
+    "ph": pytorch_job("ph", of_nodes=True),
     "ray": ray_cluster(),
 }
 HOSTS = {
@@ -225,6 +232,8 @@ HOSTS = {
     "vc": ["vc-master-0", "vc-worker-0"],
     "ac": ["ac-worker-0", "ac-worker-1"],
     "at": ["at-master-0", "at-worker-0", "at-worker-1"],
+    "ah": ["ah-master-0", "ah-worker-0"],
+    "ph": ["ph-master-0", "ph-worker-0"],
     "ray": ["ray-cpu-worker-fghij", "ray-gpu-worker-abcde", "ray-head-abcde"],
 }
 WORDS = {
@@ -235,30 +244,26 @@ WORDS = {
     "vc": "vcjob",
     "ac": "acjob",
     "at": "ascendjob",
+    "ah": "acjob",
+    "ph": "pytorchjob",
     "ray": "",
 }
-GANGS = ("js", "lw", "pt", "mp", "vc", "at", "ray")
+GANGS = ("js", "lw", "pt", "mp", "vc", "at", "ah", "ph", "ray")
 SELECTED = ("-s", "kernel", "-s", "host-name-unresolved")
 ALONE = ("js-workers-", "lw-0-1")
 """Pods whose owner is made after them, or is none of this version."""
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    made = Cluster(2)
-    try:
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "gang"}, "stringData": {"key": "k" * 32}}
-        made.apply(secret)
-        for name, (version, kind) in OWNERS.items():
-            owner = {"apiVersion": version, "kind": kind, "name": name, "uid": f"uid-of-{name}", "controller": True}
-            for item in JOBS[name]:
-                owned = not item["metadata"]["name"].startswith(ALONE) or item["kind"] == "Job"
-                item["metadata"]["ownerReferences"] = [owner] if owned else []
-                made.apply(item)
-        serve(made)
-        yield made
-    finally:
-        made.end()
+def furnish(cluster: Cluster) -> None:
+    give_key(cluster)
+    for name, (version, kind) in OWNERS.items():
+        owner = {"apiVersion": version, "kind": kind, "name": name, "uid": f"uid-of-{name}", "controller": True}
+        for item in JOBS[name]:
+            owned = not item["metadata"]["name"].startswith(ALONE) or item["kind"] == "Job"
+            item["metadata"]["ownerReferences"] = [owner] if owned else []
+            cluster.apply(item)
+    for pod in CLUSTER_IPS:
+        serve(cluster, pod)
 
 
 def run(cluster: Cluster, hosts: list[str]) -> bool:

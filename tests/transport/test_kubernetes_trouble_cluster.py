@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import signal
@@ -18,15 +17,10 @@ from typing import Any
 
 import pytest
 
-from tests.hosts.kubernetes.cluster import SERVER, Cluster, unavailable
+from tests.hosts.kubernetes.cluster import SERVER, Cluster
 from tests.transport.test_kubernetes_cluster import DOCTOR, bind, by_node_pods, container, doctor, gang, pod, wait_until
 
-pytestmark = [
-    pytest.mark.hosts,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
-    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
-]
+pytestmark = pytest.mark.cluster(2)
 SLOW = """\
 mkdir -p /tmp/bin
 cat >/tmp/bin/python3 <<'END'
@@ -70,16 +64,10 @@ def slow_gang(name: str, node: str) -> list[dict[str, Any]]:
     return objects
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    made = Cluster(2)
-    try:
-        made.apply(*slow_gang("slow", "node1"), *slow_gang("dying", "node2"))
-        made.wait_for_pods("app=slow", 2)
-        made.wait_for_pods("app=dying", 2)
-        yield made
-    finally:
-        made.end()
+def furnish(cluster: Cluster) -> None:
+    cluster.apply(*slow_gang("slow", "node1"), *slow_gang("dying", "node2"))
+    cluster.wait_for_pods("app=slow", 2)
+    cluster.wait_for_pods("app=dying", 2)
 
 
 def at(cluster: Cluster, pod: str, script: str) -> subprocess.CompletedProcess[str]:

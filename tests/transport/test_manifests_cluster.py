@@ -6,27 +6,21 @@ Runs with ``--full``, and whenever KUBERNETES_BIN names the folder that ``tests/
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.hosts.kubernetes.cluster import Cluster, programs, unavailable
+from tests.hosts.kubernetes.cluster import Cluster, programs
 from tests.smoke.interpreter import visible_folders
 from tests.test_manifests import FOLDER, FOLDERS, IDS, objects
 from tests.transport.test_kubernetes_trouble_cluster import NODES
 
-pytestmark = [
-    pytest.mark.hosts,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
-    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
-]
+pytestmark = pytest.mark.cluster(2)
 SPACE = "cluster-doctor"
 ROOT = Path(__file__).parents[2]
 CONDITION = "ClusterDoctorCheckFailed"
@@ -36,15 +30,6 @@ FAULT = "-s listen-queue-short --fail-on warning --brief"
 _FOLDERS = ("/usr", str(ROOT), sys.prefix, sys.base_prefix, *visible_folders(), str(programs()))
 MOUNTS = [*map(Path, dict.fromkeys(_FOLDERS))]
 PATH = f"{sys.prefix}/bin:{programs()}:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    made = Cluster(2)
-    try:
-        yield made
-    finally:
-        made.end()
 
 
 def rendered(cluster: Cluster, folder: str, **settings: str) -> list[dict[str, Any]]:

@@ -6,22 +6,16 @@ Runs with ``--full``, and whenever KUBERNETES_BIN names the folder that ``tests/
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.hosts.kubernetes.cluster import Cluster, programs, unavailable
-from tests.transport.test_kubernetes_cluster import cluster_with_gang, container, doctor, findings, gang, pod
+from tests.hosts.kubernetes.cluster import Cluster, programs
+from tests.transport.test_kubernetes_cluster import container, doctor, findings, gang, pod
+from tests.transport.test_kubernetes_cluster import furnish as start_train
 from tests.transport.test_manifests_cluster import advertise
 
-pytestmark = [
-    pytest.mark.hosts,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
-    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
-]
+pytestmark = pytest.mark.cluster(2)
 LIMITS = ("memory-short", "cpus-too-few")
 LISTEN = (
     "import socket, time; kept = [socket.create_server(('', port)) for port in (15001, 15006)]; "
@@ -29,11 +23,9 @@ LISTEN = (
 )
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with cluster_with_gang() as made:
-        made.wait(lambda: resolves(made, "train-0", "train-2.train"), "names do not resolve")
-        yield made
+def furnish(cluster: Cluster) -> None:
+    start_train(cluster)
+    cluster.wait(lambda: resolves(cluster, "train-0", "train-2.train"), "names do not resolve")
 
 
 def resolves(cluster: Cluster, pod: str, name: str) -> bool:

@@ -8,7 +8,6 @@ the same commands to their reports over SSH in every run of the tests.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -21,32 +20,18 @@ from typing import Any
 import pytest
 
 from tests.conftest import PREPARED
-from tests.hosts.kubernetes.cluster import Cluster, unavailable
+from tests.hosts.kubernetes.cluster import Cluster
 from tests.hosts.kubernetes.pod_hosts import PodHosts, pod_hosts
 from tests.smoke.interpreter import ROOT, visible_folders
 from tests.smoke.test_hosts import AT_A_CALL, drop
 from tests.transport.test_kubernetes_cluster import bind, container, pod
 from tests.transport.test_kubernetes_hosts import SLEEPS, SMOKE, WAITS, findings, unknown
 
-pytestmark = [
-    pytest.mark.hosts,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
-    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
-]
+pytestmark = pytest.mark.cluster(3)
 Json = dict[str, Any]
 PODS = ("--transport", "kubernetes", "--selector", "app=sb")
 LONG = ("--budget", "300")
 """Of a training on a busy machine."""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    made = Cluster(3)
-    try:
-        yield made
-    finally:
-        made.end()
 
 
 @pytest.fixture(scope="module")

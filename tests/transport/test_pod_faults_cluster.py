@@ -8,10 +8,9 @@ The rows are those of `tests/faults`, in the batches of `tests/test_faults.py`; 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,18 +20,13 @@ from tests.conftest import PREPARED, prepared
 from tests.faults import Row
 from tests.faults.connectivity import AHEAD
 from tests.hosts.gpu import gpu_fleet
-from tests.hosts.kubernetes.cluster import Cluster, unavailable
+from tests.hosts.kubernetes.cluster import Cluster
 from tests.hosts.kubernetes.pod_hosts import INTERPRETER, PROGRAM, PodHosts, pod_hosts
 from tests.hosts.testbed import Overrides, merge
 from tests.smoke.interpreter import visible_folders
 from tests.test_faults import BATCHES, OUT_OF_TIME, of_machine, outcome
 
-pytestmark = [
-    pytest.mark.hosts,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
-    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
-]
+pytestmark = pytest.mark.cluster(4)
 NOT_IN_PODS = {
     "open-files-limit-low": "the row lowers the limit of sshd; a command in a pod has that of its container's runtime",
     "locked-memory-limit-low": "as above",
@@ -72,15 +66,6 @@ IN_PODS = [
 ]
 GANG = {"DOCTOR_GANG_KEY": "k" * 32, **PROGRAM}
 REPORT = "/tmp/gang.json"
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    made = Cluster(4)
-    try:
-        yield made
-    finally:
-        made.end()
 
 
 def overrides(fleet: str) -> dict[str, Overrides]:

@@ -5,20 +5,12 @@ Runs with ``--full``, and whenever KUBERNETES_BIN names the folder that ``tests/
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import pytest
 
 from tests.bench.pods import Verdict, start, verdict, ways
-from tests.hosts.kubernetes.cluster import Cluster, unavailable
+from tests.hosts.kubernetes.cluster import Cluster
 
-pytestmark = [
-    pytest.mark.hosts,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "a cluster can be made"),
-    *([] if os.environ.get("KUBERNETES_BIN") else [pytest.mark.full]),
-]
+pytestmark = pytest.mark.cluster(2)
 PODS = 6
 
 
@@ -26,15 +18,6 @@ PODS = 6
 def commands(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     folder = tmp_path_factory.mktemp("keys")
     return ways(start(cluster, PODS, folder), folder)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    made = Cluster(2)
-    try:
-        yield made
-    finally:
-        made.end()
 
 
 def both(cluster: Cluster, commands: dict[str, list[str]]) -> tuple[Verdict, Verdict]:

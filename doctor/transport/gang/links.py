@@ -142,15 +142,15 @@ class Gathering:
         key: bytes,
         version: str,
         is_at: Callable[[int, str], bool] | None = None,
-        is_numbered: bool = True,
+        is_named: bool = True,
     ) -> None:
         """``hosts``: by index, the leader's own first. ``is_at``: whether an index has an address, without a key.
 
-        ``is_numbered``: whether each member knows its index; else ``hosts`` has words in the places of the others.
+        ``is_named``: else ``hosts`` has words in the places of the others, until these have come.
         Raises: OSError, where no port is free.
         """
         self.hosts, self.changed = tuple(hosts), threading.Condition()
-        self._is_numbered, self._free = is_numbered, [] if is_numbered else list(range(1, len(self.hosts)))
+        self._is_named, self._free = is_named, [] if is_named else list(range(1, len(self.hosts)))
         self.own_address = ""
         """As the members reach this pod."""
         self.start, self.met_itself = secrets.token_hex(8), threading.Event()
@@ -239,7 +239,7 @@ class Gathering:
         text = filled("the process with index {0} of the gang did not come", self.hosts.index(host))
         if self._strangers:
             text = filled("{0}; turned away: {1}", text, joined("; ", self._strangers))
-        hint = filled("kubectl describe pod {0}", host) if self._is_numbered else "kubectl get pods"
+        hint = filled("kubectl describe pod {0}", host) if self._is_named else "kubectl get pods"
         return transport_error("dropped", text, hint)
 
     def _accept(self) -> None:
@@ -268,7 +268,7 @@ class Gathering:
 
     def _take_in(self, introduction: Introduction, sealed: SealedLink, own_address: str) -> None:
         """Raises: ForeignPeer."""
-        index = introduction.index if introduction.index >= 0 else self._index_of(introduction.host)
+        index = introduction.index if self._is_named else self._index_of(introduction.host, introduction.index)
         if index == 0:
             self._take_in_leader(introduction, sealed, own_address)
             return
@@ -307,13 +307,19 @@ class Gathering:
         if verdict is not None:
             link.send_verdict(verdict)
 
-    def _index_of(self, host: str) -> int:
-        """Of a member that has none by itself: the one that it has had, else the first that is free, else none."""
+    def _index_of(self, host: str, index: int) -> int:
+        """Of a member that names its place; without an index it gets that which it has had, else the first, else none.
+
+        Two pods of one node have one name: the place of the second keeps its word.
+        """
         with self.changed:
-            if host not in self.hosts and self._free:
-                index = self._free.pop(0)
-                self.hosts = (*self.hosts[:index], host, *self.hosts[index + 1 :])
-            return self.hosts.index(host) if host in self.hosts else len(self.hosts)
+            if index and host not in self.hosts and self._free and (index < 0 or index in self._free):
+                place = self._free[0] if index < 0 else index
+                self._free.remove(place)
+                self.hosts = (*self.hosts[:place], host, *self.hosts[place + 1 :])
+            if index and host not in self.hosts:
+                return len(self.hosts)
+            return index if index >= 0 else self.hosts.index(host)
 
     def _take_in_leader(self, introduction: Introduction, sealed: SealedLink, own_address: str) -> None:
         """A second process of this pod, which only gets the verdict. Raises: ForeignPeer for one of another pod."""

@@ -255,8 +255,17 @@ class Cluster:
         """Ends all of it; a node ends with its pid 1."""
         for name in list(reversed(self._children)):
             self._end_child(name)
+        self._remove_control_groups()
         with contextlib.suppress(OSError):
             shutil.rmtree(self.folder)
+
+    def _remove_control_groups(self) -> None:
+        """Those of containers that were ended with their node, and not by its container runtime."""
+        kept = self.folder.glob("*/containerd/io.containerd.grpc.v1.cri/*/*")
+        names = [path.name for path in kept if path.parent.name in ("containers", "sandboxes")]
+        for group in (path for name in names for path in Path("/sys/fs/cgroup").glob(f"*/k8s.io/{name}")):
+            with contextlib.suppress(OSError):
+                group.rmdir()
 
     def _end_child(self, name: str) -> None:
         child = self._children.pop(name)

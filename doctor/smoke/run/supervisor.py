@@ -254,7 +254,8 @@ class _Supervisor:
 
     def plan_host(self, host: str) -> PlanHost:
         hello, slots = self.channels.hellos.get(host), self.slots.get(host, 0)
-        return PlanHost(hello.devices, slots, hello.server, hello.npu_model) if hello else PlanHost(slots=slots)
+        known = (hello.devices, slots, hello.server, hello.npu_model, hello.hidden) if hello else ({}, slots)
+        return PlanHost(*known)
 
     def provisional_plan(self) -> SmokePlan:
         """A plan for the report of a run in which a host is missing."""
@@ -285,16 +286,15 @@ class _Supervisor:
         hello = self.channels.hellos[first]
         if hello.port_error:
             text = filled("the rendezvous port cannot be opened: {0}", hello.port_error)
-            others = tuple(range(1, self.plan.world))
-            raise _RunStopped(Failure("never-joined", (0,), others, stage="rendezvous", text=text))
+            raise _RunStopped(
+                Failure("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text)
+            )
         self.plan = msgspec.structs.replace(
             self.plan,
             master_port=hello.port or self.plan.master_port,
             master_addr=self.plan.master_addr or self.endpoints[first].address,
         )
         self.notes += planning.buffer_notes(self.plan, {**self.channels.hellos[first].variables, **self.plan.variables})
-        hidden = {self.endpoints[name].host: hello.hidden for name, hello in self.channels.hellos.items()}
-        self.notes += planning.hidden_notes(self.plan, self.options, hidden)
         order = self.start_order()
         for name in self.endpoints:
             peer = self.channels.peer_address(name)
@@ -412,6 +412,7 @@ class _Supervisor:
     def result(self) -> SmokeResult:
         plan = self.plan or self.provisional_plan()
         variables = {name: communication(hello.variables) for name, hello in self.channels.hellos.items()}
+        hidden = {self.endpoints[name].host: hello.hidden for name, hello in self.channels.hellos.items()}
         progress = self.progress or StageProgress(plan, self.began)
         run = SmokeRun(
             plan=plan,
@@ -423,6 +424,7 @@ class _Supervisor:
             cpu_quotas=self.cpu_quotas,
             line_speeds=self.channels.line_speeds(),
             baseline=self.options.baseline,
+            unused_devices=planning.left_unused(plan, self.options, hidden),
             seconds=round(time.monotonic() - self.began, 3),
             import_seconds=max(progress.imports.values(), default=0.0),
             notes=tuple(dict.fromkeys([*self.notes, *self.channels.leftover_notes()])),

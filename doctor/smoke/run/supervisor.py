@@ -160,15 +160,13 @@ class _Supervisor:
         self.progress: StageProgress | None = None
         self.detector: Detector | None = None
         self.addresses = AddressOwners({})
-        self.snapshots: dict[int, Snapshot] = {}
-        self.pending_snapshots: dict[int, Snapshot] = {}
+        self.snapshots, self.pending_snapshots = dict[int, Snapshot](), dict[int, Snapshot]()
         self.resends: dict[str, list[Resend]] = {}
-        self.last_feed = 0.0
         self.ended: Literal["complete", "trouble", "budget", "interrupted"] = "complete"
         self.failures: tuple[Failure, ...] = ()
         self.notes: list[str] = []
         self.pressure, self.cpu_quotas = dict[str, tuple[str, ...]](), dict[int, QuotaUse]()
-        self.reported_stages: set[str] = set()
+        self.last_feed, self.reported_stages = 0.0, set[str]()
         self.channels = session.channels
         self.channels.on_message = self.on_message
 
@@ -286,9 +284,8 @@ class _Supervisor:
         hello = self.channels.hellos[first]
         if hello.port_error:
             text = filled("the rendezvous port cannot be opened: {0}", hello.port_error)
-            raise _RunStopped(
-                Failure("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text)
-            )
+            others = tuple(range(1, self.plan.world))
+            raise _RunStopped(Failure("never-joined", (0,), others, stage="rendezvous", text=text))
         self.plan = msgspec.structs.replace(
             self.plan,
             master_port=hello.port or self.plan.master_port,

@@ -33,9 +33,10 @@ def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[
     if not kind and not run.unused_devices:
         raise Skip("the ranks run on CPUs")
     if not kind:
-        kinds = joined(" and ", sorted(set(run.unused_devices.values())))
         text = "the ranks ran on CPUs, as the environment hides every {0} of {1}; with `--backend gloo` CPUs are meant"
-        raise Unreadable(filled(text, kinds, folded(run.unused_devices)))
+        raise Unreadable(
+            filled(text, joined(" and ", sorted(set(run.unused_devices.values()))), folded(run.unused_devices))
+        )
     for host, fact in started.items():
         holders: dict[str, dict[int, int]] = defaultdict(dict)
         for event in fact.joined:

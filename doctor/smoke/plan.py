@@ -152,15 +152,16 @@ def buffer_notes(plan: SmokePlan, variables: Mapping[str, str]) -> tuple[str, ..
     size = int(text) if is_number else HCCL_BUFFER
     groups = 1 + len(partitions(plan_as_dict(plan)))
     default = "" if is_number else ", the default"
-    note = filled(
-        "HCCL_BUFFSIZE is {0} MB{1}: the process groups of a rank ({2}) take {3} GB of its NPU, "
-        "beside what else runs there; --env clean sets 16 MB",
-        size,
-        default,
-        groups,
-        f"{2 * size * groups / 1000:.1f}",
+    return (
+        filled(
+            "HCCL_BUFFSIZE is {0} MB{1}: the process groups of a rank ({2}) take {3} GB of its NPU, "
+            "beside what else runs there; --env clean sets 16 MB",
+            size,
+            default,
+            groups,
+            f"{2 * size * groups / 1000:.1f}",
+        ),
     )
-    return (note,)
 
 
 def default_layouts(world: int) -> tuple[Layout, ...]:
@@ -297,8 +298,11 @@ def _devices(name: str, host: PlanHost, backend: Backend, options: SmokeOptions)
             filled("{0}: no {1} {2}; it has {3}", name, kind.upper(), absent_devices[0], _format_numbers(host_devices))
         )
     if not host_devices:
-        hides = "{0}: its environment hides every {1}; expected at least one for {2}"
-        text = hides if kind in host.hidden else "{0}: has no {1}; expected at least one for {2}"
+        text = (
+            "{0}: its environment hides every {1}; expected at least one for {2}"
+            if kind in host.hidden
+            else "{0}: has no {1}; expected at least one for {2}"
+        )
         raise ValueError(filled(text, name, kind.upper(), backend))
     return options.devices or host_devices
 

@@ -162,6 +162,7 @@ def test_the_master_is_the_first_host_as_it_was_reached() -> None:
             "a: 2 ranks for 1 GPU; expected one GPU a rank",
         ),
         ({"a": PlanHost()}, SmokeOptions(backend="nccl"), "a: has no GPU; expected at least one for nccl"),
+        ({"a": PlanHost(hidden=["gpu"])}, SmokeOptions(backend="nccl"), "a: its environment hides every GPU; expected"),
         (
             {"a": PlanHost(slots=4)},
             SmokeOptions(layouts=("dp=3",)),

@@ -147,6 +147,8 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
     argv += ["--python", WRAPPER, "--ranks-per-host", str(trial.ranks), "--json", *trial.case.arguments, *arguments]
     try:
         done = fleet.run(argv, cwd=ROOT, timeout=240)
+        if not done.stdout.startswith("{"):
+            raise SystemExit(f"{trial}: no report, exit {done.returncode}: {done.stderr[-3000:]}")
         report = json.loads(done.stdout)
         case = trial.case
         struck = not (case.fault or case.before or case.environ or case.wrapper or case.imports)

@@ -1,7 +1,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled, joined
+from doctor.engine.fact import Unreadable
+from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
@@ -23,11 +25,18 @@ def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[
 
     ## Source
     Each rank takes its device and reports the number and the identity (UUID or PCI address) that the driver gives it.
-    The number counts the devices that the rank's environment shows, from 0.
+    The number counts the devices that the rank's environment shows, from 0. Where it hides all that a host has, the
+    ranks run on CPUs, and what the job would meet is unknown: on an H200 with CUDA_VISIBLE_DEVICES=-1, empty, or 7 it
+    ended with "no GPUs found". A job on CPUs is tested with `--backend gloo`.
     """
     kind = DEVICES[run.plan.backend]
-    if not kind:
+    if not kind and not run.unused_devices:
         raise Skip("the ranks run on CPUs")
+    if not kind:
+        text = "the ranks ran on CPUs, as the environment hides every {0} of {1}; with `--backend gloo` CPUs are meant"
+        raise Unreadable(
+            filled(text, joined(" and ", sorted(set(run.unused_devices.values()))), folded(run.unused_devices))
+        )
     for host, fact in started.items():
         holders: dict[str, dict[int, int]] = defaultdict(dict)
         for event in fact.joined:

@@ -31,6 +31,13 @@ def test_of_a_single_failed_pair_the_one_that_was_to_answer_is_named() -> None:
     assert blame(all_pairs(("b", "e")))[0] == {("e",): [("b",)]}
 
 
+def test_what_an_end_tried_of_itself_is_no_pair() -> None:
+    """As where a list of addresses has two of one host: beside it the others are judged as ever."""
+    assert blame([(("a",), ("a",), False)]) == ({}, [])
+    pairs = [(("a",), ("a",), False), (("b",), ("b",), False), *all_pairs(("a", "b"))]
+    assert blame(pairs) == blame(all_pairs(("a", "b")))
+
+
 def test_two_deaf_ends_are_both_named() -> None:
     broken = [(name, two) for name in "be" for two in "abcdef"] + [(name, two) for name in "abcdef" for two in "be"]
     assert set(blame(all_pairs(*broken))[0]) == {("b",), ("e",)}

@@ -56,9 +56,10 @@ def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]
 
     ``pairs`` are (from, to, whether it worked). The end that failed with the largest share of its partners is taken
     first, its pairs are explained by it, and so on until none is left. Of two that failed only with each other the
-    one that was reached for is named: it was to answer. What failed between the parts of a `Cut` is nobody's.
+    one that was reached for is named: it was to answer. What failed between the parts of a `Cut` is nobody's, and what
+    an end tried of itself is no pair.
     """
-    divided, fewer = _cuts(pairs)
+    divided, fewer = _cuts(pairs := [pair for pair in pairs if pair[0] != pair[1]])
     parts = chain.from_iterable(cut.parts for cut in divided)
     part_of = {end: place for place, part in enumerate(parts) for end in part}
     pairs = [pair for pair in pairs if part_of.get(pair[0]) == part_of.get(pair[1])]

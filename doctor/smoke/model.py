@@ -344,6 +344,8 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """The ranks are those of a user's own program (`doctor.watch`)."""
     left_out: tuple[LeftOutHost, ...] = ()
     """Of a large fleet: hosts that failed in its screening, and are not in the plan."""
+    unused_devices: dict[str, str] = {}
+    """By host: the kind of accelerators that it has and its environment hides, where the ranks ran on CPUs for that."""
     undecided: str = ""
     """Why it cannot be told whether something is wrong, of ranks that were only looked at; empty where it can."""
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import msgspec
 
-from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan, SmokeSettings
@@ -46,6 +45,8 @@ class PlanHost(msgspec.Struct, frozen=True):
     """The address that it was reached at, as the host itself saw it."""
     npu_model: str = ""
     """PCI device id of its NPUs."""
+    hidden: Sequence[str] = ()
+    """The kinds of accelerators that its environment hides."""
 
 
 class SmokeOptions(SmokeSettings, frozen=True, kw_only=True):
@@ -132,9 +133,13 @@ def plan_layouts(placements: Sequence[RankPlacement], texts: Sequence[str], rule
 
 def _group_problem(plan: Plan, layout: Layout) -> str:
     """Why a group that the layout needs cannot be formed, or the empty string."""
-    needed = partitions({**plan, "layouts": [cast(PlannedLayout, msgspec.structs.asdict(layout))]})
     return next(
-        (problem for _, groups in needed for group in groups if (problem := filled_here(why_no_group(plan, group)))),
+        (
+            problem
+            for _, groups in partitions({**plan, "layouts": [cast(PlannedLayout, msgspec.structs.asdict(layout))]})
+            for group in groups
+            if (problem := filled_here(why_no_group(plan, group)))
+        ),
         "",
     )
 
@@ -151,15 +156,16 @@ def buffer_notes(plan: SmokePlan, variables: Mapping[str, str]) -> tuple[str, ..
     size = int(text) if is_number else HCCL_BUFFER
     groups = 1 + len(partitions(plan_as_dict(plan)))
     default = "" if is_number else ", the default"
-    note = filled(
-        "HCCL_BUFFSIZE is {0} MB{1}: the process groups of a rank ({2}) take {3} GB of its NPU, "
-        "beside what else runs there; --env clean sets 16 MB",
-        size,
-        default,
-        groups,
-        f"{2 * size * groups / 1000:.1f}",
+    return (
+        filled(
+            "HCCL_BUFFSIZE is {0} MB{1}: the process groups of a rank ({2}) take {3} GB of its NPU, "
+            "beside what else runs there; --env clean sets 16 MB",
+            size,
+            default,
+            groups,
+            f"{2 * size * groups / 1000:.1f}",
+        ),
     )
-    return (note,)
 
 
 def default_layouts(world: int) -> tuple[Layout, ...]:
@@ -248,17 +254,10 @@ def common_backend(devices: Sequence[Mapping[str, object]]) -> Backend:
     return "gloo"
 
 
-def hidden_notes(plan: SmokePlan, options: SmokeOptions, hidden: Mapping[str, Sequence[str]]) -> list[str]:
-    """That the ranks ran on CPUs as the environment hides the devices; ``hidden``: by host, the kinds.
-
-    A job that needs them ends where it starts: on an H200 with CUDA_VISIBLE_DEVICES=-1, "no GPUs found".
-    """
-    hosts = [host for host, kinds in hidden.items() if kinds]
-    if not hosts or options.backend is not None or plan.backend != "gloo":
-        return []
-    kinds = sorted({kind.upper() for host in hosts for kind in hidden[host]})
-    text = "The ranks ran on CPUs: the job's environment hides all {0}s of {1}. A job that needs them does not start"
-    return [filled(text, kinds[0], folded(hosts))]
+def left_unused(plan: SmokePlan, options: SmokeOptions, hidden: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """By host: the devices that its environment hides, where the ranks run on CPUs and nobody asked for that."""
+    chosen = options.backend is not None or plan.backend != "gloo"
+    return {} if chosen else {host: kinds[0].upper() for host, kinds in hidden.items() if kinds}
 
 
 def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeOptions) -> tuple[RankPlacement, ...]:
@@ -303,7 +302,12 @@ def _devices(name: str, host: PlanHost, backend: Backend, options: SmokeOptions)
             filled("{0}: no {1} {2}; it has {3}", name, kind.upper(), absent_devices[0], _format_numbers(host_devices))
         )
     if not host_devices:
-        raise ValueError(filled("{0}: has no {1}; expected at least one for {2}", name, kind.upper(), backend))
+        text = (
+            "{0}: its environment hides every {1}; expected at least one for {2}"
+            if kind in host.hidden
+            else "{0}: has no {1}; expected at least one for {2}"
+        )
+        raise ValueError(filled(text, name, kind.upper(), backend))
     return options.devices or host_devices
 
 

@@ -251,3 +251,19 @@ def test_damage_of_known_kinds_is_named(more: dict[str, Any], looks: str) -> Non
     run = ran(4, 2)
     (finding,) = findings_of(NAME, run, collectives(run, wrong(1, **more)))
     assert looks in finding.values["looks"] and bool(looks) == bool(finding.values["looks"])
+
+
+@pytest.mark.parametrize("op", ["all_gather", "all_to_all"])
+def test_what_came_from_several_hosts_is_wrong_where_it_lies(op: str) -> None:
+    """Once, on one rank alone: no single sender had a part in all of it."""
+    run = ran(8, 4)
+    (finding,) = findings_of(NAME, run, collectives(run, wrong(6, op, numel=8, index=0, wrong=8)))
+    assert (finding.hosts, finding.values["ranks"]) == (("w4",), [6])
+    one_host_gave_it = wrong(6, op, numel=8, index=0, wrong=2)
+    (finding,) = findings_of(NAME, run, collectives(run, one_host_gave_it))
+    assert finding.hosts == ("w1", "w4")
+    of_two = ran(2, 2)
+    (finding,) = findings_of(NAME, of_two, collectives(of_two, wrong(1, op, numel=2042, index=0, wrong=1500)))
+    assert finding.hosts == ("w2",)
+    (finding,) = findings_of(NAME, of_two, collectives(of_two, wrong(1, op, numel=2042, index=0, wrong=900)))
+    assert finding.hosts == ("w1", "w2")

@@ -44,3 +44,10 @@ def test_devices_that_the_plan_shares_may_be_shared() -> None:
 def test_cpus_are_nobodys_devices() -> None:
     run = ran(4, 2)
     assert run_check(NAME, run, started(run)).skipped
+
+
+def test_devices_that_nobody_used_are_not_known_to_be_right() -> None:
+    """The job that needs them ends: never green."""
+    run = ran(4, 2, unused_devices={"w1": "GPU", "w2": "GPU"})
+    (reason,) = run_check(NAME, run, started(run)).unknown.values()
+    assert "the environment hides every GPU of w[1-2]; with `--backend gloo` CPUs are meant" in str(reason)

@@ -147,6 +147,8 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
     argv += ["--python", WRAPPER, "--ranks-per-host", str(trial.ranks), "--json", *trial.case.arguments, *arguments]
     try:
         done = fleet.run(argv, cwd=ROOT, timeout=240)
+        if not done.stdout.startswith("{"):
+            raise SystemExit(f"{trial}: no report, exit {done.returncode}: {done.stderr[-3000:]}")
         report = json.loads(done.stdout)
         case = trial.case
         struck = not (case.fault or case.before or case.environ or case.wrapper or case.imports)
@@ -171,10 +173,10 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
             for failure in (report["smoke"] or {}).get("failures", ())
         ]
         messages += [text for failure in (report["smoke"] or {}).get("failures", ()) for text in failure["evidence"]]
+        fleet.enter(guilty, trial.case.after or "true", check=False)  # a frozen process ends when it is thawed
         left = left_behind(fleet, trial)
     finally:
-        if trial.case.after:
-            fleet.enter(guilty, trial.case.after, check=False)
+        fleet.enter(guilty, trial.case.after or "true", check=False)
         fleet.renew(*fleet.hosts[: trial.hosts])
     named = {host for hosts in failed.values() for host in hosts}
     innocent = tuple(sorted(named if not trial.case.checks else named - {guilty}))

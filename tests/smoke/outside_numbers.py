@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections import Counter
 from random import Random
 
@@ -63,14 +64,19 @@ def main() -> int:
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first trial, to go on with")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no trial later than this")
     parser.add_argument("--name", default="num", help="prefix of the hosts' names, where several run at once")
     requested = parser.parse_args()
     results: list[Result] = []
+    began = time.monotonic()
     fleet = Fleet.up(5, {"*": {"shows": visible_folders()}}, name=requested.name)
     try:
         for number, trial in enumerate(corruptions(requested.count, requested.seed)):
             if number < requested.first:
                 continue
+            if time.monotonic() > began + requested.seconds:
+                print(f"go on with --first {number}")
+                break
             rng = Random(requested.seed * 10_000 + number)
             arguments = random_layouts(trial.hosts * trial.ranks, rng) if rng.random() < 0.5 else []
             result = carry_out(fleet, trial, *arguments)

@@ -20,7 +20,7 @@ from doctor.smoke.plan import (
     buffer_notes,
     build_plan,
     default_layouts,
-    hidden_notes,
+    left_unused,
     parse_layout,
     plan_as_dict,
 )
@@ -162,6 +162,7 @@ def test_the_master_is_the_first_host_as_it_was_reached() -> None:
             "a: 2 ranks for 1 GPU; expected one GPU a rank",
         ),
         ({"a": PlanHost()}, SmokeOptions(backend="nccl"), "a: has no GPU; expected at least one for nccl"),
+        ({"a": PlanHost(hidden=["gpu"])}, SmokeOptions(backend="nccl"), "a: its environment hides every GPU; expected"),
         (
             {"a": PlanHost(slots=4)},
             SmokeOptions(layouts=("dp=3",)),
@@ -267,11 +268,11 @@ def test_options_count_for_ranks_of_a_launcher_as_for_those_of_doctor() -> None:
     assert build_launched_plan(context, [Hello(0, 1, "w1", 7)], (), trial).master_port == 0
 
 
-def test_a_run_on_cpus_says_that_the_environment_hides_the_devices() -> None:
-    """A healthy run says nothing of a job that needs them: on an H200 with CUDA_VISIBLE_DEVICES=-1 that one ended."""
+def test_devices_that_the_environment_hides_are_left_unused_where_cpus_were_not_asked_for() -> None:
+    """On an H200 with CUDA_VISIBLE_DEVICES=-1 the job over NCCL ended."""
     plan = build_plan({"w1": PlanHost(), "w2": PlanHost()}, SmokeOptions())
-    hidden = {"w1": ["gpu"], "w2": ["gpu"]}
-    (note,) = hidden_notes(plan, SmokeOptions(), hidden)
-    assert "hides all GPUs of w[1-2]" in note or "hides all GPUs of w1,w2" in note
-    assert hidden_notes(plan, SmokeOptions(), {"w1": [], "w2": []}) == []
-    assert hidden_notes(plan, SmokeOptions(backend="gloo"), hidden) == []  # CPUs were asked for
+    hidden = {"w1": ["gpu"], "w2": []}
+    assert left_unused(plan, SmokeOptions(), hidden) == {"w1": "GPU"}
+    assert left_unused(plan, SmokeOptions(backend="gloo"), hidden) == {}
+    on_devices = build_plan({"w1": PlanHost({"npu": (0,)}), "w2": PlanHost({"npu": (0,)})}, SmokeOptions())
+    assert left_unused(on_devices, SmokeOptions(), hidden) == {}  # GPUs that hosts with NPUs have as well

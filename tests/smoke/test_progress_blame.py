@@ -58,6 +58,25 @@ def test_of_two_hosts_it_may_be_either() -> None:
     assert "which of the two" in failure.text
 
 
+@pytest.mark.parametrize(("hosts", "refused"), [(2, (0, 2, 3)), (5, tuple(range(10)))])
+def test_a_host_that_does_not_answer_its_own_ranks_is_the_one(hosts: int, refused: tuple[int, ...]) -> None:
+    failure = joining(hosts, dict.fromkeys(refused, ("dropped", NO_ANSWER)), 14.0)
+    assert failure and failure.culprit_ranks == (0, 1)
+    assert failure.text == f"{NO_ANSWER}; its own ranks do not reach it either"
+
+
+def test_hosts_that_are_wrong_alike_are_both_named_where_others_join() -> None:
+    """As with the same stale entry in /etc/hosts: who joined has another address."""
+    failure = joining(5, dict.fromkeys((1, 4), ("dropped", NO_ANSWER)), 14.0)
+    assert failure and (failure.culprit_ranks, failure.text) == ((1, 4), NO_ANSWER)
+
+
+def test_different_errors_of_two_hosts_are_each_ones_own() -> None:
+    unlike = {0: ("dropped", NO_ANSWER), 3: ("no-route", "10.77.1.1 port 39029: No route to host")}
+    failure = joining(2, unlike, 14.0)
+    assert failure and failure.culprit_ranks == (0, 3)
+
+
 @pytest.mark.parametrize("problem", ["name", "refused"])
 def test_a_fault_of_each_host_is_not_the_masters(problem: str) -> None:
     texts = {

@@ -185,6 +185,28 @@ def test_devices_that_the_environment_hides(rehearse: Rehearse, host: str, backe
     ]
 
 
+@pytest.mark.parametrize(
+    ("backend", "variable", "value"),
+    [
+        ("hccl", "ASCEND_RT_VISIBLE_DEVICES", "7"),
+        ("nccl", "CUDA_VISIBLE_DEVICES", "-1"),
+        pytest.param("nccl", "CUDA_VISIBLE_DEVICES", "", marks=pytest.mark.full),
+        pytest.param("nccl", "CUDA_VISIBLE_DEVICES", "7", marks=pytest.mark.full),
+    ],
+)
+def test_devices_that_are_all_hidden_are_not_found_healthy(
+    rehearse: Rehearse, backend: str, variable: str, value: str
+) -> None:
+    """A job that needs them ends at its start. It may be one on CPUs: no error, and healthy where that is said."""
+    host, hidden = {"hccl": "reh0003", "nccl": "reh0005"}[backend], {variable: value}
+    code, report = rehearse(host, backend=backend, **hidden)
+    assert (code, failed(report)) == (12, {}), messages(report)
+    (outcome,) = [outcome for outcome in report["outcomes"] if outcome["check"] == "smoke-device-wrong"]
+    assert "the environment hides every" in json.dumps(outcome["unknown"])
+    if value == "-1":
+        assert_healthy(rehearse(host, "--backend", "gloo", backend=backend, **hidden))
+
+
 @pytest.mark.full
 def test_the_jobs_own_timeouts_are_in_force(rehearse: Rehearse) -> None:
     """Row 5: with --env clean there are the run's own."""

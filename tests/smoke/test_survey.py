@@ -74,6 +74,12 @@ def test_one_host() -> None:
     assert hosts == ("w2",)
 
 
+def test_a_host_that_tried_itself_is_no_link() -> None:
+    """Its own ranks come to the master's address as all others do."""
+    responses = {"w0": [("10.0.0.0", 0, "dropped", 0.0)], "w1": [("10.0.0.0", 0, "dropped", 0.0)]}
+    assert failed_links(responses, OWNERS) == ((("w1", "w0"),), (), ())
+
+
 def test_two_hosts_of_two_do_not_tell_which() -> None:
     responses = {"w0": [("10.0.0.1", 4000, "dropped", 0.6)], "w1": [("10.0.0.0", 4000, "dropped", 0.6)]}
     assert failed_links(responses, OWNERS) == ((("w0", "w1"), ("w1", "w0")), (), ())

@@ -93,6 +93,7 @@ def failed_links(
         (host, addresses.host(address, host), result not in UNANSWERED)
         for host, rows in probes.items()
         for address, _, result, _ in rows
+        if addresses.host(address, host) != host
     ]
     ends = [((source,), (target,), worked) for source, target, worked in pairs]
     tried, (suspects, cuts) = partners(ends), blame(ends)

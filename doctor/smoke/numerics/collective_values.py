@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -140,7 +140,9 @@ def _candidates(
     """The ranks that one call's wrong values can come from. ``lone``: there are no others in the whole run."""
     first, observers = events[0], {event.rank for event in events}
     op = first.op.split()[0]
-    if op in PASSED_ON and _struck_apart(events, host_of) and len({host_of(rank) for rank in members}) > 2:
+    if (op in PASSED_ON and _struck_apart(events, host_of) and len({host_of(rank) for rank in members}) > 2) or (
+        op in SEGMENTED and _of_several_hosts(events, members, host_of)
+    ):
         return observers
     if op in SEGMENTED or op in ("send_recv", "broadcast"):
         sources = {event.root if op == "broadcast" else _source(event, op, members) for event in events}
@@ -158,6 +160,16 @@ def _struck_apart(events: Sequence[CollectiveWrong], host_of: Callable[[int], ob
     places = {event.index for event in events}
     alike = len({event.wrong for event in events}) == len({host_of(event.rank) for event in events}) == 1
     return alike and len(places) == len(events) > 1
+
+
+def _of_several_hosts(
+    events: Sequence[CollectiveWrong], members: Sequence[int], host_of: Callable[[int], object]
+) -> bool:
+    """Whether ranks of one host alone have more elements wrong than the ranks of any one host gave."""
+    most = max(Counter(map(host_of, members)).values())
+    return len({host_of(event.rank) for event in events}) == 1 and all(
+        event.wrong * len(members) > event.numel * most for event in events
+    )
 
 
 def _source(event: CollectiveWrong, op: str, members: Sequence[int]) -> int:

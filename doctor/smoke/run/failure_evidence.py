@@ -145,8 +145,11 @@ def _with_full_host(failure: Failure, run: ObservedRun) -> Failure:
     Its connection table may be full, so that who came first got in. Of a fleet that is cut it is nobody's fault.
     """
     plan, addresses = run.plan, run.addresses
-    attempts = {rank: run.progress.join_attempts.get(rank) for rank in failure.culprit_ranks}
-    unanswered = {plan.host_of(rank) for rank, attempt in attempts.items() if attempt and attempt.problem == "dropped"}
+    unanswered = {
+        plan.host_of(rank)
+        for rank in failure.culprit_ranks
+        if (attempt := run.progress.join_attempts.get(rank)) and attempt.problem == "dropped"
+    }
     master = plan.host_of(0)
     by_ranks = {
         host: [(address, 0, "dropped", 0.0)] for host in unanswered for address in addresses.addresses(master)[:1]

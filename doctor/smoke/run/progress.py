@@ -247,8 +247,8 @@ class StageProgress:
             return None
         alike = {host: fall.text for host, fall in self.parent_exits.items() if fall.kind == first.kind}
         ranks = [rank for host in alike for rank in self.ranks[host]]
-        text = joined("; ", sorted(set(alike.values()))[:4])
-        return self._make_failure(first.kind, ranks, text, "start" if first.kind == "not-started" else "", certain=True)
+        text, stage = joined("; ", sorted(set(alike.values()))[:4]), "start" if first.kind == "not-started" else ""
+        return self._make_failure(first.kind, ranks, text, stage, certain=True)
 
     @property
     def stage(self) -> str:
@@ -280,15 +280,20 @@ class StageProgress:
         return self._make_failure("not-started", ranks, text, "start", self.plan.budget)
 
     def _never_joined(self, refused: set[int], certain: bool) -> Failure:
-        """Blames who reported an error of its own; the master's host when all others did, or most hosts of the run."""
+        """Blames who reported an error of its own; the master's host when all others did, or most hosts."""
         texts = dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused))
         text, culprits, master = joined("; ", texts), refused, self.plan.host_of(0)
         unreached = all(self.join_attempts[rank].problem != "name" for rank in refused)
         others, most = len({self.plan.host_of(rank) for rank in refused} - {master}), len(self.plan.ranks_by_host) - 1
-        everywhere = refused.union(self.ranks[master]) >= set(range(self.plan.world))
+        itself, everywhere = (
+            not refused.isdisjoint(self.ranks[master]),
+            refused.union(self.ranks[master]) >= set(range(self.plan.world)),
+        )
         if unreached and len(texts) == 1 and (everywhere or 2 * others > most + 1):
-            culprits = {*self.ranks[master], *(refused if others == 1 else ())}
-            if others == 1:
+            culprits = {*self.ranks[master], *(refused if others == 1 and not itself else ())}
+            if itself:
+                text = joined("", (text, "; its own ranks do not reach it either"))
+            elif others == 1:
                 text = joined("", (text, "; no third host shows which of the two it is"))
             elif others:
                 text = filled("{0} of the {1} other hosts do not reach it: {2}", others, most, text)

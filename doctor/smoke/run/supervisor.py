@@ -160,15 +160,13 @@ class _Supervisor:
         self.progress: StageProgress | None = None
         self.detector: Detector | None = None
         self.addresses = AddressOwners({})
-        self.snapshots: dict[int, Snapshot] = {}
-        self.pending_snapshots: dict[int, Snapshot] = {}
+        self.snapshots, self.pending_snapshots = dict[int, Snapshot](), dict[int, Snapshot]()
         self.resends: dict[str, list[Resend]] = {}
-        self.last_feed = 0.0
         self.ended: Literal["complete", "trouble", "budget", "interrupted"] = "complete"
         self.failures: tuple[Failure, ...] = ()
         self.notes: list[str] = []
         self.pressure, self.cpu_quotas = dict[str, tuple[str, ...]](), dict[int, QuotaUse]()
-        self.reported_stages: set[str] = set()
+        self.last_feed, self.reported_stages = 0.0, set[str]()
         self.channels = session.channels
         self.channels.on_message = self.on_message
 
@@ -254,7 +252,9 @@ class _Supervisor:
 
     def plan_host(self, host: str) -> PlanHost:
         hello, slots = self.channels.hellos.get(host), self.slots.get(host, 0)
-        return PlanHost(hello.devices, slots, hello.server, hello.npu_model) if hello else PlanHost(slots=slots)
+        return PlanHost(
+            *((hello.devices, slots, hello.server, hello.npu_model, hello.hidden) if hello else ({}, slots))
+        )
 
     def provisional_plan(self) -> SmokePlan:
         """A plan for the report of a run in which a host is missing."""
@@ -293,8 +293,6 @@ class _Supervisor:
             master_addr=self.plan.master_addr or self.endpoints[first].address,
         )
         self.notes += planning.buffer_notes(self.plan, {**self.channels.hellos[first].variables, **self.plan.variables})
-        hidden = {self.endpoints[name].host: hello.hidden for name, hello in self.channels.hellos.items()}
-        self.notes += planning.hidden_notes(self.plan, self.options, hidden)
         order = self.start_order()
         for name in self.endpoints:
             peer = self.channels.peer_address(name)
@@ -412,6 +410,7 @@ class _Supervisor:
     def result(self) -> SmokeResult:
         plan = self.plan or self.provisional_plan()
         variables = {name: communication(hello.variables) for name, hello in self.channels.hellos.items()}
+        hidden = {self.endpoints[name].host: hello.hidden for name, hello in self.channels.hellos.items()}
         progress = self.progress or StageProgress(plan, self.began)
         run = SmokeRun(
             plan=plan,
@@ -423,6 +422,7 @@ class _Supervisor:
             cpu_quotas=self.cpu_quotas,
             line_speeds=self.channels.line_speeds(),
             baseline=self.options.baseline,
+            unused_devices=planning.left_unused(plan, self.options, hidden),
             seconds=round(time.monotonic() - self.began, 3),
             import_seconds=max(progress.imports.values(), default=0.0),
             notes=tuple(dict.fromkeys([*self.notes, *self.channels.leftover_notes()])),

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import glob
+import itertools
 import json
 import os
 import re
@@ -59,7 +60,9 @@ class Device:
         for names in VISIBLE[kind]:
             visible = next((os.environ[name] for name in names if name in os.environ), None)
             if visible is not None:
-                self.numbers = [self.numbers[int(entry)] for entry in visible.split(",") if entry]
+                shown = list(map(str, range(len(self.numbers))))
+                valid = itertools.takewhile(shown.__contains__, visible.split(","))
+                self.numbers = [self.numbers[int(entry)] for entry in valid]
         self.free = 1e6 * float(os.environ.get("REHEARSED_MEMORY", "65536"))
         self.soc = os.environ.get("REHEARSED_SOC", "910B3") if kind == "npu" else ""
         self.library = {"npu": "NPU", "cuda": "CUDA", "rocm": "HIP"}[kind]

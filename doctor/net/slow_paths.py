@@ -115,7 +115,7 @@ def slow_paths(speeds: Sequence[PathSpeed]) -> tuple[SlowPath, ...]:
     while hosts := [outlier for outlier in slow if outlier.kind == "host"]:
         # What a slow host did to its paths says nothing of their other ends: those are judged again without it.
         (worst,) = max(hosts, key=lambda outlier: outlier.ratio / LEAST_RATIO[outlier.figure][0]).hosts
-        named += [outlier for outlier in hosts if worst in outlier.hosts]
+        named += [outlier for outlier in slow if worst in outlier.hosts]
         rest = [speed for speed in rest if worst not in (speed.source, speed.target)]
         slow = _outliers(rest)
     return tuple(sorted([*named, *slow], key=lambda outlier: (outlier.kind != "host", -outlier.ratio, outlier.hosts)))

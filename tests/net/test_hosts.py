@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.facts.test_switch_neighbours import RECORDED
+from tests.net.campaign import TRIED_ALONE
 from tests.net.campaign import findings_of as findings
 from tests.net.injected_faults import SSH_PASSES, rules
 
@@ -31,7 +32,8 @@ done 2>&- | sort
 
 def net_command(fleet: Any, *more: str) -> list[str]:
     hosts = ",".join(fleet.hosts)
-    return [sys.executable, "-m", "doctor", "net", hosts, "-F", str(fleet.ssh_config), "--net", "quick", *more]
+    command = [sys.executable, "-m", "doctor", "net", hosts, "-F", str(fleet.ssh_config), "--net", "quick"]
+    return [*command, *TRIED_ALONE, *more]
 
 
 def net(fleet: Any, *more: str) -> tuple[int, dict[str, Any]]:
@@ -76,6 +78,17 @@ def test_one_direction_between_two_hosts(fleet_cpu: Any) -> None:
     ((check, hosts, message),) = findings(report)
     assert (code, check, hosts) == (10, "net-unreachable", [first, last])
     assert f"from {first} to {last} fail on all ports" in message
+
+
+def test_the_rule_that_blocks_is_named_instead_of_the_path_that_it_blocks(fleet_cpu: Any) -> None:
+    """With the command that opens the ports, on the one host that has the rule."""
+    first, _, _, last = fleet_cpu.hosts
+    command = [word for word in net_command(fleet_cpu, "--json") if word not in TRIED_ALONE]
+    with fleet_cpu.broken(last, nft=drop(fleet_cpu.addresses[first])):
+        done = fleet_cpu.run(command, cwd=ROOT, timeout=110)
+    ((check, hosts, message),) = findings(json.loads(done.stdout))
+    assert (done.returncode, check, hosts) == (10, "firewall-blocks-job", [last])
+    assert f"from {first}" in message
 
 
 def test_a_host_that_does_not_reach_itself_is_named_where_its_ranks_need_it(fleet_cpu: Any) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.hosts.slurm import ABSENT_PROGRAMS, Cluster
-from tests.net.campaign import findings_of
+from tests.net.campaign import TRIED_ALONE, findings_of
 from tests.net.injected_faults import rules
 from tests.net.ipv6_hosts import Ipv6Hosts
 
@@ -25,7 +25,8 @@ Finding = tuple[str, list[str], str]
 
 def net(fleet: Fleet, *options: str, env: Mapping[str, str] = INSIDE) -> tuple[int, str, list[Finding]]:
     """Exit code, coverage and findings of the quick network test."""
-    arguments = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "--net", "quick", "--json", *options]
+    arguments = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "--net", "quick", "--json"]
+    arguments += [*TRIED_ALONE, *options]
     done = fleet.run(arguments, cwd=ROOT, timeout=300, env={**env, "PYTHONPATH": str(ROOT)})
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)

@@ -30,7 +30,8 @@ from doctor.engine.record import BadRun, HostRecord, LaunchOptions, ProbeInputs,
 from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
-from doctor.session.examine import ExamineOptions, examine
+from doctor.session.examine import examine
+from doctor.session.examine_options import ExamineOptions
 from doctor.session.replay import replay
 from tests.examples import examples
 from tests.node_files import leave, line, run_of

@@ -16,7 +16,7 @@ from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.hosts.selection import HostSelection
-    from doctor.session.examine import ExamineOptions
+    from doctor.session.examine_options import ExamineOptions
     from doctor.transport.options import SshOptions as SshOptions
 
 
@@ -241,7 +241,7 @@ def examine_options(
     connection: ConnectionOptions, visit: VisitOptions, launch: LaunchOptions, within: str
 ) -> ExamineOptions:
     """How hosts are reached and visited; a command adds what else is examined. Raises: CommandError."""
-    from doctor.session.examine import ExamineOptions
+    from doctor.session.examine_options import ExamineOptions
 
     return ExamineOptions(
         transport=connection.transport,

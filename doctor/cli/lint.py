@@ -19,7 +19,8 @@ from doctor.engine.streams import print_stderr
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
 from doctor.job.training import TrainingLaunch
-from doctor.session.examine import ExamineOptions, examine
+from doctor.session.examine import examine
+from doctor.session.examine_options import ExamineOptions
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.lint_files import job_scripts, launches_of
 from doctor.session.select_checks import choose_checks, load_catalog, of_launch_alone

@@ -32,7 +32,8 @@ from doctor.config.atomic_write import write_atomic
 from doctor.engine.errors import CommandError, UsageError
 from doctor.engine.texts import filled
 from doctor.job.variables import of_one_host
-from doctor.session.examine import ExamineOptions, examine
+from doctor.session.examine import examine
+from doctor.session.examine_options import ExamineOptions
 from doctor.session.finish import save_and_report, validate_output
 from doctor.session.replay import Examination
 from doctor.session.select_checks import choose_with_rounds, load_catalog

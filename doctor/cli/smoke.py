@@ -42,7 +42,8 @@ from doctor.hosts.selection import HostSelection
 from doctor.job.variables import communication
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.connection import ssh_to
-from doctor.session.examine import ExamineOptions, examine, examine_smoke
+from doctor.session.examine import examine, examine_smoke
+from doctor.session.examine_options import ExamineOptions
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks, print_warning
 from doctor.session.select_checks import choose_checks, load_catalog

@@ -15,7 +15,8 @@ from doctor.engine.result import Finding, Outcome, Status
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
-from doctor.session.examine import ExamineOptions, examine, examine_partial
+from doctor.session.examine import examine, examine_partial
+from doctor.session.examine_options import ExamineOptions
 from doctor.session.select_checks import choose_checks
 from doctor.transport.this_host import resolve_name
 

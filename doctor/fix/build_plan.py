@@ -33,7 +33,8 @@ from doctor.fix.select import PlaybookChoice, Treatment, choose_playbooks, ready
 from doctor.fix.store import new_id
 from doctor.fix.survival import applied_playbooks, boot_run, surviving
 from doctor.remedy.playbook import Playbook
-from doctor.session.examine import ExamineOptions, examine
+from doctor.session.examine import examine
+from doctor.session.examine_options import ExamineOptions
 from doctor.session.replay import Examination, replay
 from doctor.transport import Transport
 from doctor.transport.program import parallel_map

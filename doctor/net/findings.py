@@ -128,6 +128,11 @@ class LocatedFailure(msgspec.Struct, frozen=True):
                 "gateway; follow its switch port to the other part. The hosts' own firewalls are judged by "
                 "`firewall-blocks-job`."
             )
+        return self._look_at_path
+
+    @property
+    def _look_at_path(self) -> str:
+        """The same where connections between two hosts fail."""
         if self.is_refused_at_source:
             return (
                 "{0} itself refuses to send to {1}. On {0}, "

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from doctor.preflight.deadline import TimeBudget
     from doctor.preflight.host_leader import LeaderVerdict
     from doctor.preflight.options import PreflightOptions
-    from doctor.session.examine import ExamineOptions
+    from doctor.session.examine_options import ExamineOptions
     from doctor.session.replay import Examination
     from doctor.smoke.plan import SmokeOptions
     from doctor.transport import Transport
@@ -291,7 +291,7 @@ def _examine(
 
 def _examine_options(options: PreflightOptions, gathered: Gathered, budget: TimeBudget) -> ExamineOptions:
     """How hosts are visited, in the time that remains."""
-    from doctor.session.examine import ExamineOptions
+    from doctor.session.examine_options import ExamineOptions
     from doctor.session.replay import EvaluationLimit
 
     seconds = budget.visit_seconds(len(gathered.hosts))

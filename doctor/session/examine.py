@@ -20,28 +20,25 @@ from doctor.collect.rounds import run_rounds
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Visit
-from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
+from doctor.engine.record import SCHEMA, HostRecord, ProbeInputs, Run, SavedRankTable
 from doctor.engine.result import Report
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.engine.utc_time import utc_text
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
-from doctor.job.launch_line.logins import LauncherLogin
-from doctor.job.training import TrainingLaunch
 from doctor.job.variables import at_start, relevant
 from doctor.session.connection import ssh_to
+from doctor.session.examine_options import ExamineOptions
 from doctor.session.remedy_values import needed_facts
-from doctor.session.replay import EvaluationLimit, Examination, replay
+from doctor.session.replay import Examination, replay
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
-from doctor.transport.options import SshOptions as SshOptions
 from doctor.transport.options import workers
 
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
-    from doctor.net.plan import NetOptions
     from doctor.net.run.network_round import NetRoundResult
     from doctor.smoke.plan import SmokeOptions
     from doctor.smoke.run.channels import AgentSession
@@ -56,67 +53,6 @@ BEFORE_NET_SHARE = 0.6
 NET_SHARE = 0.4
 """Part of what then remains for the network test when a smoke run follows it."""
 MIN_NET_SECONDS = 5.0
-
-
-class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of a check, and its time limits."""
-
-    transport: str = "ssh"
-    ssh: SshOptions = SshOptions()
-    sudo: bool = False
-    within: str = ""
-    """Command prefix that enters the job's container: ``docker exec -i NAME``."""
-    way: Transport | None = None
-    """The open way to the hosts, instead of the transport of that name."""
-    timeout: float = 60.0
-    """Seconds for a host's answer, once connected."""
-    budget: float = 0.0
-    """Seconds for the visits of all hosts, the smoke run included; 0 is none."""
-    evaluation: EvaluationLimit = EvaluationLimit()
-    """When the evaluation that follows must have ended."""
-    workers: int = 0
-    """Hosts at once; 0 is as many as the limit on open files allows, up to 256."""
-    launch: LaunchOptions = LaunchOptions()
-    """Job settings of the command line; `examine` adds those of the environment."""
-    gates_job: bool = False
-    """The job starts from this process, in its environment and working folder."""
-    net: NetOptions | None = None
-    """Options of the network test between the hosts; None makes none."""
-    smoke: SmokeOptions | None = None
-    """Options of the smoke run that follows; None makes none."""
-    paths: tuple[str, ...] = ()
-    """Files and folders whose contents are compared among hosts: absolute."""
-    training: TrainingLaunch | None = None
-    """The job's launch and configuration, where a launch line or files were given."""
-    login: LauncherLogin | None = None
-    """How the launcher of the launch line reaches the other hosts; None: not over SSH, or that is not known."""
-    job_environ: Mapping[str, str] = {}
-    """Of a launch line, a file or a process: all that the job has; empty: the caller's."""
-    import_folder: str = ""
-    """The folder that the job's Python looks into first: absolute; empty where no launch line tells it."""
-    after_reboot: bool = False
-    """Read what the hosts load when they start, and evaluate the checks as after a reboot."""
-    reads_settings: bool = False
-    """Also read every setting and version that `doctor changes` compares."""
-    code: Mapping[str, str] | None = None
-    """See `doctor.session.replay.Examination`."""
-
-    @property
-    def connection_words(self) -> tuple[str, ...]:
-        """The options by which another command reaches the same hosts; a password is none of them."""
-        ssh = self.ssh
-        options = [
-            ("--transport", self.transport if self.transport != "ssh" else ""),
-            ("-F", ssh.config),
-            ("-l", ssh.user),
-            ("-p", ssh.port),
-            *(("-i", file) for file in ssh.identity),
-            ("--gateways", ssh.gateways),
-            ("--within", self.within),
-        ]
-        flags = {"--ask-pass": ssh.password, "--accept-new": ssh.accept_new, "--sudo": self.sudo}
-        given = [word for option, value in options if value for word in (option, str(value))]
-        return (*given, *(flag for flag, is_set in flags.items() if is_set))
 
 
 def examine(
@@ -241,12 +177,8 @@ def examine_smoke(
     finally:
         transport.close()
     run = job.run(started, agents.began, smoke_round.records, transport.warnings, smoke_round, smoke_round.stopped)
-    return Examination(
-        run,
-        _evaluated(run, () if smoke_round.rejection else checks(), options),
-        smoke_round.stopped,
-        smoke_round.rejection,
-    )
+    report = _evaluated(run, () if smoke_round.rejection else checks(), options)
+    return Examination(run, report, smoke_round.stopped, smoke_round.rejection)
 
 
 def examine_partial(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from doctor.engine.result import Report
     from doctor.environment.inventory import Inventory
     from doctor.report.diff.values import RunValues
-    from doctor.session.examine import ExamineOptions
+    from doctor.session.examine_options import ExamineOptions
     from doctor.session.live_hosts import LiveHosts
     from doctor.session.run_history import HistoryOptions
 

@@ -24,7 +24,7 @@ from doctor.session.script_launches import NoTrainingError, follow, launches_of_
 
 if TYPE_CHECKING:
     from doctor.environment.job_environment import JobEnvironment
-    from doctor.session.examine import ExamineOptions
+    from doctor.session.examine_options import ExamineOptions
 
 MAX_BYTES = 1 << 20
 """Bytes of a script, a program or a configuration."""

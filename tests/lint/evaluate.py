@@ -8,7 +8,8 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Outcome, Report
 from doctor.environment.inventory import Inventory
-from doctor.session.examine import ExamineOptions, examine
+from doctor.session.examine import examine
+from doctor.session.examine_options import ExamineOptions
 from doctor.session.training_files import read_training
 from tests.lint.cases import Case
 

@@ -14,7 +14,8 @@ from doctor.engine.result import NO_HOST, Outcome, Report
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
 from doctor.job.training import TrainingLaunch
-from doctor.session.examine import ExamineOptions, examine
+from doctor.session.examine import examine
+from doctor.session.examine_options import ExamineOptions
 from doctor.session.lint_files import launches_of
 from doctor.session.select_checks import choose_checks, load_catalog, of_launch_alone
 from doctor.session.training_files import read_training

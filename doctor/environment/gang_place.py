@@ -97,7 +97,8 @@ def find_place(pod: PodDescription, context: JobContext, listed: Sequence[str], 
     if pod.environ.get("LWS_LEADER_ADDRESS"):
         return _of_leader_worker_set(pod, context)
     name = _name_by_rank(pod, context) or pod.host_name
-    if name == pod.host_name and _is_on_network_of_node(pod):
+    is_on_node = pod.hosts_file.startswith(_HEAD_ON_NODE) or pod.environ.get("HostNetwork") == "true"
+    if name == pod.host_name and is_on_node:
         return _of_nodes(pod, context)
     if pod.environ.get("FQ_RAY_IP"):
         return _of_ray_cluster(pod, context)
@@ -105,10 +106,6 @@ def find_place(pod: PodDescription, context: JobContext, listed: Sequence[str], 
     if match and context.scheduler in _OF_ROLES:
         return _of_roles(pod, context, match[1], match[2], int(match[3]))
     return _of_ordinal(pod, context)
-
-
-def _is_on_network_of_node(pod: PodDescription) -> bool:
-    return pod.hosts_file.startswith(_HEAD_ON_NODE) or pod.environ.get("HostNetwork") == "true"
 
 
 def _name_by_rank(pod: PodDescription, context: JobContext) -> str:
@@ -167,7 +164,8 @@ def _of_nodes(pod: PodDescription, context: JobContext) -> GangPlace:
         raise InputError(filled(text, printable(pod.host_name)))
     size = _size(pod, context, "")
     hosts = (address if rank else pod.host_name, *(f"pod-{number}" for number in range(1, size)))
-    place = _place(rank, hosts, ("",) * size, _OF_ROLES[context.scheduler], is_named=False)
+    source = "MS_NODE_RANK" if "MS_NODE_RANK" in pod.environ else "RANK"
+    place = _place(rank, hosts, ("",) * size, source, is_named=False)
     return msgspec.structs.replace(place, address=address, job=context.job_id)
 
 

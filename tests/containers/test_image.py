@@ -103,7 +103,7 @@ def test_an_ordinary_user_checks_with_a_read_only_root(podman: Podman) -> None:
     unknown = [item["check"] for item in report["outcomes"] if item["unknown"] or item["crashed"]]
     assert (done.returncode, done.stderr, unknown) == (0, "", []), (failed, unknown, done.stderr)
     assert failed <= {"container-user-unnamed", "open-files-limit-low"}, failed  # of this container, and true of it
-    assert sum(item["status"] == "passed" for item in report["outcomes"]) > 30
+    assert sum(item["status"] == "passed" for item in report["outcomes"]) > 20
 
 
 def test_a_fault_of_the_container_is_found(podman: Podman) -> None:

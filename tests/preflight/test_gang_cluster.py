@@ -232,8 +232,8 @@ def test_names_that_are_not_published_are_said_so(cluster: Cluster) -> None:
     objects[0] = service("hidden", published=False)
     cluster.apply(*objects)
     done = ends(cluster, "hidden", 2)
-    cluster.kubectl("delete", "statefulset", "hidden", "--wait=false")
     assert {name: code for name, (code, _) in done.items()} == {"hidden-0": 10, "hidden-1": 12}
     logs = cluster.kubectl("logs", "hidden-1", "-c", "doctor", "--previous").stdout
     logs += cluster.kubectl("logs", "hidden-1", "-c", "doctor").stdout
+    cluster.kubectl("delete", "statefulset", "hidden", "--wait=false")
     assert "publishNotReadyAddresses" in logs

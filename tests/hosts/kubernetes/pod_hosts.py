@@ -62,8 +62,9 @@ class PodHosts:
         pods = cluster.get("pods", "-l", "app=sb")["items"]
         addresses = {item["metadata"]["name"]: item["status"]["podIP"] for item in pods}
         text = "127.0.0.1 localhost\n" + "".join(f"{addresses[name]} {name}\n" for name in self.hosts)
-        for name in self.hosts:
-            assert self.run(name, "cat >/etc/hosts", text).returncode == 0
+        cluster.wait(
+            lambda: all(self.run(name, "cat >/etc/hosts", text).returncode == 0 for name in self.hosts), "lost"
+        )
 
     def run(self, host: str, script: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """A script in a pod; what it leaves in the background keeps no stream open."""

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from doctor.engine.secret_layers import LEAST_WORD, inner_texts, parts_between, without_words
-from doctor.engine.secret_shapes import CLOSES, COMMANDS, GAP, INNOCENT, LONGEST_END, PRIVATE_KEY, SHAPES, cut_token
+from doctor.engine.secret_shapes import CLOSES, COMMANDS, GAP, INNOCENT, LONGEST_END, PRIVATE_KEY, SHAPES, hide_cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def _without_cut_end(text: str) -> str:
     """
     body = text.rstrip("\\ \t\r\n…")
     start = max(body.rfind("\n") + 1, len(body) - LONGEST_END)
-    tail = _compiled(cut_token()).sub(HIDDEN, body[start:])
+    tail = hide_cut(body[start:], HIDDEN)
     for mark, close in CLOSES:
         if tail.endswith(HIDDEN) or mark not in tail or (mark == close and tail.count(mark) % 2 == 0):
             continue

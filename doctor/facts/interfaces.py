@@ -219,7 +219,9 @@ class Interfaces(Fact, frozen=True, dict=True):
         targets = [
             (entry.network, entry.prefix, entry.interface) for entry in self.addresses if not entry.is_link_local
         ]
-        targets += [(network_of(*route[:2]), *route[1:]) for route in map(msgspec.structs.astuple, self.routes or ())]
+        targets += [
+            (network_of(route.network, route.prefix), route.prefix, route.interface) for route in self.routes or ()
+        ]
         return tuple(
             (network, (prefix, link is None or link.is_running, interface))
             for network, prefix, interface in targets

@@ -155,7 +155,7 @@ STORIES: Mapping[str, Mapping[str, Change | None]] = {
 
 def told(scene: Scene, name: str) -> dict[str, dict[str, Output]]:
     """What the liar answers in a story, by fact: those answers that are not the truth."""
-    outputs, changed = scene.run.hosts[scene.liar].outputs, {}
+    outputs, changed = scene.run.hosts[scene.liar].outputs, dict[str, dict[str, Output]]()
     for fact, change in STORIES[name].items():
         for asked in outputs if fact == EVERY_FACT else outputs.keys() & {fact}:
             answers = {"": Output("absent")} if change is None else _changed(scene, outputs[asked], change)
